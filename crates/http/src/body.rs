@@ -1,0 +1,81 @@
+//! A body of any framing, decoded as it comes.
+
+use crate::chunked::{ChunkedDecoder, Step};
+use crate::framing::Framing;
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+
+/// What is left of a body.
+#[derive(Clone, Debug)]
+pub enum BodyDecoder {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks; boxed, for a connection waits with one only while a body is under way.
+    Chunked(Box<ChunkedDecoder>),
+    /// All until the peer closes.
+    UntilClose,
+}
+
+impl BodyDecoder {
+    /// The decoder for `framing`; `None` when there is no body.
+    pub fn new(framing: Framing, limits: &Limits) -> Option<Self> {
+        match framing {
+            Framing::None => None,
+            Framing::Length(length) => Some(Self::Length(length)),
+            Framing::Chunked => Some(Self::Chunked(Box::new(ChunkedDecoder::new(limits)))),
+            Framing::UntilClose => Some(Self::UntilClose),
+        }
+    }
+
+    /// Decodes up to the end of the next run of content, of the body, or of the input. An empty input makes no
+    /// progress.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Step, Refusal> {
+        match self {
+            Self::Length(remaining) => {
+                let data_bytes = usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len());
+                *remaining -= data_bytes as u64;
+                Ok(Step { consumed: data_bytes, data_start: 0, data_bytes, done: *remaining == 0 })
+            }
+            Self::Chunked(decoder) => decoder.decode(input),
+            Self::UntilClose => Ok(Step { consumed: input.len(), data_start: 0, data_bytes: input.len(), done: false }),
+        }
+    }
+
+    /// Whether the end of the connection is the end of this body; for the other framings it cuts the body short.
+    pub const fn ends_with_connection(&self) -> bool {
+        matches!(self, Self::UntilClose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BodyDecoder;
+    use crate::feed::assert_pieces_agree;
+    use crate::framing::Framing;
+    use crate::limits::Limits;
+
+    #[test]
+    fn lengths_end_where_they_say() {
+        for (length, input) in [(1, &b"a"[..]), (3, b"abcdef"), (10, b"abc")] {
+            assert_pieces_agree(
+                input,
+                || BodyDecoder::new(Framing::Length(length), &Limits::DEFAULT).unwrap(),
+                |decoder, piece, output| {
+                    let step = decoder.decode(piece)?;
+                    output.extend_from_slice(&piece[step.data_start..][..step.data_bytes]);
+                    Ok::<_, crate::refusal::Refusal>((step.consumed, step.done))
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn only_one_framing_ends_with_the_connection() {
+        for (framing, expected) in [(Framing::Length(1), false), (Framing::Chunked, false), (Framing::UntilClose, true)]
+        {
+            let decoder = BodyDecoder::new(framing, &Limits::DEFAULT).unwrap();
+            assert_eq!(decoder.ends_with_connection(), expected);
+        }
+        assert!(BodyDecoder::new(Framing::None, &Limits::DEFAULT).is_none());
+    }
+}

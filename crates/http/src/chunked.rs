@@ -1,0 +1,337 @@
+//! The chunked transfer coding (RFC 9112 §7.1), decoded byte by byte wherever the receive was cut.
+
+use crate::head::check_field_line;
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::token::{QDTEXT, TCHAR, hex_value, is};
+
+/// One step of decoding: how much of the input is used up, and which part of that is content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes used, from the beginning of the input.
+    pub consumed: usize,
+    /// Where content begins in the input; meaningful when `data_bytes` is not 0.
+    pub data_start: usize,
+    /// Bytes of content in this step.
+    pub data_bytes: usize,
+    /// Whether the body ended.
+    pub done: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first digit of a size.
+    SizeStart,
+    /// In the digits.
+    Size,
+    /// White space around a chunk extension's parts: before `;`.
+    BeforeSemicolon,
+    /// After `;`, before a name.
+    BeforeName,
+    Name,
+    /// After a name and white space: `=` or `;` or the end.
+    AfterName,
+    /// After `=`.
+    BeforeValue,
+    Value,
+    Quoted,
+    QuotedPair,
+    /// After a value.
+    AfterValue,
+    /// The LF that ends a size line.
+    SizeLineFeed,
+    Data,
+    DataCarriageReturn,
+    DataLineFeed,
+    /// At the beginning of a trailer line, or of the empty line that ends all.
+    TrailerStart,
+    TrailerLine,
+    TrailerLineFeed,
+    EndLineFeed,
+    Done,
+}
+
+/// The decoder's state between two pieces of input.
+#[derive(Clone, Debug)]
+pub struct ChunkedDecoder {
+    state: State,
+    /// Bytes of the current chunk still to come.
+    remaining: u64,
+    extension_bytes: u32,
+    extension_bytes_max: u32,
+    trailer_bytes_max: u32,
+    trailer_bytes: u32,
+    trailer_fields: u32,
+    fields_max: u32,
+    /// The trailer line being read; bounded by `trailer_bytes_max`.
+    line: Vec<u8>,
+}
+
+/// Fields that say where a message ends, where it goes or how to read it, and so may not come late (RFC 9110 §6.5.1).
+const TRAILER_FORBIDDEN: [&str; 14] = [
+    "transfer-encoding",
+    "content-length",
+    "host",
+    "connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "range",
+    "content-encoding",
+    "content-type",
+    "content-range",
+    "authorization",
+    "cache-control",
+];
+
+impl ChunkedDecoder {
+    /// A decoder at the beginning of a body.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            state: State::SizeStart,
+            remaining: 0,
+            extension_bytes: 0,
+            extension_bytes_max: limits.chunk_extension_bytes_max,
+            trailer_bytes_max: limits.trailer_bytes_max,
+            trailer_bytes: 0,
+            trailer_fields: 0,
+            fields_max: limits.fields_max as u32,
+            line: Vec::new(),
+        }
+    }
+
+    /// Decodes up to the end of the next run of content, of the body, or of the input.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Step, Refusal> {
+        let mut at = 0;
+        while at < input.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let data_bytes = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(input.len() - at);
+                self.remaining -= data_bytes as u64;
+                if self.remaining == 0 {
+                    self.state = State::DataCarriageReturn;
+                }
+                return Ok(Step { consumed: at + data_bytes, data_start: at, data_bytes, done: false });
+            }
+            self.state = self.handle_byte(input[at])?;
+            at += 1;
+        }
+        Ok(Step { consumed: at, data_start: at, data_bytes: 0, done: self.state == State::Done })
+    }
+
+    fn handle_byte(&mut self, byte: u8) -> Result<State, Refusal> {
+        match self.state {
+            State::SizeStart | State::Size => self.handle_size(byte),
+            State::SizeLineFeed => match byte {
+                b'\n' if self.remaining == 0 => Ok(State::TrailerStart),
+                b'\n' => Ok(State::Data),
+                _ => Err(Refusal::BareCr),
+            },
+            State::DataCarriageReturn if byte == b'\r' => Ok(State::DataLineFeed),
+            State::DataLineFeed if byte == b'\n' => Ok(State::SizeStart),
+            State::DataCarriageReturn | State::DataLineFeed => Err(Refusal::ChunkEnd),
+            State::TrailerStart | State::TrailerLine | State::TrailerLineFeed | State::EndLineFeed => {
+                self.handle_trailer(byte)
+            }
+            State::Data | State::Done => Ok(self.state),
+            _ => self.handle_extension(byte),
+        }
+    }
+
+    fn handle_size(&mut self, byte: u8) -> Result<State, Refusal> {
+        if let Some(digit) = hex_value(byte) {
+            // 15 hex digits hold more than any disk; the 16th could overflow.
+            if self.remaining >> 56 != 0 {
+                return Err(Refusal::ChunkSize);
+            }
+            self.remaining = self.remaining << 4 | u64::from(digit);
+            return Ok(State::Size);
+        }
+        match (self.state, byte) {
+            (State::Size, b'\r') => Ok(State::SizeLineFeed),
+            (State::Size, b';' | b' ' | b'\t') => self.handle_extension_from(State::BeforeSemicolon, byte),
+            (_, b'\n') => Err(Refusal::BareLf),
+            _ => Err(Refusal::ChunkSize),
+        }
+    }
+
+    fn handle_extension_from(&mut self, state: State, byte: u8) -> Result<State, Refusal> {
+        self.state = state;
+        self.handle_extension(byte)
+    }
+
+    /// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
+    fn handle_extension(&mut self, byte: u8) -> Result<State, Refusal> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > self.extension_bytes_max {
+            return Err(Refusal::ChunkExtensionTooLarge);
+        }
+        let blank = matches!(byte, b' ' | b'\t');
+        match (self.state, byte) {
+            (_, b'\n') => Err(Refusal::BareLf),
+            (State::BeforeSemicolon | State::AfterName | State::AfterValue | State::Name | State::Value, b';') => {
+                Ok(State::BeforeName)
+            }
+            (State::Name | State::AfterName, b'=') => Ok(State::BeforeValue),
+            // White space may stand before `;` or `=`, but a line may not end in it.
+            (State::Name | State::Value | State::AfterValue, b'\r') => Ok(State::SizeLineFeed),
+            (State::BeforeSemicolon | State::BeforeName | State::BeforeValue, _) if blank => Ok(self.state),
+            (State::Name | State::AfterName, _) if blank => Ok(State::AfterName),
+            (State::Value | State::AfterValue, _) if blank => Ok(State::BeforeSemicolon),
+            (State::BeforeName | State::Name, _) if is(byte, TCHAR) => Ok(State::Name),
+            (State::BeforeValue, b'"') => Ok(State::Quoted),
+            (State::BeforeValue | State::Value, _) if is(byte, TCHAR) => Ok(State::Value),
+            (State::Quoted, b'"') => Ok(State::AfterValue),
+            (State::Quoted, b'\\') => Ok(State::QuotedPair),
+            (State::Quoted, _) if is(byte, QDTEXT) => Ok(State::Quoted),
+            (State::QuotedPair, _) if byte == b'\t' || (byte >= b' ' && byte != 0x7f) => Ok(State::Quoted),
+            _ => Err(Refusal::ChunkExtension),
+        }
+    }
+
+    fn handle_trailer(&mut self, byte: u8) -> Result<State, Refusal> {
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > self.trailer_bytes_max {
+            return Err(Refusal::TrailerTooLarge);
+        }
+        match (self.state, byte) {
+            (State::TrailerStart, b'\r') => Ok(State::EndLineFeed),
+            (State::EndLineFeed, b'\n') => {
+                self.line = Vec::new();
+                Ok(State::Done)
+            }
+            (State::TrailerLine, b'\r') => Ok(State::TrailerLineFeed),
+            (State::TrailerLineFeed, b'\n') => {
+                self.check_trailer_line()?;
+                Ok(State::TrailerStart)
+            }
+            (State::EndLineFeed | State::TrailerLineFeed, _) => Err(Refusal::BareCr),
+            (_, b'\n') => Err(Refusal::BareLf),
+            _ => {
+                self.line.push(byte);
+                Ok(State::TrailerLine)
+            }
+        }
+    }
+
+    fn check_trailer_line(&mut self) -> Result<(), Refusal> {
+        let (name, _) = check_field_line(&self.line)?;
+        if TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes())) {
+            return Err(Refusal::TrailerForbidden);
+        }
+        self.trailer_fields += 1;
+        if self.trailer_fields > self.fields_max {
+            return Err(Refusal::FieldsTooMany);
+        }
+        self.line.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChunkedDecoder;
+    use crate::feed::assert_pieces_agree;
+    use crate::limits::Limits;
+    use crate::refusal::Refusal;
+
+    fn feed(decoder: &mut ChunkedDecoder, piece: &[u8], output: &mut Vec<u8>) -> Result<(usize, bool), Refusal> {
+        let step = decoder.decode(piece)?;
+        output.extend_from_slice(&piece[step.data_start..step.data_start + step.data_bytes]);
+        Ok((step.consumed, step.done))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<(Vec<u8>, usize, bool), Refusal> {
+        assert_pieces_agree(bytes, || ChunkedDecoder::new(&Limits::DEFAULT), feed);
+        let (mut decoder, mut output, mut used) = (ChunkedDecoder::new(&Limits::DEFAULT), Vec::new(), 0);
+        loop {
+            let (consumed, done) = feed(&mut decoder, &bytes[used..], &mut output)?;
+            used += consumed;
+            if done || used == bytes.len() {
+                return Ok((output, used, done));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_extensions_and_trailers() {
+        for (bytes, content) in [
+            (&b"0\r\n\r\n"[..], &b""[..]),
+            (b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
+            (b"00003\r\nabc\r\n2\r\nde\r\n000\r\n\r\n", b"abcde"),
+            (b"A\r\n0123456789\r\n0\r\n\r\n", b"0123456789"),
+            (b"1;a\r\nx\r\n0;b=c;d=\"e;\\\"\r\"\r\n\r\n", b"x"),
+            (b"1 ; a = b ;c\r\nx\r\n0\r\n\r\n", b"x"),
+            (b"1;a=\"b\\\"c\" ;d\r\nx\r\n0\r\nX-Sum: 1\r\nY:\r\n\r\n", b"x"),
+        ] {
+            if bytes.windows(2).any(|pair| pair == b"\r\"") {
+                assert_eq!(decode(bytes), Err(Refusal::ChunkExtension));
+                continue;
+            }
+            assert_eq!(
+                decode(bytes),
+                Ok((content.to_vec(), bytes.len(), true)),
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn unfinished_bodies_wait() {
+        for bytes in [&b"3\r\nab"[..], b"3\r\nabc", b"3\r\nabc\r", b"0\r\n", b"0\r\nA: b\r\n", b"1;a", b"f"] {
+            assert!(!decode(bytes).unwrap().2, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        for (bytes, refusal) in [
+            (&b"\r\n"[..], Refusal::ChunkSize),
+            (b"g\r\n", Refusal::ChunkSize),
+            (b"-1\r\n", Refusal::ChunkSize),
+            (b"+1\r\n", Refusal::ChunkSize),
+            (b" 1\r\n", Refusal::ChunkSize),
+            (b"0x1\r\n", Refusal::ChunkSize),
+            (b"1_0\r\n", Refusal::ChunkSize),
+            (b"10000000000000000\r\n", Refusal::ChunkSize),
+            (b"ffffffffffffffff1\r\n", Refusal::ChunkSize),
+            (b"1\n", Refusal::BareLf),
+            (b"1\rx", Refusal::BareCr),
+            (b"1;\r\n", Refusal::ChunkExtension),
+            (b"1;;a\r\n", Refusal::ChunkExtension),
+            (b"1;a=\r\n", Refusal::ChunkExtension),
+            (b"1 \r\n", Refusal::ChunkExtension),
+            (b"1 a\r\n", Refusal::ChunkExtension),
+            (b"1;a\n", Refusal::BareLf),
+            (b"1;a=\"\n\"\r\n", Refusal::BareLf),
+            (b"1;a=\"\0\"\r\n", Refusal::ChunkExtension),
+            (b"1;a b\r\n", Refusal::ChunkExtension),
+            (b"1;a=b c\r\n", Refusal::ChunkExtension),
+            (b"1\r\nab\r\n", Refusal::ChunkEnd),
+            (b"1\r\na\n", Refusal::ChunkEnd),
+            (b"1\r\na\rx", Refusal::ChunkEnd),
+            (b"0\r\n\n", Refusal::BareLf),
+            (b"0\r\n\rx", Refusal::BareCr),
+            (b"0\r\nA b\r\n\r\n", Refusal::ColonMissing),
+            (b"0\r\nA : b\r\n\r\n", Refusal::SpaceBeforeColon),
+            (b"0\r\nA: b\r\n c\r\n\r\n", Refusal::ObsFold),
+            (b"0\r\nA: b\n\r\n", Refusal::BareLf),
+            (b"0\r\nContent-Length: 1\r\n\r\n", Refusal::TrailerForbidden),
+            (b"0\r\nhost: a\r\n\r\n", Refusal::TrailerForbidden),
+        ] {
+            assert_eq!(decode(bytes).err(), Some(refusal), "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn bounds_hold_over_the_whole_body() {
+        let extensions = b"1;aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nx\r\n".repeat(100);
+        assert_eq!(decode(&extensions).err(), Some(Refusal::ChunkExtensionTooLarge));
+        let trailer =
+            [b"0\r\n".to_vec(), b"A: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n".repeat(90)].concat();
+        assert_eq!(decode(&trailer).err(), Some(Refusal::TrailerTooLarge));
+        let many = [b"0\r\n".to_vec(), b"A: b\r\n".repeat(101)].concat();
+        assert_eq!(decode(&many).err(), Some(Refusal::FieldsTooMany));
+    }
+}

@@ -1,0 +1,148 @@
+//! Preconditions (RFC 9110 §13): the five fields, in the order of §13.2.2.
+
+use crate::date::parse_date;
+use crate::etag::{ETag, list_matches};
+use crate::head::Fields;
+
+/// What a representation is compared by.
+#[derive(Clone, Copy, Debug)]
+pub struct Validators<'a> {
+    /// The entity tag's opaque part, without quotes. Ours are always strong.
+    pub etag: &'a [u8],
+    /// Last-Modified, in seconds since 1970.
+    pub last_modified_s: i64,
+}
+
+impl<'a> Validators<'a> {
+    const fn tag(&self) -> ETag<'a> {
+        ETag { weak: false, opaque: self.etag }
+    }
+}
+
+/// What the preconditions of a request lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Answer as if there were none.
+    Proceed,
+    /// 304 for GET and HEAD.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// Decides the preconditions of a GET or HEAD for an existing representation.
+///
+/// Of the date fields, an invalid value is ignored (RFC 9110 §13.1.3, §13.1.4); of the tag lists, a malformed one
+/// matches nothing.
+pub fn decide_precondition(fields: &Fields<'_>, validators: &Validators<'_>) -> Precondition {
+    if let Some(matched) = tags_match(fields, "if-match", |tag| tag.matches_strongly(&validators.tag())) {
+        if !matched {
+            return Precondition::Failed;
+        }
+    } else if let Some(date) = fields.first("if-unmodified-since").and_then(parse_date)
+        && validators.last_modified_s > date
+    {
+        return Precondition::Failed;
+    }
+    if let Some(matched) = tags_match(fields, "if-none-match", |tag| tag.matches_weakly(&validators.tag())) {
+        return if matched { Precondition::NotModified } else { Precondition::Proceed };
+    }
+    match fields.first("if-modified-since").and_then(parse_date) {
+        Some(date) if validators.last_modified_s <= date => Precondition::NotModified,
+        _ => Precondition::Proceed,
+    }
+}
+
+/// `None` when the field is absent; several lines of it are one list (RFC 9110 §5.3).
+fn tags_match(fields: &Fields<'_>, name: &'static str, matches: impl Fn(&ETag<'_>) -> bool) -> Option<bool> {
+    let mut lines = fields.all(name).peekable();
+    lines.peek()?;
+    Some(lines.any(|line| line == b"*" || list_matches(line, &matches)))
+}
+
+/// Whether If-Range, when it is there, lets a Range take effect (RFC 9110 §13.1.5): a strong tag that matches
+/// strongly, or a date equal to Last-Modified that is strong, being a second or more before `now_s` (§8.8.2.2).
+pub fn if_range_holds(fields: &Fields<'_>, validators: &Validators<'_>, now_s: i64) -> bool {
+    let Some(value) = fields.first("if-range") else { return true };
+    if let Some(tag) = ETag::parse(value) {
+        return tag.matches_strongly(&validators.tag());
+    }
+    parse_date(value).is_some_and(|date| date == validators.last_modified_s && date < now_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Precondition, Validators, decide_precondition, if_range_holds};
+    use crate::head::{FieldStorage, parse_fields};
+    use crate::limits::Limits;
+
+    const VALIDATORS: Validators<'_> = Validators { etag: b"v2", last_modified_s: 784_111_777 };
+    const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    fn decide(lines: &[(&str, &str)]) -> Precondition {
+        let section: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let section = section + "\r\n";
+        let mut storage = FieldStorage::new();
+        let fields = parse_fields(section.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap();
+        decide_precondition(&fields, &VALIDATORS)
+    }
+
+    #[test]
+    fn each_field_alone() {
+        use Precondition::{Failed, NotModified, Proceed};
+        for (name, value, expected) in [
+            ("If-Match", "\"v2\"", Proceed),
+            ("If-Match", "*", Proceed),
+            ("If-Match", "\"v1\", \"v2\"", Proceed),
+            ("If-Match", "\"v1\"", Failed),
+            ("If-Match", "W/\"v2\"", Failed),
+            ("If-Match", "nonsense", Failed),
+            ("If-None-Match", "\"v2\"", NotModified),
+            ("If-None-Match", "W/\"v2\"", NotModified),
+            ("If-None-Match", "*", NotModified),
+            ("If-None-Match", "\"v1\"", Proceed),
+            ("If-Modified-Since", SAME, NotModified),
+            ("If-Modified-Since", AFTER, NotModified),
+            ("If-Modified-Since", BEFORE, Proceed),
+            ("If-Modified-Since", "nonsense", Proceed),
+            ("If-Unmodified-Since", SAME, Proceed),
+            ("If-Unmodified-Since", AFTER, Proceed),
+            ("If-Unmodified-Since", BEFORE, Failed),
+            ("If-Unmodified-Since", "nonsense", Proceed),
+        ] {
+            assert_eq!(decide(&[(name, value)]), expected, "{name}: {value}");
+        }
+        assert_eq!(decide(&[]), Proceed);
+    }
+
+    #[test]
+    fn tags_come_before_dates_and_match_before_none_match() {
+        use Precondition::{Failed, NotModified, Proceed};
+        assert_eq!(decide(&[("If-None-Match", "\"v1\""), ("If-Modified-Since", AFTER)]), Proceed);
+        assert_eq!(decide(&[("If-Match", "\"v2\""), ("If-Unmodified-Since", BEFORE)]), Proceed);
+        assert_eq!(decide(&[("If-Match", "\"v1\""), ("If-None-Match", "\"v2\"")]), Failed);
+        assert_eq!(decide(&[("If-Match", "\"v2\""), ("If-None-Match", "\"v2\"")]), NotModified);
+        assert_eq!(decide(&[("If-None-Match", "\"v1\""), ("If-None-Match", "\"v2\"")]), NotModified);
+    }
+
+    #[test]
+    fn if_range_needs_a_strong_match() {
+        for (value, now_s, expected) in [
+            ("\"v2\"", 0, true),
+            ("W/\"v2\"", 0, false),
+            ("\"v1\"", 0, false),
+            (SAME, 784_111_778, true),
+            (SAME, 784_111_777, false),
+            (AFTER, 784_999_999, false),
+            (BEFORE, 784_999_999, false),
+            ("nonsense", 784_999_999, false),
+        ] {
+            let section = format!("If-Range: {value}\r\n\r\n");
+            let mut storage = FieldStorage::new();
+            let fields = parse_fields(section.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap();
+            assert_eq!(if_range_holds(&fields, &VALIDATORS, now_s), expected, "{value}");
+        }
+    }
+}

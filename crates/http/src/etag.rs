@@ -1,0 +1,100 @@
+//! Entity tags (RFC 9110 §8.8.3) and their two comparisons.
+
+use crate::token::{ETAGC, is};
+
+/// An entity tag: the opaque part without its quotes, and whether it is weak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ETag<'a> {
+    /// `W/` stood before it.
+    pub weak: bool,
+    /// What stands between the quotes.
+    pub opaque: &'a [u8],
+}
+
+impl<'a> ETag<'a> {
+    /// Parses one entity tag and nothing else.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        match parse_prefix(bytes)? {
+            (tag, []) => Some(tag),
+            _ => None,
+        }
+    }
+
+    /// Strong comparison: both strong and the same (RFC 9110 §8.8.3.2).
+    pub fn matches_strongly(&self, other: &Self) -> bool {
+        !self.weak && !other.weak && self.opaque == other.opaque
+    }
+
+    /// Weak comparison: the same opaque part.
+    pub fn matches_weakly(&self, other: &Self) -> bool {
+        self.opaque == other.opaque
+    }
+}
+
+fn parse_prefix(bytes: &[u8]) -> Option<(ETag<'_>, &[u8])> {
+    let (weak, quoted) = match bytes {
+        [b'W', b'/', rest @ ..] => (true, rest),
+        _ => (false, bytes),
+    };
+    let rest = quoted.strip_prefix(b"\"")?;
+    let end = rest.iter().position(|&byte| byte == b'"')?;
+    let opaque = &rest[..end];
+    opaque.iter().all(|&byte| is(byte, ETAGC)).then_some((ETag { weak, opaque }, &rest[end + 1..]))
+}
+
+/// Whether a list of entity tags, as in If-Match and If-None-Match, satisfies `matches`. A list that breaks its
+/// grammar matches nothing.
+pub fn list_matches(list: &[u8], mut matches: impl FnMut(&ETag<'_>) -> bool) -> bool {
+    let mut rest = list;
+    let mut found = false;
+    loop {
+        while let [b' ' | b'\t' | b',', tail @ ..] = rest {
+            rest = tail;
+        }
+        if rest.is_empty() {
+            return found;
+        }
+        let Some((tag, tail)) = parse_prefix(rest) else { return false };
+        found |= matches(&tag);
+        rest = crate::token::trim(tail);
+        if !matches!(rest.first(), None | Some(b',')) {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ETag, list_matches};
+
+    #[test]
+    fn tags_and_what_is_none() {
+        assert_eq!(ETag::parse(b"\"a\""), Some(ETag { weak: false, opaque: b"a" }));
+        assert_eq!(ETag::parse(b"W/\"\""), Some(ETag { weak: true, opaque: b"" }));
+        for bad in [&b"a"[..], b"\"a", b"a\"", b"w/\"a\"", b"\"a\"b", b"\"a b\"", b"W/a", b""] {
+            assert_eq!(ETag::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_comparison_table_of_the_standard() {
+        // RFC 9110 §8.8.3.2, table 3.
+        for (left, right, strong, weak) in [
+            ("W/\"1\"", "W/\"1\"", false, true),
+            ("W/\"1\"", "W/\"2\"", false, false),
+            ("W/\"1\"", "\"1\"", false, true),
+            ("\"1\"", "\"1\"", true, true),
+        ] {
+            let (left, right) = (ETag::parse(left.as_bytes()).unwrap(), ETag::parse(right.as_bytes()).unwrap());
+            assert_eq!((left.matches_strongly(&right), left.matches_weakly(&right)), (strong, weak));
+        }
+    }
+
+    #[test]
+    fn lists_are_searched_and_malformed_ones_match_nothing() {
+        let has_b = |list: &str| list_matches(list.as_bytes(), |tag| tag.opaque == b"b");
+        assert!(has_b("\"a\", \"b\"") && has_b("W/\"b\"") && has_b(", \"a\",,\"b\" ,") && has_b("\"a\",\"b\""));
+        assert!(!has_b("\"a\"") && !has_b("") && !has_b("\"b\" \"c\"") && !has_b("b") && !has_b("\"b\", c"));
+        assert!(list_matches(b"\"a,b\"", |tag| tag.opaque == b"a,b"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Where a body ends (RFC 9112 §6): what Content-Length and Transfer-Encoding say together.
+
+use crate::refusal::Refusal;
+use crate::token::{parse_decimal, trim};
+
+/// The version of an HTTP/1 message. A higher minor version is read as 1.1 (RFC 9110 §2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+}
+
+/// How the length of a body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// Exactly so many bytes; never 0.
+    Length(u64),
+    /// Chunks, up to the last one.
+    Chunked,
+    /// All up to the end of the connection; responses only.
+    UntilClose,
+}
+
+/// What the framing fields of a message said, gathered line by line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FramingFields {
+    content_length: Option<u64>,
+    transfer_encoding: bool,
+    chunked: bool,
+    coding_unknown: bool,
+}
+
+impl FramingFields {
+    /// Adds a Content-Length line. Duplicates are refused, equal or not.
+    pub fn add_content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if self.content_length.is_some() {
+            return Err(Refusal::LengthDuplicate);
+        }
+        self.content_length = Some(parse_decimal(value).ok_or(Refusal::LengthInvalid)?);
+        Ok(())
+    }
+
+    /// Adds a Transfer-Encoding line. Chunked must be the last coding and may come once; a coding's parameters, and
+    /// empty list elements, are refused, since readers differ over them.
+    pub fn add_transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        self.transfer_encoding = true;
+        for coding in value.split(|&byte| byte == b',').map(trim) {
+            if self.chunked || !crate::token::is_token(coding) {
+                return Err(Refusal::TransferEncodingInvalid);
+            }
+            if coding.eq_ignore_ascii_case(b"chunked") {
+                self.chunked = true;
+            } else {
+                self.coding_unknown = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The declared length, whether or not a body follows.
+    pub const fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    /// What both fields say together, by the rules that hold for requests and responses alike.
+    fn decide_common(&self, version: Version) -> Result<Option<Framing>, Refusal> {
+        if self.transfer_encoding {
+            if self.content_length.is_some() {
+                return Err(Refusal::LengthWithTransferEncoding);
+            }
+            if version < Version::Http11 {
+                return Err(Refusal::TransferEncodingVersion);
+            }
+            if self.chunked {
+                if self.coding_unknown {
+                    return Err(Refusal::TransferEncodingUnknown);
+                }
+                return Ok(Some(Framing::Chunked));
+            }
+            // RFC 9112 §6.3: in a request the length cannot be known; in a response it would end with the
+            // connection, in a coding we do not know.
+            return Err(Refusal::TransferEncodingInvalid);
+        }
+        Ok(self.content_length.map(|length| if length == 0 { Framing::None } else { Framing::Length(length) }))
+    }
+
+    /// The framing of a request: no field, no body (RFC 9112 §6.3, rule 7).
+    pub fn decide_request(&self, version: Version) -> Result<Framing, Refusal> {
+        Ok(self.decide_common(version)?.unwrap_or(Framing::None))
+    }
+
+    /// The framing of a response to a request, which was HEAD or not (RFC 9112 §6.3, rules 1 to 8).
+    pub fn decide_response(&self, version: Version, status: u16, to_head: bool) -> Result<Framing, Refusal> {
+        let common = self.decide_common(version)?;
+        if to_head || (100..200).contains(&status) || status == 204 || status == 304 {
+            return Ok(Framing::None);
+        }
+        Ok(common.unwrap_or(Framing::UntilClose))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Framing, FramingFields, Refusal, Version};
+
+    fn transfer_encoding(lines: &[&[u8]]) -> Result<Framing, Refusal> {
+        let mut fields = FramingFields::default();
+        for line in lines {
+            fields.add_transfer_encoding(line)?;
+        }
+        fields.decide_request(Version::Http11)
+    }
+
+    #[test]
+    fn chunked_is_last_and_alone() {
+        assert_eq!(transfer_encoding(&[b"Chunked"]), Ok(Framing::Chunked));
+        for lines in [
+            &[&b""[..]][..],
+            &[b","],
+            &[b"chunked,"],
+            &[b",chunked"],
+            &[b"chunked, chunked"],
+            &[b"chunked", b"chunked"],
+            &[b"chunked, gzip"],
+            &[b"chunked;q=1"],
+            &[b"\"chunked\""],
+            &[b"identity"],
+            &[b"gzip"],
+            &[b"xchunked"],
+            &[b"chunked\x0b"],
+        ] {
+            assert_eq!(transfer_encoding(lines), Err(Refusal::TransferEncodingInvalid), "{lines:?}");
+        }
+        assert_eq!(transfer_encoding(&[b"gzip, chunked"]), Err(Refusal::TransferEncodingUnknown));
+        assert_eq!(transfer_encoding(&[b"gzip", b"chunked"]), Err(Refusal::TransferEncodingUnknown));
+    }
+
+    #[test]
+    fn one_length_and_no_other_framing() {
+        let mut fields = FramingFields::default();
+        fields.add_content_length(b"0").unwrap();
+        assert_eq!(fields.decide_request(Version::Http11), Ok(Framing::None));
+        assert_eq!(fields.add_content_length(b"0"), Err(Refusal::LengthDuplicate));
+        fields.add_transfer_encoding(b"chunked").unwrap();
+        assert_eq!(fields.decide_request(Version::Http11), Err(Refusal::LengthWithTransferEncoding));
+        for bad in [&b""[..], b"5,5", b"5, 5", b"+5", b"-5", b"0x5", b"5 5", b"99999999999999999999"] {
+            assert_eq!(FramingFields::default().add_content_length(bad), Err(Refusal::LengthInvalid), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn http_1_0_has_no_transfer_encoding() {
+        let mut fields = FramingFields::default();
+        fields.add_transfer_encoding(b"chunked").unwrap();
+        assert_eq!(fields.decide_request(Version::Http10), Err(Refusal::TransferEncodingVersion));
+    }
+
+    #[test]
+    fn responses_without_framing_end_with_the_connection() {
+        let none = FramingFields::default();
+        assert_eq!(none.decide_response(Version::Http11, 200, false), Ok(Framing::UntilClose));
+        for (status, to_head) in [(204, false), (304, false), (100, false), (200, true)] {
+            let mut fields = FramingFields::default();
+            fields.add_content_length(b"7").unwrap();
+            assert_eq!(fields.decide_response(Version::Http11, status, to_head), Ok(Framing::None));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `Host = uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2).
+
+use crate::refusal::Refusal;
+use crate::token::{HEX, REG_NAME, hex_value, is};
+use core::net::Ipv6Addr;
+
+/// Checks a host with an optional port, as it stands in a Host field or in an authority. User information is refused
+/// (RFC 9110 §4.2.4), and so is an empty host, which no http URI can have (§4.2.1).
+pub fn check_host(value: &[u8]) -> Result<(), Refusal> {
+    let (host, port) = split_port(value).ok_or(Refusal::HostInvalid)?;
+    let port_valid = match port {
+        None => true,
+        Some(digits) => {
+            digits.len() <= 5
+                && digits.iter().all(u8::is_ascii_digit)
+                && digits.iter().fold(0_u32, |value, digit| value * 10 + u32::from(digit - b'0')) <= 65_535
+        }
+    };
+    let host_valid = match host {
+        [] => false,
+        [b'[', literal @ .., b']'] => is_ip_literal(literal),
+        _ => is_reg_name(host),
+    };
+    if port_valid && host_valid { Ok(()) } else { Err(Refusal::HostInvalid) }
+}
+
+/// Splits at the colon of the port. `None` when a bracket is not closed before it.
+fn split_port(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let host_end = if value.first() == Some(&b'[') {
+        value.iter().position(|&byte| byte == b']')? + 1
+    } else {
+        value.iter().position(|&byte| byte == b':').unwrap_or(value.len())
+    };
+    match &value[host_end..] {
+        [] => Some((value, None)),
+        [b':', port @ ..] => Some((&value[..host_end], Some(port))),
+        _ => None,
+    }
+}
+
+fn is_reg_name(host: &[u8]) -> bool {
+    let mut rest = host;
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'%', [high, low, tail @ ..]) if hex_value(*high).is_some() && hex_value(*low).is_some() => tail,
+            (byte, tail) if is(*byte, REG_NAME) => tail,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// `IPv6address / IPvFuture`. A zone identifier is not part of a URI's host.
+fn is_ip_literal(literal: &[u8]) -> bool {
+    if let [b'v' | b'V', rest @ ..] = literal {
+        let Some(dot) = rest.iter().position(|&byte| byte == b'.') else { return false };
+        let (version, address) = (&rest[..dot], &rest[dot + 1..]);
+        return !version.is_empty()
+            && version.iter().all(|&byte| is(byte, HEX))
+            && !address.is_empty()
+            && address.iter().all(|&byte| is(byte, REG_NAME) || byte == b':');
+    }
+    std::str::from_utf8(literal).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Refusal, check_host};
+
+    #[test]
+    fn hosts_that_are_valid() {
+        for host in [
+            "a",
+            "example.com",
+            "example.com:",
+            "example.com:80",
+            "127.0.0.1:65535",
+            "[::1]",
+            "[::1]:8080",
+            "[v1.a:b]",
+            "a_b",
+            "xn--bcher-kva.example",
+            "%41",
+            "a;b=c",
+            "1.2.3.4.5",
+        ] {
+            assert_eq!(check_host(host.as_bytes()), Ok(()), "{host}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_not() {
+        for host in [
+            "",
+            ":80",
+            "a b",
+            "a:b",
+            "a:65536",
+            "a:99999999999",
+            "a:80:80",
+            "a/b",
+            "a?b",
+            "a#b",
+            "u@a",
+            "[::1",
+            "::1",
+            "[::g]",
+            "[::1]x",
+            "[]",
+            "[v1]",
+            "[v.a]",
+            "[fe80::1%25eth0]",
+            "%4",
+            "%zz",
+            "a\\b",
+            "a,b",
+            "\u{fc}",
+            "a\"",
+        ] {
+            let expected = if host == "a,b" { Ok(()) } else { Err(Refusal::HostInvalid) };
+            assert_eq!(check_host(host.as_bytes()), expected, "{host}");
+        }
+    }
+}

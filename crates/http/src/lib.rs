@@ -1,0 +1,39 @@
+//! HTTP semantics (RFC 9110) and HTTP/1.1 (RFC 9112) for both roles, without I/O.
+//!
+//! Bytes and time are arguments; what comes back is a value: a parsed head, a decoded piece of a body, the next
+//! state of a connection, a decision about a precondition. The server in `flatout-net` and the lab's client are the
+//! two roles of this one core, so each tests the other.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | [`limits`] | every bound on what a peer may send |
+//! | [`refusal`] | every reason for which a message is refused, with its status |
+//! | [`token`] | the character classes of the grammars |
+//! | [`head`] | where a head ends; line ends; the field section |
+//! | [`request`], [`response`] | the two kinds of head |
+//! | [`target`], [`host`], [`path`] | what a request is for |
+//! | [`framing`], [`chunked`], [`body`] | where a body ends |
+//! | [`connection`] | the life of a connection, as one table |
+//! | [`etag`], [`conditional`], [`range`], [`date`] | what a request asks about a representation |
+//!
+//! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
+
+pub mod body;
+pub mod chunked;
+pub mod conditional;
+pub mod connection;
+pub mod date;
+pub mod etag;
+pub mod feed;
+pub mod framing;
+pub mod head;
+pub mod host;
+pub mod limits;
+pub mod path;
+pub mod range;
+pub mod refusal;
+pub mod request;
+pub mod response;
+pub mod status;
+pub mod target;
+pub mod token;

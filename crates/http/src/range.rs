@@ -1,0 +1,100 @@
+//! One byte range (RFC 9110 §14).
+
+use crate::token::{parse_decimal, trim};
+
+/// What a Range field asks of a representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeDecision {
+    /// No range that we serve: the whole representation, 200.
+    Whole,
+    /// These bytes, both included: 206.
+    Part {
+        /// The first byte.
+        first: u64,
+        /// The last byte.
+        last: u64,
+    },
+    /// Well-formed and outside: 416.
+    Unsatisfiable,
+}
+
+/// Decides what `value`, of a Range field, asks of `length` bytes. An unknown unit, several ranges and what breaks the
+/// grammar are ignored, as RFC 9110 §14.2 lets a server do; it must for the first.
+pub fn decide_range(value: &[u8], length: u64) -> RangeDecision {
+    let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return RangeDecision::Whole };
+    if !value[..equals].eq_ignore_ascii_case(b"bytes") {
+        return RangeDecision::Whole;
+    }
+    let spec = trim(&value[equals + 1..]);
+    let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return RangeDecision::Whole };
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    if first.is_empty() {
+        return decide_suffix(last, length);
+    }
+    // A number too large for us is a valid one beyond any end.
+    let (Some(first), Some(last)) = (parse_position(first), parse_last(last)) else { return RangeDecision::Whole };
+    if last < first {
+        return RangeDecision::Whole;
+    }
+    if first >= length {
+        return RangeDecision::Unsatisfiable;
+    }
+    RangeDecision::Part { first, last: last.min(length - 1) }
+}
+
+/// `-n`: the last n bytes. No bytes, or of nothing, is unsatisfiable (RFC 9110 §14.1.2).
+fn decide_suffix(digits: &[u8], length: u64) -> RangeDecision {
+    match parse_position(digits) {
+        None => RangeDecision::Whole,
+        Some(0) => RangeDecision::Unsatisfiable,
+        Some(_) if length == 0 => RangeDecision::Unsatisfiable,
+        Some(suffix) => RangeDecision::Part { first: length.saturating_sub(suffix), last: length - 1 },
+    }
+}
+
+fn parse_position(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(parse_decimal(digits).unwrap_or(u64::MAX))
+}
+
+fn parse_last(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() { Some(u64::MAX) } else { parse_position(digits) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RangeDecision, decide_range};
+
+    #[test]
+    fn ranges_and_what_they_ask() {
+        let part = |first, last| RangeDecision::Part { first, last };
+        for (value, length, expected) in [
+            ("bytes=0-0", 10, part(0, 0)),
+            ("bytes=0-", 10, part(0, 9)),
+            ("BYTES=2-5", 10, part(2, 5)),
+            ("bytes= 2-5 ", 10, part(2, 5)),
+            ("bytes=5-100", 10, part(5, 9)),
+            ("bytes=5-99999999999999999999999", 10, part(5, 9)),
+            ("bytes=-3", 10, part(7, 9)),
+            ("bytes=-100", 10, part(0, 9)),
+            ("bytes=10-", 10, RangeDecision::Unsatisfiable),
+            ("bytes=99999999999999999999999-", 10, RangeDecision::Unsatisfiable),
+            ("bytes=-0", 10, RangeDecision::Unsatisfiable),
+            ("bytes=0-", 0, RangeDecision::Unsatisfiable),
+            ("bytes=-1", 0, RangeDecision::Unsatisfiable),
+            ("bytes=5-2", 10, RangeDecision::Whole),
+            ("bytes=0-1,3-4", 10, RangeDecision::Whole),
+            ("bytes=-", 10, RangeDecision::Whole),
+            ("bytes=", 10, RangeDecision::Whole),
+            ("bytes", 10, RangeDecision::Whole),
+            ("bytes=a-b", 10, RangeDecision::Whole),
+            ("bytes=1 -2", 10, RangeDecision::Whole),
+            ("bytes=+1-2", 10, RangeDecision::Whole),
+            ("items=0-1", 10, RangeDecision::Whole),
+        ] {
+            assert_eq!(decide_range(value.as_bytes(), length), expected, "{value} of {length}");
+        }
+    }
+}

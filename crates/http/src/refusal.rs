@@ -1,0 +1,142 @@
+//! Every reason for which a message is refused: one table gives the name, the status and the sentence.
+//!
+//! A refusal is always the peer's fault. The server answers it with its status and closes the connection; the client
+//! counts it as a bad response. The names appear in the access log and in docs/reasons.md.
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
+        /// Why a message was refused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Refusal {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Refusal {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The stable name, as logs and counters show it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The status a server answers with.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// One sentence for the person who sent the message.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// RFC 9112 §2.2: a recipient may accept a bare LF; a strict one does not.
+    BareLf, "bare_lf", 400, "A line ends in LF without CR before it.";
+    /// RFC 9112 §2.2.
+    BareCr, "bare_cr", 400, "A CR stands where no line ends.";
+    /// RFC 9112 §3.
+    RequestLine, "request_line", 400, "The request line is not: method, one space, target, one space, version.";
+    /// RFC 9110 §9.1: a method is a token.
+    Method, "method", 400, "The method contains a character that no method may have.";
+    /// A TLS client hello came to a plain port.
+    TlsOnPlainPort, "tls_on_plain_port", 400, "This port speaks http, not https.";
+    /// RFC 9110 §9.1.
+    MethodTooLong, "method_too_long", 501, "The method is longer than any this server knows.";
+    /// RFC 9112 §2.3.
+    Version, "version", 400, "The HTTP version is malformed.";
+    /// RFC 9110 §15.6.6.
+    VersionUnsupported, "version_unsupported", 505, "This server speaks HTTP/1.1 and HTTP/1.0.";
+    /// RFC 9112 §3.2.
+    Target, "target", 400, "The request target has none of the four forms of RFC 9112.";
+    /// RFC 3986 §2.
+    TargetCharacter, "target_character", 400, "The request target contains a character that must be percent-encoded.";
+    /// RFC 3986 §2.1.
+    PercentEncoding, "percent_encoding", 400, "A percent sign in the request target is not followed by two hex digits.";
+    /// RFC 9110 §4.2.4 and §4.2.1.
+    TargetAuthority, "target_authority", 400, "The authority in the request target is invalid.";
+    /// RFC 9110 §7.4.
+    TargetScheme, "target_scheme", 421, "This server does not answer for that scheme.";
+    /// RFC 9110 §15.5.15.
+    TargetTooLong, "target_too_long", 414, "The request target is too long.";
+    /// A percent-encoded NUL, which no file name can hold.
+    TargetNul, "target_nul", 400, "The request target contains an encoded NUL.";
+    /// Dot segments are for clients to remove (RFC 3986 §5.2.4); what still arrives here is an attempt to climb.
+    DotSegment, "dot_segment", 400, "The path contains a segment that is only dots.";
+    /// RFC 6585 §5.
+    HeadTooLarge, "head_too_large", 431, "The header section is too large.";
+    /// RFC 6585 §5.
+    FieldsTooMany, "fields_too_many", 431, "The header section has too many fields.";
+    /// RFC 9112 §5.2.
+    ObsFold, "obs_fold", 400, "A header line begins with white space.";
+    /// RFC 9112 §5.1.
+    SpaceBeforeColon, "space_before_colon", 400, "White space stands between a field name and its colon.";
+    /// RFC 9110 §5.1.
+    FieldName, "field_name", 400, "A field name is empty or contains a character that no field name may have.";
+    /// RFC 9112 §5.
+    ColonMissing, "colon_missing", 400, "A header line has no colon.";
+    /// RFC 9110 §5.5.
+    FieldValue, "field_value", 400, "A field value contains a control character.";
+    /// RFC 9110 §5.3: more than one line of a field that is no list.
+    FieldDuplicate, "field_duplicate", 400, "A field that may come once came more than once.";
+    /// RFC 9112 §3.2.
+    HostMissing, "host_missing", 400, "An HTTP/1.1 request needs a Host field.";
+    /// RFC 9112 §3.2.
+    HostDuplicate, "host_duplicate", 400, "The request has more than one Host field.";
+    /// RFC 9112 §3.2.
+    HostInvalid, "host_invalid", 400, "The Host field is not a valid host with an optional port.";
+    /// RFC 9112 §6.3.
+    LengthInvalid, "length_invalid", 400, "Content-Length is not one decimal number.";
+    /// RFC 9112 §6.3.
+    LengthDuplicate, "length_duplicate", 400, "Content-Length came more than once.";
+    /// RFC 9112 §6.1.
+    LengthWithTransferEncoding, "length_with_transfer_encoding", 400,
+        "Content-Length and Transfer-Encoding came together.";
+    /// RFC 9112 §6.1: framing in a version that has none.
+    TransferEncodingVersion, "transfer_encoding_version", 400, "Transfer-Encoding came in an HTTP/1.0 message.";
+    /// RFC 9112 §6.3.
+    TransferEncodingInvalid, "transfer_encoding_invalid", 400,
+        "Transfer-Encoding is malformed, or chunked is not its last coding, or is there twice.";
+    /// RFC 9112 §6.1.
+    TransferEncodingUnknown, "transfer_encoding_unknown", 501, "This server knows no transfer coding but chunked.";
+    /// RFC 9110 §7.6.1.
+    ConnectionInvalid, "connection_invalid", 400, "The Connection field is not a list of names.";
+    /// RFC 9110 §10.1.1.
+    ExpectUnknown, "expect_unknown", 417, "This server meets no expectation but 100-continue.";
+    /// RFC 9110 §15.5.14.
+    BodyTooLarge, "body_too_large", 413, "The content is too large.";
+    /// RFC 9112 §7.1.
+    ChunkSize, "chunk_size", 400, "A chunk size is not a hexadecimal number, or too large.";
+    /// RFC 9112 §7.1.1.
+    ChunkExtension, "chunk_extension", 400, "A chunk extension is malformed.";
+    /// The sum over a body; see `Limits::chunk_extension_bytes_max`.
+    ChunkExtensionTooLarge, "chunk_extension_too_large", 413, "The chunk extensions are too large.";
+    /// RFC 9112 §7.1.
+    ChunkEnd, "chunk_end", 400, "A chunk's data is not followed by CR LF.";
+    /// RFC 9112 §7.1.2.
+    TrailerTooLarge, "trailer_too_large", 431, "The trailer section is too large.";
+    /// RFC 9110 §6.5.1: fields of framing, routing and content format may not come in a trailer.
+    TrailerForbidden, "trailer_forbidden", 400, "A trailer field may not come in a trailer.";
+    /// RFC 9112 §4.
+    StatusLine, "status_line", 502, "The status line is malformed.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_errors() {
+        let names: HashSet<_> = Refusal::ALL.iter().map(|refusal| refusal.name()).collect();
+        assert_eq!(names.len(), Refusal::ALL.len());
+        for refusal in Refusal::ALL {
+            assert!((400..600).contains(&refusal.status()), "{refusal:?}");
+            assert!(refusal.text().ends_with('.'), "{refusal:?}");
+        }
+    }
+}

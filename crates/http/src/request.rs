@@ -1,0 +1,280 @@
+//! A request head: parsed by httparse's fields and our rules (RFC 9112 §3, §5, §6; RFC 9110 §7.2, §10.1.1).
+
+use crate::framing::{Framing, FramingFields, Version};
+use crate::head::{ConnectionOptions, FieldStorage, Fields, find_end, parse_fields};
+use crate::host::check_host;
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::target::{Target, parse_target};
+use crate::token::{TCHAR, is};
+
+/// A request method (RFC 9110 §9). Case matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method<'a> {
+    /// GET.
+    Get,
+    /// HEAD.
+    Head,
+    /// OPTIONS.
+    Options,
+    /// CONNECT.
+    Connect,
+    /// POST, PUT, DELETE, PATCH or TRACE: known, and not for every resource.
+    Known(&'a str),
+    /// A token that this server does not know.
+    Unknown(&'a str),
+}
+
+impl<'a> Method<'a> {
+    fn from_token(token: &'a str) -> Self {
+        match token {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "OPTIONS" => Self::Options,
+            "CONNECT" => Self::Connect,
+            "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" => Self::Known(token),
+            _ => Self::Unknown(token),
+        }
+    }
+
+    /// The token as received.
+    pub const fn as_str(&self) -> &'a str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Options => "OPTIONS",
+            Self::Connect => "CONNECT",
+            Self::Known(token) | Self::Unknown(token) => token,
+        }
+    }
+}
+
+/// Fields a request may carry that a handler asks for; a bit each, so that asking for an absent one costs nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked(u8);
+
+impl Asked {
+    /// `Range` (RFC 9110 §14.2).
+    pub const RANGE: u8 = 1;
+    /// Any of the five precondition fields (RFC 9110 §13.1).
+    pub const CONDITION: u8 = 2;
+
+    /// Whether any of `bits` is set.
+    pub const fn any(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+/// A request head that broke no rule.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: Method<'a>,
+    /// The target, in one of its four forms.
+    pub target: Target<'a>,
+    /// The target as received, for logs.
+    pub target_text: &'a [u8],
+    /// The version; 1.2 to 1.9 count as 1.1.
+    pub version: Version,
+    /// The value of Host, valid; `None` only in HTTP/1.0.
+    pub host: Option<&'a [u8]>,
+    /// All field lines.
+    pub fields: Fields<'a>,
+    /// How the body's end is known.
+    pub framing: Framing,
+    /// Whether the client wants the connection to persist (RFC 9112 §9.3).
+    pub persistent: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    pub expects_continue: bool,
+    /// Which optional fields are there.
+    pub asked: Asked,
+    /// Bytes of the head, the empty line before the request line included.
+    pub head_bytes: usize,
+}
+
+/// Parses the request head that `bytes` begin with. `Ok(None)`: more bytes are needed.
+///
+/// The result depends on the bytes in their order only, never on how they were cut: a refusal that a prefix earns is
+/// the refusal that the whole earns. One empty line before the request line is skipped (RFC 9112 §2.2).
+pub fn parse_request_head<'a>(
+    bytes: &'a [u8],
+    limits: &Limits,
+    storage: &'a mut FieldStorage<'a>,
+) -> Result<Option<RequestHead<'a>>, Refusal> {
+    let skipped = match bytes {
+        [b'\r', b'\n', ..] => 2,
+        [b'\r'] => return Ok(None),
+        [b'\r', ..] => return Err(Refusal::BareCr),
+        [b'\n', ..] => return Err(Refusal::BareLf),
+        _ => 0,
+    };
+    let bytes = &bytes[skipped..];
+    check_method_prefix(bytes, limits)?;
+    let Some(head_bytes) = find_end(bytes, limits, Refusal::TargetTooLong)? else { return Ok(None) };
+    let head = &bytes[..head_bytes];
+    let line_end = memchr::memchr(b'\n', head).unwrap_or(0) + 1;
+    let line = parse_request_line(&head[..line_end.saturating_sub(2)], limits)?;
+    let fields = parse_fields(&head[line_end..], limits, storage)?;
+    let gathered = gather(fields)?;
+    if gathered.host.is_none() && line.version == Version::Http11 {
+        return Err(Refusal::HostMissing);
+    }
+    let framing = gathered.framing.decide_request(line.version)?;
+    let expects_continue = gathered.expects_continue && line.version == Version::Http11 && framing != Framing::None;
+    let options = gathered.connection;
+    Ok(Some(RequestHead {
+        method: line.method,
+        target: line.target,
+        target_text: line.target_text,
+        version: line.version,
+        host: gathered.host,
+        fields,
+        framing,
+        persistent: !options.close && (line.version == Version::Http11 || options.keep_alive),
+        expects_continue,
+        asked: gathered.asked,
+        head_bytes: skipped + head_bytes,
+    }))
+}
+
+/// Refuses what cannot become a request, however much more comes: binary bytes, a TLS hello, an endless method.
+fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    for (at, &byte) in bytes.iter().take(limits.method_bytes_max + 1).enumerate() {
+        if is(byte, TCHAR) {
+            continue;
+        }
+        return match byte {
+            b' ' if at > 0 => Ok(()),
+            0x16 if at == 0 => Err(Refusal::TlsOnPlainPort),
+            // The end of the head says which line is wrong and how.
+            b'\r' | b'\n' => Err(Refusal::RequestLine),
+            _ => Err(Refusal::Method),
+        };
+    }
+    if bytes.len() > limits.method_bytes_max { Err(Refusal::MethodTooLong) } else { Ok(()) }
+}
+
+struct RequestLine<'a> {
+    method: Method<'a>,
+    target: Target<'a>,
+    target_text: &'a [u8],
+    version: Version,
+}
+
+/// `request-line = method SP request-target SP HTTP-version`, single spaces and nothing else.
+fn parse_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
+    if line.contains(&b'\r') {
+        return Err(Refusal::BareCr);
+    }
+    let mut parts = line.split(|&byte| byte == b' ');
+    let (Some(method), Some(target_text), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Refusal::RequestLine);
+    };
+    if method.is_empty() || target_text.is_empty() || version.is_empty() {
+        return Err(Refusal::RequestLine);
+    }
+    if target_text.len() > limits.target_bytes_max {
+        return Err(Refusal::TargetTooLong);
+    }
+    let version = parse_version(version)?;
+    let target = parse_target(method, target_text)?;
+    let method = std::str::from_utf8(method).map_err(|_| Refusal::Method)?;
+    Ok(RequestLine { method: Method::from_token(method), target, target_text, version })
+}
+
+/// `HTTP-version = "HTTP/" DIGIT "." DIGIT`, case-sensitive (RFC 9112 §2.3).
+pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, Refusal> {
+    match bytes {
+        b"HTTP/1.1" => Ok(Version::Http11),
+        b"HTTP/1.0" => Ok(Version::Http10),
+        // RFC 9110 §2.5: read a higher minor version as the highest one we know.
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Version::Http11),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+            Err(Refusal::VersionUnsupported)
+        }
+        _ => Err(Refusal::Version),
+    }
+}
+
+#[derive(Default)]
+struct Gathered<'a> {
+    host: Option<&'a [u8]>,
+    framing: FramingFields,
+    connection: ConnectionOptions,
+    expects_continue: bool,
+    asked: Asked,
+    /// One bit for each field of `SINGLETONS` seen.
+    singletons: u16,
+}
+
+/// Request fields that are no lists: a second line of one is malformed (RFC 9110 §5.3). Host and Content-Length
+/// have refusals of their own.
+const SINGLETONS: [&str; 12] = [
+    "range",
+    "if-range",
+    "if-modified-since",
+    "if-unmodified-since",
+    "authorization",
+    "proxy-authorization",
+    "content-type",
+    "content-range",
+    "date",
+    "from",
+    "max-forwards",
+    "referer",
+];
+
+/// One pass over the fields: what concerns the message itself is checked, what a handler may ask for is marked.
+fn gather(fields: Fields<'_>) -> Result<Gathered<'_>, Refusal> {
+    let mut gathered = Gathered::default();
+    for (name, value) in fields.iter() {
+        gather_field(&mut gathered, name, value)?;
+    }
+    Ok(gathered)
+}
+
+fn gather_field<'a>(gathered: &mut Gathered<'a>, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
+    // The length and the first letter leave at most one or two candidates; browsers' other fields cost one branch.
+    let first = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
+    let named = |candidate: &str| name.eq_ignore_ascii_case(candidate);
+    match (name.len(), first) {
+        (4, b'h') if named("host") => {
+            if gathered.host.replace(value).is_some() {
+                return Err(Refusal::HostDuplicate);
+            }
+            return check_host(value);
+        }
+        (14, b'c') if named("content-length") => return gathered.framing.add_content_length(value),
+        (17, b't') if named("transfer-encoding") => return gathered.framing.add_transfer_encoding(value),
+        (10, b'c') if named("connection") => return gathered.connection.add(value),
+        (6, b'e') if named("expect") => {
+            if !value.eq_ignore_ascii_case(b"100-continue") {
+                return Err(Refusal::ExpectUnknown);
+            }
+            gathered.expects_continue = true;
+            return Ok(());
+        }
+        (8, b'i') if named("if-match") => gathered.asked.0 |= Asked::CONDITION,
+        (13, b'i') if named("if-none-match") => gathered.asked.0 |= Asked::CONDITION,
+        _ => {}
+    }
+    let Some(index) = SINGLETONS.iter().position(|singleton| singleton.len() == name.len() && named(singleton)) else {
+        return Ok(());
+    };
+    let bit = 1 << index;
+    if gathered.singletons & bit != 0 {
+        return Err(Refusal::FieldDuplicate);
+    }
+    gathered.singletons |= bit;
+    gathered.asked.0 |= match index {
+        0 => Asked::RANGE,
+        1..=3 => Asked::CONDITION,
+        _ => 0,
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

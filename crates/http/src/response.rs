@@ -1,0 +1,161 @@
+//! A response head, as the client role reads it (RFC 9112 §4).
+
+use crate::framing::{Framing, FramingFields, Version};
+use crate::head::{ConnectionOptions, FieldStorage, Fields, find_end, parse_fields};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::request::parse_version;
+
+/// A response head that broke no rule.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// The version; 1.2 to 1.9 count as 1.1.
+    pub version: Version,
+    /// 100 to 599.
+    pub status: u16,
+    /// All field lines.
+    pub fields: Fields<'a>,
+    /// How the body's end is known.
+    pub framing: Framing,
+    /// Content-Length as declared, also where no body follows (HEAD, 304).
+    pub content_length: Option<u64>,
+    /// Whether the server will keep the connection open (RFC 9112 §9.3).
+    pub persistent: bool,
+    /// Bytes of the head.
+    pub head_bytes: usize,
+}
+
+impl ResponseHead<'_> {
+    /// Whether this is an interim response, with a final one still to come (RFC 9110 §15.2). 101 is final here:
+    /// we never ask for an upgrade.
+    pub const fn is_interim(&self) -> bool {
+        self.status < 200 && self.status != 101
+    }
+}
+
+/// Parses the response head that `bytes` begin with; `to_head` when it answers a HEAD. `Ok(None)`: more bytes are
+/// needed.
+pub fn parse_response_head<'a>(
+    bytes: &'a [u8],
+    to_head: bool,
+    limits: &Limits,
+    storage: &'a mut FieldStorage<'a>,
+) -> Result<Option<ResponseHead<'a>>, Refusal> {
+    if let Some((at, _)) = b"HTTP/".iter().zip(bytes).enumerate().find(|(_, (expected, byte))| expected != byte) {
+        // Nothing that follows can mend this; a TLS alert or another protocol is refused at its first byte.
+        debug_assert!(at < 5);
+        return Err(Refusal::StatusLine);
+    }
+    let Some(head_bytes) = find_end(bytes, limits, Refusal::StatusLine)? else { return Ok(None) };
+    let head = &bytes[..head_bytes];
+    let line_end = memchr::memchr(b'\n', head).unwrap_or(0) + 1;
+    let (version, status) = parse_status_line(&head[..line_end.saturating_sub(2)])?;
+    let fields = parse_fields(&head[line_end..], limits, storage)?;
+    let mut framing = FramingFields::default();
+    let mut options = ConnectionOptions::default();
+    for (name, value) in fields.iter() {
+        match name.len() {
+            14 if name.eq_ignore_ascii_case("content-length") => framing.add_content_length(value)?,
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => framing.add_transfer_encoding(value)?,
+            10 if name.eq_ignore_ascii_case("connection") => options.add(value)?,
+            _ => {}
+        }
+    }
+    let decided = framing.decide_response(version, status, to_head)?;
+    Ok(Some(ResponseHead {
+        version,
+        status,
+        fields,
+        framing: decided,
+        content_length: framing.content_length(),
+        persistent: decided != Framing::UntilClose
+            && !options.close
+            && (version == Version::Http11 || options.keep_alive),
+        head_bytes,
+    }))
+}
+
+/// `status-line = HTTP-version SP status-code SP [ reason-phrase ]`. The second space is forgiven when no reason
+/// follows, as many servers leave it out and nothing can be misread.
+fn parse_status_line(line: &[u8]) -> Result<(Version, u16), Refusal> {
+    let (Some(version), Some(b' '), Some(code)) = (line.get(..8), line.get(8), line.get(9..12)) else {
+        return Err(Refusal::StatusLine);
+    };
+    let version = parse_version(version)?;
+    let &[hundreds @ b'1'..=b'5', tens @ b'0'..=b'9', units @ b'0'..=b'9'] = code else {
+        return Err(Refusal::StatusLine);
+    };
+    match line.get(12) {
+        None | Some(b' ') => {}
+        Some(_) => return Err(Refusal::StatusLine),
+    }
+    if line[12..].iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+        return Err(Refusal::StatusLine);
+    }
+    let digit = |byte: u8| u16::from(byte - b'0');
+    Ok((version, digit(hundreds) * 100 + digit(tens) * 10 + digit(units)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ResponseHead, parse_response_head};
+    use crate::feed::assert_three_ways;
+    use crate::framing::Framing;
+    use crate::head::FieldStorage;
+    use crate::limits::Limits;
+    use crate::refusal::Refusal;
+
+    fn outcome(bytes: &[u8]) -> Option<Result<(String, usize), Refusal>> {
+        let mut storage = FieldStorage::new();
+        match parse_response_head(bytes, false, &Limits::CLIENT, &mut storage) {
+            Ok(None) => None,
+            Ok(Some(head)) => Some(Ok((format!("{head:?}"), head.head_bytes))),
+            Err(refusal) => Some(Err(refusal)),
+        }
+    }
+
+    fn with_head<T>(text: &str, check: impl FnOnce(ResponseHead<'_>) -> T) -> T {
+        assert_three_ways(text.as_bytes(), outcome);
+        let mut storage = FieldStorage::new();
+        check(parse_response_head(text.as_bytes(), false, &Limits::CLIENT, &mut storage).unwrap().unwrap())
+    }
+
+    #[test]
+    fn framing_and_persistence() {
+        for (text, framing, persistent) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), true),
+            ("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", Framing::None, true),
+            ("HTTP/1.1 200 \r\nTransfer-Encoding: chunked\r\n\r\n", Framing::Chunked, true),
+            ("HTTP/1.1 200 OK\r\n\r\n", Framing::UntilClose, false),
+            ("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", Framing::None, true),
+            ("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", Framing::None, false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n", Framing::Length(5), true),
+            ("HTTP/1.1 100 Continue\r\n\r\n", Framing::None, true),
+        ] {
+            with_head(text, |head| {
+                assert_eq!((head.framing, head.persistent), (framing, persistent), "{text}");
+                assert_eq!(head.is_interim(), head.status == 100);
+            });
+        }
+    }
+
+    #[test]
+    fn what_the_client_refuses() {
+        for (text, refusal) in [
+            ("HTTP/1.1 99 x\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/1.1 600 x\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/1.1 2000 x\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/1.1  200 x\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/2.0 200 x\r\n\r\n", Refusal::VersionUnsupported),
+            ("ICY 200 OK\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/1.1 200 a\rb\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/1.1 200 OK\n\n", Refusal::BareLf),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", Refusal::LengthDuplicate),
+            ("HTTP/1.1 200 OK\r\nA : b\r\n\r\n", Refusal::SpaceBeforeColon),
+        ] {
+            assert_three_ways(text.as_bytes(), outcome);
+            assert_eq!(outcome(text.as_bytes()), Some(Err(refusal)), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The four forms of a request target (RFC 9112 §3.2).
+
+use crate::host::check_host;
+use crate::refusal::Refusal;
+use crate::token::{PATH, QUERY, TCHAR, hex_value, is};
+
+/// A request target, checked against its grammar. Nothing is decoded or normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// `/path?query`, and what remains of an absolute-form once its authority is known.
+    Resource {
+        /// The path; begins with `/`.
+        path: &'a [u8],
+        /// What follows the `?`, when there is one.
+        query: Option<&'a [u8]>,
+        /// The host and port of an absolute-form; it overrides Host (RFC 9112 §3.2.2).
+        authority: Option<&'a [u8]>,
+    },
+    /// `host:port`, for CONNECT only.
+    Authority(&'a [u8]),
+    /// `*`, for OPTIONS only.
+    Asterisk,
+}
+
+/// Parses the target of a request with `method`.
+pub fn parse_target<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
+    if method == b"CONNECT" {
+        return parse_authority_form(target).map(Target::Authority);
+    }
+    match target {
+        [b'/', ..] => parse_resource(target, None),
+        b"*" if method == b"OPTIONS" => Ok(Target::Asterisk),
+        b"*" | [] => Err(Refusal::Target),
+        _ => parse_absolute_form(method, target),
+    }
+}
+
+fn parse_resource<'a>(bytes: &'a [u8], authority: Option<&'a [u8]>) -> Result<Target<'a>, Refusal> {
+    let path_end = bytes.iter().position(|&byte| byte == b'?').unwrap_or(bytes.len());
+    let (path, query) = (&bytes[..path_end], bytes.get(path_end + 1..));
+    check_characters(path, PATH)?;
+    if let Some(query) = query {
+        check_characters(query, QUERY)?;
+    }
+    Ok(Target::Resource { path, query, authority })
+}
+
+/// Every byte is of `class` or the beginning of a percent-encoding.
+fn check_characters(mut bytes: &[u8], class: u8) -> Result<(), Refusal> {
+    while let Some(at) = bytes.iter().position(|&byte| !is(byte, class)) {
+        if bytes[at] != b'%' {
+            return Err(Refusal::TargetCharacter);
+        }
+        match bytes.get(at + 1..at + 3) {
+            Some(&[high, low]) if hex_value(high).is_some() && hex_value(low).is_some() => bytes = &bytes[at + 3..],
+            _ => return Err(Refusal::PercentEncoding),
+        }
+    }
+    Ok(())
+}
+
+/// `absolute-URI` of the http scheme. Another scheme is well-formed, but not ours to answer (RFC 9110 §7.4).
+fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
+    let colon = target.iter().position(|&byte| byte == b':').ok_or(Refusal::Target)?;
+    let (scheme, rest) = (&target[..colon], &target[colon + 1..]);
+    let scheme_valid = scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    if !scheme_valid {
+        return Err(Refusal::Target);
+    }
+    if !scheme.eq_ignore_ascii_case(b"http") {
+        check_characters(rest, QUERY)?;
+        return Err(Refusal::TargetScheme);
+    }
+    let after_slashes = rest.strip_prefix(b"//").ok_or(Refusal::TargetAuthority)?;
+    let authority_end =
+        after_slashes.iter().position(|&byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(after_slashes.len());
+    let (authority, resource) = after_slashes.split_at(authority_end);
+    check_host(authority).map_err(|_| Refusal::TargetAuthority)?;
+    match resource {
+        // RFC 9112 §3.2.4: OPTIONS for a URI with an empty path and no query means the server.
+        [] if method == b"OPTIONS" => Ok(Target::Asterisk),
+        [] => parse_resource(b"/", Some(authority)),
+        [b'?', query @ ..] => {
+            check_characters(query, QUERY)?;
+            Ok(Target::Resource { path: b"/", query: Some(query), authority: Some(authority) })
+        }
+        _ => parse_resource(resource, Some(authority)),
+    }
+}
+
+/// `authority-form = uri-host ":" port`: here the port is required (RFC 9112 §3.2.3).
+fn parse_authority_form(target: &[u8]) -> Result<&[u8], Refusal> {
+    let port_given = target.iter().rposition(|&byte| byte == b':').is_some_and(|colon| {
+        let port = &target[colon + 1..];
+        !port.is_empty() && port.iter().all(u8::is_ascii_digit)
+    });
+    if !port_given || !target.iter().all(|&byte| is(byte, TCHAR | PATH) || matches!(byte, b'[' | b']')) {
+        return Err(Refusal::Target);
+    }
+    check_host(target).map_err(|_| Refusal::TargetAuthority)?;
+    Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Refusal, Target, parse_target};
+
+    fn resource<'a>(path: &'a str, query: Option<&'a str>, authority: Option<&'a str>) -> Target<'a> {
+        Target::Resource {
+            path: path.as_bytes(),
+            query: query.map(str::as_bytes),
+            authority: authority.map(str::as_bytes),
+        }
+    }
+
+    #[test]
+    fn the_four_forms() {
+        for (method, target, expected) in [
+            ("GET", "/", resource("/", None, None)),
+            ("GET", "/a%20b/c?d=/?&e", resource("/a%20b/c", Some("d=/?&e"), None)),
+            ("GET", "/?", resource("/", Some(""), None)),
+            ("GET", "http://h", resource("/", None, Some("h"))),
+            ("GET", "HTTP://h:80/a?b", resource("/a", Some("b"), Some("h:80"))),
+            ("GET", "http://h?b", resource("/", Some("b"), Some("h"))),
+            ("OPTIONS", "*", Target::Asterisk),
+            ("OPTIONS", "http://h", Target::Asterisk),
+            ("CONNECT", "h:443", Target::Authority(b"h:443")),
+            ("CONNECT", "[::1]:443", Target::Authority(b"[::1]:443")),
+        ] {
+            assert_eq!(parse_target(method.as_bytes(), target.as_bytes()), Ok(expected), "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        for (method, target, refusal) in [
+            ("GET", "", Refusal::Target),
+            ("GET", "*", Refusal::Target),
+            ("GET", "a", Refusal::Target),
+            ("GET", "h:80", Refusal::TargetScheme),
+            ("GET", "1a://h/", Refusal::Target),
+            ("GET", "ftp://h/", Refusal::TargetScheme),
+            ("GET", "https://h/", Refusal::TargetScheme),
+            ("GET", "http:/h", Refusal::TargetAuthority),
+            ("GET", "http:///a", Refusal::TargetAuthority),
+            ("GET", "http://u@h/", Refusal::TargetAuthority),
+            ("GET", "http://h:x/", Refusal::TargetAuthority),
+            ("GET", "http://h/#f", Refusal::TargetCharacter),
+            ("GET", "http://h#f", Refusal::TargetCharacter),
+            ("GET", "/#f", Refusal::TargetCharacter),
+            ("GET", "/a\\b", Refusal::TargetCharacter),
+            ("GET", "/a\"b", Refusal::TargetCharacter),
+            ("GET", "/a?b[c]", Refusal::TargetCharacter),
+            ("GET", "/\u{e9}", Refusal::TargetCharacter),
+            ("GET", "/%", Refusal::PercentEncoding),
+            ("GET", "/%2", Refusal::PercentEncoding),
+            ("GET", "/%zz", Refusal::PercentEncoding),
+            ("GET", "/a?%2", Refusal::PercentEncoding),
+            ("CONNECT", "/", Refusal::Target),
+            ("CONNECT", "h", Refusal::Target),
+            ("CONNECT", "h:", Refusal::Target),
+            ("CONNECT", "http://h:80", Refusal::TargetAuthority),
+            ("CONNECT", "u@h:80", Refusal::TargetAuthority),
+        ] {
+            assert_eq!(parse_target(method.as_bytes(), target.as_bytes()), Err(refusal), "{method} {target}");
+        }
+    }
+}

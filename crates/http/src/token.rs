@@ -1,0 +1,141 @@
+//! The character classes of the grammars, as one table of bits.
+
+/// `tchar` (RFC 9110 §5.6.2).
+pub const TCHAR: u8 = 1;
+/// `pchar` without `pct-encoded`, and `/` (RFC 3986 §3.3): what a path may hold unencoded.
+pub const PATH: u8 = 2;
+/// `query` (RFC 3986 §3.4) without `pct-encoded`.
+pub const QUERY: u8 = 4;
+/// `reg-name` (RFC 3986 §3.2.2) without `pct-encoded`.
+pub const REG_NAME: u8 = 8;
+/// `HEXDIG`, either case.
+pub const HEX: u8 = 16;
+/// What a quoted string may hold unescaped: `qdtext` (RFC 9110 §5.6.4).
+pub const QDTEXT: u8 = 32;
+/// `etagc` (RFC 9110 §8.8.3).
+pub const ETAGC: u8 = 64;
+
+const fn is_any_of(byte: u8, set: &[u8]) -> bool {
+    let mut index = 0;
+    while index < set.len() {
+        if set[index] == byte {
+            return true;
+        }
+        index += 1;
+    }
+    false
+}
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [0_u8; 256];
+    let mut index = 0;
+    while index < 256 {
+        let byte = index as u8;
+        let alphanumeric = byte.is_ascii_alphanumeric();
+        let sub_delim = is_any_of(byte, b"!$&'()*+,;=");
+        let unreserved = alphanumeric || is_any_of(byte, b"-._~");
+        let mut class = 0;
+        if alphanumeric || is_any_of(byte, b"!#$%&'*+-.^_`|~") {
+            class |= TCHAR;
+        }
+        if unreserved || sub_delim || is_any_of(byte, b":@/") {
+            class |= PATH;
+        }
+        if unreserved || sub_delim || is_any_of(byte, b":@/?") {
+            class |= QUERY;
+        }
+        if unreserved || sub_delim {
+            class |= REG_NAME;
+        }
+        if byte.is_ascii_hexdigit() {
+            class |= HEX;
+        }
+        if byte == b'\t' || (byte >= b' ' && byte != 0x7f && byte != b'"' && byte != b'\\') {
+            class |= QDTEXT;
+        }
+        if byte == 0x21 || (byte >= 0x23 && byte != 0x7f) {
+            class |= ETAGC;
+        }
+        classes[index] = class;
+        index += 1;
+    }
+    classes
+};
+
+/// Whether `byte` is in any of `classes`.
+#[inline]
+pub const fn is(byte: u8, classes: u8) -> bool {
+    CLASSES[byte as usize] & classes != 0
+}
+
+/// Whether `bytes` is a `token` (RFC 9110 §5.6.2): not empty, `tchar` only.
+pub fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is(byte, TCHAR))
+}
+
+/// The value of a hexadecimal digit.
+pub const fn hex_value(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// `bytes` without optional white space (`OWS`, RFC 9110 §5.6.3) at both ends.
+pub fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// A decimal number of one digit or more and nothing else. `None` also when it does not fit.
+pub fn parse_decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() {
+        return None;
+    }
+    bytes.iter().try_fold(0_u64, |value, &byte| {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PATH, QUERY, TCHAR, is, is_token, parse_decimal, trim};
+
+    #[test]
+    fn classes_agree_with_the_grammars() {
+        for byte in 0..=255_u8 {
+            let tchar = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            assert_eq!(is(byte, TCHAR), tchar, "{byte:#x}");
+        }
+        for byte in b" \"#<>[]\\^`{|}%\x00\x7f\x80\xff" {
+            assert!(!is(*byte, PATH | QUERY), "{byte:#x}");
+        }
+        assert!(is(b'?', QUERY) && !is(b'?', PATH));
+    }
+
+    #[test]
+    fn decimals_are_digits_only_and_fit() {
+        assert_eq!(parse_decimal(b"0"), Some(0));
+        assert_eq!(parse_decimal(b"18446744073709551615"), Some(u64::MAX));
+        for bad in [&b""[..], b"+1", b"-1", b" 1", b"1 ", b"0x1", b"1,1", b"18446744073709551616"] {
+            assert_eq!(parse_decimal(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn trimming_takes_spaces_and_tabs_only() {
+        assert_eq!(trim(b" \ta b\t "), b"a b");
+        assert_eq!(trim(b"\r\n"), b"\r\n");
+        assert!(!is_token(b"") && !is_token(b"a b") && is_token(b"a-b"));
+    }
+}

@@ -1,0 +1,84 @@
+//! Which cores this process may use, and pinning threads to them.
+
+use rustix::io;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Cores the calling thread may run on, in ascending order; never empty.
+pub fn cores_allowed() -> Vec<usize> {
+    let cores: Vec<usize> =
+        sched_getaffinity(None).map(|set| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()).unwrap_or_default();
+    // A kernel that will not say still runs us somewhere.
+    if cores.is_empty() { vec![0] } else { cores }
+}
+
+/// Two roles and the core each should be pinned to: different cores where the machine has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CorePair {
+    /// The side under measurement.
+    pub server: usize,
+    /// The side that drives it.
+    pub client: usize,
+}
+
+impl CorePair {
+    /// The first and the second core allowed, or the same one twice.
+    pub fn choose() -> Self {
+        let cores = cores_allowed();
+        Self { server: cores[0], client: cores.get(1).copied().unwrap_or(cores[0]) }
+    }
+
+    /// 1 or 2.
+    pub fn cores_used(self) -> usize {
+        if self.server == self.client { 1 } else { 2 }
+    }
+}
+
+/// Pins the calling thread to one core.
+pub fn pin_to_core(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set)
+}
+
+/// Where a thread should run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Wherever the kernel likes.
+    Anywhere,
+    /// On this core only.
+    Core(usize),
+    /// Wherever this task may, so that a stand-in for it is given the same cores.
+    AsTask(u32),
+}
+
+impl Placement {
+    /// Places the calling thread.
+    pub fn apply(self) -> io::Result<()> {
+        match self {
+            Self::Anywhere => Ok(()),
+            Self::Core(core) => pin_to_core(core),
+            Self::AsTask(task) => sched_setaffinity(None, &sched_getaffinity(Pid::from_raw(task.cast_signed()))?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CorePair, cores_allowed, pin_to_core};
+
+    #[test]
+    fn a_pinned_thread_is_allowed_one_core() {
+        let last = *cores_allowed().last().unwrap();
+        let seen = std::thread::spawn(move || {
+            pin_to_core(last).unwrap();
+            cores_allowed()
+        });
+        assert_eq!(seen.join().unwrap(), vec![last]);
+    }
+
+    #[test]
+    fn a_pair_uses_two_cores_where_there_are_two() {
+        assert_eq!(CorePair::choose().cores_used(), cores_allowed().len().min(2));
+    }
+}

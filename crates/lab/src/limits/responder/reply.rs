@@ -1,0 +1,182 @@
+//! The one response a responder gives, assembled before the first request.
+//!
+//! Owed answers are seen as one endless stream that repeats with the response's length as its period. How far a
+//! connection is, then, is one number: the bytes it is still owed.
+
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Responses are laid end to end up to this many bytes, so that a few pipelined requests still take one send.
+const REPEATED_BYTES_MAX: usize = 64 * 1024;
+
+/// Largest body of [`Reply::Memory`]: it is held in memory whole.
+pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
+
+/// Most bytes one sendfile call is asked for; the kernel's own limit is a little above.
+const SENDFILE_BYTES_MAX: u64 = 1 << 30;
+
+/// What every request is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A body of this many bytes, sent from memory together with its head.
+    Memory {
+        /// Length of the body, up to [`MEMORY_BYTES_MAX`].
+        body_bytes: u64,
+    },
+    /// A body of this many bytes in a file that lives in memory, sent by sendfile.
+    MemoryFile {
+        /// Length of the body.
+        body_bytes: u64,
+    },
+    /// This file, sent by sendfile.
+    File(PathBuf),
+}
+
+/// Why a reply cannot be assembled.
+#[derive(Debug)]
+pub(super) enum ReplyError {
+    TooLarge(u64),
+    Empty(PathBuf),
+    Io(io::Error),
+}
+
+impl ReplyError {
+    pub(super) fn into_io(self) -> io::Error {
+        match self {
+            Self::TooLarge(bytes) => {
+                let text = format!("a body of {bytes} bytes is more than {MEMORY_BYTES_MAX}, the most held in memory");
+                io::Error::new(io::ErrorKind::InvalidInput, text)
+            }
+            Self::Empty(path) => {
+                let text = format!("{} is empty or no regular file", path.display());
+                io::Error::new(io::ErrorKind::InvalidInput, text)
+            }
+            Self::Io(error) => error,
+        }
+    }
+}
+
+impl From<io::Error> for ReplyError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Errno> for ReplyError {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl Reply {
+    /// Builds the bytes, once.
+    pub(super) fn assemble(&self, closes: bool) -> Result<Assembled, ReplyError> {
+        match self {
+            Self::Memory { body_bytes } if *body_bytes > MEMORY_BYTES_MAX => Err(ReplyError::TooLarge(*body_bytes)),
+            Self::Memory { body_bytes } => {
+                let mut once = head(*body_bytes, closes);
+                once.resize(once.len() + *body_bytes as usize, b'x');
+                let period = once.len() as u64;
+                let times = if closes { 1 } else { (REPEATED_BYTES_MAX / once.len()).max(1) };
+                Ok(Assembled { memory: once.repeat(times), file: None, period })
+            }
+            Self::MemoryFile { body_bytes } => {
+                let file = memfd_create("flatout-responder", MemfdFlags::CLOEXEC)?;
+                fill(&file, *body_bytes)?;
+                Ok(Assembled::from_file(file, *body_bytes, closes))
+            }
+            Self::File(path) => {
+                let file = File::open(path)?;
+                let metadata = file.metadata()?;
+                if !metadata.is_file() || metadata.len() == 0 {
+                    return Err(ReplyError::Empty(path.clone()));
+                }
+                Ok(Assembled::from_file(file.into(), metadata.len(), closes))
+            }
+        }
+    }
+}
+
+fn head(body_bytes: u64, closes: bool) -> Vec<u8> {
+    // The fields any static server would send, so that both sides move the same number of bytes.
+    let connection = if closes { "Connection: close\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html; charset=utf-8\r\n\
+         Content-Length: {body_bytes}\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"0000000000000000\"\r\n\
+         {connection}\r\n"
+    )
+    .into_bytes()
+}
+
+/// Writes real bytes: pages that were never written may be sent from one shared page of zeros.
+fn fill(file: &OwnedFd, body_bytes: u64) -> io::Result<()> {
+    let block = vec![b'x'; 64 * 1024];
+    let mut left = body_bytes;
+    while left > 0 {
+        let part = left.min(block.len() as u64) as usize;
+        left -= rustix::io::write(file, &block[..part])? as u64;
+    }
+    Ok(())
+}
+
+/// A response ready to send, over and over.
+#[derive(Debug)]
+pub(super) struct Assembled {
+    /// The whole response, several times over; or the head alone when the body is in `file`.
+    memory: Vec<u8>,
+    file: Option<OwnedFd>,
+    /// Length of one response.
+    period: u64,
+}
+
+impl Assembled {
+    fn from_file(file: OwnedFd, body_bytes: u64, closes: bool) -> Self {
+        let memory = head(body_bytes, closes);
+        let period = memory.len() as u64 + body_bytes;
+        Self { memory, file: Some(file), period }
+    }
+
+    /// Bytes owed for `heads` requests.
+    pub(super) fn owed_bytes(&self, heads: u64) -> u64 {
+        heads * self.period
+    }
+
+    /// Sends what is owed, as far as the socket takes it, and returns what is still owed.
+    pub(super) fn send(&self, socket: BorrowedFd<'_>, mut owed_bytes: u64) -> Result<u64, Errno> {
+        while owed_bytes > 0 {
+            let position = (self.period - owed_bytes % self.period) % self.period;
+            match self.send_once(socket, position, owed_bytes) {
+                Ok(sent) => owed_bytes -= sent,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(owed_bytes)
+    }
+
+    fn send_once(&self, socket: BorrowedFd<'_>, position: u64, owed_bytes: u64) -> Result<u64, Errno> {
+        let Some(file) = &self.file else {
+            let end = (position + owed_bytes).min(self.memory.len() as u64);
+            return Ok(send(socket, &self.memory[position as usize..end as usize], SendFlags::NOSIGNAL)? as u64);
+        };
+        let head_bytes = self.memory.len() as u64;
+        if position < head_bytes {
+            // MORE: the head leaves in one segment with the body's beginning.
+            let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+            return Ok(send(socket, &self.memory[position as usize..], flags)? as u64);
+        }
+        let mut offset = position - head_bytes;
+        let left = (self.period - position).min(SENDFILE_BYTES_MAX) as usize;
+        match sendfile(socket, file, Some(&mut offset), left)? {
+            // The file became shorter than when it was measured.
+            0 => Err(Errno::IO),
+            sent => Ok(sent as u64),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+use super::{Reply, Responder, ResponderPlan};
+use crate::cores::Placement;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn start(reply: Reply, closes: bool, threads: usize) -> Responder {
+    let address = "127.0.0.1:0".parse().unwrap();
+    Responder::start(&ResponderPlan { address, placements: vec![Placement::Anywhere; threads], reply, closes }).unwrap()
+}
+
+/// Sends `request` and reads until `body_bytes` of each of `answers` responses have arrived, or the end.
+fn ask(responder: &Responder, request: &[u8], read_bytes: Option<usize>) -> Vec<u8> {
+    let mut stream = TcpStream::connect(responder.address()).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    match read_bytes {
+        None => drop(stream.read_to_end(&mut answer).unwrap()),
+        Some(count) => {
+            answer.resize(count, 0);
+            stream.read_exact(&mut answer).unwrap();
+        }
+    }
+    answer
+}
+
+fn count(haystack: &[u8], needle: &[u8]) -> usize {
+    memchr::memmem::find_iter(haystack, needle).count()
+}
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn close_mode_answers_once_and_closes() {
+    let responder = start(Reply::Memory { body_bytes: 1024 }, true, 2);
+    for _ in 0..20 {
+        let answer = ask(&responder, REQUEST, None);
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        assert_eq!(answer.iter().filter(|byte| **byte == b'x').count(), 1024 + count(&answer, b"text"));
+        assert_eq!(count(&answer, b"Connection: close\r\n"), 1);
+    }
+    assert!(responder.cpu_ns().unwrap() > 0);
+}
+
+#[test]
+fn close_mode_waits_for_a_head_that_arrives_in_pieces() {
+    let responder = start(Reply::Memory { body_bytes: 1 }, true, 1);
+    let mut stream = TcpStream::connect(responder.address()).unwrap();
+    for piece in REQUEST.chunks(5) {
+        stream.write_all(piece).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(count(&answer, b"HTTP/1.1 200 OK"), 1);
+}
+
+#[test]
+fn pipelined_requests_are_each_answered() {
+    let responder = start(Reply::Memory { body_bytes: 1000 }, false, 1);
+    let one = ask(&responder, REQUEST, Some(1)).len();
+    assert_eq!(one, 1);
+    let head_bytes = super::Reply::Memory { body_bytes: 1000 }.assemble(false).unwrap().owed_bytes(1) as usize - 1000;
+    let answer = ask(&responder, &REQUEST.repeat(200), Some(200 * (head_bytes + 1000)));
+    assert_eq!(count(&answer, b"HTTP/1.1 200 OK"), 200);
+}
+
+#[test]
+fn large_bodies_arrive_whole_however_they_are_sent() {
+    let size = 5_000_017_u64;
+    let folder = std::env::temp_dir().join(format!("flatout-responder-{}", std::process::id()));
+    std::fs::write(&folder, vec![b'x'; size as usize]).unwrap();
+    let replies =
+        [Reply::Memory { body_bytes: size }, Reply::MemoryFile { body_bytes: size }, Reply::File(folder.clone())];
+    for reply in replies {
+        let responder = start(reply.clone(), false, 1);
+        let head_bytes = reply.assemble(false).unwrap().owed_bytes(1) as usize - size as usize;
+        let answer = ask(&responder, &REQUEST.repeat(2), Some(2 * (head_bytes + size as usize)));
+        assert_eq!(count(&answer, b"HTTP/1.1 200 OK"), 2, "{reply:?}");
+        assert!(answer.ends_with(b"xxxx"));
+    }
+    std::fs::remove_file(folder).unwrap();
+}
+
+#[test]
+fn what_cannot_be_assembled_says_why() {
+    let refuse = |reply: Reply| reply.assemble(false).unwrap_err().into_io().to_string();
+    assert!(refuse(Reply::Memory { body_bytes: u64::MAX }).contains("most held in memory"));
+    assert!(refuse(Reply::File("/proc/self/status".into())).contains("empty or no regular file"));
+    assert!(refuse(Reply::File("/nonexistent".into())).contains("No such file"));
+}

@@ -1,0 +1,84 @@
+//! What the figures were measured on. An absolute figure without this beside it says little.
+
+use crate::cores::cores_allowed;
+use serde::Serialize;
+use std::fs;
+
+/// The machine, as far as it bears on a measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Model name of the processor, as the kernel tells it.
+    pub cpu_model: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Kernel release, for example `6.12.0`.
+    pub kernel: String,
+    /// Main memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Machine {
+    /// Looks at this machine. What cannot be read is said to be unknown, never guessed.
+    pub fn here() -> Self {
+        let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let memory_info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            cpu_model: cpu_model(&cpu_info),
+            cores: cores_allowed().len(),
+            kernel: known(kernel.trim()),
+            memory_bytes: memory_bytes(&memory_info),
+        }
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (cores, memory_gib) = (self.cores, self.memory_bytes as f64 / f64::from(1 << 30));
+        let plural = if cores == 1 { "core" } else { "cores" };
+        write!(formatter, "{}, {cores} {plural}, {memory_gib:.1} GiB, Linux {}", self.cpu_model, self.kernel)
+    }
+}
+
+fn known(text: &str) -> String {
+    if text.is_empty() { "unknown".to_owned() } else { text.to_owned() }
+}
+
+/// x86 calls it `model name`; several ARM kernels name no model at all and give `Hardware` or nothing.
+fn cpu_model(cpu_info: &str) -> String {
+    let field = |name: &str| {
+        cpu_info.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    field("model name").or_else(|| field("Hardware")).unwrap_or_else(|| "unknown CPU".to_owned())
+}
+
+fn memory_bytes(memory_info: &str) -> u64 {
+    let kibibytes = memory_info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0).saturating_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Machine, cpu_model, memory_bytes};
+
+    #[test]
+    fn fields_are_found_in_what_kernels_print() {
+        assert_eq!(cpu_model("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n"), "Some CPU @ 2 GHz");
+        assert_eq!(cpu_model("processor : 0\nHardware : BCM2835\n"), "BCM2835");
+        assert_eq!(cpu_model(""), "unknown CPU");
+        assert_eq!(memory_bytes("MemTotal:       16303428 kB\nMemFree: 1 kB\n"), 16_303_428 * 1024);
+        assert_eq!(memory_bytes("nonsense"), 0);
+    }
+
+    #[test]
+    fn this_machine_has_cores_memory_and_a_kernel() {
+        let machine = Machine::here();
+        assert!(machine.cores >= 1 && machine.memory_bytes > 0 && machine.kernel != "unknown");
+    }
+}

@@ -1,0 +1,251 @@
+//! The server under test, when it runs on this machine: its processes and what they cost.
+//!
+//! A server is found by the port it listens on: listening sockets at the address, then every process that holds one of
+//! them. That finds a master and its workers, and all processes that share the port by `SO_REUSEPORT`. Processes behind
+//! the server (an application it forwards to) are not found, and not counted.
+
+use crate::procfs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// Why the server's CPU time is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetUnknown {
+    /// The address is not one of this machine.
+    NotLocal,
+    /// Nothing listens there, or another network namespace does.
+    NothingListens,
+    /// Something listens, but its process belongs to somebody else.
+    NotPermitted,
+    /// /proc could not be read.
+    Unreadable,
+}
+
+impl TargetUnknown {
+    /// The short name used in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotLocal => "not-local",
+            Self::NothingListens => "nothing-listens",
+            Self::NotPermitted => "not-permitted",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl std::fmt::Display for TargetUnknown {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::NotLocal => "the server runs on another machine",
+            Self::NothingListens => "no process of this machine listens there",
+            Self::NotPermitted => "the server's processes belong to another user",
+            Self::Unreadable => "/proc cannot be read",
+        })
+    }
+}
+
+/// Whether an address belongs to this machine.
+pub fn is_local(address: IpAddr) -> bool {
+    // Binding succeeds for an address of ours and for no other, without sending anything.
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// The processes of a server on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    address: SocketAddr,
+    processes: BTreeSet<u32>,
+    name: String,
+}
+
+impl Target {
+    /// Finds who listens at an address.
+    pub fn find(address: SocketAddr) -> Result<Self, TargetUnknown> {
+        if !is_local(address.ip()) {
+            return Err(TargetUnknown::NotLocal);
+        }
+        let processes = listeners_of(address)?;
+        let name = processes.first().and_then(|pid| procfs::read_process_name(*pid)).unwrap_or_default();
+        Ok(Self { address, processes, name })
+    }
+
+    /// Short name of its first process, for example `nginx`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its processes, lowest id first; never empty.
+    pub fn processes(&self) -> &BTreeSet<u32> {
+        &self.processes
+    }
+
+    /// CPU time of every task of the server now. Processes it forked since it was found are looked for again.
+    pub fn snapshot(&self) -> CpuSnapshot {
+        let processes = listeners_of(self.address).unwrap_or_else(|_| self.processes.clone());
+        let mut tasks = BTreeMap::new();
+        for pid in processes {
+            // A process that is gone used nothing we can still read.
+            for (task, cpu_ns) in procfs::read_task_cpu_ns(pid).unwrap_or_default() {
+                tasks.insert(task, TaskCpu { pid, cpu_ns });
+            }
+        }
+        CpuSnapshot { tasks }
+    }
+}
+
+fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
+    let sockets = procfs::read_listening().map_err(|_| TargetUnknown::Unreadable)?;
+    let inodes: BTreeSet<u64> =
+        sockets.iter().filter(|socket| serves(socket.local, address)).map(|socket| socket.inode).collect();
+    if inodes.is_empty() {
+        return Err(TargetUnknown::NothingListens);
+    }
+    let (processes, hidden) = procfs::read_holders(&inodes).map_err(|_| TargetUnknown::Unreadable)?;
+    if processes.is_empty() {
+        return Err(if hidden > 0 { TargetUnknown::NotPermitted } else { TargetUnknown::NothingListens });
+    }
+    Ok(processes)
+}
+
+/// Whether a socket listening at `local` takes connections to `address`. A dual-stack `[::]` takes IPv4 as well.
+fn serves(local: SocketAddr, address: SocketAddr) -> bool {
+    let same_host = local.ip().to_canonical() == address.ip().to_canonical();
+    let any_host = local.ip().is_unspecified() && (local.is_ipv6() || address.is_ipv4());
+    local.port() == address.port() && (same_host || any_host)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TaskCpu {
+    pid: u32,
+    cpu_ns: u64,
+}
+
+/// CPU time of every task at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSnapshot {
+    tasks: BTreeMap<u32, TaskCpu>,
+}
+
+impl CpuSnapshot {
+    /// What was used between `earlier` and this. A task that began meanwhile counts whole; one that ended is lost.
+    pub fn since(&self, earlier: &Self) -> CpuUsed {
+        let by_task = self
+            .tasks
+            .iter()
+            .map(|(task, now)| {
+                let before = earlier.tasks.get(task).filter(|before| before.pid == now.pid);
+                TaskUsed {
+                    pid: now.pid,
+                    task: *task,
+                    cpu_ns: now.cpu_ns.saturating_sub(before.map_or(0, |before| before.cpu_ns)),
+                }
+            })
+            .collect();
+        CpuUsed { by_task }
+    }
+}
+
+/// CPU time one task used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskUsed {
+    /// Its process.
+    pub pid: u32,
+    /// The task.
+    pub task: u32,
+    /// On-CPU time, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// Share of the time a task must have been on a core to count as busy. A guess: above the housekeeping of idle threads,
+/// below a worker that shares the load with three others.
+const BUSY_SHARE_MIN: f64 = 0.05;
+
+/// CPU time used between two snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuUsed {
+    /// Each task's part, lowest task id first.
+    pub by_task: Vec<TaskUsed>,
+}
+
+impl CpuUsed {
+    /// On-CPU time of all tasks, in nanoseconds.
+    pub fn total_ns(&self) -> u64 {
+        self.by_task.iter().map(|task| task.cpu_ns).sum()
+    }
+
+    /// Adds what was used in another span of time.
+    pub fn merge(&mut self, other: &Self) {
+        for theirs in &other.by_task {
+            match self.by_task.iter_mut().find(|mine| (mine.pid, mine.task) == (theirs.pid, theirs.task)) {
+                Some(mine) => mine.cpu_ns += theirs.cpu_ns,
+                None => self.by_task.push(*theirs),
+            }
+        }
+    }
+
+    /// Tasks that were busy during `elapsed_ns`, the busiest first. The busiest counts even if it mostly slept.
+    pub fn busy_tasks(&self, elapsed_ns: u64) -> Vec<u32> {
+        let mut by_cpu = self.by_task.clone();
+        by_cpu.sort_by_key(|task| std::cmp::Reverse(task.cpu_ns));
+        let least_ns = BUSY_SHARE_MIN * elapsed_ns as f64;
+        let busy = by_cpu.iter().filter(|task| task.cpu_ns as f64 >= least_ns).count().max(1);
+        by_cpu.into_iter().take(busy).map(|task| task.task).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CpuUsed, Target, TargetUnknown, TaskUsed, is_local, serves};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_listener_of_this_process_is_found_with_its_cpu_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target::find(listener.local_addr().unwrap()).unwrap();
+        assert!(target.processes().contains(&std::process::id()));
+        let before = target.snapshot();
+        let mut sum = 0_u64;
+        while target.snapshot().since(&before).total_ns() < 3_000_000 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(!target.snapshot().since(&before).busy_tasks(1_000_000).is_empty());
+    }
+
+    #[test]
+    fn a_port_nobody_listens_on_is_said_to_be_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        assert_eq!(Target::find(address), Err(TargetUnknown::NothingListens));
+    }
+
+    #[test]
+    fn local_addresses_are_told_from_others() {
+        assert!(is_local("127.0.0.9".parse().unwrap()) && is_local("::1".parse().unwrap()));
+        // TEST-NET-1 (RFC 5737) belongs to no machine.
+        assert!(!is_local("192.0.2.1".parse().unwrap()));
+        assert_eq!(Target::find("192.0.2.1:80".parse().unwrap()), Err(TargetUnknown::NotLocal));
+    }
+
+    #[test]
+    fn unspecified_listeners_serve_every_address_of_their_family() {
+        let served = |local: &str, address: &str| serves(local.parse().unwrap(), address.parse().unwrap());
+        assert!(served("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(served("[::]:80", "127.0.0.1:80") && served("[::]:80", "[::1]:80"));
+        assert!(served("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+        assert!(!served("0.0.0.0:80", "[::1]:80"));
+        assert!(!served("127.0.0.1:81", "127.0.0.1:80") && !served("127.0.0.2:80", "127.0.0.1:80"));
+    }
+
+    #[test]
+    fn busy_threads_are_those_that_did_the_work() {
+        let task = |task, cpu_ns| TaskUsed { pid: 9, task, cpu_ns };
+        let mut used = CpuUsed { by_task: vec![task(1, 900), task(2, 40), task(3, 700)] };
+        assert_eq!(used.busy_tasks(1_000), vec![1, 3]);
+        assert_eq!(used.busy_tasks(1_000_000), vec![1]);
+        used.merge(&CpuUsed { by_task: vec![task(2, 60), task(4, 1)] });
+        assert_eq!(used.total_ns(), 1_701);
+        assert_eq!(used.by_task.len(), 4);
+        assert!(CpuUsed::default().busy_tasks(5).is_empty());
+    }
+}

@@ -1,0 +1,211 @@
+//! Every check there is, in an order that finds cheap failures first.
+//!
+//! One development build serves clippy's successors: unit tests, the fuzz smoke and the end-to-end tests' own
+//! code. One release build makes the binary that the end-to-end tests, the documents' commands and the demo
+//! drive, found through `FLATOUT_BIN`; so nothing is compiled twice for the sake of a profile.
+
+use crate::failure::{Context, Failure, Outcome};
+use crate::shell;
+use crate::{docs_commands, tidy};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// What a step came to when it did not fail.
+enum Verdict {
+    Held,
+    /// It could not be checked here, and why.
+    Skipped(String),
+}
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn() -> Outcome<Verdict>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", what: "cargo fmt --check", run: || cargo(&["fmt", "--all", "--check"]) },
+    Step { name: "scripts", what: "bash reads every script", run: scripts },
+    Step {
+        name: "clippy",
+        what: "cargo clippy, warnings denied",
+        run: || {
+            let args = "clippy --workspace --all-targets -- -D warnings";
+            cargo(&args.split(' ').collect::<Vec<_>>())
+        },
+    },
+    Step { name: "tidy", what: "the rules of the house", run: || tidy::run().map(|()| Verdict::Held) },
+    Step { name: "doc", what: "cargo doc, warnings denied", run: doc },
+    Step { name: "deny", what: "licences, advisories and sources of dependencies", run: deny },
+    Step {
+        name: "test",
+        what: "unit and integration tests",
+        run: || {
+            cargo(&["test", "--workspace", "--exclude", "flatout"])?;
+            cargo(&["test", "--package", "flatout", "--bins"])
+        },
+    },
+    Step {
+        name: "release",
+        what: "the release binary",
+        run: || cargo(&["build", "--release", "--package", "flatout"]),
+    },
+    Step {
+        name: "e2e",
+        what: "end to end, on the release binary",
+        run: || {
+            let mut command = shell::cargo();
+            command.args(["test", "--package", "flatout", "--test", "e2e"]);
+            on_release_binary(&mut command)
+        },
+    },
+    Step { name: "fuzz-smoke", what: "each fuzz target for a moment", run: || fuzz_smoke().map(|()| Verdict::Held) },
+    Step {
+        name: "docs-commands",
+        what: "the documents' commands, run for real",
+        run: || docs_commands::check(&release_binary()).map(|()| Verdict::Held),
+    },
+    Step { name: "demo", what: "the demo, once and shortly", run: demo },
+];
+
+/// Runs every step, or those named.
+pub(crate) fn run(args: &[String]) -> Outcome<()> {
+    if args.iter().any(|arg| arg == "--list") {
+        for step in STEPS {
+            println!("{:<14} {}", step.name, step.what);
+        }
+        return Ok(());
+    }
+    let steps = chosen(args)?;
+    let mut times = Vec::new();
+    let mut notes = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        println!("━━━ {}/{} {}: {}", index + 1, steps.len(), step.name, step.what);
+        let start = Instant::now();
+        match (step.run)() {
+            Ok(Verdict::Held) => {}
+            Ok(Verdict::Skipped(why)) => notes.push(format!("{}: {why}", step.name)),
+            Err(failure) => {
+                return Err(format!(
+                    "{failure}\nci: step `{name}` failed; run it again with: cargo xtask ci {name}",
+                    name = step.name
+                )
+                .into());
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        println!("    {} held, {seconds:.1} s", step.name);
+        times.push((step.name, seconds));
+    }
+    println!("━━━ all {} held", steps.len());
+    for (name, seconds) in &times {
+        println!("{seconds:>8.1} s  {name}");
+    }
+    println!("{:>8.1} s  in all", times.iter().map(|(_, s)| s).sum::<f64>());
+    for note in notes {
+        println!("!!! NOT CHECKED HERE: {note}");
+    }
+    Ok(())
+}
+
+/// Runs the fuzz targets' smoke mode, which needs no nightly compiler.
+pub(crate) fn fuzz_smoke() -> Outcome<()> {
+    cargo(&["run", "--package", "flatout-fuzz", "--profile", "dev", "--bin", "smoke"]).map(|_| ())
+}
+
+fn chosen(args: &[String]) -> Outcome<Vec<&'static Step>> {
+    if args.is_empty() {
+        return Ok(STEPS.iter().collect());
+    }
+    let find = |name: &String| {
+        let step = STEPS.iter().find(|step| step.name == name);
+        step.ok_or_else(|| Failure::from(format!("ci has no step `{name}`; `cargo xtask ci --list`")))
+    };
+    args.iter().map(find).collect()
+}
+
+fn must_succeed(command: &mut Command) -> Outcome<Verdict> {
+    let shown = shell::shown(command);
+    let status = command.status().cannot(&format!("run `{shown}`"))?;
+    if status.success() { Ok(Verdict::Held) } else { Err(format!("`{shown}` ended with {status}").into()) }
+}
+
+fn cargo(args: &[&str]) -> Outcome<Verdict> {
+    must_succeed(shell::cargo().args(args))
+}
+
+fn release_binary() -> PathBuf {
+    shell::target_dir().join("release/flatout")
+}
+
+fn on_release_binary(command: &mut Command) -> Outcome<Verdict> {
+    let binary = release_binary();
+    if !binary.is_file() {
+        return Err("there is no release binary yet: cargo xtask ci release".into());
+    }
+    must_succeed(command.env("FLATOUT_BIN", binary))
+}
+
+fn scripts() -> Outcome<Verdict> {
+    let root = shell::root();
+    let mut files = vec![root.join(".ci/run")];
+    for entry in std::fs::read_dir(root.join("tools")).cannot("list tools/")? {
+        files.push(entry.cannot("list tools/")?.path());
+    }
+    for file in &files {
+        must_succeed(Command::new("bash").arg("-n").arg(file))?;
+    }
+    if shell::is_installed("shellcheck") {
+        must_succeed(Command::new("shellcheck").args(&files))?;
+    }
+    Ok(Verdict::Held)
+}
+
+fn doc() -> Outcome<Verdict> {
+    let mut command = shell::cargo();
+    // The binary shares its name with nothing, but its pages would hide a library's of the same name.
+    command.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    must_succeed(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn deny() -> Outcome<Verdict> {
+    if !shell::is_installed("cargo-deny") {
+        let why = "cargo-deny is not installed (cargo install cargo-deny --locked)";
+        return Ok(Verdict::Skipped(why.to_owned()));
+    }
+    cargo(&["deny", "check"])
+}
+
+fn demo() -> Outcome<Verdict> {
+    let free =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).cannot("find a free port")?;
+    let mut command = Command::new("bash");
+    command
+        .arg("tools/demo.sh")
+        .current_dir(shell::root())
+        .env("DEMO_ONCE", "1")
+        .env("DEMO_SECONDS", "2")
+        .env("DEMO_LISTEN", free.to_string());
+    on_release_binary(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_found_by_name_and_a_wrong_name_is_an_error() {
+        let names = ["tidy".to_owned(), "fmt".to_owned()];
+        let steps = chosen(&names).unwrap_or_default();
+        assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["tidy", "fmt"]);
+        assert!(chosen(&["tdiy".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_step_that_ends_badly_fails() {
+        assert!(must_succeed(&mut Command::new("false")).is_err());
+        assert!(must_succeed(&mut Command::new("true")).is_ok());
+    }
+}

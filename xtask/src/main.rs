@@ -1,0 +1,56 @@
+//! The repository's own checks and measurements, run as `cargo xtask NAME`.
+//!
+//! Nothing here ships in the product, and nothing here is needed to build it. A check lives in a file of its
+//! own and has a unit test that shows it failing on a bad sample: a check that cannot fail is a defect.
+
+mod bench_peers;
+mod ci;
+mod docs_commands;
+mod failure;
+mod markdown;
+mod shell;
+mod tidy;
+
+use failure::Outcome;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask NAME [OPTIONS]
+
+  tidy            the rules of the house: direction, dead files, unsafe, links, words, sizes
+  ci              every check there is, in order; stops at the first failure
+                  (`ci --list` names the steps, `ci STEP...` runs some of them)
+  fuzz-smoke      each fuzz target for a moment, without nightly
+  docs-commands   the ```console blocks of README.md and docs/, run for real
+  bench-peers     our cost beside the bare loop, nginx, lighttpd and wrk; writes docs/performance.md
+                  (`bench-peers --help` lists its options)";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Outcome<()> {
+    let (name, rest) = match args.split_first() {
+        Some((name, rest)) => (name.as_str(), rest),
+        None => ("help", args),
+    };
+    match name {
+        "tidy" => tidy::run(),
+        "ci" => ci::run(rest),
+        "fuzz-smoke" => ci::fuzz_smoke(),
+        "docs-commands" => docs_commands::run(rest),
+        "bench-peers" => bench_peers::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => Err(format!("no task is called `{other}`\n{USAGE}").into()),
+    }
+}

@@ -1,0 +1,107 @@
+//! The rules of the house, one file each, over one reading of the repository.
+
+mod dead_files;
+mod dependencies;
+mod direction;
+mod links;
+mod modules;
+mod purity;
+mod safety;
+mod sizes;
+mod source;
+mod tree;
+mod words;
+
+use crate::failure::Outcome;
+use std::fmt;
+use tree::Tree;
+
+/// One place that breaks a rule.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The file, relative to the root.
+    path: String,
+    /// Counted from 1; 0 when the whole file is meant.
+    line: usize,
+    /// What is wrong and what would be right.
+    text: String,
+}
+
+impl Finding {
+    fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, text: text.into() }
+    }
+
+    fn of(path: &str, text: impl Into<String>) -> Self {
+        Self::at(path, 0, text)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.text),
+            line => write!(f, "{}:{line}: {}", self.path, self.text),
+        }
+    }
+}
+
+/// A rule: its name, what it holds up, and how it is checked.
+type Rule = (&'static str, &'static str, fn(&Tree) -> Vec<Finding>);
+
+const RULES: &[Rule] = &[
+    ("direction", "crates depend downwards only", direction::check),
+    ("purity", "http, cache and load see no socket, file, thread, clock or terminal", purity::check),
+    ("dead-files", "every source, test and document is reached from somewhere", dead_files::check),
+    ("safety", "`unsafe` in crates/net only, each with its reason", safety::check),
+    ("links", "relative links lead somewhere", links::check),
+    ("words", "no machine paths and no loose ends", words::check),
+    ("dependencies", "each dependency's reason stands in ARCHITECTURE.md", dependencies::check),
+    ("sizes", "no file outgrows its reader", sizes::check),
+];
+
+/// Checks every rule and prints what breaks it.
+pub(crate) fn run() -> Outcome<()> {
+    let tree = Tree::read()?;
+    let mut broken = 0;
+    for (name, why, check) in RULES {
+        let findings = check(&tree);
+        let verdict = if findings.is_empty() { "ok" } else { "BROKEN" };
+        println!("{verdict:>6}  {name}: {why}");
+        for finding in &findings {
+            println!("        {finding}");
+        }
+        broken += findings.len();
+    }
+    for line in sizes::ratchet(&tree) {
+        println!("  size  {line}");
+    }
+    match broken {
+        0 => Ok(()),
+        1 => Err("tidy: one place to mend".into()),
+        many => Err(format!("tidy: {many} places to mend").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tree::Package;
+
+    /// A small repository that keeps every rule: a rule that finds something here is too strict.
+    #[test]
+    fn a_tidy_tree_passes_every_rule() {
+        let tree = Tree::of(&[
+            ("README.md", "See [how](docs/how.md#it-works).\n"),
+            ("docs/how.md", "# It works\n"),
+            ("ARCHITECTURE.md", "## Other people's work\n- `bytes`: buffers\n"),
+            ("Cargo.toml", "[workspace.dependencies]\nbytes = \"1\"\n"),
+            ("crates/http/src/lib.rs", "//! Core.\nmod head;\n#[cfg(test)] mod tests { use std::fs; }\n"),
+            ("crates/http/src/head.rs", "use core::net::IpAddr;\n"),
+        ])
+        .with(Package::of("flatout-http", "crates/http", &["bytes"]));
+        for (name, _, check) in RULES {
+            assert_eq!(check(&tree), [], "{name}");
+        }
+    }
+}

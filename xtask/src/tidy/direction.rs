@@ -1,0 +1,157 @@
+//! Crates depend downwards only, and the pure ones on nothing that touches the machine.
+//!
+//! main → {engine, lab} → {serve, proxy} → {http, cache, load, config, net}. Serve, proxy and lab never see one
+//! another; http, cache and load are held to more (see [`PURE`]).
+
+use super::Finding;
+use super::tree::{Package, Tree};
+
+/// Each package of the workspace and the packages of the workspace that it may name.
+const MAY_SEE: &[(&str, &[&str])] = &[
+    ("flatout-http", &[]),
+    ("flatout-load", &[]),
+    ("flatout-cache", &["flatout-http"]),
+    ("flatout-config", &["flatout-http"]),
+    ("flatout-net", &["flatout-http"]),
+    ("flatout-serve", BASE),
+    ("flatout-proxy", BASE),
+    ("flatout-lab", BASE),
+    ("flatout-engine", ENGINE),
+    ("flatout-sim", BASE),
+    ("flatout", EVERYTHING),
+    ("flatout-fuzz", EVERYTHING),
+    ("flatout-benches", EVERYTHING),
+    ("xtask", &[]),
+];
+
+const BASE: &[&str] = &["flatout-http", "flatout-cache", "flatout-load", "flatout-config", "flatout-net"];
+
+const ENGINE: &[&str] = &[
+    "flatout-http",
+    "flatout-cache",
+    "flatout-load",
+    "flatout-config",
+    "flatout-net",
+    "flatout-serve",
+    "flatout-proxy",
+];
+
+const EVERYTHING: &[&str] = &[
+    "flatout-http",
+    "flatout-cache",
+    "flatout-load",
+    "flatout-config",
+    "flatout-net",
+    "flatout-serve",
+    "flatout-proxy",
+    "flatout-engine",
+    "flatout-lab",
+];
+
+/// Seen by tests alone.
+const ONLY_FOR_TESTS: &str = "flatout-sim";
+
+/// The packages that do no input or output and do not read the clock: time and bytes are arguments.
+pub(super) const PURE: &[&str] = &["flatout-http", "flatout-cache", "flatout-load"];
+
+/// What a build of a pure package must not link, by whatever way.
+const IMPURE: &[&str] = &[
+    "flatout-net",
+    "tokio",
+    "rustix",
+    "libc",
+    "nix",
+    "mio",
+    "socket2",
+    "polling",
+    "rustls",
+    "quinn",
+    "log",
+    "tracing",
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in &tree.packages {
+        let manifest = format!("{}/Cargo.toml", package.folder);
+        let manifest = manifest.trim_start_matches('/');
+        let mut report = |text: String| findings.push(Finding::of(manifest, text));
+        let Some((_, may_see)) = MAY_SEE.iter().find(|(name, _)| *name == package.name) else {
+            report(format!("{} has no place in the direction table of xtask/src/tidy/direction.rs", package.name));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|d| d.is_ours) {
+            let for_tests = dependency.is_dev && dependency.name == ONLY_FOR_TESTS;
+            if !for_tests && !may_see.contains(&dependency.name.as_str()) {
+                report(format!("{} must not see {}", package.name, dependency.name));
+            }
+        }
+        for text in impure_ways(package) {
+            report(text);
+        }
+    }
+    findings
+}
+
+fn impure_ways(package: &Package) -> Vec<String> {
+    if !PURE.contains(&package.name.as_str()) {
+        return Vec::new();
+    }
+    let named = package
+        .dependencies
+        .iter()
+        .filter(|dependency| !dependency.is_dev && IMPURE.contains(&dependency.name.as_str()))
+        .map(|dependency| format!("{} must not depend on {}", package.name, dependency.name));
+    let linked = package
+        .reaches
+        .iter()
+        .filter(|(name, way)| IMPURE.contains(&name.as_str()) && way.len() > 1)
+        .map(|(_, way)| format!("{} must not link {}", package.name, way.join(" → ")));
+    named.chain(linked).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(package: Package) -> Vec<String> {
+        let tree = Tree::of(&[]).with(package);
+        check(&tree).into_iter().map(|f| f.to_string()).collect()
+    }
+
+    #[test]
+    fn siblings_must_not_see_one_another() {
+        let package = Package::of("flatout-lab", "crates/lab", &["flatout-net", "flatout-serve"]);
+        assert_eq!(findings(package), ["crates/lab/Cargo.toml: flatout-lab must not see flatout-serve"]);
+    }
+
+    #[test]
+    fn a_pure_crate_must_not_touch_the_machine_directly() {
+        let found = findings(Package::of("flatout-load", "crates/load", &["flatout-net", "tokio"]));
+        assert_eq!(found.len(), 3, "{found:?}"); // net both as an upward look and as an impure dependency
+        assert!(found.iter().any(|text| text.contains("tokio")));
+    }
+
+    #[test]
+    fn nor_by_way_of_another() {
+        let mut package = Package::of("flatout-http", "crates/http", &["sneaky"]);
+        let way = vec!["sneaky".to_owned(), "libc".to_owned()];
+        package.reaches.insert("libc".to_owned(), way);
+        let found = findings(package);
+        assert!(found[0].ends_with("must not link sneaky → libc"), "{found:?}");
+    }
+
+    #[test]
+    fn the_simulator_is_for_tests_only() {
+        let mut package = Package::of("flatout-net", "crates/net", &["flatout-sim"]);
+        assert_eq!(findings(package.clone()).len(), 1);
+        package.dependencies[0].is_dev = true;
+        assert_eq!(findings(package).len(), 0);
+    }
+
+    #[test]
+    fn a_new_crate_must_find_its_place() {
+        let found = findings(Package::of("flatout-extra", "crates/extra", &[]));
+        assert!(found[0].contains("no place in the direction table"), "{found:?}");
+    }
+}

@@ -1,0 +1,186 @@
+//! The pure crates see no socket, file, thread, process, clock or terminal: bytes and time are arguments.
+//!
+//! Cargo.toml cannot say this, because the standard library has all of them. Tests are free to use what they like.
+
+use super::Finding;
+use super::direction::PURE;
+use super::modules;
+use super::source::{Kind, Source};
+use super::tree::Tree;
+
+/// Paths that no pure crate names, in full or through `use`.
+const PATHS: &[(&[&str], &str)] = &[
+    (&["std", "net"], "a socket (addresses are in core::net)"),
+    (&["std", "fs"], "a file"),
+    (&["std", "thread"], "a thread"),
+    (&["std", "process"], "a process"),
+    (&["std", "env"], "the environment"),
+    (&["std", "os"], "the system"),
+    (&["std", "io", "stdin"], "the terminal"),
+    (&["std", "io", "stdout"], "the terminal"),
+    (&["std", "io", "stderr"], "the terminal"),
+];
+
+/// Calls that read the clock, whatever the type was imported as.
+const CALLS: &[(&[&str], &str)] = &[
+    (&["Instant", ":", ":", "now"], "the clock"),
+    (&["SystemTime", ":", ":", "now"], "the clock"),
+    (&[".", "elapsed", "(", ")"], "the clock"),
+];
+
+const MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let reached = modules::reached(tree);
+    let mut findings = Vec::new();
+    for package in &tree.packages {
+        if !PURE.contains(&package.name.as_str()) {
+            continue;
+        }
+        let folder = format!("{}/src/", package.folder);
+        for (path, text) in tree.rust().filter(|(path, _)| path.starts_with(&folder)) {
+            if reached.get(path) == Some(&true) {
+                continue;
+            }
+            for (line, what) in impurities(text) {
+                let text = format!("{} must not see {what}", package.name);
+                findings.push(Finding::at(path, line, text));
+            }
+        }
+    }
+    findings
+}
+
+fn impurities(text: &str) -> Vec<(usize, String)> {
+    let source = Source::read(text);
+    let mask = source.test_mask();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < source.tokens.len() {
+        let line = source.tokens[at].line;
+        if mask[at] {
+            at += 1;
+            continue;
+        }
+        // `use<'a>` is a bound, not an import.
+        if source.tokens[at].is_word("use") && !source.matches(at + 1, &["<"]) {
+            let mut prefix = Vec::new();
+            let mut names = Vec::new();
+            at = used_paths(&source, at + 1, &mut prefix, &mut names);
+            found.extend(names.iter().filter_map(|path| Some((line, forbidden(path)?))));
+            continue;
+        }
+        if source.tokens[at].is_word("std") {
+            let path = plain_path(&source, at);
+            found.extend(forbidden(&path).map(|what| (line, what)));
+        }
+        for (call, what) in CALLS {
+            if source.matches(at, call) {
+                found.push((line, format!("{what}: `{}`", call.concat())));
+            }
+        }
+        for name in MACROS {
+            if source.matches(at, &[name, "!"]) {
+                found.push((line, format!("the terminal: `{name}!`")));
+            }
+        }
+        at += 1;
+    }
+    found
+}
+
+fn forbidden(path: &[String]) -> Option<String> {
+    let (_, what) =
+        PATHS.iter().find(|(wanted, _)| wanted.len() <= path.len() && wanted.iter().zip(path).all(|(a, b)| a == b))?;
+    Some(format!("{what}: `{}`", path.join("::")))
+}
+
+/// The words of `a::b::c` from `at` on.
+fn plain_path(source: &Source, mut at: usize) -> Vec<String> {
+    let mut path = Vec::new();
+    while let Some(Kind::Word(word)) = source.tokens.get(at).map(|token| &token.kind) {
+        path.push(word.clone());
+        if !source.matches(at + 1, &[":", ":"]) {
+            break;
+        }
+        at += 3;
+    }
+    path
+}
+
+/// Flattens a `use` tree into full paths; returns the index just past it.
+fn used_paths(source: &Source, mut at: usize, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
+    let depth = prefix.len();
+    while let Some(token) = source.tokens.get(at) {
+        match &token.kind {
+            Kind::Word(word) if word == "as" => at += 1, // the new name is one more word, and harmless
+            Kind::Word(word) => prefix.push(word.clone()),
+            Kind::Mark('{') => {
+                at = used_paths(source, at + 1, prefix, found) - 1;
+                prefix.truncate(depth);
+            }
+            Kind::Mark(',' | '}' | ';') => {
+                if prefix.len() > depth {
+                    found.push(prefix.clone());
+                }
+                prefix.truncate(depth);
+                if !token.is_mark(',') {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::Package;
+    use super::*;
+
+    fn findings(text: &str) -> Vec<String> {
+        let tree = Tree::of(&[("crates/http/src/lib.rs", text)]).with(Package::of("flatout-http", "crates/http", &[]));
+        check(&tree).into_iter().map(|f| f.to_string()).collect()
+    }
+
+    #[test]
+    fn every_forbidden_sight_is_found() {
+        let bad = [
+            "use std::net::TcpStream;",
+            "use std::{fmt, fs::File};",
+            "use std::{collections::{BTreeMap, BTreeSet}, thread};",
+            "fn a() { let _ = std::fs::read(\"x\"); }",
+            "use std::time::Instant; fn a() { Instant::now(); }",
+            "fn a() -> std::time::SystemTime { std::time::SystemTime::now() }",
+            "fn a(t: std::time::Instant) { t.elapsed(); }",
+            "fn a() { println!(\"x\"); }",
+            "fn a() { eprintln!(\"x\"); }",
+            "use std::io::{self, stdout};",
+            "use std::env as surroundings;",
+        ];
+        for text in bad {
+            assert_eq!(findings(text).len(), 1, "{text}: {:?}", findings(text));
+        }
+    }
+
+    #[test]
+    fn innocent_code_passes() {
+        let good = "use std::{fmt, io::Read, time::{Duration, Instant, SystemTime}}; use core::net::IpAddr; \
+                    /// Call println!(\"std::fs\") yourself.\n\
+                    fn a(now: Instant) { let b = \"std::net\"; let fs = 1; now.duration_since(now); } \
+                    #[cfg(test)] mod tests { use std::fs; fn b() { println!(\"x\"); } }";
+        assert_eq!(findings(good), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_that_only_tests_reach_is_free() {
+        let tree = Tree::of(&[
+            ("crates/load/src/lib.rs", "#[cfg(test)] mod feed;"),
+            ("crates/load/src/feed.rs", "use std::fs;"),
+        ])
+        .with(Package::of("flatout-load", "crates/load", &[]));
+        assert_eq!(check(&tree), []);
+    }
+}

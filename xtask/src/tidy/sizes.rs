@@ -1,0 +1,140 @@
+//! Sizes as a ratchet: large files and functions are printed at every run, and only a very large file fails.
+//!
+//! Lines of tests do not count: a table of cases may be as long as it likes.
+
+use super::Finding;
+use super::modules;
+use super::source::{Kind, Source};
+use super::tree::Tree;
+
+const FILE_LINES_PRINTED: usize = 400;
+const FILE_LINES_MAX: usize = 600;
+const FUNCTION_LINES_PRINTED: usize = 100;
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let too_large = |(path, lines): (&str, usize)| {
+        let text = format!("{lines} lines before its tests, more than {FILE_LINES_MAX}: find the second noun");
+        (lines > FILE_LINES_MAX).then(|| Finding::of(path, text))
+    };
+    file_lines(tree).into_iter().filter_map(too_large).collect()
+}
+
+/// What is large but allowed, for the reader of the report.
+pub(super) fn ratchet(tree: &Tree) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (path, length) in file_lines(tree) {
+        if length > FILE_LINES_PRINTED {
+            lines.push(format!("{path}: {length} lines before its tests"));
+        }
+    }
+    for (path, text) in product_files(tree) {
+        for function in functions(text) {
+            if function.lines > FUNCTION_LINES_PRINTED {
+                let Function { name, line, lines: length } = function;
+                lines.push(format!("{path}:{line}: fn {name}, {length} lines"));
+            }
+        }
+    }
+    lines
+}
+
+fn product_files(tree: &Tree) -> Vec<(&str, &str)> {
+    let reached = modules::reached(tree);
+    let is_product = |path: &str| reached.get(path) != Some(&true);
+    tree.rust().filter(|(path, _)| is_product(path)).collect()
+}
+
+fn file_lines(tree: &Tree) -> Vec<(&str, usize)> {
+    let sized = |(path, text)| (path, lines_before_tests(text));
+    product_files(tree).into_iter().map(sized).collect()
+}
+
+/// The lines of a file without those of its test items.
+fn lines_before_tests(text: &str) -> usize {
+    let source = Source::read(text);
+    let mask = source.test_mask();
+    let mut lines = text.lines().count();
+    let mut start = None;
+    for (token, masked) in source.tokens.iter().zip(&mask) {
+        match (start, masked) {
+            (None, true) => start = Some(token.line),
+            (Some(first), false) => {
+                lines -= token.line - first;
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(first) = start {
+        lines -= text.lines().count() + 1 - first;
+    }
+    lines
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Function {
+    name: String,
+    line: usize,
+    lines: usize,
+}
+
+/// The functions outside tests, from `fn` to the closing brace.
+fn functions(text: &str) -> Vec<Function> {
+    let source = Source::read(text);
+    let mask = source.test_mask();
+    let mut found = Vec::new();
+    for (at, masked) in mask.iter().enumerate() {
+        let Some(Kind::Word(name)) = source.tokens.get(at + 1).map(|token| &token.kind) else {
+            continue;
+        };
+        if *masked || !source.tokens[at].is_word("fn") {
+            continue;
+        }
+        let mut body = at;
+        while body < source.tokens.len() && !source.tokens[body].is_mark('{') {
+            match source.tokens[body].kind {
+                Kind::Mark(';') => break,
+                Kind::Mark('(' | '[') => body = source.closing(body) + 1,
+                _ => body += 1,
+            }
+        }
+        if source.tokens.get(body).is_some_and(|token| token.is_mark('{')) {
+            let line = source.tokens[at].line;
+            let last = source.tokens[source.closing(body)].line;
+            found.push(Function { name: name.clone(), line, lines: last + 1 - line });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_very_large_file_fails_and_a_large_one_is_printed() {
+        let line = "fn a() {}\n";
+        let tree = Tree::of(&[
+            ("a.rs", &line.repeat(FILE_LINES_MAX + 1)),
+            ("b.rs", &line.repeat(FILE_LINES_PRINTED + 1)),
+            ("c.rs", &line.repeat(FILE_LINES_PRINTED)),
+        ]);
+        let failed: Vec<String> = check(&tree).into_iter().map(|f| f.path).collect();
+        assert_eq!(failed, ["a.rs"]);
+        assert_eq!(ratchet(&tree).len(), 2, "{:?}", ratchet(&tree));
+    }
+
+    #[test]
+    fn tests_do_not_count() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
+        assert_eq!(lines_before_tests(text), 2);
+        assert_eq!(lines_before_tests("a;\n#[cfg(test)]\nmod t {\n}\n"), 1);
+    }
+
+    #[test]
+    fn a_long_function_is_printed() {
+        let text = format!("fn short(a: [u8; 2]) -> u8;\nfn long() {{\n{}}}\n", "x;\n".repeat(FUNCTION_LINES_PRINTED));
+        let tree = Tree::of(&[("a.rs", &text)]);
+        assert_eq!(ratchet(&tree), ["a.rs:2: fn long, 102 lines"]);
+    }
+}

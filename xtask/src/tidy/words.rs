@@ -1,0 +1,88 @@
+//! No paths of somebody's machine, no loose ends and no numbers of a tracker that the reader cannot see.
+
+use super::Finding;
+use super::tree::Tree;
+
+/// What must not stand anywhere, and why. Split in two here, or this file would break its own rule.
+const UNWANTED: &[(&str, &str, &str)] = &[
+    ("/wo", "rk/", "a path of one machine"),
+    ("/ro", "ot/", "a path of one machine"),
+    ("TO", "DO", "a loose end"),
+    ("FIX", "ME", "a loose end"),
+    ("XX", "X", "a loose end"),
+    ("to", "do!", "a loose end"),
+    ("unimp", "lemented!", "a loose end"),
+];
+
+/// Written by cargo, not by us.
+const GENERATED: &[&str] = &["Cargo.lock"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts() {
+        if GENERATED.contains(&path) {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            for (first, second, what) in UNWANTED {
+                let word = format!("{first}{second}");
+                if stands_alone(line, &word) {
+                    let text = format!("`{word}` is {what}");
+                    findings.push(Finding::at(path, index + 1, text));
+                }
+            }
+            if names_an_issue(line) {
+                let text = "a tracker's number means nothing to the reader: say it in words";
+                findings.push(Finding::at(path, index + 1, text));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether the word stands in the line and is not a part of a longer one.
+fn stands_alone(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let before_is_part = before.is_some_and(|c| is_part(c) || (word.starts_with('/') && c == '.'));
+        let after_is_part = after.is_some_and(is_part) && !word.ends_with(['/', '!']);
+        !before_is_part && !after_is_part
+    })
+}
+
+/// Whether the line says "issue" and a number.
+fn names_an_issue(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    lower.match_indices("issue").any(|(at, word)| {
+        let rest = lower[at + word.len()..].trim_start_matches(['s', ' ']);
+        let rest = rest.strip_prefix('#').unwrap_or(rest);
+        let begins_word = !lower[..at].ends_with(|c: char| c.is_alphanumeric());
+        begins_word && rest.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        let tree = Tree::of(&[("src/main.rs", text)]);
+        check(&tree).into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn every_unwanted_word_is_found() {
+        for (first, second, _) in UNWANTED {
+            assert_eq!(lines(&format!("ok\n// {first}{second} x\n")), [2], "{first}{second}");
+        }
+        assert_eq!(lines(&format!("see {} #12", "issue")), [1]);
+    }
+
+    #[test]
+    fn longer_words_and_relative_paths_pass() {
+        let good = "frame/work/done and ./work/x\nTODOS XXXL methodo!\nan issue of 12 pages, tissue 4\n";
+        assert_eq!(lines(good), [0; 0]);
+    }
+}
