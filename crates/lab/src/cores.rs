@@ -6,8 +6,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Cores the calling thread may run on, in ascending order; never empty.
 pub fn cores_allowed() -> Vec<usize> {
-    let cores: Vec<usize> =
-        sched_getaffinity(None).map(|set| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()).unwrap_or_default();
+    let cores: Vec<usize> = sched_getaffinity(None)
+        .map(|set| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+        .unwrap_or_default();
     // A kernel that will not say still runs us somewhere.
     if cores.is_empty() { vec![0] } else { cores }
 }

@@ -8,9 +8,13 @@
 //!
 //! Absent on purpose: sites, files to serve, and every other part of the server. The lab sees a server as a stranger does.
 
+pub mod bench;
 pub mod cores;
 pub mod limits;
 pub mod machine;
 pub mod procfs;
+pub mod request;
 pub mod spread;
 pub mod target;
+pub mod url;
+pub mod view;

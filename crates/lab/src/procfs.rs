@@ -3,8 +3,8 @@
 //! Parsers take text, so they are tested without a kernel; readers name the file and hand over its text.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// State 0A of /proc/net/tcp.
@@ -28,18 +28,36 @@ pub struct ListeningSocket {
     pub inode: u64,
 }
 
+impl ListeningSocket {
+    /// Whether it takes connections to `address`. One that listens at `[::]` takes IPv4 as well, unless told otherwise.
+    pub fn serves(&self, address: SocketAddr) -> bool {
+        let same_host = self.local.ip().to_canonical() == address.ip().to_canonical();
+        let any_host = self.local.ip().is_unspecified() && (self.local.is_ipv6() || address.is_ipv4());
+        self.local.port() == address.port() && (same_host || any_host)
+    }
+}
+
 /// Every TCP socket that listens in this network namespace.
 pub fn read_listening() -> io::Result<Vec<ListeningSocket>> {
-    let mut sockets = parse_listening(&fs::read_to_string("/proc/net/tcp")?);
+    let mut sockets = parse_listening(BufReader::new(File::open("/proc/net/tcp")?))?;
     // A kernel without IPv6 has no such file.
-    if let Ok(text) = fs::read_to_string("/proc/net/tcp6") {
-        sockets.extend(parse_listening(&text));
+    if let Ok(file) = File::open("/proc/net/tcp6") {
+        sockets.extend(parse_listening(BufReader::new(file))?);
     }
     Ok(sockets)
 }
 
-fn parse_listening(text: &str) -> Vec<ListeningSocket> {
-    text.lines().skip(1).filter_map(parse_listening_line).collect()
+/// The kernel lists the listening sockets first. After a run there can be tens of thousands of others, which take the
+/// kernel a quarter of a second to print; so reading ends where they begin.
+fn parse_listening(lines: impl BufRead) -> io::Result<Vec<ListeningSocket>> {
+    let mut sockets = Vec::new();
+    for line in lines.lines().skip(1) {
+        match parse_listening_line(&line?) {
+            Some(socket) => sockets.push(socket),
+            None => break,
+        }
+    }
+    Ok(sockets)
 }
 
 fn parse_listening_line(line: &str) -> Option<ListeningSocket> {
@@ -78,7 +96,8 @@ pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)
         match fs::read_dir(format!("/proc/{pid}/fd")) {
             Ok(mut links) => {
                 let holds = links.any(|link| {
-                    link.ok().and_then(|link| parse_socket_link(fs::read_link(link.path()).ok()?.to_str()?))
+                    link.ok()
+                        .and_then(|link| parse_socket_link(fs::read_link(link.path()).ok()?.to_str()?))
                         .is_some_and(|inode| inodes.contains(&inode))
                 });
                 if holds {
@@ -132,17 +151,18 @@ fn parse_sched_time(text: &str) -> Option<SchedTime> {
 #[cfg(test)]
 mod tests {
     use super::{
-        ListeningSocket, SchedTime, parse_address, parse_listening, parse_sched_time, parse_socket_link, read_own_sched_time,
+        ListeningSocket, SchedTime, parse_address, parse_listening, parse_sched_time, parse_socket_link,
+        read_own_sched_time,
     };
 
     #[test]
-    fn only_listening_sockets_are_taken() {
+    fn reading_ends_after_the_listening_sockets() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n\
             1: 0100007F:1F90 0100007F:C001 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 20 4\n\
-            2: broken line\n";
+            2: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0 100 0\n";
         let local = "127.0.0.1:8080".parse().unwrap();
-        assert_eq!(parse_listening(text), vec![ListeningSocket { local, inode: 4711 }]);
+        assert_eq!(parse_listening(text.as_bytes()).unwrap(), vec![ListeningSocket { local, inode: 4711 }]);
     }
 
     #[test]
@@ -162,6 +182,19 @@ mod tests {
         assert_eq!(parse_socket_link("pipe:[12]"), None);
         assert_eq!(parse_sched_time("5 7 9\n"), Some(SchedTime { cpu_ns: 5, wait_ns: 7 }));
         assert_eq!(parse_sched_time("5"), None);
-        assert!(read_own_sched_time().unwrap().cpu_ns > 0);
+        // A thread that has never left its core may still read as zero.
+        assert!(read_own_sched_time().is_ok());
+    }
+
+    #[test]
+    fn unspecified_listeners_serve_every_address_of_their_family() {
+        let served = |local: &str, address: &str| {
+            ListeningSocket { local: local.parse().unwrap(), inode: 1 }.serves(address.parse().unwrap())
+        };
+        assert!(served("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(served("[::]:80", "127.0.0.1:80") && served("[::]:80", "[::1]:80"));
+        assert!(served("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+        assert!(!served("0.0.0.0:80", "[::1]:80"));
+        assert!(!served("127.0.0.1:81", "127.0.0.1:80") && !served("127.0.0.2:80", "127.0.0.1:80"));
     }
 }

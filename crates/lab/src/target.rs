@@ -96,7 +96,7 @@ impl Target {
 fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
     let sockets = procfs::read_listening().map_err(|_| TargetUnknown::Unreadable)?;
     let inodes: BTreeSet<u64> =
-        sockets.iter().filter(|socket| serves(socket.local, address)).map(|socket| socket.inode).collect();
+        sockets.iter().filter(|socket| socket.serves(address)).map(|socket| socket.inode).collect();
     if inodes.is_empty() {
         return Err(TargetUnknown::NothingListens);
     }
@@ -105,13 +105,6 @@ fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
         return Err(if hidden > 0 { TargetUnknown::NotPermitted } else { TargetUnknown::NothingListens });
     }
     Ok(processes)
-}
-
-/// Whether a socket listening at `local` takes connections to `address`. A dual-stack `[::]` takes IPv4 as well.
-fn serves(local: SocketAddr, address: SocketAddr) -> bool {
-    let same_host = local.ip().to_canonical() == address.ip().to_canonical();
-    let any_host = local.ip().is_unspecified() && (local.is_ipv6() || address.is_ipv4());
-    local.port() == address.port() && (same_host || any_host)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +188,7 @@ impl CpuUsed {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuUsed, Target, TargetUnknown, TaskUsed, is_local, serves};
+    use super::{CpuUsed, Target, TargetUnknown, TaskUsed, is_local};
     use std::net::TcpListener;
 
     #[test]
@@ -225,16 +218,6 @@ mod tests {
         // TEST-NET-1 (RFC 5737) belongs to no machine.
         assert!(!is_local("192.0.2.1".parse().unwrap()));
         assert_eq!(Target::find("192.0.2.1:80".parse().unwrap()), Err(TargetUnknown::NotLocal));
-    }
-
-    #[test]
-    fn unspecified_listeners_serve_every_address_of_their_family() {
-        let served = |local: &str, address: &str| serves(local.parse().unwrap(), address.parse().unwrap());
-        assert!(served("0.0.0.0:80", "127.0.0.1:80"));
-        assert!(served("[::]:80", "127.0.0.1:80") && served("[::]:80", "[::1]:80"));
-        assert!(served("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
-        assert!(!served("0.0.0.0:80", "[::1]:80"));
-        assert!(!served("127.0.0.1:81", "127.0.0.1:80") && !served("127.0.0.2:80", "127.0.0.1:80"));
     }
 
     #[test]

@@ -188,7 +188,10 @@ impl std::fmt::Display for Note {
         match *self {
             Self::ClientLimit { busy_share, wait_share } => {
                 let (busy, wait) = (100.0 * busy_share, 100.0 * wait_share);
-                write!(formatter, "the client was likely the limit: its busiest thread was on a core {busy:.0} % of the time")?;
+                write!(
+                    formatter,
+                    "the client was likely the limit: its busiest thread was on a core {busy:.0} % of the time"
+                )?;
                 if wait >= 1.0 {
                     write!(formatter, " and waited for one {wait:.0} %")?;
                 }

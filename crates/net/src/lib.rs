@@ -1,1 +1,32 @@
-//! Placeholder.
+//! All sockets live here: runtimes, listeners, the server's pump and the client's, deadlines, the access log.
+//!
+//! One single-threaded tokio runtime per worker, each with its own SO_REUSEPORT listener; nothing is shared between
+//! workers but counters, which each writes alone. The life of a request on the hot path is: wait, receive, send.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
+//! | [`socket`] | listeners, socket options, who holds a port |
+//! | [`clock`] | the time, coarse and cheap, and the Date field |
+//! | [`deadline`] | when each connection's patience ends |
+//! | [`response`], [`file`], [`page`] | what a handler answers with |
+//! | [`handler`] | what a site is to this crate |
+//! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
+//! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
+//!
+//! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
+
+pub mod access;
+pub mod client;
+pub mod clock;
+pub mod counters;
+pub mod deadline;
+pub mod ending;
+pub mod file;
+pub mod handler;
+pub mod page;
+pub mod registered;
+pub mod response;
+pub mod runtime;
+pub mod server;
+pub mod socket;

@@ -65,12 +65,7 @@ fn every_reason_to_fail_is_named_once() {
     let verdict = Verdict::of(recorder.counts());
     assert_eq!(
         verdict.failing,
-        vec![
-            Failing::RequestsFailed(1),
-            Failing::BodiesShort(1),
-            Failing::ClientErrors(1),
-            Failing::ServerErrors(2)
-        ]
+        vec![Failing::RequestsFailed(1), Failing::BodiesShort(1), Failing::ClientErrors(1), Failing::ServerErrors(2)]
     );
     let text: Vec<_> = verdict.failing.iter().map(ToString::to_string).collect();
     assert_eq!(text[0], "1 request failed");

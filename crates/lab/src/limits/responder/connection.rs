@@ -45,7 +45,8 @@ impl HeadEnds {
             bytes = &bytes[position + HEAD_END.len()..];
             heads += 1;
         }
-        self.matched = (1..HEAD_END.len()).rev().find(|length| bytes.ends_with(&HEAD_END[..*length])).unwrap_or(0) as u8;
+        self.matched =
+            (1..HEAD_END.len()).rev().find(|length| bytes.ends_with(&HEAD_END[..*length])).unwrap_or(0) as u8;
         heads
     }
 }

@@ -1,0 +1,41 @@
+# Two commands do everything: `make demo` shows it, `make test` checks it. Both install what is missing first.
+
+SHELL := /bin/bash
+# A toolchain that tools/setup.sh has just installed is not yet in anybody's PATH.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@printf 'make …\n'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s%s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: ## build, serve demo/site, bench it for ten seconds, leave it serving until Ctrl-C
+	@tools/setup.sh demo
+	@tools/demo.sh
+
+.PHONY: test
+test: ## every check there is
+	@tools/setup.sh test
+	@cargo xtask ci
+
+.PHONY: build
+build: ## the release binary, target/release/flatout
+	@tools/setup.sh demo
+	@cargo build --release --package flatout
+
+.PHONY: bench-peers
+bench-peers: ## our cost beside nginx, lighttpd and wrk; writes docs/performance.md
+	@tools/setup.sh bench
+	@cargo build --release --package flatout
+	@cargo xtask bench-peers $(ARGS)
+
+.PHONY: fmt
+fmt: ## format every source file
+	@cargo fmt --all
+
+.PHONY: fuzz
+fuzz: ## a minute of each fuzz target (needs a nightly toolchain and cargo-fuzz)
+	@tools/fuzz.sh

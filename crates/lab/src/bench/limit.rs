@@ -1,0 +1,116 @@
+//! The machine's own limit beside a run: the bare loop, asked by the same client in the same way.
+//!
+//! The bare loop answers with a body of the run's mean size, keeps or closes connections as the run did, and gets as many
+//! threads as the server had busy, each allowed on the cores that one of those was allowed on. What is left between the
+//! two figures is the server's own doing.
+
+use super::BenchError;
+use super::progress::{Phase, Progress};
+use super::span::{Span, SpanPlan, run_span};
+use crate::cores::Placement;
+use crate::limits::responder::{Reply, Responder, ResponderPlan};
+use flatout_load::{ConnectionUse, Note, Plan, Stop, Summary};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Bodies longer than this are sent from a file; up to it a send from memory costs less, as measured here.
+pub const MEMORY_REPLY_BYTES_MAX: u64 = 64 * 1024;
+
+/// Shortest and longest time the bare loop is asked for.
+const DURATION_NS_MIN: u64 = 1_000_000_000;
+const DURATION_NS_MAX: u64 = 5_000_000_000;
+
+/// The bare loop's figures, and the run's in terms of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// Length of the bodies it answered with.
+    pub body_bytes: u64,
+    /// Its threads.
+    pub threads: usize,
+    /// Whether bodies were sent by sendfile rather than from memory.
+    pub by_sendfile: bool,
+    /// How long it was asked, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Requests answered in that time.
+    pub responses: u64,
+    /// Requests that failed; the comparison means little unless this is 0.
+    pub failures: u64,
+    /// Its answers a second.
+    pub requests_per_s: f64,
+    /// Its CPU for each answer, in nanoseconds.
+    pub cpu_ns_per_request: f64,
+    /// The run's answers a second as a part of its own: 1 is the limit itself.
+    pub requests_share: f64,
+    /// The run's server CPU for each answer as a multiple of its own: 1 is the limit itself.
+    pub cpu_ratio: Option<f64>,
+    /// Whether the client, and not the bare loop, was likely the limit of the bare loop's rate.
+    pub client_was_limit: bool,
+}
+
+/// Measurement of the bare loop before it is compared with anything.
+#[derive(Debug)]
+pub(super) struct Measured {
+    span: Span,
+    cpu_ns: u64,
+    body_bytes: u64,
+    threads: usize,
+    by_sendfile: bool,
+}
+
+/// Asks the bare loop in the way of a first part of a run.
+pub(super) fn measure(
+    like: &SpanPlan,
+    first_part: &Span,
+    busy_tasks: &[u32],
+    progress: &mut dyn Progress,
+) -> Result<Measured, BenchError> {
+    let counts = first_part.recorder.counts();
+    let body_bytes = counts.body_bytes_in / counts.responses.max(1);
+    let by_sendfile = body_bytes > MEMORY_REPLY_BYTES_MAX;
+    let reply = if by_sendfile { Reply::MemoryFile { body_bytes } } else { Reply::Memory { body_bytes } };
+    let placements: Vec<_> = match busy_tasks {
+        [] => vec![Placement::Anywhere],
+        tasks => tasks.iter().map(|task| Placement::AsTask(*task)).collect(),
+    };
+    let threads = placements.len();
+    let responder = Responder::start(&ResponderPlan {
+        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        placements,
+        reply,
+        closes: like.plan.connection_use == ConnectionUse::PerRequest,
+    })
+    .map_err(BenchError::Responder)?;
+    let duration_ns = first_part.facts.elapsed_ns.clamp(DURATION_NS_MIN, DURATION_NS_MAX);
+    let plan = Plan { stop: Stop::After { duration_ns }, ..like.plan };
+    let cpu_before_ns = responder.cpu_ns().map_err(BenchError::Responder)?;
+    let span = run_span(&SpanPlan { plan, address: responder.address(), ..like.clone() }, Phase::Limit, progress)?;
+    let cpu_ns = responder.cpu_ns().map_err(BenchError::Responder)?.saturating_sub(cpu_before_ns);
+    Ok(Measured { span, cpu_ns, body_bytes, threads, by_sendfile })
+}
+
+impl Measured {
+    /// Whether somebody ended it early.
+    pub(super) fn interrupted(&self) -> bool {
+        self.span.facts.interrupted
+    }
+
+    /// Compares a finished run with it.
+    pub(super) fn compare(&self, run: &Summary) -> Limit {
+        let bare = Summary::of(&self.span.recorder, self.span.facts);
+        let cpu_ns_per_request = self.cpu_ns as f64 / bare.counts.responses.max(1) as f64;
+        let requests_share =
+            if bare.requests_per_s > 0.0 { run.requests_per_s / bare.requests_per_s } else { f64::INFINITY };
+        Limit {
+            body_bytes: self.body_bytes,
+            threads: self.threads,
+            by_sendfile: self.by_sendfile,
+            elapsed_ns: self.span.facts.elapsed_ns,
+            responses: bare.counts.responses,
+            failures: bare.counts.failures_total(),
+            requests_per_s: bare.requests_per_s,
+            cpu_ns_per_request,
+            requests_share,
+            cpu_ratio: run.server_cpu_ns_per_request.filter(|_| self.cpu_ns > 0).map(|ns| ns / cpu_ns_per_request),
+            client_was_limit: bare.notes.iter().any(|note| matches!(note, Note::ClientLimit { .. })),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The URL a bench is pointed at: only what a client must know to send a request there.
+
+use crate::procfs;
+use crate::target::is_local;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// An `http` URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Host as written, without the brackets of an IPv6 address.
+    pub host: String,
+    /// Port as written, or 80.
+    pub port: u16,
+    /// Path and query, in origin form, beginning with a slash.
+    pub target: String,
+}
+
+/// Why a text is no URL that can be benched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UrlError {
+    /// It says `https`.
+    HttpsUnsupported,
+    /// It says another scheme, or none.
+    SchemeUnknown(String),
+    /// There is no host.
+    HostMissing,
+    /// There is a user name before the host.
+    UserInfo,
+    /// The port is no number from 1 to 65535.
+    PortInvalid(String),
+    /// The host or the path holds a character that must be percent-encoded.
+    CharacterInvalid(char),
+    /// The name has no address.
+    Unresolvable {
+        /// The name.
+        host: String,
+        /// What the system said.
+        cause: String,
+    },
+}
+
+impl std::fmt::Display for UrlError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::HttpsUnsupported => {
+                formatter.write_str("https is not supported yet; give an http:// URL, such as http://127.0.0.1:8080/")
+            }
+            Self::SchemeUnknown(scheme) if scheme.is_empty() => {
+                formatter.write_str("the URL has no scheme; write it whole, such as http://127.0.0.1:8080/")
+            }
+            Self::SchemeUnknown(scheme) => {
+                write!(formatter, "{scheme}:// is not supported; give an http:// URL, such as http://127.0.0.1:8080/")
+            }
+            Self::HostMissing => {
+                formatter.write_str("the URL has no host; write it whole, such as http://127.0.0.1:8080/")
+            }
+            Self::UserInfo => {
+                formatter.write_str("user names in URLs are not sent; use --header 'Authorization: ...' instead")
+            }
+            Self::PortInvalid(port) => write!(formatter, "the port {port:?} is not a number from 1 to 65535"),
+            Self::CharacterInvalid(character) => {
+                write!(formatter, "the URL contains {character:?}; percent-encode it (a space is %20)")
+            }
+            Self::Unresolvable { host, cause } => {
+                write!(formatter, "the host {host:?} has no address ({cause}); check its spelling, or give an address")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+impl Url {
+    /// Parses an absolute `http` URL. A fragment is dropped, as clients do not send it.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let Some((scheme, rest)) = text.split_once("://") else { return Err(UrlError::SchemeUnknown(String::new())) };
+        if scheme.eq_ignore_ascii_case("https") {
+            return Err(UrlError::HttpsUnsupported);
+        }
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(UrlError::SchemeUnknown(scheme.to_owned()));
+        }
+        let rest = rest.split('#').next().unwrap_or_default();
+        let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(authority_end);
+        if authority.contains('@') {
+            return Err(UrlError::UserInfo);
+        }
+        let (host, port) = split_port(authority);
+        let port = match port {
+            None => 80,
+            Some(text) => match text.parse() {
+                Ok(port) if port != 0 => port,
+                _ => return Err(UrlError::PortInvalid(text.to_owned())),
+            },
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() {
+            return Err(UrlError::HostMissing);
+        }
+        let invalid = |character: char| !character.is_ascii_graphic() || "\"<>\\^`{|}".contains(character);
+        if let Some(character) = host.chars().chain(path.chars()).find(|character| invalid(*character)) {
+            return Err(UrlError::CharacterInvalid(character));
+        }
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        Ok(Self { host: host.to_owned(), port, target: format!("{slash}{path}") })
+    }
+
+    /// The Host field's value: the port is left out where it is the default.
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == 80 { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// An address of the host. A name with several addresses (`localhost` has two) gives the first one that something on
+    /// this machine listens at, else the first of IPv4, else the first.
+    pub fn resolve(&self) -> Result<SocketAddr, UrlError> {
+        let unresolvable = |cause: String| UrlError::Unresolvable { host: self.host.clone(), cause };
+        let addresses: Vec<SocketAddr> = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| unresolvable(error.to_string()))?
+            .collect();
+        let listening = || {
+            let sockets = procfs::read_listening().unwrap_or_default();
+            addresses
+                .iter()
+                .copied()
+                .find(|address| is_local(address.ip()) && sockets.iter().any(|socket| socket.serves(*address)))
+        };
+        let chosen = if addresses.len() > 1 { listening() } else { None };
+        chosen
+            .or_else(|| addresses.iter().copied().find(SocketAddr::is_ipv4))
+            .or_else(|| addresses.first().copied())
+            .ok_or_else(|| unresolvable("no address".to_owned()))
+    }
+}
+
+impl std::fmt::Display for Url {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "http://{}{}", self.authority(), self.target)
+    }
+}
+
+/// Splits `host:port`; colons inside brackets belong to the host.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Url, UrlError};
+
+    #[test]
+    fn urls_are_taken_apart_and_put_together() {
+        for (text, host, port, target, whole) in [
+            ("http://127.0.0.1:8080/", "127.0.0.1", 8080, "/", "http://127.0.0.1:8080/"),
+            ("HTTP://example.org", "example.org", 80, "/", "http://example.org/"),
+            ("http://a:80/b/c?d=e#f", "a", 80, "/b/c?d=e", "http://a/b/c?d=e"),
+            ("http://a?d", "a", 80, "/?d", "http://a/?d"),
+            ("http://[::1]:81/x", "::1", 81, "/x", "http://[::1]:81/x"),
+            ("http://[::1]", "::1", 80, "/", "http://[::1]/"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.host.as_str(), url.port, url.target.as_str()), (host, port, target), "{text}");
+            assert_eq!(url.to_string(), whole);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_benched_says_why() {
+        for (text, error) in [
+            ("https://a/", UrlError::HttpsUnsupported),
+            ("ftp://a/", UrlError::SchemeUnknown("ftp".to_owned())),
+            ("127.0.0.1:8080", UrlError::SchemeUnknown(String::new())),
+            ("http:///x", UrlError::HostMissing),
+            ("http://", UrlError::HostMissing),
+            ("http://u:p@a/", UrlError::UserInfo),
+            ("http://a:0/", UrlError::PortInvalid("0".to_owned())),
+            ("http://a:65536/", UrlError::PortInvalid("65536".to_owned())),
+            ("http://a:/", UrlError::PortInvalid(String::new())),
+            ("http://a/b c", UrlError::CharacterInvalid(' ')),
+            ("http://a/\u{e9}", UrlError::CharacterInvalid('\u{e9}')),
+            ("http://a/\r\nX: y", UrlError::CharacterInvalid('\r')),
+        ] {
+            assert_eq!(Url::parse(text), Err(error.clone()), "{text:?}");
+            assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_are_resolved() {
+        let resolve = |text: &str| Url::parse(text).unwrap().resolve();
+        assert_eq!(resolve("http://127.0.0.1:8/").unwrap(), "127.0.0.1:8".parse().unwrap());
+        assert_eq!(resolve("http://[::1]:8/").unwrap(), "[::1]:8".parse().unwrap());
+        // RFC 2606 keeps .invalid free of addresses.
+        assert!(matches!(resolve("http://no.such.host.invalid/"), Err(UrlError::Unresolvable { .. })));
+    }
+}

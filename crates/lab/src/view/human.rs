@@ -1,0 +1,197 @@
+//! Results as text for people: aligned, in readable units, and plain about what went wrong.
+
+use super::style::{Style, Weight};
+use super::units;
+use crate::bench::{BenchReport, Limit};
+use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
+use std::fmt::Write as _;
+
+/// Width of the names at the left.
+const NAME_WIDTH: usize = 15;
+
+/// Builds lines of a name and its figures.
+struct Page {
+    text: String,
+    style: Style,
+}
+
+impl Page {
+    fn line(&mut self, name: &str, strong: &str, rest: &str) {
+        let strong = self.style.paint(Weight::Strong, strong);
+        let gap = if strong.is_empty() || rest.is_empty() { "" } else { "   " };
+        let rest = self.style.paint(Weight::Faint, rest);
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "  {name:<NAME_WIDTH$}  {strong}{gap}{rest}");
+    }
+
+    fn plain(&mut self, weight: Option<Weight>, text: &str) {
+        let text = weight.map_or_else(|| text.to_owned(), |weight| self.style.paint(weight, text));
+        let _ = writeln!(self.text, "{text}");
+    }
+}
+
+/// A bench report, ready to print.
+pub fn print_bench(report: &BenchReport, style: Style) -> String {
+    let mut page = Page { text: String::new(), style };
+    page.plain(None, &format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report)));
+    page.plain(None, "");
+    add_figures(&mut page, report);
+    add_costs(&mut page, report);
+    if let Some(limit) = &report.limit {
+        page.plain(None, "");
+        add_limit(&mut page, limit, report.asked.plan.connection_use);
+    }
+    page.plain(None, "");
+    page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
+    add_notes(&mut page, report);
+    page.text
+}
+
+fn how(report: &BenchReport) -> String {
+    let plan = &report.asked.plan;
+    let connections = units::plural(u64::from(plan.connections_used()), "connection", "connections");
+    let threads = units::plural(report.threads as u64, "thread", "threads");
+    let used = used_as(plan.connection_use);
+    let elapsed = units::duration(report.summary.facts.elapsed_ns as f64);
+    match plan.stop {
+        Stop::After { .. } => format!("{connections}, {used}, {threads}, {elapsed}"),
+        Stop::Requests(requests) => {
+            let requests = units::plural(requests, "request", "requests");
+            format!("{requests} in {elapsed}, {connections}, {used}, {threads}")
+        }
+    }
+}
+
+const fn used_as(connection_use: ConnectionUse) -> &'static str {
+    match connection_use {
+        ConnectionUse::KeepAlive => "kept alive",
+        ConnectionUse::PerRequest => "one request each",
+    }
+}
+
+fn add_figures(page: &mut Page, report: &BenchReport) {
+    let summary = &report.summary;
+    let counts = &summary.counts;
+    page.line("requests/s", &units::figure(summary.requests_per_s), "");
+    let received = format!("{}/s", units::bytes(summary.bytes_in_per_s));
+    page.line("received", &received, &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
+    match &summary.latency {
+        Some(latency) => page.line("latency", &percentiles(latency), ""),
+        None => page.line("latency", "-", "nothing was answered"),
+    }
+    if let Some(connect) = &summary.connect {
+        let connections = units::plural(counts.connections, "connection", "connections");
+        page.line("connect", &spread(connect), &connections);
+    }
+    let classes: Vec<String> = counts
+        .status_classes
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(index, count)| format!("{}xx {}", index + 1, units::count(*count)))
+        .collect();
+    let sent = format!("of {} sent", units::count(counts.requests_sent));
+    let classes = if classes.is_empty() { sent } else { format!("{}   {sent}", classes.join("  ")) };
+    page.line("answers", &units::count(counts.responses), &classes);
+    add_errors(page, report);
+}
+
+fn add_errors(page: &mut Page, report: &BenchReport) {
+    let counts = &report.summary.counts;
+    if counts.failures_total() == 0 {
+        page.line("errors", "none", "");
+        return;
+    }
+    let mut name = "errors";
+    for kind in FailureKind::ALL {
+        let failures = counts.failures_of(kind);
+        if failures == 0 {
+            continue;
+        }
+        let details: Vec<String> = report
+            .details
+            .iter()
+            .filter(|detail| detail.kind == kind)
+            .map(|detail| format!("{} {}", detail.detail, units::count(detail.count)))
+            .collect();
+        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
+        let figure = format!("{} {}", units::count(failures), kind.name());
+        page.line(name, &figure, &format!("{}{details}", kind.meaning()));
+        name = "";
+    }
+}
+
+fn percentiles(latency: &LatencySummary) -> String {
+    let figures = [
+        ("p50", latency.p50_ns),
+        ("p90", latency.p90_ns),
+        ("p99", latency.p99_ns),
+        ("p99.9", latency.p99_9_ns),
+        ("max", latency.max_ns),
+    ];
+    figures.map(|(name, value_ns)| format!("{name} {}", units::duration(value_ns as f64))).join("   ")
+}
+
+fn spread(latency: &LatencySummary) -> String {
+    let figures = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("max", latency.max_ns)];
+    figures.map(|(name, value_ns)| format!("{name} {}", units::duration(value_ns as f64))).join("   ")
+}
+
+fn add_costs(page: &mut Page, report: &BenchReport) {
+    let summary = &report.summary;
+    let per_request = |cost_ns: f64| format!("{} a request", units::duration(cost_ns));
+    if let Some(cost_ns) = summary.client_cpu_ns_per_request {
+        let threads = units::plural(report.threads as u64, "thread", "threads");
+        let busy = units::percent(summary.facts.client_busy_share);
+        let rest = format!("{threads}, {}{busy} busy", if report.threads > 1 { "the busiest " } else { "" });
+        page.line("client CPU", &per_request(cost_ns), &rest);
+    }
+    match &report.server {
+        Ok(found) => {
+            let cost = summary.server_cpu_ns_per_request.map_or_else(|| "-".to_owned(), per_request);
+            let threads = units::plural(found.busy_threads as u64, "busy thread", "busy threads");
+            let processes = units::plural(found.processes.len() as u64, "process", "processes");
+            page.line("server CPU", &cost, &format!("{}, {processes}, {threads}", found.name));
+        }
+        Err(why) => page.line("server CPU", "-", &format!("not known: {why}")),
+    }
+}
+
+fn add_limit(page: &mut Page, limit: &Limit, connection_use: ConnectionUse) {
+    let threads = units::plural(limit.threads as u64, "thread", "threads");
+    let body = units::bytes(limit.body_bytes as f64);
+    let way = if limit.by_sendfile { "by sendfile" } else { "from memory" };
+    let elapsed = units::duration(limit.elapsed_ns as f64);
+    let how = format!("bare loop on {threads}, {body} bodies {way}, {}, {elapsed}", used_as(connection_use));
+    page.line("machine limit", "", &how);
+    if limit.failures > 0 {
+        let failures = units::plural(limit.failures, "request failed", "requests failed");
+        page.line("", &failures, "do not trust the comparison");
+    }
+    let share = format!("this run: {} of it", units::percent(limit.requests_share));
+    page.line("  requests/s", &units::figure(limit.requests_per_s), &share);
+    let ratio = limit.cpu_ratio.map_or_else(String::new, |ratio| format!("this run: {ratio:.2} x"));
+    page.line("  CPU", &format!("{} a request", units::duration(limit.cpu_ns_per_request)), &ratio);
+}
+
+fn add_notes(page: &mut Page, report: &BenchReport) {
+    let verdict = &report.summary.verdict;
+    let mut notes: Vec<String> = report.summary.notes.iter().map(Note::to_string).collect();
+    if report.limit.as_ref().is_some_and(|limit| limit.client_was_limit) {
+        notes.push(
+            "the client was likely the limit of the bare loop's rate as well; compare the CPU figures".to_owned(),
+        );
+    }
+    if report.asked.with_limit && report.limit.is_none() {
+        notes.push("the machine's limit was not measured, since the run did not come that far".to_owned());
+    }
+    if !notes.is_empty() || !verdict.passed() {
+        page.plain(None, "");
+    }
+    for note in notes {
+        page.plain(Some(Weight::Warning), &format!("  note: {note}"));
+    }
+    for reason in &verdict.failing {
+        page.plain(Some(Weight::Bad), &format!("  FAILED: {reason}"));
+    }
+}

@@ -1,0 +1,301 @@
+//! Reads one answer after another from the bytes of a connection. Knows no socket.
+
+use super::failure::Failure;
+use flatout_http::body::BodyDecoder;
+use flatout_http::connection::{Connection, Event, State};
+use flatout_http::framing::Framing;
+use flatout_http::head::FieldStorage;
+use flatout_http::limits::Limits;
+use flatout_http::response::parse_response_head;
+
+/// A final response received whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// Whether another request may be sent on the connection.
+    pub(super) persistent: bool,
+}
+
+/// Bytes received for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Received {
+    pub(super) total_bytes: u64,
+    pub(super) body_bytes: u64,
+    pub(super) interim_responses: u64,
+}
+
+/// What matters of a final response's head.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    status: u16,
+    framing: Framing,
+    persistent: bool,
+}
+
+/// The last final head read and what it said. A server under load answers with the same bytes thousands of times, until
+/// its date changes; the same bytes mean the same thing, so they are parsed once.
+#[derive(Debug, Default)]
+pub(super) struct HeadMemo {
+    /// A whole head, up to and including its empty line; empty before the first.
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl HeadMemo {
+    /// The head that `bytes` begin with and its length, if it is the one remembered.
+    fn recall(&self, bytes: &[u8]) -> Option<(Head, usize)> {
+        self.head.filter(|_| bytes.starts_with(&self.bytes)).map(|head| (head, self.bytes.len()))
+    }
+
+    fn remember(&mut self, bytes: &[u8], head: Head) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.head = Some(head);
+    }
+}
+
+/// What remains of a final response whose head was read.
+#[derive(Debug)]
+struct Body {
+    decoder: BodyDecoder,
+    answer: Answer,
+}
+
+/// The client's side of one connection.
+#[derive(Debug)]
+pub(super) struct Reader {
+    connection: Connection,
+    is_head: bool,
+    closes: bool,
+    body: Option<Body>,
+    /// Beginning of a head that has not arrived whole; empty, and never allocated, where servers send heads in one piece.
+    stash: Vec<u8>,
+    received: Received,
+}
+
+impl Reader {
+    /// The reader of a new connection.
+    pub(super) fn new(is_head: bool, closes: bool) -> Self {
+        Self {
+            connection: Connection::new(),
+            is_head,
+            closes,
+            body: None,
+            stash: Vec::new(),
+            received: Received::default(),
+        }
+    }
+
+    /// A request was sent; its answer comes next.
+    pub(super) fn handle_sent(&mut self) {
+        debug_assert!(self.connection.state() == State::Idle && self.stash.is_empty() && self.body.is_none());
+        self.received = Received::default();
+        self.connection.advance(Event::RequestWithoutBody);
+    }
+
+    /// What arrived since the request was sent.
+    pub(super) fn received(&self) -> Received {
+        self.received
+    }
+
+    /// Takes the bytes of one receive; gives the answer when they complete it.
+    pub(super) fn handle_bytes(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<Answer>, Failure> {
+        self.received.total_bytes += bytes.len() as u64;
+        if self.stash.is_empty() {
+            let (used, answer) = self.read(memo, bytes)?;
+            if used < bytes.len() {
+                self.stash.extend_from_slice(&bytes[used..]);
+            }
+            return Ok(answer);
+        }
+        let mut stash = std::mem::take(&mut self.stash);
+        stash.extend_from_slice(bytes);
+        let (used, answer) = self.read(memo, &stash)?;
+        stash.drain(..used);
+        self.stash = stash;
+        Ok(answer)
+    }
+
+    /// The server closed its half: the end of a body of that kind, or a failure.
+    pub(super) fn handle_end(&mut self) -> Result<Answer, Failure> {
+        let body = self.body.take();
+        match body {
+            Some(body) if body.decoder.ends_with_connection() => {
+                self.connection.advance(Event::ResponseEndsLast);
+                Ok(Answer { persistent: false, ..body.answer })
+            }
+            Some(_) => Err(Failure::ShortBody),
+            None => Err(Failure::ClosedEarly),
+        }
+    }
+
+    /// Reads as much as there is: interim responses, the final head, its body.
+    fn read(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<(usize, Option<Answer>), Failure> {
+        let mut used = 0;
+        if self.body.is_none() {
+            let Some(head) = self.read_head(memo, bytes, &mut used)? else { return Ok((used, None)) };
+            self.connection.advance(Event::ResponseBegins);
+            let answer = Answer { status: head.status, persistent: head.persistent && !self.closes };
+            match BodyDecoder::new(head.framing, &Limits::CLIENT) {
+                Some(decoder) => self.body = Some(Body { decoder, answer }),
+                None => return self.finish(answer, used, bytes.len()),
+            }
+        }
+        let Some(body) = &mut self.body else { return Ok((used, None)) };
+        while used < bytes.len() {
+            let step = body.decoder.decode(&bytes[used..])?;
+            used += step.consumed;
+            self.received.body_bytes += step.data_bytes as u64;
+            if step.done {
+                let answer = body.answer;
+                self.body = None;
+                return self.finish(answer, used, bytes.len());
+            }
+        }
+        Ok((used, None))
+    }
+
+    /// Reads up to the end of the final head, if it is there, past any interim ones.
+    fn read_head(&mut self, memo: &mut HeadMemo, bytes: &[u8], used: &mut usize) -> Result<Option<Head>, Failure> {
+        loop {
+            let rest = &bytes[*used..];
+            if let Some((head, head_bytes)) = memo.recall(rest) {
+                *used += head_bytes;
+                return Ok(Some(head));
+            }
+            let mut storage = FieldStorage::new();
+            let parsed = parse_response_head(rest, self.is_head, &Limits::CLIENT, &mut storage)?;
+            let Some(parsed) = parsed else { return Ok(None) };
+            *used += parsed.head_bytes;
+            if parsed.is_interim() {
+                self.connection.advance(Event::Interim);
+                self.received.interim_responses += 1;
+                continue;
+            }
+            let head = Head { status: parsed.status, framing: parsed.framing, persistent: parsed.persistent };
+            memo.remember(&rest[..parsed.head_bytes], head);
+            return Ok(Some(head));
+        }
+    }
+
+    fn finish(&mut self, answer: Answer, used: usize, length: usize) -> Result<(usize, Option<Answer>), Failure> {
+        if used < length {
+            // We never ask for a second answer before the first one ended, so this is a body longer than declared.
+            return Err(Failure::Surplus);
+        }
+        self.connection.advance(if answer.persistent { Event::ResponseEnds } else { Event::ResponseEndsLast });
+        Ok((used, Some(answer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, HeadMemo, Reader, Received};
+    use crate::client::Failure;
+    use flatout_http::refusal::Refusal;
+
+    /// Feeds an answer in pieces of every size and checks that all give the same.
+    fn feed(bytes: &[u8], closes: bool) -> Result<(Option<Answer>, Received), Failure> {
+        let whole = feed_pieces(bytes, bytes.len().max(1), closes);
+        for size in 1..bytes.len() {
+            let pieces = feed_pieces(bytes, size, closes);
+            match (whole, pieces) {
+                // When an answer is followed by more, where the pieces end decides whether that is seen in time.
+                (Err(Failure::Surplus), Ok(_)) => {}
+                _ => assert_eq!(pieces, whole, "pieces of {size}"),
+            }
+        }
+        whole
+    }
+
+    fn feed_pieces(bytes: &[u8], size: usize, closes: bool) -> Result<(Option<Answer>, Received), Failure> {
+        let (mut reader, mut memo) = (Reader::new(false, closes), HeadMemo::default());
+        reader.handle_sent();
+        for piece in bytes.chunks(size) {
+            if let Some(answer) = reader.handle_bytes(&mut memo, piece)? {
+                return Ok((Some(answer), reader.received()));
+            }
+        }
+        Ok((None, reader.received()))
+    }
+
+    #[test]
+    fn bodies_of_every_framing_are_read_to_their_end() {
+        let length: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        let chunked: &[u8] = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        for (bytes, status) in [(length, 200), (chunked, 404)] {
+            let (answer, received) = feed(bytes, false).unwrap();
+            assert_eq!(answer, Some(Answer { status, persistent: true }));
+            assert_eq!((received.total_bytes, received.body_bytes), (bytes.len() as u64, 5));
+        }
+    }
+
+    #[test]
+    fn interim_responses_are_counted_and_passed_over() {
+        let (answer, received) = feed(
+            b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 N\r\n\r\n",
+            false,
+        )
+        .unwrap();
+        assert_eq!(answer, Some(Answer { status: 204, persistent: true }));
+        assert_eq!(received.interim_responses, 2);
+    }
+
+    #[test]
+    fn a_connection_persists_only_when_both_sides_want_it() {
+        let says_close = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let says_nothing = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        let persistent = |bytes: &[u8], closes| feed(bytes, closes).unwrap().0.unwrap().persistent;
+        assert!(persistent(says_nothing, false));
+        assert!(!persistent(says_nothing, true) && !persistent(says_close, false));
+    }
+
+    #[test]
+    fn an_end_completes_only_a_body_that_ends_so() {
+        for (bytes, expected) in [
+            (&b"HTTP/1.1 200 OK\r\n\r\nall of it"[..], Ok(Answer { status: 200, persistent: false })),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", Err(Failure::ShortBody)),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", Err(Failure::ShortBody)),
+            (b"HTTP/1.1 200 OK\r\nContent-Len", Err(Failure::ClosedEarly)),
+            (b"", Err(Failure::ClosedEarly)),
+        ] {
+            let mut reader = Reader::new(false, false);
+            reader.handle_sent();
+            assert_eq!(reader.handle_bytes(&mut HeadMemo::default(), bytes), Ok(None));
+            assert_eq!(reader.handle_end(), expected, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused_by_name() {
+        assert_eq!(feed(b"SSH-2.0-OpenSSH\r\n", false), Err(Failure::Malformed(Refusal::StatusLine)));
+        let two_lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+        assert_eq!(feed(two_lengths, false), Err(Failure::Malformed(Refusal::LengthDuplicate)));
+    }
+
+    #[test]
+    fn a_body_longer_than_declared_is_a_failure() {
+        assert_eq!(feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", false), Err(Failure::Surplus));
+    }
+
+    #[test]
+    fn a_reader_reads_many_answers_in_turn_alike_or_not() {
+        let (mut reader, mut memo) = (Reader::new(false, false), HeadMemo::default());
+        for (head, status) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nA: b\r\n\r\n", 200),
+            ("HTTP/1.1 404 OK\r\nContent-Length: 1\r\n\r\n", 404),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
+        ] {
+            for cut in [0, 20, head.len()] {
+                reader.handle_sent();
+                let bytes = format!("{head}x");
+                assert_eq!(reader.handle_bytes(&mut memo, &bytes.as_bytes()[..cut]), Ok(None));
+                let answer = reader.handle_bytes(&mut memo, &bytes.as_bytes()[cut..]).unwrap().unwrap();
+                assert_eq!(answer, Answer { status, persistent: true });
+                assert_eq!((reader.received().body_bytes, reader.received().total_bytes), (1, bytes.len() as u64));
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a worker counts. Each counter has one writer, its worker, so a step is a plain load and store; anyone may
+//! read.
+
+use crate::ending::CloseReason;
+use flatout_http::refusal::Refusal;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Outcomes a handler may name; see `Handler::OUTCOMES`.
+pub const OUTCOMES_MAX: usize = 32;
+
+/// A count with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `amount`. Only the owning worker may call it.
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// All counts of one worker.
+#[derive(Debug)]
+pub struct Counters {
+    /// Connections accepted.
+    pub connections_accepted: Counter,
+    /// Times that accept failed because descriptors had run out.
+    pub accepts_without_descriptor: Counter,
+    /// Times that accept failed otherwise (the client had gone again).
+    pub accepts_failed: Counter,
+    /// Requests answered, refused ones included.
+    pub requests: Counter,
+    /// Bytes handed to the kernel, heads and bodies.
+    pub bytes_sent: Counter,
+    /// Bytes received.
+    pub bytes_received: Counter,
+    /// Log lines that could not be written.
+    pub log_lines_lost: Counter,
+    /// Answers by status class, 1xx to 5xx.
+    pub status_classes: [Counter; 5],
+    /// Refusals, in the order of `Refusal::ALL`.
+    pub refusals: [Counter; Refusal::ALL.len()],
+    /// Connections closed, in the order of `CloseReason::ALL`.
+    pub closes: [Counter; CloseReason::ALL.len()],
+    /// The handler's outcomes, in the order of its table.
+    pub outcomes: [Counter; OUTCOMES_MAX],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            connections_accepted: Counter::default(),
+            accepts_without_descriptor: Counter::default(),
+            accepts_failed: Counter::default(),
+            requests: Counter::default(),
+            bytes_sent: Counter::default(),
+            bytes_received: Counter::default(),
+            log_lines_lost: Counter::default(),
+            // Arrays of more than 32 have no Default of their own.
+            status_classes: std::array::from_fn(|_| Counter::default()),
+            refusals: std::array::from_fn(|_| Counter::default()),
+            closes: std::array::from_fn(|_| Counter::default()),
+            outcomes: std::array::from_fn(|_| Counter::default()),
+        }
+    }
+}
+
+impl Counters {
+    /// Counts an answer with `status`.
+    pub fn add_status(&self, status: u16) {
+        if let Some(class) = (status / 100).checked_sub(1).and_then(|class| self.status_classes.get(usize::from(class))) {
+            class.add(1);
+        }
+    }
+}
+
+/// The sum over all workers as (name, count) rows, zeros left out, for people and for tests.
+pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String, u64)> {
+    let sum = |pick: &dyn Fn(&Counters) -> u64| workers.iter().map(|counters| pick(counters)).sum::<u64>();
+    let mut rows = vec![
+        ("connections_accepted".to_owned(), sum(&|c| c.connections_accepted.get())),
+        ("requests".to_owned(), sum(&|c| c.requests.get())),
+        ("bytes_received".to_owned(), sum(&|c| c.bytes_received.get())),
+        ("bytes_sent".to_owned(), sum(&|c| c.bytes_sent.get())),
+        ("accepts_without_descriptor".to_owned(), sum(&|c| c.accepts_without_descriptor.get())),
+        ("accepts_failed".to_owned(), sum(&|c| c.accepts_failed.get())),
+        ("log_lines_lost".to_owned(), sum(&|c| c.log_lines_lost.get())),
+    ];
+    for class in 0..5 {
+        rows.push((format!("status_{}xx", class + 1), sum(&|c| c.status_classes[class].get())));
+    }
+    for (index, name) in outcomes.iter().take(OUTCOMES_MAX).enumerate() {
+        rows.push((format!("outcome_{name}"), sum(&|c| c.outcomes[index].get())));
+    }
+    for (index, refusal) in Refusal::ALL.iter().enumerate() {
+        rows.push((format!("refused_{}", refusal.name()), sum(&|c| c.refusals[index].get())));
+    }
+    for (index, reason) in CloseReason::ALL.iter().enumerate() {
+        rows.push((format!("closed_{}", reason.name()), sum(&|c| c.closes[index].get())));
+    }
+    rows.retain(|(_, count)| *count > 0);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counters, sum_rows};
+    use crate::ending::CloseReason;
+
+    #[test]
+    fn rows_are_summed_and_zeros_left_out() {
+        let (one, two) = (Counters::default(), Counters::default());
+        one.requests.add(2);
+        two.requests.add(3);
+        two.add_status(404);
+        two.add_status(999);
+        two.closes[CloseReason::IdleTimeout as usize].add(1);
+        two.outcomes[1].add(7);
+        let rows = sum_rows(&[&one, &two], &["hit", "missing"]);
+        let expected = [("requests", 5), ("status_4xx", 1), ("outcome_missing", 7), ("closed_idle_timeout", 1)];
+        assert_eq!(rows, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+}

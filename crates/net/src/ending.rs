@@ -1,0 +1,65 @@
+//! Every reason for which a connection ends: one table gives the name, whether something was lost, and the meaning.
+
+macro_rules! close_reasons {
+    ($($variant:ident, $name:literal, $cut:literal, $text:literal;)+) => {
+        /// Why a connection was closed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum CloseReason {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl CloseReason {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The stable name, as logs and counters show it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// Whether a request or a response was cut short by it.
+            pub const fn cuts(self) -> bool {
+                match self { $(Self::$variant => $cut,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+close_reasons! {
+    ClientClosed, "client_closed", false, "The client closed an idle connection.";
+    NotPersistent, "not_persistent", false, "The client asked for, or its version implies, one request a connection.";
+    Draining, "draining", false, "The server is stopping and nothing was under way.";
+    IdleTimeout, "idle_timeout", false, "No request began within the idle timeout.";
+    HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; answered 408.";
+    BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; answered 408.";
+    WriteTimeout, "write_timeout", true, "The client took no byte of a response for the write timeout.";
+    Refused, "refused", true, "A request was refused; the refusal's own name says why.";
+    RefusedBody, "refused_body", false, "The response was final before the body was read, so the connection could not go on.";
+    ClientCutHead, "client_cut_head", true, "The client closed in the middle of a request head.";
+    ClientCutBody, "client_cut_body", true, "The client closed in the middle of a request body.";
+    ClientReset, "client_reset", true, "The client reset the connection.";
+    FileChanged, "file_changed", true, "The file changed while it was being sent; the rest would have been another version.";
+    FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
+    DescriptorPressure, "descriptor_pressure", false, "Descriptors ran out, and this connection was idle.";
+    DrainDeadline, "drain_deadline", true, "The server is stopping and its deadline passed.";
+    SocketFailed, "socket_failed", true, "The kernel reported another error on the socket.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CloseReason;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique() {
+        let names: HashSet<_> = CloseReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), CloseReason::ALL.len());
+        assert!(CloseReason::ALL.iter().all(|reason| reason.text().ends_with('.')));
+    }
+}

@@ -1,0 +1,57 @@
+//! An open file and the identity of the version that was opened.
+
+use rustix::fs::{Stat, fstat};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What tells one version of a file from another. Any write changes the times, any replacement the inode.
+///
+/// Times are as fine as the kernel keeps them: nanoseconds since Linux 6.13, one tick (up to 10 ms) before. Whoever
+/// reads a file younger than that must read it again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Modification time in nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Change time in nanoseconds since 1970; a file's owner cannot set it back.
+    pub changed_ns: i128,
+}
+
+impl FileIdentity {
+    /// The identity in `stat`.
+    pub fn from_stat(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+            changed_ns: i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec),
+        }
+    }
+
+    /// The identity of the file behind `fd`, now.
+    pub fn read(fd: impl AsFd) -> io::Result<Self> {
+        Ok(Self::from_stat(&fstat(fd)?))
+    }
+}
+
+/// A file held open together with the identity it had.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// The descriptor.
+    pub fd: OwnedFd,
+    /// The version that was opened.
+    pub identity: FileIdentity,
+}
+
+impl OpenFile {
+    /// Whether the file is still the version that was opened.
+    pub fn is_unchanged(&self) -> bool {
+        FileIdentity::read(&self.fd).is_ok_and(|identity| identity == self.identity)
+    }
+}

@@ -1,0 +1,36 @@
+//! A descriptor registered with the worker's runtime, which can be waited for.
+
+#![allow(unsafe_code)] // tokio asks for a promise about the descriptor; the type below keeps it
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll};
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+/// An open descriptor that the runtime watches, edge-triggered. It cannot be exchanged or closed while registered.
+#[derive(Debug)]
+pub struct Registered(AsyncFd<OwnedFd>);
+
+impl Registered {
+    /// Registers `fd` for reading and writing. Must be called within a worker's runtime.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: an OwnedFd is open until it is dropped, and this type neither gives it away nor lets it be
+        // replaced: it stays the same open descriptor for as long as the registration lasts.
+        unsafe { AsyncFd::register(fd) }.map(Self).map_err(Into::into)
+    }
+
+    /// The descriptor, for system calls.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+
+    /// Ready when the descriptor may have something to read. The caller clears the guard when it has read all.
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'_, OwnedFd>>> {
+        self.0.poll_read_ready(context)
+    }
+
+    /// Ready when the descriptor may take something. The caller clears the guard when it took no more.
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'_, OwnedFd>>> {
+        self.0.poll_write_ready(context)
+    }
+}

@@ -1,0 +1,23 @@
+//! The server role of the HTTP/1.1 core, on sockets.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | [`settings`] | timeouts and limits of a server |
+//! | [`worker`] | what the connections of one thread share; its life from start to drain |
+//! | [`accept`] | from a listener to a connection, answering before registering where it can |
+//! | [`connection`] | bytes in, requests through the handler, bytes out |
+//! | [`sending`] | writing: partial writes, slow readers, files |
+//! | [`signals`] | what the operating system tells the server |
+//! | [`task`] | waiting: readiness and deadlines of one registered connection |
+
+pub(crate) mod accept;
+pub(crate) mod connection;
+pub(crate) mod sending;
+pub mod settings;
+pub mod signals;
+pub(crate) mod task;
+pub mod worker;
+
+pub use settings::{Settings, Timeouts};
+pub use signals::{follow_signals, phase_channel};
+pub use worker::{Phase, WorkerParts, WorkerReport, run_worker};

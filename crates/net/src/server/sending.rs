@@ -1,0 +1,189 @@
+//! Writing a response: all at once where the socket takes it, the rest when it does.
+
+use crate::access::Staged;
+use crate::ending::CloseReason;
+use crate::response::FileBody;
+use bytes::{Buf, Bytes};
+use flatout_http::connection::Event;
+use rustix::fs::sendfile;
+use rustix::io::{Errno, pread};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A file goes out in calls of so much at the most, and so many calls before another connection has its turn.
+const SENDFILE_BYTES_MAX: u64 = 1024 * 1024;
+const SENDFILE_CALLS_MAX: u32 = 4;
+
+/// The end of a file is not sent by sendfile but read, and only when the file is still the version that the head
+/// promised: so no complete answer can hold two versions.
+pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
+
+/// What follows the bytes of the output buffer.
+#[derive(Debug)]
+pub(crate) enum Tail {
+    None,
+    Bytes(Bytes),
+    File(FileBody),
+}
+
+/// How far a write came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All is with the kernel.
+    Done,
+    /// The socket takes no more now.
+    Blocked,
+    /// It would take more, but others wait.
+    Yield,
+    /// It never will.
+    Failed(CloseReason),
+}
+
+/// A response the socket did not take at once.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    buffered: Bytes,
+    tail: Tail,
+    /// The transition that the end of this response is; `None` when it was taken already.
+    pub(crate) ends: Option<Event>,
+    /// Log lines of the responses in here.
+    pub(crate) staged: Staged,
+}
+
+impl Sending {
+    pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<Event>, staged: Staged) -> Self {
+        Self { buffered: Bytes::copy_from_slice(unsent), tail, ends, staged }
+    }
+
+    /// Goes on writing. Returns the bytes that the kernel took.
+    pub(crate) fn write(&mut self, fd: BorrowedFd<'_>) -> (u64, Progress) {
+        let (sent, total, progress) = write_out(fd, &self.buffered, &mut self.tail);
+        self.buffered.advance(sent);
+        (total, progress)
+    }
+}
+
+/// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
+/// taken in all, and how it ended.
+pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+    let (mut sent, mut total) = (0, 0);
+    while sent < output.len() {
+        let unsent = &output[sent..];
+        let result = match tail {
+            Tail::None => send(fd, unsent, SendFlags::NOSIGNAL),
+            // The head waits for the first bytes of the file, to share a packet with them.
+            Tail::File(_) => send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE),
+            Tail::Bytes(bytes) => {
+                let slices = [IoSlice::new(unsent), IoSlice::new(bytes)];
+                sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+            }
+        };
+        match result {
+            Ok(count) => {
+                total += count as u64;
+                let of_output = count.min(unsent.len());
+                sent += of_output;
+                if let Tail::Bytes(bytes) = tail {
+                    bytes.advance(count - of_output);
+                }
+                if of_output < unsent.len() {
+                    // The socket is full; asking again would only be told so.
+                    return (sent, total, Progress::Blocked);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return (sent, total, progress_of(errno)),
+        }
+    }
+    let (count, progress) = match tail {
+        Tail::None => (0, Progress::Done),
+        Tail::Bytes(bytes) => write_bytes(fd, bytes),
+        Tail::File(file) => write_file(fd, file),
+    };
+    (sent, total + count, progress)
+}
+
+fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut Bytes) -> (u64, Progress) {
+    let mut total = 0;
+    while !bytes.is_empty() {
+        match send(fd, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => {
+                total += count as u64;
+                let short = count < bytes.len();
+                bytes.advance(count);
+                if short {
+                    return (total, Progress::Blocked);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return (total, progress_of(errno)),
+        }
+    }
+    (total, Progress::Done)
+}
+
+/// sendfile up to the last piece, which is checked.
+fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
+    let mut total = 0;
+    for _ in 0..SENDFILE_CALLS_MAX {
+        if file.bytes <= FILE_END_BYTES as u64 {
+            let (count, progress) = write_file_end(fd, file);
+            return (total + count, progress);
+        }
+        let wanted = (file.bytes - FILE_END_BYTES as u64).min(SENDFILE_BYTES_MAX);
+        match sendfile(fd, file.file.fd.as_fd(), Some(&mut file.offset), wanted as usize) {
+            // The file has become shorter than its head says.
+            Ok(0) => return (total, Progress::Failed(CloseReason::FileChanged)),
+            Ok(count) => {
+                total += count as u64;
+                file.bytes -= count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => {
+                return (total, Progress::Failed(CloseReason::FileFailed));
+            }
+            Err(errno) => return (total, progress_of(errno)),
+        }
+    }
+    (total, Progress::Yield)
+}
+
+/// Reads the end of the file, looks whether it is still the same version, and only then sends it.
+fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
+    let mut total = 0;
+    while file.bytes > 0 {
+        let mut buffer = [0_u8; FILE_END_BYTES];
+        let wanted = (file.bytes as usize).min(buffer.len());
+        let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
+            Ok(read) => read,
+            Err(Errno::INTR) => continue,
+            Err(_) => return (total, Progress::Failed(CloseReason::FileFailed)),
+        };
+        if read == 0 || !file.file.is_unchanged() {
+            return (total, Progress::Failed(CloseReason::FileChanged));
+        }
+        match send(fd, &buffer[..read], SendFlags::NOSIGNAL) {
+            Ok(count) => {
+                total += count as u64;
+                file.offset += count as u64;
+                file.bytes -= count as u64;
+                if count < read {
+                    return (total, Progress::Blocked);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return (total, progress_of(errno)),
+        }
+    }
+    (total, Progress::Done)
+}
+
+fn progress_of(errno: Errno) -> Progress {
+    match errno {
+        // AGAIN and WOULDBLOCK are one number on Linux.
+        Errno::AGAIN => Progress::Blocked,
+        Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT => Progress::Failed(CloseReason::ClientReset),
+        _ => Progress::Failed(CloseReason::SocketFailed),
+    }
+}

@@ -1,0 +1,70 @@
+//! Timeouts and limits of a server, and where each default comes from.
+
+use flatout_http::limits::Limits;
+
+/// How long a worker waits for what, in milliseconds. Each ends a connection with a reason of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a request to begin on an open connection. nginx waits 75 s, Apache 5 s.
+    pub idle_timeout_ms: u64,
+    /// For a head to be complete, from its first byte. A trickle does not extend it.
+    pub head_timeout_ms: u64,
+    /// For a request body to be complete, from the end of its head. A trickle does not extend it.
+    pub body_timeout_ms: u64,
+    /// For the client to take at least one byte of a response.
+    pub write_timeout_ms: u64,
+    /// For the client to close, after a response that ended the connection before all it sent was read.
+    pub linger_timeout_ms: u64,
+    /// For what is under way when the server is told to stop.
+    pub drain_timeout_ms: u64,
+}
+
+impl Timeouts {
+    /// What `flatout serve` uses.
+    pub const DEFAULT: Self = Self {
+        idle_timeout_ms: 60_000,
+        head_timeout_ms: 10_000,
+        body_timeout_ms: 30_000,
+        write_timeout_ms: 30_000,
+        linger_timeout_ms: 2_000,
+        drain_timeout_ms: 10_000,
+    };
+
+    /// How often the deadlines are looked through: an eighth of the shortest, from 5 ms to half a second.
+    pub fn sweep_interval_ms(&self) -> u64 {
+        let shortest = self
+            .idle_timeout_ms
+            .min(self.head_timeout_ms)
+            .min(self.body_timeout_ms)
+            .min(self.write_timeout_ms)
+            .min(self.linger_timeout_ms);
+        (shortest / 8).clamp(5, 500)
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// All that a worker's behaviour depends on, beside its handler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Bounds on what a client may send.
+    pub limits: Limits,
+    /// Bounds on how long it may take.
+    pub timeouts: Timeouts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timeouts;
+
+    #[test]
+    fn the_sweep_follows_the_shortest_timeout() {
+        assert_eq!(Timeouts::DEFAULT.sweep_interval_ms(), 250);
+        assert_eq!(Timeouts { head_timeout_ms: 100, ..Timeouts::DEFAULT }.sweep_interval_ms(), 12);
+        assert_eq!(Timeouts { idle_timeout_ms: 1, ..Timeouts::DEFAULT }.sweep_interval_ms(), 5);
+    }
+}

@@ -1,0 +1,132 @@
+//! Waiting: readiness and deadlines of one registered connection.
+
+use super::connection::{Next, ServerConnection, Wait};
+use super::settings::Timeouts;
+use super::worker::Worker;
+use crate::clock::Now;
+use crate::deadline::{Call, SlotId};
+use crate::ending::CloseReason;
+use crate::handler::Handler;
+use crate::registered::Registered;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// While the server is stopping, whoever has just connected gets this long to send a request, in milliseconds.
+const DRAIN_IDLE_MS: u64 = 1000;
+
+/// A connection registered with the runtime.
+pub(crate) struct ServerTask<H: Handler> {
+    worker: Rc<Worker<H>>,
+    socket: Registered,
+    connection: ServerConnection,
+    slot: Option<SlotId>,
+    wait_id: Option<(Wait, u32)>,
+    next: Next,
+}
+
+impl<H: Handler> ServerTask<H> {
+    pub(crate) fn new(
+        worker: Rc<Worker<H>>,
+        socket: Registered,
+        connection: ServerConnection,
+        next: Next,
+    ) -> Self {
+        worker.open.set(worker.open.get() + 1);
+        worker.changed.notify_waiters();
+        Self { worker, socket, connection, slot: None, wait_id: None, next }
+    }
+
+    /// Sets the deadline of a wait that has just begun.
+    fn set_deadline(&mut self, slot: SlotId) {
+        let wait_id = self.connection.wait_id();
+        if self.wait_id == Some(wait_id) {
+            return;
+        }
+        self.wait_id = Some(wait_id);
+        let timeouts: &Timeouts = &self.worker.settings.timeouts;
+        let timeout_ms = match wait_id.0 {
+            Wait::Idle if self.worker.draining.get() => DRAIN_IDLE_MS,
+            Wait::Idle => timeouts.idle_timeout_ms,
+            Wait::Head => timeouts.head_timeout_ms,
+            Wait::Body => timeouts.body_timeout_ms,
+            Wait::Write => timeouts.write_timeout_ms,
+            Wait::Linger => timeouts.linger_timeout_ms,
+        };
+        let deadline_ms = Now::read().monotonic_ms.saturating_add(timeout_ms);
+        self.worker.deadlines.borrow_mut().set(slot, deadline_ms, wait_id.0 == Wait::Idle);
+    }
+
+    /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor.
+    fn handle_call(&mut self, call: Call) {
+        let idle = self.connection.wait() == Wait::Idle;
+        self.next = match call {
+            Call::Expired => self.connection.handle_expired(&self.worker, self.socket.fd()),
+            Call::Abandon => Next::Close(CloseReason::DrainDeadline),
+            Call::GiveWay if idle => Next::Close(CloseReason::DescriptorPressure),
+            // A request may have arrived with the call: one more turn looks.
+            Call::Drain if idle => self.connection.turn(&self.worker, self.socket.fd()),
+            Call::GiveWay | Call::Drain => return,
+        };
+        // The wait begins anew, also when it is of the same kind.
+        self.wait_id = None;
+    }
+
+    fn poll_connection(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
+        let slot = *self.slot.get_or_insert_with(|| self.worker.deadlines.borrow_mut().insert(context.waker().clone()));
+        let call = self.worker.deadlines.borrow_mut().take_call(slot);
+        if let Some(call) = call {
+            self.handle_call(call);
+        }
+        loop {
+            match self.next {
+                Next::Close(reason) => return Poll::Ready(reason),
+                Next::Yield => {
+                    self.next = self.connection.turn(&self.worker, self.socket.fd());
+                    if self.next == Next::Yield {
+                        self.set_deadline(slot);
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Next::Read | Next::Write => {
+                    self.set_deadline(slot);
+                    let polled = match self.next {
+                        Next::Write => self.socket.poll_write_ready(context),
+                        _ => self.socket.poll_read_ready(context),
+                    };
+                    let Ok(mut guard) = ready!(polled) else { return Poll::Ready(CloseReason::SocketFailed) };
+                    let next = self.connection.turn(&self.worker, self.socket.fd());
+                    // What the turn waits for again is not there any more; what has come since says so anew.
+                    if next == self.next {
+                        guard.clear_ready();
+                    }
+                    self.next = next;
+                }
+            }
+        }
+    }
+}
+
+impl<H: Handler> Future for ServerTask<H> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let task = self.get_mut();
+        let reason = ready!(task.poll_connection(context));
+        let worker = Rc::clone(&task.worker);
+        task.connection.handle_close(&worker, reason);
+        Poll::Ready(())
+    }
+}
+
+impl<H: Handler> Drop for ServerTask<H> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.worker.deadlines.borrow_mut().remove(slot);
+        }
+        self.worker.open.set(self.worker.open.get().saturating_sub(1));
+        self.worker.changed.notify_waiters();
+    }
+}

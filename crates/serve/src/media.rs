@@ -1,0 +1,55 @@
+//! Media types by the ending of a file's name.
+
+/// The Content-Type of the file called `name`. Text is declared UTF-8, as the web has been since HTML5; an unknown
+/// ending is bytes, which a browser saves instead of guessing.
+pub fn content_type(name: &[u8]) -> String {
+    let extension = name.rsplit(|&byte| byte == b'.').next().filter(|extension| extension.len() < name.len());
+    let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or("");
+    let media_type = override_type(extension)
+        .or_else(|| mime_guess::from_ext(extension).first_raw())
+        .unwrap_or("application/octet-stream");
+    if media_type.starts_with("text/") { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
+}
+
+/// Where the table that everybody uses is behind the registry, or names what browsers would not show.
+fn override_type(extension: &str) -> Option<&'static str> {
+    // RFC 9239 made text/javascript the one type; the rest are source texts that people want to read.
+    const OVERRIDES: &[(&str, &str)] = &[
+        ("js", "text/javascript"),
+        ("mjs", "text/javascript"),
+        ("py", "text/plain"),
+        ("rs", "text/plain"),
+        ("toml", "text/plain"),
+        ("log", "text/plain"),
+        ("ico", "image/vnd.microsoft.icon"),
+    ];
+    OVERRIDES.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known)).map(|(_, media_type)| *media_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_type;
+
+    #[test]
+    fn common_endings() {
+        for (name, expected) in [
+            ("index.html", "text/html; charset=utf-8"),
+            ("A.HTML", "text/html; charset=utf-8"),
+            ("style.css", "text/css; charset=utf-8"),
+            ("app.JS", "text/javascript; charset=utf-8"),
+            ("a.json", "application/json"),
+            ("logo.svg", "image/svg+xml"),
+            ("a.png", "image/png"),
+            ("font.woff2", "font/woff2"),
+            ("a.wasm", "application/wasm"),
+            ("a.tar.gz", "application/gzip"),
+            ("notes.txt", "text/plain; charset=utf-8"),
+            ("unknown.zzz9", "application/octet-stream"),
+            ("html", "application/octet-stream"),
+            ("a.", "application/octet-stream"),
+            ("", "application/octet-stream"),
+        ] {
+            assert_eq!(content_type(name.as_bytes()), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Why each answer was what it was: one table gives the name for the log and the counter, and the meaning.
+
+macro_rules! outcomes {
+    ($($variant:ident, $name:literal, $text:literal;)+) => {
+        /// Why an answer was what it was.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Outcome {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl Outcome {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+outcomes! {
+    Hit, "hit", "The file's version was known and had been checked within the recheck interval.";
+    Checked, "checked", "The file's version was known, and a look at the file showed that it still holds.";
+    Loaded, "loaded", "The file was opened and its heads were built: it was new, changed, or had been dropped.";
+    NotModified, "not_modified", "The client's copy is current: 304.";
+    PreconditionFailed, "precondition_failed", "If-Match or If-Unmodified-Since does not hold: 412.";
+    RangeUnsatisfiable, "range_unsatisfiable", "The range lies outside the file: 416.";
+    FolderSlash, "folder_slash", "The name is a folder's; 301 to the same with a slash.";
+    SlashesMerged, "slashes_merged", "The path has an empty segment; 301 to the same without.";
+    Options, "options", "The methods were asked for: 204.";
+    NotFound, "not_found", "No file has this name: 404.";
+    NoIndex, "no_index", "The folder has no index.html: 404.";
+    HiddenName, "hidden_name", "A name begins with a dot, and such names are not served unless asked for: 404.";
+    OutsideRoot, "outside_root", "A symbolic link leads out of the folder that is served: 404.";
+    NotAFile, "not_a_file", "The name is a device's, a pipe's or a socket's: 404.";
+    Forbidden, "forbidden", "The file's permissions do not let us read it: 403.";
+    MethodNotAllowed, "method_not_allowed", "Files can be read only: 405.";
+    MethodUnknown, "method_unknown", "The method is unknown, or means nothing to a server of files: 501.";
+    FileUnsettled, "file_unsettled", "The file changed each time it was read; 503, as any answer would mix versions.";
+    NoDescriptor, "no_descriptor", "The kernel had no descriptor left to open the file with: 503.";
+    FileFailed, "file_failed", "The file could not be read: 500.";
+    PathRefused, "path_refused", "The path climbs, holds an encoded NUL, or breaks its encoding: 400.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_fit_the_counters() {
+        let names: HashSet<_> = Outcome::NAMES.iter().collect();
+        assert_eq!(names.len(), Outcome::ALL.len());
+        assert!(names.len() <= flatout_net::counters::OUTCOMES_MAX);
+        for (index, outcome) in Outcome::ALL.iter().enumerate() {
+            assert_eq!((*outcome as usize, outcome.name()), (index, Outcome::NAMES[index]));
+            assert!(outcome.text().ends_with('.'));
+        }
+    }
+}

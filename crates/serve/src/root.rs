@@ -1,0 +1,124 @@
+//! Opening below a folder, by the kernel's own rules, and why a name cannot be opened.
+
+use crate::outcome::Outcome;
+use flatout_net::file::FileIdentity;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// openat2 with RESOLVE_BENEATH answers EAGAIN when a rename anywhere came between; it may be tried again.
+const RACES_MAX: u32 = 16;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A regular file of this version.
+    File(FileIdentity),
+    /// A folder.
+    Folder,
+}
+
+/// The folder that is served, held open: renaming or replacing it does not lead requests elsewhere.
+#[derive(Debug)]
+pub struct Root {
+    folder: OwnedFd,
+}
+
+impl Root {
+    /// Opens the folder at `path`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { folder: open(path, flags, Mode::empty())? })
+    }
+
+    /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
+    pub fn identify(&self, name: &[u8]) -> Result<Named, Outcome> {
+        let fd = self.open_name(name, OFlags::PATH)?;
+        let stat = fstat(&fd).map_err(outcome_of)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Named::File(FileIdentity::from_stat(&stat))),
+            FileType::Directory => Ok(Named::Folder),
+            _ => Err(Outcome::NotAFile),
+        }
+    }
+
+    /// Opens the regular file `name` for reading.
+    pub fn open_file(&self, name: &[u8]) -> Result<(OwnedFd, FileIdentity), Outcome> {
+        // Not blocking and without a controlling terminal, should the name have become a pipe's or a terminal's.
+        let fd = self.open_name(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let stat = fstat(&fd).map_err(outcome_of)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Outcome::NotAFile);
+        }
+        Ok((fd, FileIdentity::from_stat(&stat)))
+    }
+
+    fn open_name(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Outcome> {
+        let name = if name.is_empty() { b"." } else { name };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..RACES_MAX {
+            match openat2(&self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other.map_err(outcome_of),
+            }
+        }
+        Err(Outcome::FileUnsettled)
+    }
+}
+
+fn outcome_of(errno: Errno) -> Outcome {
+    match errno {
+        // INVAL: a name with a NUL, which no file has.
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Outcome::NotFound,
+        // A link out of the folder, or a circle of links.
+        Errno::XDEV | Errno::LOOP => Outcome::OutsideRoot,
+        Errno::ACCESS | Errno::PERM => Outcome::Forbidden,
+        Errno::NXIO | Errno::NODEV => Outcome::NotAFile,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Outcome::NoDescriptor,
+        _ => Outcome::FileFailed,
+    }
+}
+
+/// Whether this kernel has openat2 (Linux 5.6, unless a sandbox forbids it). Without it nothing is served.
+pub fn check_kernel(path: &Path) -> io::Result<()> {
+    let root = Root::open(path)?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(&root.folder, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Named, Outcome, Root};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn names_stay_beneath() {
+        let folder = crate::version::tests::temporary_folder("root");
+        fs::create_dir_all(folder.join("in/sub")).unwrap();
+        fs::write(folder.join("secret"), "s").unwrap();
+        fs::write(folder.join("in/a"), "a").unwrap();
+        symlink("../secret", folder.join("in/up")).unwrap();
+        symlink(folder.join("secret"), folder.join("in/absolute")).unwrap();
+        symlink("a", folder.join("in/beside")).unwrap();
+        symlink("circle", folder.join("in/circle")).unwrap();
+        symlink("/proc/self/root", folder.join("in/magic")).unwrap();
+        let root = Root::open(&folder.join("in")).unwrap();
+        assert!(matches!(root.identify(b"a"), Ok(Named::File(_))));
+        assert!(matches!(root.identify(b"beside"), Ok(Named::File(_))));
+        assert_eq!(root.identify(b"sub"), Ok(Named::Folder));
+        assert_eq!(root.identify(b""), Ok(Named::Folder));
+        for name in [&b"up"[..], b"absolute", b"../secret", b"sub/../../secret", b"/etc/passwd", b"circle", b"magic/etc"] {
+            assert_eq!(root.identify(name), Err(Outcome::OutsideRoot), "{}", String::from_utf8_lossy(name));
+            assert_eq!(root.open_file(name).err(), Some(Outcome::OutsideRoot));
+        }
+        assert_eq!(root.identify(b"a/b"), Err(Outcome::NotFound));
+        assert_eq!(root.identify(b"a\0b"), Err(Outcome::NotFound));
+        assert_eq!(root.identify(&[b'x'; 300]), Err(Outcome::NotFound));
+        assert_eq!(root.open_file(b"sub").err(), Some(Outcome::NotAFile));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

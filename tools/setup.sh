@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Installs what is missing and nothing else; on a machine that has everything it changes nothing and says nothing.
+#
+#   tools/setup.sh demo    what a build needs: a linker, curl, the Rust toolchain
+#   tools/setup.sh test    and what the tests use
+#   tools/setup.sh bench   what `make bench-peers` compares with
+#
+# Debian and Ubuntu. Needs root, or sudo, only when a package is missing. No service that a package brings is started.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif has sudo; then
+    sudo "$@"
+  else
+    fail "root is needed for: $*"
+  fi
+}
+
+# What a program needs stands beside the package that brings it.
+demo_programs=(cc:gcc make:make curl:curl)
+test_programs=(git:git curl:curl strace:strace taskset:util-linux)
+bench_programs=(wrk:wrk nginx:nginx lighttpd:lighttpd taskset:util-linux setpriv:util-linux)
+# Files that no program stands for.
+demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
+test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
+
+profile=${1:-}
+programs=() files=()
+case "$profile" in
+  demo) programs=("${demo_programs[@]}") files=("${demo_files[@]}") ;;
+  # The end-to-end tests compare our client with wrk, against the same servers as the benchmarks.
+  test)
+    programs=("${demo_programs[@]}" "${test_programs[@]}" "${bench_programs[@]}")
+    files=("${demo_files[@]}" "${test_files[@]}")
+    ;;
+  bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}") ;;
+  *) fail "usage: tools/setup.sh demo|test|bench" ;;
+esac
+
+missing_packages() {
+  local pair
+  for pair in "${programs[@]}"; do has "${pair%%:*}" || echo "${pair#*:}"; done
+  for pair in "${files[@]}"; do [ -e "${pair%%:*}" ] || echo "${pair#*:}"; done
+}
+
+install_packages() {
+  local -a packages options
+  mapfile -t packages < <(missing_packages | sort -u)
+  [ "${#packages[@]}" -gt 0 ] || return 0
+  has apt-get || fail "please install: ${packages[*]} (only Debian and Ubuntu are known here)"
+  say "installing ${packages[*]}"
+  # Container images often leave documents out when they unpack packages; the one we serve in a test must come whole.
+  options=(-o 'DPkg::Options::=--path-include=/usr/share/doc/python3*')
+  without_starting_services apt_get_install "${options[@]}" "${packages[@]}"
+  mapfile -t packages < <(missing_packages | sort -u)
+  if [ "${#packages[@]}" -gt 0 ]; then
+    # Installed earlier, but without the files we look for. A package of documents often only names the one that
+    # holds them.
+    mapfile -t -O "${#packages[@]}" packages < <(
+      dpkg-query -W -f '${Depends}\n' "${packages[@]}" | grep -o '[a-z0-9.+-]*-doc\b' | sort -u
+    )
+    without_starting_services apt_get_install --reinstall "${options[@]}" "${packages[@]}"
+  fi
+  mapfile -t packages < <(missing_packages | sort -u)
+  [ "${#packages[@]}" -eq 0 ] || fail "still missing after installing: ${packages[*]}"
+}
+
+apt_get_install() {
+  local -a quiet=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
+  # A fresh image has no package lists; an old one has lists of packages that are gone.
+  as_root "${quiet[@]}" update || say "the package lists could not be refreshed; trying with those at hand"
+  as_root "${quiet[@]}" install --yes --no-install-recommends "$@" >&2
+}
+
+# Packages of servers start them at once and at every boot. We want their programs only.
+without_starting_services() {
+  local policy=/usr/sbin/policy-rc.d code=0 service ours=
+  local -a newly=()
+  for service in nginx lighttpd; do has "$service" || newly+=("$service"); done
+  if [ ! -e "$policy" ]; then
+    ours=yes
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 0755 "$policy"
+  fi
+  "$@" || code=$?
+  if [ -n "$ours" ]; then as_root rm -f "$policy"; fi
+  if [ -d /run/systemd/system ]; then
+    for service in "${newly[@]}"; do
+      if has "$service"; then as_root systemctl disable --now --quiet "$service" || true; fi
+    done
+  fi
+  return "$code"
+}
+
+# The toolchain that rust-toolchain.toml asks for.
+toolchain_value() { sed -n "s/^$1 *= *//p" rust-toolchain.toml | tr -d '"[],'; }
+
+is_at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
+# A cargo that is no rustup's knows nothing of toolchain files; it will do if it is new enough and has its tools.
+plain_cargo_suffices() {
+  local version
+  version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || return 1
+  [ -n "$version" ] && is_at_least "$1" "$version" || return 1
+  [ "$profile" = demo ] || { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1
+}
+
+install_rust() {
+  local channel components component
+  channel=$(toolchain_value channel)
+  components=$(toolchain_value components)
+  [ -n "$channel" ] || fail "rust-toolchain.toml names no channel"
+  export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+  if ! has rustup; then
+    if plain_cargo_suffices "$channel"; then return 0; fi
+    install_rustup
+  fi
+  # grep reads to the end (no -q): a closed pipe would look like a missing toolchain.
+  if ! rustup toolchain list | grep "^$channel\(-\| \|$\)" >/dev/null; then
+    say "installing Rust $channel"
+    rustup toolchain install "$channel" --no-self-update --profile minimal
+  fi
+  for component in $components; do
+    if ! rustup component list --toolchain "$channel" | grep "^$component.*(installed)" >/dev/null; then
+      rustup component add --toolchain "$channel" "$component"
+    fi
+  done
+}
+
+install_rustup() {
+  # Debian 13 and Ubuntu 24.04 package it; what they package gets their updates.
+  if apt-cache show rustup >/dev/null 2>&1; then
+    say "installing rustup"
+    if apt_get_install rustup && has rustup; then return 0; fi
+  fi
+  say "installing rustup from rustup.rs"
+  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+    sh -s -- -y --no-modify-path --profile minimal --default-toolchain none
+}
+
+install_packages
+install_rust

@@ -1,0 +1,261 @@
+//! A run as Markdown for people and as JSON for programs.
+
+use super::machine::Machine;
+use super::rounds::{CaseResult, Series, Spread};
+use super::servers::Subject;
+use crate::failure::{Context, Outcome};
+use crate::shell;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+const DOC: &str = "docs/performance.md";
+const BEGIN: &str = "<!-- bench-peers:begin -->";
+const END: &str = "<!-- bench-peers:end -->";
+
+/// A result needs this many rounds before anybody should quote it.
+const ROUNDS_MIN: usize = 5;
+
+/// Everything that was measured.
+pub(super) struct Run<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) results: &'a [CaseResult],
+    pub(super) rounds: usize,
+    pub(super) seconds: u64,
+}
+
+/// The report between the document's markers.
+pub(super) fn markdown(run: &Run<'_>) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} interleaved rounds of {} s each; server on core 0, client on core 1. Medians, with the least and the \
+         most in brackets; ratios are taken within each round.\n",
+        run.rounds, run.seconds
+    );
+    if run.rounds < ROUNDS_MIN {
+        let _ = writeln!(text, "**Too few rounds to quote: at least {ROUNDS_MIN} are needed.**\n");
+    }
+    for warning in &run.machine.warnings {
+        let _ = writeln!(text, "**Doubtful: {warning}.**\n");
+    }
+    let _ = writeln!(text, "| | |\n|---|---|");
+    for (name, value) in &run.machine.facts {
+        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+    }
+    for result in run.results {
+        case_table(&mut text, result);
+    }
+    commands(&mut text, run.results);
+    text
+}
+
+fn case_table(text: &mut String, result: &CaseResult) {
+    let case = result.case;
+    let _ = writeln!(text, "\n### {}\n", case.title);
+    let _ = write!(text, "| | {} | {} |", case.kind.unit(), case.kind.rate_unit());
+    for reference in case.references {
+        let _ = write!(text, " × {} |", reference.name());
+    }
+    let _ = writeln!(text, "\n|---|---:|---:|{}", "---:|".repeat(case.references.len()));
+    for series in &result.series {
+        let _ = write!(text, "| {} |", series.subject.name());
+        let _ = write!(text, " {} |", spread(Spread::of(series.samples.iter().map(|sample| sample.cost()))));
+        let rate = Spread::of(series.samples.iter().map(|sample| sample.rate()));
+        let _ = write!(text, " {} |", rate.map_or_else(String::new, |rate| grouped(rate.median)));
+        for reference in case.references {
+            let ratio = if *reference == series.subject {
+                "1".to_owned()
+            } else {
+                result
+                    .ratio(series.subject, *reference)
+                    .map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}", ratio.median))
+            };
+            let _ = write!(text, " {ratio} |");
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    for (reference, most) in case.targets {
+        let _ = writeln!(text, "- {}", verdict(result, *reference, *most).text);
+    }
+    for (subject, why) in &result.left_out {
+        let _ = writeln!(text, "- {} was left out: {why}", subject.name());
+    }
+}
+
+struct Verdict {
+    text: String,
+    is_held: bool,
+}
+
+fn verdict(result: &CaseResult, reference: Subject, most: f64) -> Verdict {
+    let target = format!("flatout at most {most:.2} × {}", reference.name());
+    match result.ratio(Subject::Flatout, reference) {
+        None => Verdict { text: format!("{target}: not measured"), is_held: false },
+        Some(ratio) => {
+            let is_held = ratio.median <= most;
+            let word = if is_held { "held" } else { "**missed**" };
+            let text = format!("{target}: {:.3} [{:.3} – {:.3}], {word}", ratio.median, ratio.min, ratio.max);
+            Verdict { text, is_held }
+        }
+    }
+}
+
+/// The targets that were not held, a line each.
+pub(super) fn missed(results: &[CaseResult]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for result in results {
+        for (reference, most) in result.case.targets {
+            let verdict = verdict(result, *reference, *most);
+            if !verdict.is_held {
+                lines.push(format!("{}: {}", result.case.name, verdict.text));
+            }
+        }
+    }
+    lines
+}
+
+/// The exact commands and configurations, each configuration once.
+fn commands(text: &mut String, results: &[CaseResult]) {
+    let _ = writeln!(text, "\n### Commands\n\n```text");
+    let of_case = |result: &CaseResult| {
+        let own = result.series.iter().map(|series| series.shown.clone());
+        own.chain([result.client.clone()]).collect::<Vec<_>>()
+    };
+    let mut seen = BTreeSet::from([String::new()]);
+    for command in results.iter().flat_map(of_case) {
+        if seen.insert(command.clone()) {
+            let _ = writeln!(text, "{command}");
+        }
+    }
+    let _ = writeln!(text, "```");
+    let mut seen: Vec<Subject> = Vec::new();
+    for Series { subject, config, .. } in results.iter().flat_map(|result| &result.series) {
+        if let Some(config) = config.as_ref().filter(|_| !seen.contains(subject)) {
+            seen.push(*subject);
+            let _ = writeln!(text, "\n### Configuration: {}\n\n```text\n{config}```", subject.name());
+        }
+    }
+}
+
+fn spread(spread: Option<Spread>) -> String {
+    let digits = |figure: f64| if figure < 100.0 { format!("{figure:.2}") } else { format!("{figure:.0}") };
+    spread.map_or_else(String::new, |Spread { median, min, max }| {
+        format!("**{}** [{} – {}]", digits(median), digits(min), digits(max))
+    })
+}
+
+/// A whole number with a thin blank between its thousands.
+fn grouped(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Every sample, for programs.
+pub(super) fn json(run: &Run<'_>) -> Value {
+    let facts: serde_json::Map<String, Value> =
+        run.machine.facts.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    let series = |series: &Series| {
+        let samples = series.samples.iter().map(|sample| {
+            json!({ "cpu_ns": sample.cpu_ns, "work": sample.work, "seconds": sample.seconds, "cost_us": sample.cost() })
+        });
+        json!({
+            "subject": series.subject.name(),
+            "command": series.shown,
+            "config": series.config,
+            "samples": samples.collect::<Vec<_>>(),
+        })
+    };
+    let result = |result: &CaseResult| {
+        let targets = result.case.targets.iter().map(|(reference, most)| {
+            let ratio = result.ratio(Subject::Flatout, *reference);
+            json!({
+                "reference": reference.name(),
+                "at_most": most,
+                "ratio_median": ratio.map(|ratio| ratio.median),
+                "ratio_min": ratio.map(|ratio| ratio.min),
+                "ratio_max": ratio.map(|ratio| ratio.max),
+                "held": verdict(result, *reference, *most).is_held,
+            })
+        });
+        json!({
+            "case": result.case.name,
+            "title": result.case.title,
+            "unit": result.case.kind.unit(),
+            "client": result.client,
+            "series": result.series.iter().map(series).collect::<Vec<_>>(),
+            "targets": targets.collect::<Vec<_>>(),
+            "left_out": result.left_out.iter().map(|(subject, why)| json!({ "subject": subject.name(), "why": why })).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "schema": "flatout-bench-peers/1",
+        "machine": facts,
+        "warnings": run.machine.warnings,
+        "rounds": run.rounds,
+        "seconds": run.seconds,
+        "cases": run.results.iter().map(result).collect::<Vec<_>>(),
+    })
+}
+
+/// Puts the report between the markers of docs/performance.md.
+pub(super) fn write_into_doc(markdown: &str) -> Outcome<()> {
+    let file = shell::root().join(DOC);
+    let text = std::fs::read_to_string(&file).cannot(&format!("read {DOC}"))?;
+    let text = replaced(&text, markdown)?;
+    std::fs::write(&file, text).cannot(&format!("write {DOC}"))
+}
+
+fn replaced(text: &str, markdown: &str) -> Outcome<String> {
+    let missing = format!("find `{BEGIN}` and `{END}` in {DOC}");
+    let (before, rest) = text.split_once(BEGIN).cannot(&missing)?;
+    let (_, after) = rest.split_once(END).cannot(&missing)?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", markdown.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::CASES;
+    use super::super::rounds::Sample;
+    use super::*;
+
+    fn result(ours: u64, floor: u64) -> CaseResult {
+        let series = |subject, cpu_ns| Series {
+            subject,
+            samples: vec![Sample { cpu_ns, work: 1.0, seconds: 0.001 }],
+            shown: format!("run {cpu_ns}"),
+            config: None,
+        };
+        CaseResult {
+            case: &CASES[1],
+            series: vec![series(Subject::Bare, floor), series(Subject::Flatout, ours)],
+            left_out: vec![(Subject::Nginx, "not here".to_owned())],
+            client: "wrk".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_missed_target_and_an_absent_peer_are_said_aloud() {
+        assert_eq!(missed(&[result(11_000, 10_000)]), Vec::<String>::new());
+        assert_eq!(missed(&[result(11_100, 10_000)]).len(), 1);
+        let mut text = String::new();
+        case_table(&mut text, &result(11_100, 10_000));
+        assert!(text.contains("**missed**") && text.contains("nginx was left out: not here"), "{text}");
+        assert!(text.contains("| flatout | **11.10** [11.10 – 11.10] | 1\u{202f}000 | 1.11 | – | – |"), "{text}");
+    }
+
+    #[test]
+    fn only_what_stands_between_the_markers_is_replaced() {
+        let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
+        assert_eq!(replaced(&text, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
+        assert!(replaced("no markers", "new").is_err());
+    }
+}
