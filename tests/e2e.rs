@@ -1,1 +1,6 @@
-// e2e
+//! End to end: the real binary on a free port, real clients, one test binary.
+
+mod e2e {
+    mod harness;
+    mod smoke;
+}

@@ -74,7 +74,7 @@ impl Link {
             let Some(socket) = &self.socket else { return Err(Failure::ClosedEarly) };
             match send(socket.get_ref(), &request[sent_bytes..], SendFlags::NOSIGNAL) {
                 Ok(sent) => sent_bytes += sent,
-                Err(Errno::AGAIN) => self.wait_writable().await?,
+                Err(Errno::AGAIN) => return self.send_patiently(&request[sent_bytes..]).await,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -82,12 +82,21 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for room to send. Rare: a request is small. So a socket is registered for it only now.
-    async fn wait_writable(&mut self) -> Result<(), Failure> {
-        let Some(socket) = self.socket.take() else { return Err(Failure::ClosedEarly) };
-        let socket = register(socket.into_inner(), Interest::READABLE | Interest::WRITABLE)?;
-        socket.writable().await?.retain_ready();
-        self.socket = Some(socket);
+    /// Sends the rest of a request that the socket did not take at once. Rare, for a request is small: so a socket is
+    /// registered for writing only now.
+    async fn send_patiently(&mut self, mut request: &[u8]) -> Result<(), Failure> {
+        // It must leave the runtime before it can be registered anew.
+        let Some(socket) = self.socket.take().map(AsyncFd::into_inner) else { return Err(Failure::ClosedEarly) };
+        let socket = self.socket.insert(register(socket, Interest::READABLE | Interest::WRITABLE)?);
+        while !request.is_empty() {
+            let mut ready = socket.writable().await?;
+            match send(socket.get_ref(), request, SendFlags::NOSIGNAL) {
+                Ok(sent) => request = &request[sent..],
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         Ok(())
     }
 

@@ -1,0 +1,233 @@
+//! Starts and stops the real flatout, and speaks raw bytes to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No step of a test takes longer, however busy the machine; it fails a test that hangs and decides nothing else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary under test.
+pub(crate) fn flatout() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flatout"));
+    command.env_remove("NO_COLOR").env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// A folder that is removed at the end.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("flatout-e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A folder with these files in it.
+    pub(crate) fn with(files: &[(&str, &[u8])]) -> Self {
+        let folder = Self::new();
+        for (name, content) in files {
+            folder.write(name, content);
+        }
+        folder
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &[u8]) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `flatout serve`, killed at the end if it still runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    stderr: Option<thread::JoinHandle<String>>,
+}
+
+impl Server {
+    /// Serves `folder` on a free port with one worker, unless `arguments` say otherwise.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = flatout();
+        command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0"]);
+        if !arguments.contains(&"--workers") {
+            command.args(["--workers", "1"]);
+        }
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    /// Starts `command`, which must print its URL first.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let stderr = thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        let address = line.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix('/'));
+        let Some(address) = address.and_then(|text| text.parse().ok()) else {
+            let _ = child.kill();
+            panic!("the first line is no URL: {line:?}; {}", stderr.join().unwrap());
+        };
+        Self { child, address, stderr: Some(stderr) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends `bytes` on a fresh connection, ends our side, and returns all that comes until the server ends its own.
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        read_to_end(&mut stream)
+    }
+
+    /// A plain GET of `path` on a fresh connection.
+    pub(crate) fn get(&self, path: &str) -> Response {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        Response::parse(&self.exchange(request.as_bytes()))
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// SIGTERM, then how it ended and what it said on standard error.
+    pub(crate) fn stop(mut self) -> (ExitStatus, String) {
+        self.signal("TERM");
+        self.wait()
+    }
+
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().unwrap();
+        (status, self.stderr.take().map(|thread| thread.join().unwrap()).unwrap_or_default())
+    }
+
+    /// A line of /proc/PID/status, in kB.
+    pub(crate) fn memory_kb(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// On-CPU nanoseconds of all its threads so far.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        tasks
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+            .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+            .sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What comes until the end of the stream; a reset counts as an end.
+pub(crate) fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return bytes,
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return bytes,
+            Err(error) => panic!("after {} bytes: {error}", bytes.len()),
+        }
+    }
+}
+
+/// Reads one response with a Content-Length (or without content) from a connection that stays open.
+pub(crate) fn read_response(stream: &mut TcpStream) -> Response {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while !bytes.ends_with(b"\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "cut after {:?}", String::from_utf8_lossy(&bytes));
+        bytes.push(byte[0]);
+    }
+    let head = Response::parse(&bytes);
+    let length = head.field("content-length").map_or(0, |value| value.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    Response { body, ..head }
+}
+
+/// A response as a test looks at it.
+#[derive(Debug, Clone)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Response {
+    /// Splits one response; everything behind the head is its body.
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("no response head in {:?}", String::from_utf8_lossy(bytes)));
+        let head = std::str::from_utf8(&bytes[..end]).unwrap();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let fields = lines
+            .map(|line| line.split_once(": ").unwrap())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        Self { status, fields, body: bytes[end + 4..].to_vec() }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Waits until `condition` holds; the longest wait only decides when a test that fails does so.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
