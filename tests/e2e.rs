@@ -1,6 +1,7 @@
 //! End to end: the real binary on a free port, real clients, one test binary.
 
 mod e2e {
+    mod docs;
     mod harness;
     mod smoke;
 }

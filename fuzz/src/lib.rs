@@ -1,1 +1,245 @@
-//! x
+//! Fuzzers of the sans-IO cores, in one table.
+//!
+//! The invariant of every decoder is the same: fed whole, byte by byte and with trailing bytes it decides the same,
+//! uses no more than it was given, and never panics. `smoke` runs all of them over seeds and their mutations, with a
+//! canary that must fail; `make fuzz FUZZER=name` runs one under libFuzzer.
+
+pub mod mutate;
+
+use flatout_http::body::BodyDecoder;
+use flatout_http::chunked::ChunkedDecoder;
+use flatout_http::connection::{Connection, State, TRANSITIONS};
+use flatout_http::date::{format_date, parse_date};
+use flatout_http::etag::list_matches;
+use flatout_http::feed::{Outcome, assert_pieces_agree, assert_three_ways};
+use flatout_http::framing::Framing;
+use flatout_http::head::FieldStorage;
+use flatout_http::host::check_host;
+use flatout_http::limits::Limits;
+use flatout_http::path::decode_path;
+use flatout_http::range::{RangeDecision, decide_range};
+use flatout_http::refusal::Refusal;
+use flatout_http::request::parse_request_head;
+use flatout_http::response::parse_response_head;
+use flatout_http::target::{Target, parse_target};
+
+/// One fuzzer: what it is called, what it starts from, and what it checks.
+pub struct Fuzzer {
+    /// The name, for the command line.
+    pub name: &'static str,
+    /// Inputs to mutate.
+    pub seeds: &'static [&'static [u8]],
+    /// Panics when an invariant does not hold for these bytes.
+    pub check: fn(&[u8]),
+    /// Whether it is the canary: a decoder with a known defect, which the smoke run must find.
+    pub must_fail: bool,
+}
+
+/// Limits small enough that mutated inputs reach them.
+const LIMITS: Limits = Limits {
+    head_bytes_max: 256,
+    target_bytes_max: 64,
+    method_bytes_max: 16,
+    fields_max: 8,
+    body_bytes_max: 128,
+    chunk_extension_bytes_max: 24,
+    trailer_bytes_max: 64,
+    pipelined_max: 4,
+};
+
+/// All fuzzers.
+pub const FUZZERS: &[Fuzzer] = &[
+    Fuzzer { name: "request_head", seeds: REQUEST_SEEDS, check: check_request_head, must_fail: false },
+    Fuzzer { name: "response_head", seeds: RESPONSE_SEEDS, check: check_response_head, must_fail: false },
+    Fuzzer { name: "exchange", seeds: REQUEST_SEEDS, check: check_exchange, must_fail: false },
+    Fuzzer { name: "chunked", seeds: CHUNKED_SEEDS, check: check_chunked, must_fail: false },
+    Fuzzer { name: "target", seeds: TARGET_SEEDS, check: check_target, must_fail: false },
+    Fuzzer { name: "host", seeds: HOST_SEEDS, check: check_host_bytes, must_fail: false },
+    Fuzzer { name: "value", seeds: VALUE_SEEDS, check: check_values, must_fail: false },
+    Fuzzer {
+        name: "connection",
+        seeds: &[b"\0\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a"],
+        check: check_connection,
+        must_fail: false,
+    },
+    Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
+];
+
+/// Runs the fuzzer called `name` on `bytes`.
+///
+/// # Panics
+/// When the invariant does not hold, or no fuzzer has that name.
+#[allow(clippy::panic)]
+pub fn run(name: &str, bytes: &[u8]) {
+    match FUZZERS.iter().find(|fuzzer| fuzzer.name == name) {
+        Some(fuzzer) => (fuzzer.check)(bytes),
+        None => panic!("no fuzzer is called {name}"),
+    }
+}
+
+const REQUEST_SEEDS: &[&[u8]] = &[
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"\r\nGET /a%20b?c HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"POST http://h:80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    b"GET / HTTP/1.1\r\nHost: [::1]:8\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n0\r\nT: x\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nIf-None-Match: \"x\"\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+];
+const RESPONSE_SEEDS: &[&[u8]] = &[
+    b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+    b"HTTP/1.0 304 Not Modified\r\nETag: \"x\"\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 206 \r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+];
+const CHUNKED_SEEDS: &[&[u8]] =
+    &[b"3\r\nabc\r\n0\r\n\r\n", b"a;b=c;d=\"e\\\"f\" ;g\r\n0123456789\r\n00\r\nX: y\r\nZ:\r\n\r\n"];
+const TARGET_SEEDS: &[&[u8]] =
+    &[b"/a/%2e%2e/b?c=d", b"http://u@h:80/../x#f", b"*", b"/.well-known//.x/..%2f%00", b"h:443"];
+const HOST_SEEDS: &[&[u8]] = &[b"example.com:80", b"[::1]:8080", b"[v1.a:b]", b"%41.b"];
+const VALUE_SEEDS: &[&[u8]] = &[
+    b"bytes=0-1",
+    b"bytes=-5",
+    b"W/\"a\", \"b\"",
+    b"Sun, 06 Nov 1994 08:49:37 GMT",
+    b"Sunday, 06-Nov-94 08:49:37 GMT",
+];
+
+fn decode_request(bytes: &[u8]) -> Outcome<String, Refusal> {
+    let mut storage = FieldStorage::new();
+    match parse_request_head(bytes, &LIMITS, &mut storage) {
+        Ok(None) => None,
+        Ok(Some(head)) => Some(Ok((format!("{head:?}"), head.head_bytes))),
+        Err(refusal) => Some(Err(refusal)),
+    }
+}
+
+fn check_request_head(bytes: &[u8]) {
+    assert_three_ways(bytes, decode_request);
+    // What was accepted has none of the forms that two readers may read in two ways.
+    let mut storage = FieldStorage::new();
+    if let Ok(Some(head)) = parse_request_head(bytes, &LIMITS, &mut storage) {
+        let text = &bytes[..head.head_bytes];
+        for (at, &byte) in text.iter().enumerate() {
+            assert!(byte != b'\n' || text[at - 1] == b'\r', "a bare LF was accepted");
+            assert!(byte != b'\r' || text[at + 1] == b'\n', "a bare CR was accepted");
+            assert!(byte != 0, "a NUL was accepted");
+        }
+        let framed = |name: &'static str| head.fields.all(name).count();
+        assert!(framed("content-length") + framed("transfer-encoding") <= 1 || head.framing == Framing::Chunked);
+        assert!(framed("content-length") == 0 || framed("transfer-encoding") == 0);
+    }
+}
+
+fn check_response_head(bytes: &[u8]) {
+    for to_head in [false, true] {
+        assert_three_ways(bytes, |bytes| {
+            let mut storage = FieldStorage::new();
+            match parse_response_head(bytes, to_head, &LIMITS, &mut storage) {
+                Ok(None) => None,
+                Ok(Some(head)) => Some(Ok((format!("{head:?}"), head.head_bytes))),
+                Err(refusal) => Some(Err(refusal)),
+            }
+        });
+    }
+}
+
+/// A head and its body, as a server reads them, wherever the receives are cut.
+fn check_exchange(bytes: &[u8]) {
+    assert_three_ways(bytes, |bytes| {
+        let mut storage = FieldStorage::new();
+        let head = match parse_request_head(bytes, &LIMITS, &mut storage) {
+            Ok(None) => return None,
+            Ok(Some(head)) => head,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        let mut used = head.head_bytes;
+        let mut content = Vec::new();
+        let Some(mut decoder) = BodyDecoder::new(head.framing, &LIMITS) else { return Some(Ok((content, used))) };
+        loop {
+            match decoder.decode(&bytes[used..]) {
+                Ok(step) => {
+                    content.extend_from_slice(&bytes[used + step.data_start..][..step.data_bytes]);
+                    used += step.consumed;
+                    if step.done {
+                        return Some(Ok((content, used)));
+                    }
+                    if used == bytes.len() {
+                        return None;
+                    }
+                }
+                Err(refusal) => return Some(Err(refusal)),
+            }
+        }
+    });
+}
+
+fn check_chunked(bytes: &[u8]) {
+    assert_pieces_agree(
+        bytes,
+        || ChunkedDecoder::new(&LIMITS),
+        |decoder, piece, output| {
+            let step = decoder.decode(piece)?;
+            output.extend_from_slice(&piece[step.data_start..][..step.data_bytes]);
+            Ok::<_, Refusal>((step.consumed, step.done))
+        },
+    );
+}
+
+fn check_target(bytes: &[u8]) {
+    for method in [&b"GET"[..], b"OPTIONS", b"CONNECT"] {
+        if let Ok(Target::Resource { path, .. }) = parse_target(method, bytes) {
+            assert!(path.starts_with(b"/"));
+            let mut decoded = Vec::new();
+            if decode_path(path, &mut decoded).is_ok() {
+                assert!(decoded.len() < path.len());
+                assert!(!decoded.contains(&0));
+                let climbs = decoded.split(|&byte| byte == b'/').any(|segment| segment == b".." || segment == b".");
+                assert!(!climbs, "a climbing path was accepted");
+            }
+        }
+    }
+}
+
+fn check_host_bytes(bytes: &[u8]) {
+    if check_host(bytes).is_ok() {
+        assert!(!bytes.is_empty() && bytes.iter().all(|byte| byte.is_ascii_graphic() && !b"/?#@\\".contains(byte)));
+    }
+}
+
+fn check_values(bytes: &[u8]) {
+    for length in [0, 1, 10, u64::MAX] {
+        if let RangeDecision::Part { first, last } = decide_range(bytes, length) {
+            assert!(first <= last && last < length);
+        }
+    }
+    let mut tags = 0_usize;
+    list_matches(bytes, |tag| {
+        assert!(!tag.opaque.contains(&b'"'));
+        tags += 1;
+        false
+    });
+    assert!(tags <= bytes.len() / 2);
+    if let Some(seconds) = parse_date(bytes) {
+        assert_eq!(parse_date(&format_date(seconds)), Some(seconds));
+    }
+}
+
+/// Whatever events come, as far as the table allows them, the connection is somewhere in the table.
+fn check_connection(bytes: &[u8]) {
+    let mut connection = Connection::new();
+    for &byte in bytes {
+        let (_, event, _) = TRANSITIONS[usize::from(byte) % TRANSITIONS.len()];
+        if connection.allows(event) {
+            connection.advance(event);
+        }
+        let known = TRANSITIONS.iter().any(|(from, _, _)| *from == connection.state());
+        assert!(known || connection.state() == State::Closed);
+    }
+}
+
+/// A decoder that depends on how its input was cut: it takes a lone LF for a line end, but looks one byte back only
+/// when it has it.
+fn check_canary(bytes: &[u8]) {
+    assert_three_ways(bytes, |bytes| {
+        let end = bytes.iter().rposition(|&byte| byte == b'\n')?;
+        Some(Ok::<_, ()>((bytes[..end].to_vec(), end + 1)))
+    });
+}

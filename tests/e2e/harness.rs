@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 /// No step of a test takes longer, however busy the machine; it fails a test that hangs and decides nothing else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary under test.
+/// The binary under test: `FLATOUT_BIN`, or the one that cargo has built beside the tests.
 pub(crate) fn flatout() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flatout"));
+    let binary = std::env::var_os("FLATOUT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_flatout").into());
+    let mut command = Command::new(binary);
     command.env_remove("NO_COLOR").env("RUST_BACKTRACE", "0");
     command
 }

@@ -1,8 +1,8 @@
 //! Every check there is, in an order that finds cheap failures first.
 //!
-//! One development build serves clippy's successors: unit tests, the fuzz smoke and the end-to-end tests' own
-//! code. One release build makes the binary that the end-to-end tests, the documents' commands and the demo
-//! drive, found through `FLATOUT_BIN`; so nothing is compiled twice for the sake of a profile.
+//! One development build serves the unit and integration tests and the fuzz smoke. One release build makes the binary
+//! that the end-to-end tests, the documents' commands and the demo drive; so nothing large is compiled twice, and
+//! what is judged from outside is what people run.
 
 use crate::failure::{Context, Failure, Outcome};
 use crate::shell;
@@ -55,11 +55,8 @@ const STEPS: &[Step] = &[
     Step {
         name: "e2e",
         what: "end to end, on the release binary",
-        run: || {
-            let mut command = shell::cargo();
-            command.args(["test", "--package", "flatout", "--test", "e2e"]);
-            on_release_binary(&mut command)
-        },
+        // Cargo gives a test the binary of its own profile.
+        run: || cargo(&["test", "--release", "--package", "flatout", "--test", "e2e"]),
     },
     Step { name: "fuzz-smoke", what: "each fuzz target for a moment", run: || fuzz_smoke().map(|()| Verdict::Held) },
     Step {
@@ -140,14 +137,6 @@ fn release_binary() -> PathBuf {
     shell::target_dir().join("release/flatout")
 }
 
-fn on_release_binary(command: &mut Command) -> Outcome<Verdict> {
-    let binary = release_binary();
-    if !binary.is_file() {
-        return Err("there is no release binary yet: cargo xtask ci release".into());
-    }
-    must_succeed(command.env("FLATOUT_BIN", binary))
-}
-
 fn scripts() -> Outcome<Verdict> {
     let root = shell::root();
     let mut files = vec![root.join(".ci/run")];
@@ -165,7 +154,6 @@ fn scripts() -> Outcome<Verdict> {
 
 fn doc() -> Outcome<Verdict> {
     let mut command = shell::cargo();
-    // The binary shares its name with nothing, but its pages would hide a library's of the same name.
     command.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
     must_succeed(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
@@ -175,10 +163,25 @@ fn deny() -> Outcome<Verdict> {
         let why = "cargo-deny is not installed (cargo install cargo-deny --locked)";
         return Ok(Verdict::Skipped(why.to_owned()));
     }
-    cargo(&["deny", "check"])
+    cargo(&["deny", "check", "bans", "licenses", "sources"])?;
+    let mut advisories = shell::cargo();
+    advisories.args(["deny", "check", "advisories"]);
+    let output = advisories.output().cannot("run cargo-deny")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        Ok(Verdict::Held)
+    } else if said.contains("failed to fetch advisory database") {
+        Ok(Verdict::Skipped("advisories could not be fetched; licences, bans and sources held".to_owned()))
+    } else {
+        Err(format!("`{}` ended with {}\n{said}", shell::shown(&advisories), output.status).into())
+    }
 }
 
 fn demo() -> Outcome<Verdict> {
+    let binary = release_binary();
+    if !binary.is_file() {
+        return Err("there is no release binary yet: cargo xtask ci release".into());
+    }
     let free =
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).cannot("find a free port")?;
     let mut command = Command::new("bash");
@@ -187,8 +190,9 @@ fn demo() -> Outcome<Verdict> {
         .current_dir(shell::root())
         .env("DEMO_ONCE", "1")
         .env("DEMO_SECONDS", "2")
-        .env("DEMO_LISTEN", free.to_string());
-    on_release_binary(&mut command)
+        .env("DEMO_LISTEN", free.to_string())
+        .env("FLATOUT_BIN", binary);
+    must_succeed(&mut command)
 }
 
 #[cfg(test)]

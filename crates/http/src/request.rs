@@ -187,10 +187,9 @@ fn parse_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<RequestLine
 /// `HTTP-version = "HTTP/" DIGIT "." DIGIT`, case-sensitive (RFC 9112 §2.3).
 pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, Refusal> {
     match bytes {
-        b"HTTP/1.1" => Ok(Version::Http11),
         b"HTTP/1.0" => Ok(Version::Http10),
         // RFC 9110 §2.5: read a higher minor version as the highest one we know.
-        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Version::Http11),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Ok(Version::Http11),
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
             Err(Refusal::VersionUnsupported)
         }

@@ -12,12 +12,13 @@ mod span;
 pub use limit::{Limit, MEMORY_REPLY_BYTES_MAX};
 pub use progress::{Live, Phase, Progress, Unwatched};
 
+use crate::cores::Placement;
 use crate::machine::Machine;
 use crate::request::{Field, build_request};
 use crate::target::{CpuUsed, Target, TargetUnknown};
 use crate::url::{Url, UrlError};
 use flatout_load::{ConnectionUse, FailureKind, Plan, PlanError, Stop, Summary};
-use span::{Span, SpanPlan, run_span};
+pub(crate) use span::{Span, SpanPlan, run_span};
 use std::io;
 use std::net::SocketAddr;
 
@@ -127,6 +128,8 @@ pub fn run(asked: BenchPlan, progress: &mut dyn Progress) -> Result<BenchReport,
         address,
         request: build_request(&asked.url, &asked.fields, closes).into(),
         request_timeout_ns: asked.request_timeout_ns,
+        placement: Placement::Anywhere,
+        handle_interrupts: true,
     };
     let mut parts =
         Parts { span: None, server: Target::find(address).map(|target| (target, CpuUsed { by_task: Vec::new() })) };

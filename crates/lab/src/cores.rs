@@ -3,6 +3,7 @@
 use rustix::io;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Cores the calling thread may run on, in ascending order; never empty.
 pub fn cores_allowed() -> Vec<usize> {
@@ -33,6 +34,12 @@ impl CorePair {
     pub fn cores_used(self) -> usize {
         if self.server == self.client { 1 } else { 2 }
     }
+}
+
+/// On-CPU time of the calling thread, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// Pins the calling thread to one core.

@@ -74,7 +74,8 @@ impl Default for Counters {
 impl Counters {
     /// Counts an answer with `status`.
     pub fn add_status(&self, status: u16) {
-        if let Some(class) = (status / 100).checked_sub(1).and_then(|class| self.status_classes.get(usize::from(class))) {
+        if let Some(class) = (status / 100).checked_sub(1).and_then(|class| self.status_classes.get(usize::from(class)))
+        {
             class.add(1);
         }
     }

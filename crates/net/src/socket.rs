@@ -87,7 +87,8 @@ pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
         let holds = descriptors.flatten().any(|descriptor| {
-            fs::read_link(descriptor.path()).is_ok_and(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
+            fs::read_link(descriptor.path())
+                .is_ok_and(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
         });
         if holds {
             let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();

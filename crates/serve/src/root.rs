@@ -111,7 +111,9 @@ mod tests {
         assert!(matches!(root.identify(b"beside"), Ok(Named::File(_))));
         assert_eq!(root.identify(b"sub"), Ok(Named::Folder));
         assert_eq!(root.identify(b""), Ok(Named::Folder));
-        for name in [&b"up"[..], b"absolute", b"../secret", b"sub/../../secret", b"/etc/passwd", b"circle", b"magic/etc"] {
+        for name in
+            [&b"up"[..], b"absolute", b"../secret", b"sub/../../secret", b"/etc/passwd", b"circle", b"magic/etc"]
+        {
             assert_eq!(root.identify(name), Err(Outcome::OutsideRoot), "{}", String::from_utf8_lossy(name));
             assert_eq!(root.open_file(name).err(), Some(Outcome::OutsideRoot));
         }

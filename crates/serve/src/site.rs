@@ -111,7 +111,9 @@ impl Site {
             Ok(Named::Folder) if path.is_empty() || path.ends_with(b"/") => return Err(Outcome::NoIndex.into()),
             Ok(Named::Folder) => return Err(Missing::Folder),
             // The folder may be there without an index, or not at all.
-            Err(Outcome::NotFound) if self.root.identify(path) == Ok(Named::Folder) => return Err(Outcome::NoIndex.into()),
+            Err(Outcome::NotFound) if self.root.identify(path) == Ok(Named::Folder) => {
+                return Err(Outcome::NoIndex.into());
+            }
             Err(outcome) => return Err(outcome.into()),
         }
         let version = Rc::new(Version::load(&self.root, &file_name(path), read_unix_ns())?);

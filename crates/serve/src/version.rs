@@ -172,7 +172,7 @@ pub(crate) mod tests {
     }
 
     fn now_ns() -> i128 {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i128
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().cast_signed()
     }
 
     #[test]
@@ -221,7 +221,7 @@ pub(crate) mod tests {
         let folder = temporary_folder("future");
         let path = folder.join("a");
         fs::write(&path, "a").unwrap();
-        let future = SystemTime::now() + std::time::Duration::from_secs(86_400);
+        let future = SystemTime::now() + std::time::Duration::from_hours(24);
         fs::File::options().write(true).open(&path).unwrap().set_modified(future).unwrap();
         let now_ns = now_ns();
         let version = Version::load(&Root::open(&folder).unwrap(), b"a", now_ns).unwrap();

@@ -6,6 +6,7 @@
 use super::BenchError;
 use super::drive::{Board, LabDrive, Standing};
 use super::progress::{Live, Phase, Progress};
+use crate::cores::Placement;
 use crate::procfs;
 use flatout_load::{ConnectionUse, Plan, Recorder, RunFacts, ThreadPlan};
 use flatout_net::client::{ClientSettings, WorkerReport, run_worker};
@@ -20,23 +21,26 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What a span sends, and where.
 #[derive(Clone, Debug)]
-pub(super) struct SpanPlan {
-    pub(super) plan: Plan,
-    pub(super) address: SocketAddr,
-    pub(super) request: Arc<[u8]>,
-    pub(super) request_timeout_ns: u64,
+pub(crate) struct SpanPlan {
+    pub(crate) plan: Plan,
+    pub(crate) address: SocketAddr,
+    pub(crate) request: Arc<[u8]>,
+    pub(crate) request_timeout_ns: u64,
+    /// Where each client thread runs.
+    pub(crate) placement: Placement,
+    pub(crate) handle_interrupts: bool,
 }
 
 /// What came of a span, or of several added together.
 #[derive(Debug)]
-pub(super) struct Span {
-    pub(super) recorder: Recorder,
-    pub(super) facts: RunFacts,
+pub(crate) struct Span {
+    pub(crate) recorder: Recorder,
+    pub(crate) facts: RunFacts,
 }
 
 impl Span {
     /// Adds a span that ran at another time.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.recorder.merge(&other.recorder);
         let (mine, theirs) = (&mut self.facts, &other.facts);
         let elapsed_ns = (mine.elapsed_ns + theirs.elapsed_ns).max(1);
@@ -58,7 +62,7 @@ struct ThreadOutcome {
 }
 
 /// Runs a span on threads of its own and waits for them, telling `progress` where they stand.
-pub(super) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
+pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
     let is_live = progress.is_live();
     let (ended, ending) = mpsc::channel::<()>();
     let (mut threads, mut boards) = (Vec::new(), Vec::new());
@@ -72,10 +76,13 @@ pub(super) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
             closes: span.plan.connection_use == ConnectionUse::PerRequest,
             connections: share.connections,
             request_timeout_ns: span.request_timeout_ns,
-            handle_interrupts: true,
+            handle_interrupts: span.handle_interrupts,
         };
-        let (recorder, ended) = (Recorder::new().map_err(|_| BenchError::Recorder)?, ended.clone());
+        let recorder = Recorder::new().map_err(|_| BenchError::Recorder)?;
+        let (placement, ended) = (span.placement, ended.clone());
         let thread = thread::Builder::new().name(format!("client-{index}")).spawn(move || {
+            // Elsewhere than asked is better than not at all; the machine's cores are only a wish here.
+            let _placed = placement.apply();
             let waited_ns = || procfs::read_own_sched_time().unwrap_or_default().wait_ns;
             let wait_before_ns = waited_ns();
             let plan = ThreadPlan::begin(share, flatout_net::clock::precise_ns());

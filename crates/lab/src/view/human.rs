@@ -3,6 +3,7 @@
 use super::style::{Style, Weight};
 use super::units;
 use crate::bench::{BenchReport, Limit};
+use crate::limits::{LimitsReport, Unit};
 use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
 use std::fmt::Write as _;
 
@@ -193,5 +194,40 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
     }
     for reason in &verdict.failing {
         page.plain(Some(Weight::Bad), &format!("  FAILED: {reason}"));
+    }
+}
+
+/// A limits report, ready to print: every measure with its median, least and most.
+pub fn print_limits(report: &LimitsReport, style: Style) -> String {
+    let mut page = Page { text: String::new(), style };
+    let rounds = units::plural(u64::from(report.plan.rounds), "round", "rounds");
+    let probe = units::duration(report.plan.probe.as_nanos() as f64);
+    let cores = match report.cores.cores_used() {
+        1 => "both roles on one core".to_owned(),
+        _ => format!("server role on core {}, client role on core {}", report.cores.server, report.cores.client),
+    };
+    page.plain(Some(Weight::Strong), "What this machine can do at most, over loopback");
+    page.plain(Some(Weight::Faint), &format!("{rounds} of {probe} a probe; {cores}"));
+    page.plain(None, "");
+    let header = format!("  {:<36}{:>14}{:>14}{:>14}", "", "median", "min", "max");
+    page.plain(Some(Weight::Faint), &header);
+    for (measure, spread) in &report.measures {
+        let show = |value: f64| quantity(measure.unit(), value);
+        let median = style.paint(Weight::Strong, &format!("{:>14}", show(spread.median())));
+        let around = format!("{:>14}{:>14}", show(spread.min()), show(spread.max()));
+        page.plain(None, &format!("  {:<36}{median}{}", measure.words(), style.paint(Weight::Faint, &around)));
+    }
+    page.plain(None, "");
+    let body = units::bytes(report.plan.body_bytes as f64);
+    page.plain(Some(Weight::Faint), &format!("  the bare loop answers with {body} bodies where nothing else is said"));
+    page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
+    page.text
+}
+
+fn quantity(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::PerSecond => format!("{}/s", units::figure(value)),
+        Unit::BytesPerSecond => format!("{}/s", units::bytes(value)),
+        Unit::Nanoseconds | Unit::NanosecondsPerMebibyte => units::duration(value),
     }
 }

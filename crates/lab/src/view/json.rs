@@ -2,6 +2,7 @@
 //! time. Times are nanoseconds, sizes bytes, shares parts of 1; every name ends in its unit.
 
 use crate::bench::{BenchReport, Limit};
+use crate::limits::LimitsReport;
 use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
 use serde_json::{Map, Value, json};
 
@@ -79,6 +80,37 @@ pub fn bench_value(report: &BenchReport) -> Value {
             Err(why) => json!({ "unknown": why.name() }),
         },
         "limit": report.limit.as_ref().map(limit_value),
+    })
+}
+
+/// Name and number of the limits schema.
+pub const LIMITS_SCHEMA: &str = "flatout-limits/1";
+
+/// A limits report.
+pub fn limits_value(report: &LimitsReport) -> Value {
+    let measures: Map<String, Value> = report
+        .measures
+        .iter()
+        .map(|(measure, spread)| {
+            let value = json!({
+                "unit": measure.unit().name(),
+                "median": spread.median(),
+                "min": spread.min(),
+                "max": spread.max(),
+                "readings": spread.readings(),
+            });
+            (measure.name().to_owned(), value)
+        })
+        .collect();
+    json!({
+        "schema": LIMITS_SCHEMA,
+        "flatout": env!("CARGO_PKG_VERSION"),
+        "machine": report.machine,
+        "cores_used": report.cores.cores_used(),
+        "probe_ns": report.plan.probe.as_nanos() as u64,
+        "rounds": report.plan.rounds,
+        "body_bytes": report.plan.body_bytes,
+        "measures": measures,
     })
 }
 

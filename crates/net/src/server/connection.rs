@@ -238,10 +238,17 @@ impl ServerConnection {
     }
 
     /// Answers the requests in `input`, stashes what is left, and sends the answers in one call.
-    fn use_input<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8], now: Now) -> Option<Next> {
+    fn use_input<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        input: &[u8],
+        now: Now,
+    ) -> Option<Next> {
         let mut output = worker.output.borrow_mut();
         output.clear();
-        let mut turn = Turn { worker, now, started_ns: worker.logged_ns(), output: &mut output, tail: Tail::None, ends: None };
+        let mut turn =
+            Turn { worker, now, started_ns: worker.logged_ns(), output: &mut output, tail: Tail::None, ends: None };
         let used = self.handle_input(&mut turn, input);
         if used < input.len() && self.closing.is_none() {
             self.stash = input[used..].to_vec();
@@ -318,7 +325,11 @@ impl ServerConnection {
             self.answer(turn, response, exchange, None);
             return;
         }
-        self.machine.advance(if head.expects_continue { Event::RequestExpectsContinue } else { Event::RequestWithBody });
+        self.machine.advance(if head.expects_continue {
+            Event::RequestExpectsContinue
+        } else {
+            Event::RequestWithBody
+        });
         if matches!(head.framing, Framing::Length(length) if length > limits.body_bytes_max) {
             let refusal = Refusal::BodyTooLarge;
             let body_bytes =

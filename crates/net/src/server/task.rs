@@ -27,12 +27,7 @@ pub(crate) struct ServerTask<H: Handler> {
 }
 
 impl<H: Handler> ServerTask<H> {
-    pub(crate) fn new(
-        worker: Rc<Worker<H>>,
-        socket: Registered,
-        connection: ServerConnection,
-        next: Next,
-    ) -> Self {
+    pub(crate) fn new(worker: Rc<Worker<H>>, socket: Registered, connection: ServerConnection, next: Next) -> Self {
         worker.open.set(worker.open.get() + 1);
         worker.changed.notify_waiters();
         Self { worker, socket, connection, slot: None, wait_id: None, next }

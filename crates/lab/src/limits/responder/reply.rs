@@ -15,7 +15,7 @@ use std::path::PathBuf;
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
 
 /// Largest body of [`Reply::Memory`]: it is held in memory whole.
-pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
+pub(super) const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Most bytes one sendfile call is asked for; the kernel's own limit is a little above.
 const SENDFILE_BYTES_MAX: u64 = 1 << 30;
@@ -25,7 +25,7 @@ const SENDFILE_BYTES_MAX: u64 = 1 << 30;
 pub enum Reply {
     /// A body of this many bytes, sent from memory together with its head.
     Memory {
-        /// Length of the body, up to [`MEMORY_BYTES_MAX`].
+        /// Length of the body, up to 1 GiB.
         body_bytes: u64,
     },
     /// A body of this many bytes in a file that lives in memory, sent by sendfile.

@@ -35,7 +35,7 @@ fn close_mode_answers_once_and_closes() {
     for _ in 0..20 {
         let answer = ask(&responder, REQUEST, None);
         assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
-        assert_eq!(answer.iter().filter(|byte| **byte == b'x').count(), 1024 + count(&answer, b"text"));
+        assert!(answer.ends_with(&[b'x'; 1024]) && count(&answer, b"\r\n\r\nx") == 1);
         assert_eq!(count(&answer, b"Connection: close\r\n"), 1);
     }
     assert!(responder.cpu_ns().unwrap() > 0);
@@ -59,7 +59,7 @@ fn pipelined_requests_are_each_answered() {
     let responder = start(Reply::Memory { body_bytes: 1000 }, false, 1);
     let one = ask(&responder, REQUEST, Some(1)).len();
     assert_eq!(one, 1);
-    let head_bytes = super::Reply::Memory { body_bytes: 1000 }.assemble(false).unwrap().owed_bytes(1) as usize - 1000;
+    let head_bytes = Reply::Memory { body_bytes: 1000 }.assemble(false).unwrap().owed_bytes(1) as usize - 1000;
     let answer = ask(&responder, &REQUEST.repeat(200), Some(200 * (head_bytes + 1000)));
     assert_eq!(count(&answer, b"HTTP/1.1 200 OK"), 200);
 }

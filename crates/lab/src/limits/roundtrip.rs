@@ -1,0 +1,56 @@
+//! TCP round trips: one byte there, one byte back, over one connection.
+
+use super::{Measure, Readings, Setting};
+use crate::cores::pin_to_core;
+use flatout_load::recorder::LATENCY_NS_MAX;
+use flatout_net::clock::precise_ns;
+use hdrhistogram::Histogram;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let echo = thread::spawn(move || -> io::Result<()> {
+        pin_to_core(setting.cores.server)?;
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let mut byte = [0];
+        // The client's end of the stream is ours.
+        while stream.read(&mut byte)? == 1 {
+            stream.write_all(&byte)?;
+        }
+        Ok(())
+    });
+    let ask = thread::spawn(move || -> io::Result<Histogram<u64>> {
+        pin_to_core(setting.cores.client)?;
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+        let mut now_ns = precise_ns();
+        let deadline_ns = now_ns + setting.duration.as_nanos() as u64;
+        let mut byte = [1];
+        while now_ns < deadline_ns {
+            stream.write_all(&byte)?;
+            stream.read_exact(&mut byte)?;
+            let then_ns = now_ns;
+            now_ns = precise_ns();
+            latency.saturating_record(now_ns - then_ns);
+        }
+        Ok(latency)
+    });
+    let latency = joined(ask)?;
+    joined(echo)?;
+    let seconds = setting.duration.as_secs_f64();
+    Ok(vec![
+        (Measure::RoundTrips, latency.len() as f64 / seconds),
+        (Measure::RoundTripP50, latency.value_at_quantile(0.5) as f64),
+        (Measure::RoundTripP99, latency.value_at_quantile(0.99) as f64),
+    ])
+}
+
+/// What a probe's thread came to.
+pub(super) fn joined<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
+    thread.join().map_err(|_| io::Error::other("a probe's thread panicked"))?
+}

@@ -1,0 +1,89 @@
+//! Bytes a second over one TCP connection, sent from memory or from a file; the receiver reads and throws away.
+
+use super::roundtrip::joined;
+use super::{Measure, Readings, Setting};
+use crate::cores::{pin_to_core, thread_cpu_ns};
+use flatout_net::clock::precise_ns;
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::thread;
+
+/// Bytes handed to one call. Larger ones measured no faster here, and smaller ones slower.
+fn chunk() -> usize { std::env::var("CHUNK").unwrap().parse::<usize>().unwrap() * 1024 }
+
+/// Length of the file that is sent over and over; it lives in memory.
+const FILE_BYTES: usize = 16 * 1024 * 1024;
+
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// What the sender sends.
+enum Source {
+    Memory(Vec<u8>),
+    File(OwnedFd),
+}
+
+impl Source {
+    /// Sends one piece; returns its length.
+    fn send(&self, stream: &mut TcpStream, position: &mut u64) -> io::Result<usize> {
+        match self {
+            Self::Memory(bytes) => stream.write(bytes),
+            Self::File(file) => {
+                if *position >= FILE_BYTES as u64 {
+                    *position = 0;
+                }
+                Ok(sendfile(stream, file, Some(position), chunk())?)
+            }
+        }
+    }
+}
+
+pub(super) fn measure_send(setting: Setting) -> io::Result<Readings> {
+    let source = Source::Memory(vec![b'x'; chunk()]);
+    let (bytes_per_s, cpu_ns_per_mib) = measure(setting, source)?;
+    Ok(vec![(Measure::Send, bytes_per_s), (Measure::SendCpu, cpu_ns_per_mib)])
+}
+
+pub(super) fn measure_sendfile(setting: Setting) -> io::Result<Readings> {
+    let file = memfd_create("flatout-limits", MemfdFlags::CLOEXEC)?;
+    let bytes = vec![b'x'; FILE_BYTES];
+    let mut written = 0;
+    while written < bytes.len() {
+        written += rustix::io::write(&file, &bytes[written..])?;
+    }
+    let (bytes_per_s, cpu_ns_per_mib) = measure(setting, Source::File(file))?;
+    Ok(vec![(Measure::SendFile, bytes_per_s), (Measure::SendFileCpu, cpu_ns_per_mib)])
+}
+
+/// Bytes a second, and the sender's CPU for each MiB.
+fn measure(setting: Setting, source: Source) -> io::Result<(f64, f64)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let receive = thread::spawn(move || -> io::Result<f64> {
+        pin_to_core(setting.cores.client)?;
+        let mut stream = TcpStream::connect(address)?;
+        let mut buffer = vec![0; std::env::var("RCHUNK").unwrap().parse::<usize>().unwrap() * 1024 ];
+        let (begun_ns, mut received) = (precise_ns(), 0_u64);
+        loop {
+            match stream.read(&mut buffer)? {
+                0 => return Ok(received as f64 * 1e9 / (precise_ns() - begun_ns) as f64),
+                bytes => received += bytes as u64,
+            }
+        }
+    });
+    let send = thread::spawn(move || -> io::Result<f64> {
+        pin_to_core(setting.cores.server)?;
+        let (mut stream, _) = listener.accept()?;
+        let (mut sent, mut position) = (0_u64, 0);
+        let cpu_before_ns = thread_cpu_ns();
+        let deadline_ns = precise_ns() + setting.duration.as_nanos() as u64;
+        while precise_ns() < deadline_ns {
+            sent += source.send(&mut stream, &mut position)? as u64;
+        }
+        Ok((thread_cpu_ns() - cpu_before_ns) as f64 * MEBIBYTE / sent.max(1) as f64)
+    });
+    // The sender first: its end of the stream is what ends the receiver.
+    let cpu_ns_per_mib = joined(send)?;
+    Ok((joined(receive)?, cpu_ns_per_mib))
+}
