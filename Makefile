@@ -27,7 +27,7 @@ build: ## the release binary, target/release/flatout
 	@cargo build --release --package flatout
 
 .PHONY: bench-peers
-bench-peers: ## our cost beside nginx, lighttpd and wrk; writes docs/performance.md
+bench-peers: ## our cost beside nginx, lighttpd and wrk, into docs/performance.md (ARGS=--quick)
 	@tools/setup.sh bench
 	@cargo build --release --package flatout
 	@cargo xtask bench-peers $(ARGS)

@@ -1,5 +1,7 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
+mod bench;
+mod limits;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -15,11 +17,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    Serve(serve::ServeArguments),
+    Serve(serve::ServeArgs),
+    Bench(bench::BenchArgs),
+    Limits(limits::LimitsArgs),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().verb {
         Verb::Serve(arguments) => serve::run(arguments),
+        Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Limits(arguments) => limits::run(arguments),
     }
 }

@@ -32,7 +32,7 @@ const EXIT_UNCLEAN: u8 = 3;
 
 Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder.
 SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 prints the counters.")]
-pub(crate) struct ServeArguments {
+pub(crate) struct ServeArgs {
     /// The folder to serve.
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
@@ -108,7 +108,7 @@ impl Failure {
 }
 
 /// Runs the verb and says how it ended.
-pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
+pub(crate) fn run(arguments: ServeArgs) -> ExitCode {
     match serve(&arguments) {
         Ok(code) => code,
         Err(failure) => {
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
     }
 }
 
-fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
+fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
     raise_descriptor_limit();
     check_folder(&arguments.folder)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -169,7 +169,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn timeouts(arguments: &ServeArguments) -> Timeouts {
+fn timeouts(arguments: &ServeArgs) -> Timeouts {
     Timeouts {
         idle_timeout_ms: arguments.idle_timeout,
         head_timeout_ms: arguments.head_timeout,
@@ -250,7 +250,7 @@ fn explain_bind(address: &SocketAddr, error: &io::Error) -> Failure {
 }
 
 /// The URLs first, so that the first line can be clicked.
-fn announce(arguments: &ServeArguments, addresses: &[SocketAddr], worker_count: usize) {
+fn announce(arguments: &ServeArgs, addresses: &[SocketAddr], worker_count: usize) {
     let mut text = String::new();
     for address in addresses {
         // An unspecified address is not one a browser can open; the loopback one is.

@@ -3,5 +3,7 @@
 mod e2e {
     mod docs;
     mod harness;
+    mod real_site;
     mod smoke;
+    mod tool;
 }

@@ -65,6 +65,7 @@ for _ in $(seq 100); do
   kill -0 "$server" 2>/dev/null || { server=; fail "the server did not start"; }
   sleep 0.05
 done
+sleep 0.1 # it listens a moment before it says so
 
 say "\$ flatout bench $url -d ${seconds}s --limit"
 "$flatout" bench "$url" -d "${seconds}s" --limit

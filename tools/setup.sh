@@ -136,13 +136,14 @@ install_rust() {
 
 install_rustup() {
   # Debian 13 and Ubuntu 24.04 package it; what they package gets their updates.
-  if apt-cache show rustup >/dev/null 2>&1; then
+  if apt-get install --simulate rustup >/dev/null 2>&1; then
     say "installing rustup"
     if apt_get_install rustup && has rustup; then return 0; fi
   fi
-  say "installing rustup from rustup.rs"
-  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
-    sh -s -- -y --no-modify-path --profile minimal --default-toolchain none
+  # The script that rustup.rs serves, from the host that the toolchain itself comes from.
+  say "installing rustup from static.rust-lang.org"
+  curl --proto '=https' --tlsv1.2 --silent --show-error --fail https://static.rust-lang.org/rustup/rustup-init.sh |
+    sh -s -- -y --quiet --no-modify-path --profile minimal --default-toolchain none
 }
 
 install_packages

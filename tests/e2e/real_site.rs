@@ -1,0 +1,270 @@
+//! A real site served whole: the documentation of Python, fetched by curl to the last byte and read by a browser.
+
+use super::harness::{Folder, Response, Server};
+use super::tool::{python_docs, run, tool};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Paths of everything below a folder, relative to it and in order.
+#[derive(Debug, Default)]
+struct Tree {
+    files: Vec<String>,
+    links: Vec<String>,
+    folders: Vec<String>,
+}
+
+impl Tree {
+    fn read(root: &Path) -> Self {
+        let mut tree = Self::default();
+        tree.add(root, "");
+        tree.files.sort();
+        tree
+    }
+
+    fn add(&mut self, root: &Path, below: &str) {
+        for entry in fs::read_dir(root.join(below)).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{below}{}", entry.file_name().to_str().unwrap());
+            let kind = entry.file_type().unwrap();
+            if kind.is_symlink() {
+                self.links.push(path);
+            } else if kind.is_dir() {
+                self.add(root, &format!("{path}/"));
+                self.folders.push(path);
+            } else {
+                self.files.push(path);
+            }
+        }
+    }
+
+    fn is_hidden(path: &str) -> bool {
+        path.split('/').any(|segment| segment.starts_with('.'))
+    }
+}
+
+/// A batch of requests, each with its own fields, sent by one curl over a few connections.
+struct Batch<'a> {
+    server: &'a Server,
+    config: String,
+    folder: Folder,
+    paths: Vec<String>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(server: &'a Server) -> Self {
+        Self { server, config: String::new(), folder: Folder::new(), paths: Vec::new() }
+    }
+
+    fn bodies(&self) -> PathBuf {
+        self.folder.path().join("bodies")
+    }
+
+    fn add(&mut self, path: &str, fields: &[String]) {
+        let (head, body) = (self.folder.path().join("heads").join(path), self.bodies().join(path));
+        for file in [&head, &body] {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+        }
+        // A name may hold what a URL may not.
+        let encoded = path.replace('%', "%25").replace(' ', "%20").replace('?', "%3f").replace('#', "%23");
+        let url = self.server.url(&format!("/{encoded}"));
+        let (head, body) = (head.display(), body.display());
+        write!(self.config, "url = \"{url}\"\noutput = \"{body}\"\ndump-header = \"{head}\"\n").unwrap();
+        for field in fields {
+            writeln!(self.config, "header = \"{}\"", field.replace('"', "\\\"")).unwrap();
+        }
+        self.config.push_str("silent\nshow-error\npath-as-is\nnext\n");
+        self.paths.push(path.to_owned());
+    }
+
+    /// The responses in the order of the requests.
+    fn fetch(&self) -> Vec<Response> {
+        let config = self.folder.path().join("config");
+        fs::write(&config, self.config.trim_end_matches("next\n")).unwrap();
+        run(tool("curl").args(["--parallel", "--parallel-max", "8", "--config"]).arg(&config));
+        let read = |path: &String| {
+            let head = Response::parse(&fs::read(self.folder.path().join("heads").join(path)).unwrap());
+            // curl makes no file for an empty body.
+            Response { body: fs::read(self.bodies().join(path)).unwrap_or_default(), ..head }
+        };
+        self.paths.iter().map(read).collect()
+    }
+}
+
+/// SHA-256 of every file, by a program that is not ours.
+fn sha256(folder: &Path, files: &[&String]) -> String {
+    run(tool("sha256sum").current_dir(folder).arg("--").args(files))
+}
+
+/// What a browser needs in order to show the file for what it is.
+fn assert_media_type(path: &str, response: &Response) {
+    let media_type = match path.rsplit('.').next().unwrap() {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "txt" | "py" => "text/plain; charset=utf-8",
+        "json" => "application/json",
+        "png" => "image/png",
+        "svg" => "image/svg+xml",
+        _ => return,
+    };
+    assert_eq!(response.field("content-type"), Some(media_type), "{path}");
+}
+
+fn serve_whole(workers: &str) {
+    let docs = python_docs();
+    let tree = Tree::read(&docs);
+    let files: Vec<&String> = tree.files.iter().filter(|path| !Tree::is_hidden(path)).collect();
+    assert!(files.len() >= 1000, "only {} files in {}", files.len(), docs.display());
+    let server = Server::start(&docs, &["--workers", workers]);
+
+    let mut whole = Batch::new(&server);
+    files.iter().for_each(|path| whole.add(path, &[]));
+    let responses = whole.fetch();
+    for (path, response) in files.iter().zip(&responses) {
+        assert_eq!(response.status, 200, "{path}");
+        assert_media_type(path, response);
+    }
+    assert_eq!(sha256(&whole.bodies(), &files), sha256(&docs, &files));
+    drop(whole);
+
+    let etag = |response: &Response| response.field("etag").unwrap().to_owned();
+    let mut known = Batch::new(&server);
+    for (path, response) in files.iter().zip(&responses) {
+        known.add(path, &[format!("If-None-Match: {}", etag(response))]);
+    }
+    for ((path, first), again) in files.iter().zip(&responses).zip(known.fetch()) {
+        assert_eq!((again.status, again.body.len(), etag(&again)), (304, 0, etag(first)), "{path}");
+    }
+    drop(known);
+
+    let middle = |response: &Response| (response.body.len() / 3, response.body.len() * 2 / 3);
+    let mut parts = Batch::new(&server);
+    for (path, response) in files.iter().zip(&responses) {
+        let (first, last) = middle(response);
+        parts.add(path, &[format!("Range: bytes={first}-{last}"), format!("If-Range: {}", etag(response))]);
+    }
+    for ((path, whole), part) in files.iter().zip(&responses).zip(parts.fetch()) {
+        let (first, last) = middle(whole);
+        let range = format!("bytes {first}-{last}/{}", whole.body.len());
+        assert_eq!((part.status, part.field("content-range")), (206, Some(range.as_str())), "{path}");
+        assert!(part.body == whole.body[first..=last], "other bytes in the middle of {path}");
+    }
+}
+
+#[test]
+fn one_worker_serves_every_file() {
+    serve_whole("1");
+}
+
+#[test]
+fn two_workers_serve_every_file() {
+    serve_whole("2");
+}
+
+#[test]
+fn folders_answer_with_their_index() {
+    let docs = python_docs();
+    let server = Server::start(&docs, &[]);
+    for folder in Tree::read(&docs).folders {
+        let without_slash = server.get(&format!("/{folder}"));
+        let location = format!("/{folder}/");
+        assert_eq!((without_slash.status, without_slash.field("location")), (301, Some(location.as_str())));
+        let index = server.get(&location);
+        match fs::read(docs.join(&folder).join("index.html")) {
+            Ok(content) => assert!(index.status == 200 && index.body == content, "{folder}"),
+            Err(_) => assert_eq!(index.status, 404, "{folder}"),
+        }
+    }
+}
+
+/// By default the peers serve both, and their users pay for it.
+#[test]
+fn hidden_names_and_links_that_lead_out_are_not_there() {
+    let docs = python_docs();
+    let tree = Tree::read(&docs);
+    let hidden: Vec<_> = tree.files.iter().filter(|path| Tree::is_hidden(path)).collect();
+    assert!(!hidden.is_empty(), "the package has a hidden file, .buildinfo");
+    let leads_out = |link: &&String| docs.join(link).canonicalize().is_ok_and(|target| !target.starts_with(&docs));
+    let links: Vec<_> = tree.links.iter().filter(leads_out).collect();
+    assert!(!links.is_empty(), "the package has links to other packages' scripts");
+    for (arguments, hidden_status) in [(&[][..], 404), (&["--hidden"], 200)] {
+        let server = Server::start(&docs, arguments);
+        for path in &hidden {
+            assert_eq!(server.get(&format!("/{path}")).status, hidden_status, "{path}");
+        }
+        for link in &links {
+            assert_eq!(server.get(&format!("/{link}")).status, 404, "{link}");
+        }
+    }
+}
+
+/// Runs a headless Chromium until the page has loaded, and returns its DOM.
+fn browse(url: &str) -> String {
+    let profile = Folder::new();
+    let mut chromium = tool("chromium");
+    chromium
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"])
+        .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(["--dump-dom", url])
+        .stderr(Stdio::null());
+    run(&mut chromium)
+}
+
+/// The requests in an access log as (path, status), the browser's own wish for an icon left out.
+fn logged(log: &Path) -> Vec<(String, u16)> {
+    let text = fs::read_to_string(log).unwrap();
+    let request = |line: &str| {
+        let mut quoted = line.split('"').skip(1);
+        let path = quoted.next().unwrap().split(' ').nth(1).unwrap().to_owned();
+        (path, quoted.next().unwrap().split_whitespace().next().unwrap().parse().unwrap())
+    };
+    text.lines().map(request).filter(|(path, _)| path != "/favicon.ico").collect()
+}
+
+#[test]
+fn a_browser_loads_a_page_with_its_styles_and_scripts() {
+    // The package's links lead to other packages. Whoever publishes it publishes what they stand for.
+    let site = Folder::new();
+    run(std::process::Command::new("cp").arg("--recursive").arg("--dereference").arg(python_docs().join(".")).arg(site.path()));
+    let log = Folder::new();
+    let log = (log.path().join("access.log"), log);
+    let server = Server::start(site.path(), &["--access-log", log.0.to_str().unwrap()]);
+    let dom = browse(&server.url("/library/socket.html"));
+    assert!(dom.contains("Low-level networking interface") && dom.trim_end().ends_with("</html>"), "{dom}");
+    drop(server.stop());
+    let requests = logged(&log.0);
+    for ending in [".html", ".css", ".js"] {
+        let has_ending = |(path, _): &&(String, u16)| path.split('?').next().unwrap().ends_with(ending);
+        assert!(requests.iter().any(|request| has_ending(&request)), "no {ending} among {requests:?}");
+    }
+    assert!(requests.iter().all(|(_, status)| matches!(status, 200 | 304)), "{requests:?}");
+}
+
+/// A page of ours that asks the browser for every style, script and picture of the site, and counts what it could use.
+#[test]
+fn a_browser_accepts_every_style_script_and_picture() {
+    let site = Folder::new();
+    run(std::process::Command::new("cp").arg("--recursive").arg("--dereference").arg(python_docs().join(".")).arg(site.path()));
+    let mut page = String::from("<!doctype html><title>none</title><script>let used = 0, failed = [];</script>\n");
+    let tree = Tree::read(site.path());
+    let mut count = 0;
+    for path in tree.files.iter().filter(|path| !Tree::is_hidden(path)) {
+        let events = format!("onload='used++' onerror='failed.push(\"{path}\")'");
+        count += 1;
+        match path.rsplit('.').next().unwrap() {
+            "css" => writeln!(page, "<link rel=stylesheet href='{path}' {events}>").unwrap(),
+            "js" => writeln!(page, "<script src='{path}' {events}></script>").unwrap(),
+            "png" | "svg" => writeln!(page, "<img src='{path}' {events}>").unwrap(),
+            _ => count -= 1,
+        }
+    }
+    assert!(count >= 20, "only {count} files for the browser");
+    page.push_str("<script>addEventListener('load', () => { document.title = `${used} used, failed: ${failed}.` })</script>\n");
+    site.write("all.html", page.as_bytes());
+    let server = Server::start(site.path(), &["--workers", "2"]);
+    let dom = browse(&server.url("/all.html"));
+    assert!(dom.contains(&format!("<title>{count} used, failed: .</title>")), "{}", dom.lines().take(3).collect::<String>());
+}

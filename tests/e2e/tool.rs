@@ -1,0 +1,61 @@
+//! Programs that are not ours: clients that we serve, instruments that look at us, and a site to serve.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What `make test` installs, by program, with the Debian package that brings it.
+const PACKAGES: &[(&str, &str)] = &[
+    ("ab", "apache2-utils"),
+    ("chromium", "chromium"),
+    ("curl", "curl"),
+    ("dpkg", "dpkg"),
+    ("h2load", "nghttp2-client"),
+    ("httperf", "httperf"),
+    ("prlimit", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("sha256sum", "coreutils"),
+    ("strace", "strace"),
+    ("wrk", "wrk"),
+];
+
+/// `program`, which must be installed.
+///
+/// # Panics
+/// With the sentence that says how to install it.
+pub(crate) fn tool(program: &str) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(found) = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file()) else {
+        panic!("{program} is not installed; please run: apt-get install {} (or `make test`)", package_of(program));
+    };
+    Command::new(found)
+}
+
+fn package_of(program: &str) -> &'static str {
+    PACKAGES.iter().find(|(known, _)| *known == program).map_or("that", |(_, package)| package)
+}
+
+/// Runs `command`, which must succeed, and returns all that it said.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{command:?} ended with {}:\n{text}", output.status);
+    text
+}
+
+/// Standard output, then standard error.
+pub(crate) fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The HTML documentation of Debian's package python3-doc: a real site that none of us wrote.
+pub(crate) fn python_docs() -> PathBuf {
+    let list = tool("dpkg").args(["--listfiles", "python3-doc"]).output().unwrap();
+    let folder = String::from_utf8_lossy(&list.stdout)
+        .lines()
+        .filter(|line| line.ends_with("/html"))
+        .filter_map(|line| Path::new(line).canonicalize().ok())
+        .find(|folder| folder.join("index.html").is_file());
+    folder.unwrap_or_else(|| {
+        panic!("the documentation of Python is not installed whole; please run: apt-get install python3-doc (or `make test`)")
+    })
+}
