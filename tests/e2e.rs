@@ -6,4 +6,5 @@ mod e2e {
     mod real_site;
     mod smoke;
     mod tool;
+    mod versions;
 }

@@ -25,11 +25,17 @@ as_root() {
 
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
-test_programs=(git:git curl:curl strace:strace taskset:util-linux)
+test_programs=(
+  git:git curl:curl strace:strace taskset:util-linux prlimit:util-linux setpriv:util-linux
+  ab:apache2-utils h2load:nghttp2-client httperf:httperf chromium:chromium
+)
 bench_programs=(wrk:wrk nginx:nginx lighttpd:lighttpd taskset:util-linux setpriv:util-linux)
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
+
+# Ubuntu has its browser as a snap only, which no container can run.
+optional_packages=(chromium)
 
 profile=${1:-}
 programs=() files=()
@@ -55,11 +61,15 @@ install_packages() {
   mapfile -t packages < <(missing_packages | sort -u)
   [ "${#packages[@]}" -gt 0 ] || return 0
   has apt-get || fail "please install: ${packages[*]} (only Debian and Ubuntu are known here)"
+  # A fresh image has no package lists; an old one has lists of packages that are gone.
+  as_root "${apt_get[@]}" update || say "the package lists could not be refreshed; trying with those at hand"
+  mapfile -t packages < <(obtainable "${packages[@]}")
+  [ "${#packages[@]}" -gt 0 ] || return 0
   say "installing ${packages[*]}"
   # Container images often leave documents out when they unpack packages; the one we serve in a test must come whole.
   options=(-o 'DPkg::Options::=--path-include=/usr/share/doc/python3*')
   without_starting_services apt_get_install "${options[@]}" "${packages[@]}"
-  mapfile -t packages < <(missing_packages | sort -u)
+  mapfile -t packages < <(missing_packages | sort -u | grep -vxF "${optional_packages[@]/#/-e}")
   if [ "${#packages[@]}" -gt 0 ]; then
     # Installed earlier, but without the files we look for. A package of documents often only names the one that
     # holds them.
@@ -68,15 +78,26 @@ install_packages() {
     )
     without_starting_services apt_get_install --reinstall "${options[@]}" "${packages[@]}"
   fi
-  mapfile -t packages < <(missing_packages | sort -u)
+  mapfile -t packages < <(missing_packages | sort -u | grep -vxF "${optional_packages[@]/#/-e}")
   [ "${#packages[@]}" -eq 0 ] || fail "still missing after installing: ${packages[*]}"
 }
 
-apt_get_install() {
-  local -a quiet=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
-  # A fresh image has no package lists; an old one has lists of packages that are gone.
-  as_root "${quiet[@]}" update || say "the package lists could not be refreshed; trying with those at hand"
-  as_root "${quiet[@]}" install --yes --no-install-recommends "$@" >&2
+apt_get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
+
+apt_get_install() { as_root "${apt_get[@]}" install --yes --no-install-recommends "$@" >&2; }
+
+has_candidate() { apt-cache policy "$1" | grep 'Candidate: [^(]' >/dev/null; }
+
+# Of these packages, all but the optional ones that this system does not have.
+obtainable() {
+  local package
+  for package in "$@"; do
+    if has_candidate "$package" || ! [[ " ${optional_packages[*]} " == *" $package "* ]]; then
+      echo "$package"
+    else
+      say "NOTE: this system has no package $package; tests that need it cannot pass here"
+    fi
+  done
 }
 
 # Packages of servers start them at once and at every boot. We want their programs only.
@@ -136,7 +157,7 @@ install_rust() {
 
 install_rustup() {
   # Debian 13 and Ubuntu 24.04 package it; what they package gets their updates.
-  if apt-get install --simulate rustup >/dev/null 2>&1; then
+  if has_candidate rustup; then
     say "installing rustup"
     if apt_get_install rustup && has rustup; then return 0; fi
   fi

@@ -5,7 +5,7 @@ use super::tool::{python_docs, run, tool};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Paths of everything below a folder, relative to it and in order.
 #[derive(Debug, Default)]
@@ -200,6 +200,14 @@ fn hidden_names_and_links_that_lead_out_are_not_there() {
     }
 }
 
+/// A copy of the site in which links to other packages have become the files that they lead to, as whoever publishes
+/// it would make it.
+fn published() -> Folder {
+    let site = Folder::new();
+    run(Command::new("cp").args(["--recursive", "--dereference"]).arg(python_docs().join(".")).arg(site.path()));
+    site
+}
+
 /// Runs a headless Chromium until the page has loaded, and returns its DOM.
 fn browse(url: &str) -> String {
     let profile = Folder::new();
@@ -226,16 +234,13 @@ fn logged(log: &Path) -> Vec<(String, u16)> {
 
 #[test]
 fn a_browser_loads_a_page_with_its_styles_and_scripts() {
-    // The package's links lead to other packages. Whoever publishes it publishes what they stand for.
-    let site = Folder::new();
-    run(std::process::Command::new("cp").arg("--recursive").arg("--dereference").arg(python_docs().join(".")).arg(site.path()));
-    let log = Folder::new();
-    let log = (log.path().join("access.log"), log);
-    let server = Server::start(site.path(), &["--access-log", log.0.to_str().unwrap()]);
+    let (site, logs) = (published(), Folder::new());
+    let log = logs.path().join("access.log");
+    let server = Server::start(site.path(), &["--access-log", log.to_str().unwrap()]);
     let dom = browse(&server.url("/library/socket.html"));
     assert!(dom.contains("Low-level networking interface") && dom.trim_end().ends_with("</html>"), "{dom}");
     drop(server.stop());
-    let requests = logged(&log.0);
+    let requests = logged(&log);
     for ending in [".html", ".css", ".js"] {
         let has_ending = |(path, _): &&(String, u16)| path.split('?').next().unwrap().ends_with(ending);
         assert!(requests.iter().any(|request| has_ending(&request)), "no {ending} among {requests:?}");
@@ -246,8 +251,7 @@ fn a_browser_loads_a_page_with_its_styles_and_scripts() {
 /// A page of ours that asks the browser for every style, script and picture of the site, and counts what it could use.
 #[test]
 fn a_browser_accepts_every_style_script_and_picture() {
-    let site = Folder::new();
-    run(std::process::Command::new("cp").arg("--recursive").arg("--dereference").arg(python_docs().join(".")).arg(site.path()));
+    let site = published();
     let mut page = String::from("<!doctype html><title>none</title><script>let used = 0, failed = [];</script>\n");
     let tree = Tree::read(site.path());
     let mut count = 0;

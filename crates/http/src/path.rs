@@ -2,6 +2,7 @@
 
 use crate::refusal::Refusal;
 use crate::token::hex_value;
+use memchr::memchr;
 
 /// What a decoded path needs to know beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,49 +21,38 @@ pub struct PathFacts {
 pub fn decode_path(path: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refusal> {
     let mut facts = PathFacts::default();
     decoded.clear();
-    let mut segment_start = 0;
     let mut rest = path.strip_prefix(b"/").unwrap_or(path);
-    loop {
-        let (byte, tail) = match rest {
-            [b'%', high, low, tail @ ..] => {
-                let (Some(high), Some(low)) = (hex_value(*high), hex_value(*low)) else {
-                    return Err(Refusal::PercentEncoding);
-                };
-                let byte = high << 4 | low;
-                if byte == 0 {
-                    return Err(Refusal::TargetNul);
-                }
-                facts.encoded_slash |= byte == b'/';
-                (Some(byte), tail)
-            }
-            [b'%', ..] => return Err(Refusal::PercentEncoding),
-            [b'/', tail @ ..] => {
-                check_segment(&decoded[segment_start..], segment_start == 0, false, &mut facts)?;
-                decoded.push(b'/');
-                segment_start = decoded.len();
-                (None, tail)
-            }
-            [byte, tail @ ..] => (Some(*byte), tail),
-            [] => break,
-        };
-        decoded.extend(byte);
-        rest = tail;
+    while let Some(at) = memchr(b'%', rest) {
+        let Some(&[high, low]) = rest.get(at + 1..at + 3) else { return Err(Refusal::PercentEncoding) };
+        let (Some(high), Some(low)) = (hex_value(high), hex_value(low)) else { return Err(Refusal::PercentEncoding) };
+        let byte = high << 4 | low;
+        if byte == 0 {
+            return Err(Refusal::TargetNul);
+        }
+        facts.encoded_slash |= byte == b'/';
+        decoded.extend_from_slice(&rest[..at]);
+        decoded.push(byte);
+        rest = &rest[at + 3..];
     }
-    check_segment(&decoded[segment_start..], segment_start == 0, true, &mut facts)?;
+    decoded.extend_from_slice(rest);
+    check_segments(decoded, &mut facts)?;
     Ok(facts)
 }
 
-fn check_segment(segment: &[u8], first: bool, last: bool, facts: &mut PathFacts) -> Result<(), Refusal> {
-    // An encoded slash must not smuggle a dot segment past this check.
-    for part in segment.split(|&byte| byte == b'/') {
-        match part {
+/// Looks at the segments of a decoded path. An encoded slash counts as one here, lest it smuggle a dot segment past.
+fn check_segments(decoded: &[u8], facts: &mut PathFacts) -> Result<(), Refusal> {
+    let mut segments = decoded.split(|&byte| byte == b'/').peekable();
+    let mut first = true;
+    while let Some(segment) = segments.next() {
+        match segment {
             b"." | b".." => return Err(Refusal::DotSegment),
             b".well-known" if first => {}
             [b'.', ..] => facts.hidden_segment = true,
+            [] => facts.empty_segment |= segments.peek().is_some(),
             _ => {}
         }
+        first = false;
     }
-    facts.empty_segment |= segment.is_empty() && !last;
     Ok(())
 }
 

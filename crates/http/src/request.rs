@@ -7,6 +7,7 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::target::{Target, parse_target};
 use crate::token::{TCHAR, is};
+use memchr::memchr;
 
 /// A request method (RFC 9110 §9). Case matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +110,10 @@ pub fn parse_request_head<'a>(
         _ => 0,
     };
     let bytes = &bytes[skipped..];
-    check_method_prefix(bytes, limits)?;
-    let Some(head_bytes) = find_end(bytes, limits, Refusal::TargetTooLong)? else { return Ok(None) };
-    let head = &bytes[..head_bytes];
-    let line_end = memchr::memchr(b'\n', head).unwrap_or(0) + 1;
-    let line = parse_request_line(&head[..line_end.saturating_sub(2)], limits)?;
-    let fields = parse_fields(&head[line_end..], limits, storage)?;
+    let method_bytes = check_method_prefix(bytes, limits)?;
+    let Some(end) = find_end(bytes, limits, Refusal::TargetTooLong)? else { return Ok(None) };
+    let line = parse_request_line(&bytes[..end.line_bytes - 2], method_bytes, limits)?;
+    let fields = parse_fields(&bytes[end.line_bytes..end.head_bytes], limits, storage)?;
     let gathered = gather(fields)?;
     if gathered.host.is_none() && line.version == Version::Http11 {
         return Err(Refusal::HostMissing);
@@ -133,25 +132,25 @@ pub fn parse_request_head<'a>(
         persistent: !options.close && (line.version == Version::Http11 || options.keep_alive),
         expects_continue,
         asked: gathered.asked,
-        head_bytes: skipped + head_bytes,
+        head_bytes: skipped + end.head_bytes,
     }))
 }
 
 /// Refuses what cannot become a request, however much more comes: binary bytes, a TLS hello, an endless method.
-fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
+/// Returns the length of the method, or of what there is of it.
+fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<usize, Refusal> {
     for (at, &byte) in bytes.iter().take(limits.method_bytes_max + 1).enumerate() {
         if is(byte, TCHAR) {
             continue;
         }
         return match byte {
-            b' ' if at > 0 => Ok(()),
+            b' ' if at > 0 => Ok(at),
             0x16 if at == 0 => Err(Refusal::TlsOnPlainPort),
-            // The end of the head says which line is wrong and how.
             b'\r' | b'\n' => Err(Refusal::RequestLine),
             _ => Err(Refusal::Method),
         };
     }
-    if bytes.len() > limits.method_bytes_max { Err(Refusal::MethodTooLong) } else { Ok(()) }
+    if bytes.len() > limits.method_bytes_max { Err(Refusal::MethodTooLong) } else { Ok(bytes.len()) }
 }
 
 struct RequestLine<'a> {
@@ -161,25 +160,22 @@ struct RequestLine<'a> {
     version: Version,
 }
 
-/// `request-line = method SP request-target SP HTTP-version`, single spaces and nothing else.
-fn parse_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
-    if line.contains(&b'\r') {
-        return Err(Refusal::BareCr);
-    }
-    let mut parts = line.split(|&byte| byte == b' ');
-    let (Some(method), Some(target_text), Some(version), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(Refusal::RequestLine);
-    };
-    if method.is_empty() || target_text.is_empty() || version.is_empty() {
+/// `request-line = method SP request-target SP HTTP-version`, single spaces and nothing else. `line` has no line end,
+/// and `method_bytes` of a token and a space stand at its beginning.
+fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
+    let (method, rest) = (&line[..method_bytes], line.get(method_bytes + 1..).unwrap_or(b""));
+    let target_bytes = rest.iter().position(|&byte| byte == b' ').ok_or(Refusal::RequestLine)?;
+    let (target_text, version) = (&rest[..target_bytes], &rest[target_bytes + 1..]);
+    if target_text.is_empty() || version.is_empty() || version.contains(&b' ') {
         return Err(Refusal::RequestLine);
     }
-    if target_text.len() > limits.target_bytes_max {
+    if target_bytes > limits.target_bytes_max {
         return Err(Refusal::TargetTooLong);
     }
-    let version = parse_version(version)?;
-    let target = parse_target(method, target_text)?;
+    // A CR within the line is a line end to some readers: that is its name, whatever part it stands in.
+    let name_cr = |refusal| if memchr(b'\r', line).is_some() { Refusal::BareCr } else { refusal };
+    let version = parse_version(version).map_err(name_cr)?;
+    let target = parse_target(method, target_text).map_err(name_cr)?;
     let method = std::str::from_utf8(method).map_err(|_| Refusal::Method)?;
     Ok(RequestLine { method: Method::from_token(method), target, target_text, version })
 }

@@ -46,11 +46,9 @@ pub fn parse_response_head<'a>(
         debug_assert!(at < 5);
         return Err(Refusal::StatusLine);
     }
-    let Some(head_bytes) = find_end(bytes, limits, Refusal::StatusLine)? else { return Ok(None) };
-    let head = &bytes[..head_bytes];
-    let line_end = memchr::memchr(b'\n', head).unwrap_or(0) + 1;
-    let (version, status) = parse_status_line(&head[..line_end.saturating_sub(2)])?;
-    let fields = parse_fields(&head[line_end..], limits, storage)?;
+    let Some(end) = find_end(bytes, limits, Refusal::StatusLine)? else { return Ok(None) };
+    let (version, status) = parse_status_line(&bytes[..end.line_bytes - 2])?;
+    let fields = parse_fields(&bytes[end.line_bytes..end.head_bytes], limits, storage)?;
     let mut framing = FramingFields::default();
     let mut options = ConnectionOptions::default();
     for (name, value) in fields.iter() {
@@ -71,7 +69,7 @@ pub fn parse_response_head<'a>(
         persistent: decided != Framing::UntilClose
             && !options.close
             && (version == Version::Http11 || options.keep_alive),
-        head_bytes,
+        head_bytes: end.head_bytes,
     }))
 }
 

@@ -122,6 +122,8 @@ struct Parts {
 pub fn run(asked: BenchPlan, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
     asked.plan.check().map_err(BenchError::Plan)?;
     let address = asked.url.resolve().map_err(BenchError::Url)?;
+    // As many connections as the system allows; where that is too few, failures will say fd-unavail.
+    let _limit = flatout_net::socket::raise_descriptor_limit();
     let closes = asked.plan.connection_use == ConnectionUse::PerRequest;
     let whole = SpanPlan {
         plan: asked.plan,

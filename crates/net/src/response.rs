@@ -9,7 +9,10 @@ use std::rc::Rc;
 /// A response head, complete but for the Date's value, the Connection field and the empty line.
 #[derive(Clone, Debug)]
 pub struct Head {
-    bytes: Bytes,
+    /// Of one worker, so counted without an atomic operation.
+    bytes: Rc<[u8]>,
+    /// Where the Date's value stands.
+    date_at: usize,
 }
 
 /// Every head begins with a status line of this version, then Date.
@@ -20,6 +23,7 @@ impl Head {
     pub fn new(status: u16, fields: &[(&str, &str)]) -> Self {
         use std::fmt::Write as _;
         let mut text = format!("HTTP/1.1 {status} {}{DATE_FIELD}", reason(status));
+        let date_at = text.len();
         text.push_str(&" ".repeat(DATE_BYTES));
         text.push_str("\r\n");
         for (name, value) in fields {
@@ -27,7 +31,7 @@ impl Head {
             // Writing to a String cannot fail.
             let _ = write!(text, "{name}: {value}\r\n");
         }
-        Self { bytes: text.into() }
+        Self { bytes: text.into_bytes().into(), date_at }
     }
 
     /// Appends the head to `output` with `date` and, for the last response of a connection or the keep-alive of an
@@ -36,7 +40,7 @@ impl Head {
     pub fn append_to(&self, output: &mut Vec<u8>, date: &[u8; DATE_BYTES], connection: Option<&'static str>) {
         let start = output.len();
         output.extend_from_slice(&self.bytes);
-        let date_at = start + self.date_at();
+        let date_at = start + self.date_at;
         output[date_at..date_at + DATE_BYTES].copy_from_slice(date);
         if let Some(option) = connection {
             output.extend_from_slice(b"Connection: ");
@@ -46,26 +50,15 @@ impl Head {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Where the Date's value stands: behind the first line end and the field's name.
-    fn date_at(&self) -> usize {
-        let line_end = memchr_cr(&self.bytes);
-        line_end + DATE_FIELD.len()
-    }
-
     /// Bytes of the head without the Connection field and the empty line.
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Never: a head has a status line.
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
-}
-
-/// The status line is under 50 bytes, so a plain search is as good as any.
-fn memchr_cr(bytes: &[u8]) -> usize {
-    bytes.iter().position(|&byte| byte == b'\r').unwrap_or(0)
 }
 
 /// The content of a response. HEAD is answered with the body its GET would have; the pump leaves it out.

@@ -1,9 +1,10 @@
 //! Versions by path, within bounds: entries, bytes and descriptors.
 //!
-//! Eviction is CLOCK: each entry has one bit, set when it is used; the hand clears bits until it finds a clear one.
-//! A crawl over the whole site so passes through without driving out what is asked for all the time.
+//! Eviction is CLOCK: each entry has one bit, set when it is used again; the hand clears bits until it finds a clear
+//! one. A crawl over the whole site so passes through without driving out what is asked for all the time.
 
 use crate::version::Version;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -41,7 +42,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Cache {
     limits: CacheLimits,
-    index: HashMap<Box<[u8]>, usize>,
+    /// Only names of files that exist become keys, so a fast hash is safe enough; it is seeded all the same.
+    index: HashMap<Box<[u8]>, usize, RandomState>,
     entries: Vec<Entry>,
     hand: usize,
     bytes: usize,
@@ -75,7 +77,7 @@ impl Cache {
         self.bytes += version.memory_bytes() + path.len();
         self.descriptors += usize::from(version.holds_descriptor());
         self.index.insert(path.into(), self.entries.len());
-        self.entries.push(Entry { path: path.into(), version, checked_ms: now_ms, used: true });
+        self.entries.push(Entry { path: path.into(), version, checked_ms: now_ms, used: false });
         while self.is_over() && self.entries.len() > 1 {
             self.evict();
         }

@@ -1,1 +1,153 @@
+//! Whole benches against the bare loop and against servers of a few lines.
 
+use super::{BenchPlan, BenchReport, Live, Phase, Progress, Unwatched, halves, run};
+use crate::cores::Placement;
+use crate::limits::responder::{Reply, Responder, ResponderPlan};
+use crate::url::Url;
+use flatout_load::summary::Failing;
+use flatout_load::{ConnectionUse, FailureKind, Plan, Stop};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
+fn asked(address: SocketAddr, stop: Stop) -> BenchPlan {
+    BenchPlan {
+        url: Url::parse(&format!("http://{address}/x")).unwrap(),
+        plan: Plan { connections: 4, threads: 2, stop, connection_use: ConnectionUse::KeepAlive },
+        request_timeout_ns: 2_000_000_000,
+        fields: Vec::new(),
+        with_limit: false,
+    }
+}
+
+fn responder(closes: bool) -> Responder {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let reply = Reply::Memory { body_bytes: 100 };
+    Responder::start(&ResponderPlan { address, placements: vec![Placement::Anywhere], reply, closes }).unwrap()
+}
+
+/// Answers each connection's first bytes with the same text and closes.
+fn server(answer: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _request = stream.read(&mut [0; 4096]);
+            let _answered = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
+fn bench(asked: BenchPlan) -> BenchReport {
+    run(asked, &mut Unwatched).unwrap()
+}
+
+#[test]
+fn a_number_of_requests_is_sent_exactly() {
+    for connection_use in [ConnectionUse::KeepAlive, ConnectionUse::PerRequest] {
+        let responder = responder(connection_use == ConnectionUse::PerRequest);
+        let mut asked = asked(responder.address(), Stop::Requests(1_001));
+        asked.plan.connection_use = connection_use;
+        let report = bench(asked);
+        let counts = report.summary.counts;
+        assert_eq!((counts.requests_sent, counts.responses, counts.status_classes[1]), (1_001, 1_001, 1_001));
+        assert_eq!(counts.body_bytes_in, 100_100);
+        let expected = if connection_use == ConnectionUse::PerRequest { 1_001 } else { 4 };
+        assert_eq!((counts.connections, counts.reconnects, report.threads), (expected, 0, 2));
+        assert!(report.summary.verdict.passed() && report.details.is_empty());
+        // The responder is a part of this very process.
+        assert!(report.server.unwrap().processes.contains(&std::process::id()));
+    }
+}
+
+#[test]
+fn after_the_deadline_nothing_is_sent_and_everything_is_answered() {
+    let responder = responder(false);
+    let report = bench(asked(responder.address(), Stop::After { duration_ns: 200_000_000 }));
+    let counts = report.summary.counts;
+    assert!(counts.responses > 0 && counts.responses == counts.requests_sent);
+    let elapsed_ns = report.summary.facts.elapsed_ns;
+    assert!((200_000_000..1_000_000_000).contains(&elapsed_ns), "{elapsed_ns}");
+}
+
+#[test]
+fn the_limit_is_measured_between_two_halves() {
+    let responder = responder(false);
+    let mut asked = asked(responder.address(), Stop::Requests(2_000));
+    asked.with_limit = true;
+    let report = bench(asked);
+    assert_eq!(report.summary.counts.requests_sent, 2_000);
+    let limit = report.limit.unwrap();
+    assert_eq!((limit.body_bytes, limit.by_sendfile, limit.failures), (100, false, 0));
+    assert!(limit.threads >= 1 && limit.elapsed_ns >= 1_000_000_000 && limit.requests_per_s > 0.0);
+    assert!(limit.requests_share > 0.0 && limit.cpu_ratio.unwrap() > 0.0 && limit.cpu_ns_per_request > 0.0);
+}
+
+#[test]
+fn a_run_that_failed_says_why() {
+    for (answer, failing, kind) in [
+        ("HTTP/1.1 404 N\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", vec![Failing::ClientErrors(8)], None),
+        ("HTTP/1.1 503 U\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", vec![Failing::ServerErrors(8)], None),
+        (
+            "HTTP/1.1 200 K\r\nContent-Length: 9\r\n\r\nshort",
+            vec![Failing::NothingAnswered, Failing::BodiesShort(8)],
+            Some(FailureKind::ShortBody),
+        ),
+        (
+            "ICY 200 OK\r\n\r\n",
+            vec![Failing::NothingAnswered, Failing::RequestsFailed(8)],
+            Some(FailureKind::BadResponse),
+        ),
+    ] {
+        let report = bench(asked(server(answer), Stop::Requests(8)));
+        assert_eq!(report.summary.verdict.failing, failing, "{answer:?}");
+        if let Some(kind) = kind {
+            assert_eq!(report.summary.counts.failures_of(kind), 8);
+        }
+    }
+}
+
+#[test]
+fn where_nothing_listens_nothing_is_sent_and_the_run_ends_at_once() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut asked = asked(address, Stop::After { duration_ns: 60_000_000_000 });
+    asked.with_limit = true;
+    let report = bench(asked);
+    assert_eq!(report.summary.verdict.failing, vec![Failing::NothingSent, Failing::RequestsFailed(8)]);
+    assert_eq!(report.summary.counts.failures_of(FailureKind::ConnRefused), 8);
+    assert!(report.limit.is_none() && report.summary.facts.elapsed_ns < 5_000_000_000);
+}
+
+#[test]
+fn whoever_watches_is_told_where_a_run_stands() {
+    struct Watch(Vec<(Phase, u64)>);
+    impl Progress for Watch {
+        fn is_live(&self) -> bool {
+            true
+        }
+
+        fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
+            self.0.push((phase, live.map_or(0, |live| live.responses)));
+        }
+    }
+    let responder = responder(false);
+    let mut watch = Watch(Vec::new());
+    run(asked(responder.address(), Stop::After { duration_ns: 900_000_000 }), &mut watch).unwrap();
+    assert!(watch.0.len() >= 2 && watch.0.iter().all(|(phase, _)| *phase == Phase::Server));
+    assert!(watch.0.is_sorted_by_key(|(_, responses)| *responses) && watch.0.last().unwrap().1 > 0);
+}
+
+#[test]
+fn halves_add_up() {
+    let plan = |stop| Plan { connections: 1, threads: 1, stop, connection_use: ConnectionUse::KeepAlive };
+    let stops = |stop| {
+        let (first, second) = halves(&plan(stop));
+        (first.stop, second.map(|second| second.stop))
+    };
+    assert_eq!(stops(Stop::Requests(7)), (Stop::Requests(3), Some(Stop::Requests(4))));
+    assert_eq!(stops(Stop::Requests(1)), (Stop::Requests(1), None));
+    let after = |duration_ns| Stop::After { duration_ns };
+    assert_eq!(stops(after(9)), (after(4), Some(after(5))));
+}

@@ -4,6 +4,7 @@ use super::style::{Style, Weight};
 use super::units;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
+use crate::target::TargetUnknown;
 use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
 use std::fmt::Write as _;
 
@@ -183,6 +184,13 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
             "the client was likely the limit of the bare loop's rate as well; compare the CPU figures".to_owned(),
         );
     }
+    match (&report.server, &report.limit) {
+        (Err(TargetUnknown::NotLocal), Some(_)) => {
+            notes.push("the limit was measured over loopback, the run over a network".to_owned());
+        }
+        (Err(_), Some(_)) => notes.push("the server's threads are not known; the bare loop was given one".to_owned()),
+        _ => {}
+    }
     if report.asked.with_limit && report.limit.is_none() {
         notes.push("the machine's limit was not measured, since the run did not come that far".to_owned());
     }
@@ -231,3 +239,6 @@ fn quantity(unit: Unit, value: f64) -> String {
         Unit::Nanoseconds | Unit::NanosecondsPerMebibyte => units::duration(value),
     }
 }
+
+#[cfg(test)]
+mod tests;

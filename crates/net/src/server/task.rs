@@ -3,7 +3,6 @@
 use super::connection::{Next, ServerConnection, Wait};
 use super::settings::Timeouts;
 use super::worker::Worker;
-use crate::clock::Now;
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
@@ -49,7 +48,7 @@ impl<H: Handler> ServerTask<H> {
             Wait::Write => timeouts.write_timeout_ms,
             Wait::Linger => timeouts.linger_timeout_ms,
         };
-        let deadline_ms = Now::read().monotonic_ms.saturating_add(timeout_ms);
+        let deadline_ms = self.worker.clock.read().monotonic_ms.saturating_add(timeout_ms);
         self.worker.deadlines.borrow_mut().set(slot, deadline_ms, wait_id.0 == Wait::Idle);
     }
 

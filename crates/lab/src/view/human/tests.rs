@@ -1,0 +1,155 @@
+use super::{print_bench, print_limits};
+use crate::bench::{BenchPlan, BenchReport, FailureDetail, Limit, ServerFound};
+use crate::cores::CorePair;
+use crate::limits::{LimitsPlan, LimitsReport, Measure};
+use crate::machine::Machine;
+use crate::target::TargetUnknown;
+use crate::url::Url;
+use crate::view::json::{bench_value, limits_value};
+use crate::view::style::Style;
+use flatout_load::{ConnectionUse, Exchange, FailureKind, Plan, Recorder, RunFacts, Stop, Summary};
+use std::time::Duration;
+
+fn machine() -> Machine {
+    Machine { cpu_model: "Some CPU".to_owned(), cores: 2, kernel: "6.1".to_owned(), memory_bytes: 4 << 30 }
+}
+
+fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
+    let mut recorder = Recorder::new().unwrap();
+    recorder.record_connect(20_000, false);
+    for _ in 0..2_000 {
+        recorder.record_sent(80);
+        recorder.record_received(200, 1024);
+        recorder.record_exchange(Exchange { status: 200, latency_ns: 500_000 });
+    }
+    record(&mut recorder);
+    let facts = RunFacts {
+        elapsed_ns: 1_000_000_000,
+        client_cpu_ns: 8_000_000,
+        client_busy_share: 0.4,
+        server_cpu_ns: Some(12_000_000),
+        ..RunFacts::default()
+    };
+    let details = recorder.details().map(|(kind, detail, count)| FailureDetail { kind, detail, count }).collect();
+    BenchReport {
+        asked: BenchPlan {
+            url: Url::parse("http://127.0.0.1:8080/").unwrap(),
+            plan: Plan {
+                connections: 64,
+                threads: 1,
+                stop: Stop::After { duration_ns: 1_000_000_000 },
+                connection_use: ConnectionUse::KeepAlive,
+            },
+            request_timeout_ns: 10_000_000_000,
+            fields: Vec::new(),
+            with_limit: false,
+        },
+        address: "127.0.0.1:8080".parse().unwrap(),
+        threads: 1,
+        machine: machine(),
+        server: Ok(ServerFound { name: "nginx".to_owned(), processes: vec![7, 8], busy_threads: 1 }),
+        summary: Summary::of(&recorder, facts),
+        details,
+        limit: None,
+    }
+}
+
+fn limit() -> Limit {
+    Limit {
+        body_bytes: 1024,
+        threads: 1,
+        by_sendfile: false,
+        elapsed_ns: 1_000_000_000,
+        responses: 4_000,
+        failures: 0,
+        requests_per_s: 4_000.0,
+        cpu_ns_per_request: 5_000.0,
+        requests_share: 0.5,
+        cpu_ratio: Some(1.2),
+        client_was_limit: false,
+    }
+}
+
+#[test]
+fn a_good_run_reads_so() {
+    let mut report = report(|_| {});
+    report.limit = Some(limit());
+    let expected = "\
+http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
+
+  requests/s       2,000
+  received         2.33 MiB/s   2.33 MiB in all
+  latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
+  connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
+  answers          2,000   2xx 2,000   of 2,000 sent
+  errors           none
+  client CPU       4.00 µs a request   1 thread, 40.0 % busy
+  server CPU       6.00 µs a request   nginx, 2 processes, 1 busy thread
+
+  machine limit    bare loop on 1 thread, 1.00 KiB bodies from memory, kept alive, 1.00 s
+    requests/s     4,000   this run: 50.0 % of it
+    CPU            5.00 µs a request   this run: 1.20 x
+
+  Some CPU, 2 cores, 4.00 GiB, Linux 6.1
+";
+    assert_eq!(print_bench(&report, Style::PLAIN), expected);
+}
+
+#[test]
+fn a_bad_run_says_what_went_wrong_at_its_end() {
+    let mut report = report(|recorder| {
+        recorder.record_failure(FailureKind::BadResponse, "status_line");
+        recorder.record_failure(FailureKind::ClientTimo, "");
+        recorder.record_exchange(Exchange { status: 503, latency_ns: 1 });
+    });
+    report.server = Err(TargetUnknown::NotPermitted);
+    let text = print_bench(&report, Style::PLAIN);
+    for expected in [
+        "  errors           1 client-timo   no complete answer within the request timeout\n",
+        "                   1 bad-response   what came back is not an HTTP response (status_line 1)\n",
+        "  server CPU       -   not known: the server's processes belong to another user\n",
+        "  FAILED: 2 requests failed\n  FAILED: 1 request was answered 5xx\n",
+    ] {
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+    assert!(print_bench(&report, Style::COLOURED).contains("\x1b[1;31m  FAILED: 2 requests failed\x1b[0m"));
+}
+
+#[test]
+fn json_names_its_schema_and_every_error_kind() {
+    let mut report = report(|recorder| recorder.record_failure(FailureKind::ShortBody, ""));
+    report.limit = Some(limit());
+    let value = bench_value(&report);
+    assert_eq!(value["schema"], "flatout-bench/1");
+    assert_eq!(
+        (value["passed"].as_bool(), value["failing"][0]["reason"].as_str()),
+        (Some(false), Some("bodies-short"))
+    );
+    assert_eq!(value["counts"]["responses"], 2_000);
+    assert_eq!(value["errors"]["by_kind"]["short-body"], 1);
+    assert_eq!(value["errors"]["by_kind"].as_object().unwrap().len(), FailureKind::COUNT);
+    assert_eq!(value["server"]["cpu_ns_per_request"], 6_000.0);
+    assert_eq!(value["limit"]["requests_share"], 0.5);
+    report.limit = None;
+    report.server = Err(TargetUnknown::NotLocal);
+    let value = bench_value(&report);
+    assert_eq!(value["server"]["unknown"], "not-local");
+    assert!(value["limit"].is_null());
+}
+
+#[test]
+fn limits_are_a_table_and_json() {
+    let report = LimitsReport {
+        plan: LimitsPlan { probe: Duration::from_secs(1), rounds: 3, body_bytes: 1024 },
+        machine: machine(),
+        cores: CorePair { server: 0, client: 1 },
+        measures: vec![(Measure::RoundTripP50, [20_000.0, 30_000.0, 10_000.0].into_iter().collect())],
+    };
+    let text = print_limits(&report, Style::PLAIN);
+    assert!(text.contains("3 rounds of 1.00 s a probe; server role on core 0, client role on core 1\n"), "{text}");
+    let row = "    p50                                      20.0 µs       10.0 µs       30.0 µs\n";
+    assert!(text.contains(row), "{text}");
+    let value = limits_value(&report);
+    assert_eq!(value["schema"], "flatout-limits/1");
+    assert_eq!(value["measures"]["roundtrip_ns_p50"]["median"], 20_000.0);
+}
