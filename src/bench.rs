@@ -27,8 +27,8 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 #[derive(Args, Debug)]
 #[command(after_help = "Every connection sends its next request when the last one is answered. The exit code is 0 when \
     every request was answered whole with a status below 400, 1 when not, and 2 when the command line makes no sense.")]
-pub struct BenchArgs {
-    /// What to load, such as http://127.0.0.1:8080/
+pub(crate) struct BenchArgs {
+    #[arg(help = "What to load, such as http://127.0.0.1:8080/")]
     url: String,
     /// Connections open at once
     #[arg(short, long, default_value_t = 64, value_name = "N")]
@@ -60,7 +60,7 @@ pub struct BenchArgs {
 }
 
 /// Runs the verb.
-pub fn run(args: BenchArgs) -> ExitCode {
+pub(crate) fn run(args: BenchArgs) -> ExitCode {
     let output = args.json.as_deref().map(Output::parse);
     let planned = plan(args).map_err(|error| error.to_string());
     let plan = match planned.and_then(|plan| check_output(output.as_ref()).map(|()| plan)) {

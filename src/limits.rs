@@ -24,7 +24,7 @@ const PROBE_SECONDS_MAX: f64 = 600.0;
 
 /// Measure what this machine can do at most, now, over loopback
 #[derive(Args, Debug)]
-pub struct LimitsArgs {
+pub(crate) struct LimitsArgs {
     /// Write the result as JSON to FILE as well, or to standard output alone with -
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -53,7 +53,7 @@ pub struct LimitsArgs {
 }
 
 /// Runs the verb.
-pub fn run(args: LimitsArgs) -> ExitCode {
+pub(crate) fn run(args: LimitsArgs) -> ExitCode {
     match args.responder {
         Some(address) => respond(address, args),
         None => measure(&args),

@@ -7,21 +7,29 @@ use core::net::Ipv6Addr;
 /// Checks a host with an optional port, as it stands in a Host field or in an authority. User information is refused
 /// (RFC 9110 §4.2.4), and so is an empty host, which no http URI can have (§4.2.1).
 pub fn check_host(value: &[u8]) -> Result<(), Refusal> {
-    let (host, port) = split_port(value).ok_or(Refusal::HostInvalid)?;
-    let port_valid = match port {
-        None => true,
-        Some(digits) => {
-            digits.len() <= 5
-                && digits.iter().all(u8::is_ascii_digit)
-                && digits.iter().fold(0_u32, |value, digit| value * 10 + u32::from(digit - b'0')) <= 65_535
-        }
+    // Nearly every host: a name or an IPv4 address, and perhaps a port.
+    let name_bytes = value.iter().position(|&byte| !is(byte, REG_NAME)).unwrap_or(value.len());
+    let valid = match &value[name_bytes..] {
+        [] => name_bytes > 0,
+        [b':', port @ ..] if name_bytes > 0 => is_port(port),
+        _ => split_port(value).is_some_and(|(host, port)| is_host(host) && port.is_none_or(is_port)),
     };
-    let host_valid = match host {
+    if valid { Ok(()) } else { Err(Refusal::HostInvalid) }
+}
+
+fn is_host(host: &[u8]) -> bool {
+    match host {
         [] => false,
         [b'[', literal @ .., b']'] => is_ip_literal(literal),
         _ => is_reg_name(host),
-    };
-    if port_valid && host_valid { Ok(()) } else { Err(Refusal::HostInvalid) }
+    }
+}
+
+/// `port = *DIGIT`, and no larger than TCP has.
+fn is_port(digits: &[u8]) -> bool {
+    digits.len() <= 5
+        && digits.iter().all(u8::is_ascii_digit)
+        && digits.iter().fold(0_u32, |value, digit| value * 10 + u32::from(digit - b'0')) <= 65_535
 }
 
 /// Splits at the colon of the port. `None` when a bracket is not closed before it.

@@ -27,15 +27,20 @@ pub enum Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    fn from_token(token: &'a str) -> Self {
+    /// `None` for what is not even text, which no token is.
+    fn from_token(token: &'a [u8]) -> Option<Self> {
         match token {
-            "GET" => Self::Get,
-            "HEAD" => Self::Head,
-            "OPTIONS" => Self::Options,
-            "CONNECT" => Self::Connect,
-            "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" => Self::Known(token),
-            _ => Self::Unknown(token),
+            b"GET" => return Some(Self::Get),
+            b"HEAD" => return Some(Self::Head),
+            b"OPTIONS" => return Some(Self::Options),
+            b"CONNECT" => return Some(Self::Connect),
+            _ => {}
         }
+        let text = std::str::from_utf8(token).ok()?;
+        Some(match text {
+            "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" => Self::Known(text),
+            _ => Self::Unknown(text),
+        })
     }
 
     /// The token as received.
@@ -176,8 +181,8 @@ fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) 
     let name_cr = |refusal| if memchr(b'\r', line).is_some() { Refusal::BareCr } else { refusal };
     let version = parse_version(version).map_err(name_cr)?;
     let target = parse_target(method, target_text).map_err(name_cr)?;
-    let method = std::str::from_utf8(method).map_err(|_| Refusal::Method)?;
-    Ok(RequestLine { method: Method::from_token(method), target, target_text, version })
+    let method = Method::from_token(method).ok_or(Refusal::Method)?;
+    Ok(RequestLine { method, target, target_text, version })
 }
 
 /// `HTTP-version = "HTTP/" DIGIT "." DIGIT`, case-sensitive (RFC 9112 §2.3).

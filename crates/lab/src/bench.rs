@@ -138,14 +138,14 @@ pub fn run(asked: BenchPlan, progress: &mut dyn Progress) -> Result<BenchReport,
     let mut measured = None;
     let (first, second) = if asked.with_limit { halves(&asked.plan) } else { (asked.plan, None) };
     let mut ended = parts.run(&SpanPlan { plan: first, ..whole.clone() }, progress)?;
-    if let (true, false, Some(first_part)) = (asked.with_limit, ended, &parts.span)
-        && first_part.recorder.counts().responses > 0
-    {
+    let answers = parts.span.as_ref().is_some_and(|span| span.recorder.counts().responses > 0);
+    if let (true, true, false, Some(first_part)) = (asked.with_limit, answers, ended, &parts.span) {
         let bare = limit::measure(&whole, first_part, &parts.busy_tasks(), progress)?;
         ended = bare.interrupted();
         measured = (!ended).then_some(bare);
     }
-    if let (false, Some(second)) = (ended, second) {
+    // A server that answered nothing at all need not be asked a second time.
+    if let (true, false, Some(second)) = (answers, ended, second) {
         parts.run(&SpanPlan { plan: second, ..whole.clone() }, progress)?;
     }
     let busy_threads = parts.busy_tasks().len();

@@ -9,6 +9,9 @@ use hdrhistogram::Histogram;
 /// Share of its time a client thread may be busy, or waiting for a core, before the client was likely the limit.
 pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
 
+/// Runs shorter than this are mostly their own beginning and say nothing about who was the limit.
+pub const CLIENT_JUDGED_NS_MIN: u64 = 100_000_000;
+
 /// What is known about a run besides its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunFacts {
@@ -263,7 +266,8 @@ fn notes_of(counts: &Counts, facts: &RunFacts) -> Vec<Note> {
     }
     let (busy_share, wait_share) = (facts.client_busy_share, facts.client_wait_share);
     // A thread that waits for a core is as unable to send as one that has it.
-    if busy_share + wait_share > CLIENT_BUSY_SHARE_MAX {
+    let is_judged = counts.responses > 0 && facts.elapsed_ns >= CLIENT_JUDGED_NS_MIN;
+    if is_judged && busy_share + wait_share > CLIENT_BUSY_SHARE_MAX {
         notes.push(Note::ClientLimit { busy_share, wait_share });
     }
     if counts.status_classes[2] > 0 {

@@ -35,24 +35,31 @@ pub fn precise_ns() -> u64 {
 /// A worker's clock with the text of its Date field.
 #[derive(Debug)]
 pub struct DateClock {
-    unix_s: Cell<i64>,
+    latest: Cell<Now>,
     text: Cell<[u8; DATE_BYTES]>,
 }
 
 impl DateClock {
     /// A clock that has not been read.
     pub const fn new() -> Self {
-        Self { unix_s: Cell::new(i64::MIN), text: Cell::new([b' '; DATE_BYTES]) }
+        let never = Now { monotonic_ms: 0, unix_s: i64::MIN };
+        Self { latest: Cell::new(never), text: Cell::new([b' '; DATE_BYTES]) }
     }
 
     /// Reads the clock and, when a second has begun, formats its date.
     pub fn read(&self) -> Now {
         let now = Now::read();
-        if now.unix_s != self.unix_s.get() {
-            self.unix_s.set(now.unix_s);
+        if now.unix_s != self.latest.get().unix_s {
             self.text.set(format_date(now.unix_s));
         }
+        self.latest.set(now);
         now
+    }
+
+    /// The moment of the last [`DateClock::read`].
+    #[inline]
+    pub fn latest(&self) -> Now {
+        self.latest.get()
     }
 
     /// The Date field's value as of the last [`DateClock::read`].

@@ -9,7 +9,7 @@
 //! | [`socket`] | listeners, socket options, who holds a port |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
-//! | [`response`], [`file`], [`page`] | what a handler answers with |
+//! | [`response`], [`shared`], [`file`], [`page`] | what a handler answers with |
 //! | [`handler`] | what a site is to this crate |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
@@ -29,4 +29,5 @@ pub mod registered;
 pub mod response;
 pub mod runtime;
 pub mod server;
+pub mod shared;
 pub mod socket;

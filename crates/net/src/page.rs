@@ -1,7 +1,6 @@
 //! Short, readable pages for what is not a success. They say nothing of the request, so nothing can be injected.
 
 use crate::response::{Body, Head, Response};
-use bytes::Bytes;
 use flatout_http::status::reason;
 
 /// A page for `status` with one sentence for the reader; `fields` are added to its head.
@@ -18,7 +17,7 @@ pub fn page_response(status: u16, text: &str, fields: &[(&str, &str)], outcome: 
     let length = page.len().to_string();
     let mut all_fields = vec![("Content-Type", "text/html; charset=utf-8"), ("Content-Length", length.as_str())];
     all_fields.extend_from_slice(fields);
-    Response { status, head: Head::new(status, &all_fields), body: Body::Bytes(Bytes::from(page)), outcome }
+    Response { status, head: Head::new(status, &all_fields), body: Body::Bytes(page.into_bytes().into()), outcome }
 }
 
 /// The page for a refusal. Its outcome is not the handler's, so the pump ignores the index.

@@ -1,7 +1,7 @@
 //! What a handler answers with: a status, a head built beforehand, and one of a few kinds of body.
 
 use crate::file::OpenFile;
-use bytes::Bytes;
+use crate::shared::SharedBytes;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::status::reason;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ pub enum Body {
     /// None.
     Empty,
     /// Bytes in memory, shared with a cache.
-    Bytes(Bytes),
+    Bytes(SharedBytes),
     /// A part of a file, sent from the page cache.
     File(FileBody),
 }

@@ -3,11 +3,11 @@
 use crate::media::content_type;
 use crate::outcome::Outcome;
 use crate::root::Root;
-use bytes::Bytes;
 use flatout_http::conditional::Validators;
 use flatout_http::date::format_date;
 use flatout_net::file::{FileIdentity, OpenFile};
 use flatout_net::response::{Body, FileBody, Head};
+use flatout_net::shared::SharedBytes;
 use rustix::io::pread;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ pub struct Version {
 
 #[derive(Debug)]
 enum Content {
-    Memory(Bytes),
+    Memory(SharedBytes),
     File(Rc<OpenFile>),
 }
 
@@ -184,7 +184,7 @@ pub(crate) mod tests {
         let root = Root::open(&folder).unwrap();
         let small = Version::load(&root, b"small.txt", now_ns() + 1_000_000_000).unwrap();
         assert!(small.settled && !small.holds_descriptor());
-        assert!(matches!(small.body(1, 3), Body::Bytes(bytes) if bytes == "bcd"));
+        assert!(matches!(small.body(1, 3), Body::Bytes(bytes) if *bytes == *b"bcd"));
         assert_eq!(small.content_type, "text/plain; charset=utf-8");
         let empty = Version::load(&root, b"empty", now_ns()).unwrap();
         assert!(matches!(empty.body(0, 0), Body::Empty));

@@ -10,6 +10,7 @@ use crate::cores::Placement;
 use crate::procfs;
 use flatout_load::{ConnectionUse, Plan, Recorder, RunFacts, ThreadPlan};
 use flatout_net::client::{ClientSettings, WorkerReport, run_worker};
+use flatout_net::clock::precise_ns;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -58,6 +59,7 @@ impl Span {
 /// What one thread brings back.
 struct ThreadOutcome {
     report: WorkerReport<LabDrive>,
+    begun_ns: u64,
     wait_ns: u64,
 }
 
@@ -85,11 +87,12 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
             let _placed = placement.apply();
             let waited_ns = || procfs::read_own_sched_time().unwrap_or_default().wait_ns;
             let wait_before_ns = waited_ns();
-            let plan = ThreadPlan::begin(share, flatout_net::clock::precise_ns());
+            let begun_ns = precise_ns();
+            let plan = ThreadPlan::begin(share, begun_ns);
             let report = run_worker(settings, LabDrive::new(plan, recorder, board));
             let wait_ns = waited_ns().saturating_sub(wait_before_ns);
             drop(ended);
-            report.map(|report| ThreadOutcome { report, wait_ns })
+            report.map(|report| ThreadOutcome { report, begun_ns, wait_ns })
         });
         threads.push(thread.map_err(BenchError::Thread)?);
     }
@@ -125,17 +128,19 @@ fn standing_of(boards: &[Board]) -> Option<Live> {
 fn sum_up(outcomes: Vec<ThreadOutcome>) -> Result<Span, BenchError> {
     let mut recorder = Recorder::new().map_err(|_| BenchError::Recorder)?;
     let mut facts = RunFacts::default();
-    for ThreadOutcome { report, wait_ns } in outcomes {
+    let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+    for ThreadOutcome { report, begun_ns, wait_ns } in outcomes {
         let thread_ns = report.elapsed_ns.max(1) as f64;
         let (busy_share, wait_share) = (report.cpu_ns as f64 / thread_ns, wait_ns as f64 / thread_ns);
         if busy_share + wait_share > facts.client_busy_share + facts.client_wait_share {
             facts.client_busy_share = busy_share;
             facts.client_wait_share = wait_share;
         }
-        facts.elapsed_ns = facts.elapsed_ns.max(report.elapsed_ns);
+        (first_ns, last_ns) = (first_ns.min(begun_ns), last_ns.max(report.ended_ns));
         facts.client_cpu_ns += report.cpu_ns;
         facts.interrupted |= report.interrupted;
         recorder.merge(&report.drive.into_recorder());
     }
+    facts.elapsed_ns = last_ns.saturating_sub(first_ns);
     Ok(Span { recorder, facts })
 }

@@ -19,7 +19,11 @@ struct Page {
 
 impl Page {
     fn line(&mut self, name: &str, strong: &str, rest: &str) {
-        let strong = self.style.paint(Weight::Strong, strong);
+        self.painted(name, &self.style.paint(Weight::Strong, strong), rest);
+    }
+
+    /// A line whose figures are painted already.
+    fn painted(&mut self, name: &str, strong: &str, rest: &str) {
         let gap = if strong.is_empty() || rest.is_empty() { "" } else { "   " };
         let rest = self.style.paint(Weight::Faint, rest);
         // Writing to a String cannot fail.
@@ -78,12 +82,12 @@ fn add_figures(page: &mut Page, report: &BenchReport) {
     let received = format!("{}/s", units::bytes(summary.bytes_in_per_s));
     page.line("received", &received, &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
     match &summary.latency {
-        Some(latency) => page.line("latency", &percentiles(latency), ""),
+        Some(latency) => page.painted("latency", &percentiles(page.style, latency), ""),
         None => page.line("latency", "-", "nothing was answered"),
     }
     if let Some(connect) = &summary.connect {
         let connections = units::plural(counts.connections, "connection", "connections");
-        page.line("connect", &spread(connect), &connections);
+        page.painted("connect", &spread(page.style, connect), &connections);
     }
     let classes: Vec<String> = counts
         .status_classes
@@ -123,7 +127,19 @@ fn add_errors(page: &mut Page, report: &BenchReport) {
     }
 }
 
-fn percentiles(latency: &LatencySummary) -> String {
+/// Names in the background, figures in front: `p50 1.00 ms   p99 ...`.
+fn named_durations(style: Style, figures: &[(&str, u64)]) -> String {
+    let shown: Vec<String> = figures
+        .iter()
+        .map(|(name, value_ns)| {
+            let value = units::duration(*value_ns as f64);
+            format!("{} {}", style.paint(Weight::Faint, name), style.paint(Weight::Strong, &value))
+        })
+        .collect();
+    shown.join("   ")
+}
+
+fn percentiles(style: Style, latency: &LatencySummary) -> String {
     let figures = [
         ("p50", latency.p50_ns),
         ("p90", latency.p90_ns),
@@ -131,12 +147,11 @@ fn percentiles(latency: &LatencySummary) -> String {
         ("p99.9", latency.p99_9_ns),
         ("max", latency.max_ns),
     ];
-    figures.map(|(name, value_ns)| format!("{name} {}", units::duration(value_ns as f64))).join("   ")
+    named_durations(style, &figures)
 }
 
-fn spread(latency: &LatencySummary) -> String {
-    let figures = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("max", latency.max_ns)];
-    figures.map(|(name, value_ns)| format!("{name} {}", units::duration(value_ns as f64))).join("   ")
+fn spread(style: Style, latency: &LatencySummary) -> String {
+    named_durations(style, &[("p50", latency.p50_ns), ("p99", latency.p99_ns), ("max", latency.max_ns)])
 }
 
 fn add_costs(page: &mut Page, report: &BenchReport) {

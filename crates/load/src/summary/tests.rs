@@ -90,6 +90,8 @@ fn a_client_that_waits_for_a_core_is_a_limit_too() {
     let note = |busy, wait| {
         Summary::of(&recorder, RunFacts { client_busy_share: busy, client_wait_share: wait, ..second() }).notes
     };
+    let short = RunFacts { client_busy_share: 1.0, elapsed_ns: 1_000_000, ..RunFacts::default() };
+    assert_eq!(Summary::of(&recorder, short).notes, vec![]);
     assert_eq!(note(0.89, 0.0), vec![]);
     assert_eq!(note(0.95, 0.0), vec![Note::ClientLimit { busy_share: 0.95, wait_share: 0.0 }]);
     let crowded = note(0.6, 0.38);

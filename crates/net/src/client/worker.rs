@@ -62,6 +62,8 @@ pub struct WorkerReport<D> {
     pub cpu_ns: u64,
     /// From before the first connection to after the last one, in nanoseconds.
     pub elapsed_ns: u64,
+    /// When the last connection had ended, on the monotonic clock.
+    pub ended_ns: u64,
     /// Whether somebody interrupted the run.
     pub interrupted: bool,
 }
@@ -94,12 +96,13 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
         }
         Ok::<(), io::Error>(())
     })?;
-    let (elapsed_ns, cpu_ns) = (precise_ns() - started_ns, thread_cpu_ns() - cpu_before_ns);
+    let (ended_ns, cpu_ns) = (precise_ns(), thread_cpu_ns() - cpu_before_ns);
+    let elapsed_ns = ended_ns - started_ns;
     // Tasks that were aborted above are dropped with the runtime, and with them their hold on what is shared.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
-    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu_ns, elapsed_ns, interrupted })
+    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu_ns, elapsed_ns, ended_ns, interrupted })
 }
 
 async fn watch<D: Drive>(shared: Rc<Shared<D>>) {

@@ -147,6 +147,8 @@ impl ServerConnection {
 
     /// Goes on as far as possible without waiting.
     pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
+        // Once a turn: what follows takes microseconds, and the clock is coarser than that.
+        worker.clock.read();
         for _ in 0..RECEIVES_MAX {
             if let Some(next) = self.go_on_sending(worker, fd) {
                 return next;
@@ -219,7 +221,7 @@ impl ServerConnection {
 
     fn use_stash<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
         let stash = std::mem::take(&mut self.stash);
-        self.use_input(worker, fd, &stash, worker.clock.read())
+        self.use_input(worker, fd, &stash, worker.clock.latest())
     }
 
     fn handle_received<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
@@ -228,7 +230,7 @@ impl ServerConnection {
             let too_many = self.lingered_bytes > LINGER_BYTES_MAX;
             return too_many.then(|| Next::Close(self.closing.unwrap_or(CloseReason::Refused)));
         }
-        let now = worker.clock.read();
+        let now = worker.clock.latest();
         if self.stash.is_empty() {
             return self.use_input(worker, fd, input, now);
         }

@@ -3,7 +3,7 @@
 use crate::access::Staged;
 use crate::ending::CloseReason;
 use crate::response::FileBody;
-use bytes::{Buf, Bytes};
+use crate::shared::SharedBytes;
 use flatout_http::connection::Event;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
@@ -23,7 +23,7 @@ pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
-    Bytes(Bytes),
+    Bytes(SharedBytes),
     File(FileBody),
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Progress {
 /// A response the socket did not take at once.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    buffered: Bytes,
+    buffered: SharedBytes,
     tail: Tail,
     /// The transition that the end of this response is; `None` when it was taken already.
     pub(crate) ends: Option<Event>,
@@ -53,7 +53,7 @@ pub(crate) struct Sending {
 
 impl Sending {
     pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<Event>, staged: Staged) -> Self {
-        Self { buffered: Bytes::copy_from_slice(unsent), tail, ends, staged }
+        Self { buffered: SharedBytes::from(unsent), tail, ends, staged }
     }
 
     /// Goes on writing. Returns the bytes that the kernel took.
@@ -104,7 +104,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
     (sent, total + count, progress)
 }
 
-fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut Bytes) -> (u64, Progress) {
+fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes) -> (u64, Progress) {
     let mut total = 0;
     while !bytes.is_empty() {
         match send(fd, bytes, SendFlags::NOSIGNAL) {

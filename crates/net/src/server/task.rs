@@ -48,7 +48,8 @@ impl<H: Handler> ServerTask<H> {
             Wait::Write => timeouts.write_timeout_ms,
             Wait::Linger => timeouts.linger_timeout_ms,
         };
-        let deadline_ms = self.worker.clock.read().monotonic_ms.saturating_add(timeout_ms);
+        // A wait begins with the turn that led to it, which read the clock.
+        let deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
         self.worker.deadlines.borrow_mut().set(slot, deadline_ms, wait_id.0 == Wait::Idle);
     }
 

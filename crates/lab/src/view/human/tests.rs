@@ -90,7 +90,7 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
     requests/s     4,000   this run: 50.0 % of it
     CPU            5.00 µs a request   this run: 1.20 x
 
-  Some CPU, 2 cores, 4.00 GiB, Linux 6.1
+  Some CPU, 2 cores, 4.0 GiB, Linux 6.1
 ";
     assert_eq!(print_bench(&report, Style::PLAIN), expected);
 }

@@ -1,0 +1,80 @@
+//! Bytes that a cache and its answers share on one worker: counted without an atomic operation, sliced without a copy.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
+
+/// A part of bytes that never change.
+#[derive(Clone)]
+pub struct SharedBytes {
+    bytes: Rc<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl SharedBytes {
+    /// The part `range` of this part.
+    ///
+    /// # Panics
+    /// When the range lies outside, as with any slice.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of {}", self.len());
+        Self { bytes: Rc::clone(&self.bytes), start: self.start + range.start, end: self.start + range.end }
+    }
+
+    /// Leaves out the first `count` bytes, or all when there are fewer.
+    pub fn advance(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+}
+
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
+
+impl From<Vec<u8>> for SharedBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { end: bytes.len(), start: 0, bytes: bytes.into() }
+    }
+}
+
+impl From<&[u8]> for SharedBytes {
+    fn from(bytes: &[u8]) -> Self {
+        Self { end: bytes.len(), start: 0, bytes: bytes.into() }
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SharedBytes({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SharedBytes;
+
+    #[test]
+    fn parts_of_parts() {
+        let whole = SharedBytes::from(b"0123456789".to_vec());
+        let mut part = whole.slice(2..8).slice(1..4);
+        assert_eq!(&*part, b"345");
+        part.advance(2);
+        assert_eq!(&*part, b"5");
+        part.advance(9);
+        assert!(part.is_empty());
+        assert_eq!(whole.len(), 10);
+        assert!(whole.slice(10..10).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "of 3")]
+    fn a_part_outside_is_a_defect() {
+        let _ = SharedBytes::from(&b"abc"[..]).slice(1..4);
+    }
+}
