@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// No step of a test takes longer, however busy the machine; it fails a test that hangs and decides nothing else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// More than a tick of any kernel's clock, within which two writes of a file may leave the same times.
+pub(crate) const TICK: Duration = Duration::from_millis(60);
+
 /// The binary under test: `FLATOUT_BIN`, or the one that cargo has built beside the tests.
 pub(crate) fn flatout() -> Command {
     let binary = std::env::var_os("FLATOUT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_flatout").into());
@@ -33,12 +36,13 @@ impl Folder {
         Self(path)
     }
 
-    /// A folder with these files in it.
+    /// A folder with these files in it. They are old enough that the server keeps their entity tags.
     pub(crate) fn with(files: &[(&str, &[u8])]) -> Self {
         let folder = Self::new();
         for (name, content) in files {
             folder.write(name, content);
         }
+        thread::sleep(TICK);
         folder
     }
 

@@ -266,9 +266,15 @@ fn a_browser_accepts_every_style_script_and_picture() {
         }
     }
     assert!(count >= 20, "only {count} files for the browser");
-    page.push_str("<script>addEventListener('load', () => { document.title = `${used} used, failed: ${failed}.` })</script>\n");
+    page.push_str(
+        "<script>addEventListener('load', () => { document.title = `${used} used, failed: ${failed}.` })</script>\n",
+    );
     site.write("all.html", page.as_bytes());
     let server = Server::start(site.path(), &["--workers", "2"]);
     let dom = browse(&server.url("/all.html"));
-    assert!(dom.contains(&format!("<title>{count} used, failed: .</title>")), "{}", dom.lines().take(3).collect::<String>());
+    assert!(
+        dom.contains(&format!("<title>{count} used, failed: .</title>")),
+        "{}",
+        dom.lines().take(3).collect::<String>()
+    );
 }

@@ -24,7 +24,8 @@ const PACKAGES: &[(&str, &str)] = &[
 /// With the sentence that says how to install it.
 pub(crate) fn tool(program: &str) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(found) = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file()) else {
+    let Some(found) = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    else {
         panic!("{program} is not installed; please run: apt-get install {} (or `make test`)", package_of(program));
     };
     Command::new(found)

@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112 §7.1), decoded byte by byte wherever the receive was cut.
 
 use crate::head::check_field_line;
-use crate::limits::Limits;
+use crate::limits::{CHUNK_SIZE_DIGITS_MAX, Limits};
 use crate::refusal::Refusal;
 use crate::token::{QDTEXT, TCHAR, hex_value, is};
 
@@ -57,6 +57,8 @@ pub struct ChunkedDecoder {
     state: State,
     /// Bytes of the current chunk still to come.
     remaining: u64,
+    /// Digits of the current chunk's size so far.
+    size_digits: u8,
     extension_bytes: u32,
     extension_bytes_max: u32,
     trailer_bytes_max: u32,
@@ -67,8 +69,9 @@ pub struct ChunkedDecoder {
     line: Vec<u8>,
 }
 
-/// Fields that say where a message ends, where it goes or how to read it, and so may not come late (RFC 9110 §6.5.1).
-const TRAILER_FORBIDDEN: [&str; 14] = [
+/// Fields that say where a message ends, where it goes, who sends it, under which conditions or how to read it, and so
+/// may not come late (RFC 9110 §6.5.1).
+const TRAILER_FORBIDDEN: [&str; 25] = [
     "transfer-encoding",
     "content-length",
     "host",
@@ -82,7 +85,18 @@ const TRAILER_FORBIDDEN: [&str; 14] = [
     "content-type",
     "content-range",
     "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
     "cache-control",
+    "keep-alive",
+    "proxy-connection",
+    "max-forwards",
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
 ];
 
 impl ChunkedDecoder {
@@ -91,6 +105,7 @@ impl ChunkedDecoder {
         Self {
             state: State::SizeStart,
             remaining: 0,
+            size_digits: 0,
             extension_bytes: 0,
             extension_bytes_max: limits.chunk_extension_bytes_max,
             trailer_bytes_max: limits.trailer_bytes_max,
@@ -140,10 +155,14 @@ impl ChunkedDecoder {
 
     fn handle_size(&mut self, byte: u8) -> Result<State, Refusal> {
         if let Some(digit) = hex_value(byte) {
-            // 15 hex digits hold more than any disk; the 16th could overflow.
-            if self.remaining >> 56 != 0 {
+            if self.state == State::SizeStart {
+                self.size_digits = 0;
+            }
+            // 15 significant digits hold more than any disk; a 16th could overflow.
+            if self.size_digits == CHUNK_SIZE_DIGITS_MAX || self.remaining >> 56 != 0 {
                 return Err(Refusal::ChunkSize);
             }
+            self.size_digits += 1;
             self.remaining = self.remaining << 4 | u64::from(digit);
             return Ok(State::Size);
         }
@@ -259,6 +278,7 @@ mod tests {
             (&b"0\r\n\r\n"[..], &b""[..]),
             (b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
             (b"00003\r\nabc\r\n2\r\nde\r\n000\r\n\r\n", b"abcde"),
+            (b"0000000000000003\r\nabc\r\n0000000000000000\r\n\r\n", b"abc"),
             (b"A\r\n0123456789\r\n0\r\n\r\n", b"0123456789"),
             (b"1;a\r\nx\r\n0;b=c;d=\"e;\\\"\r\"\r\n\r\n", b"x"),
             (b"1 ; a = b ;c\r\nx\r\n0\r\n\r\n", b"x"),
@@ -296,6 +316,9 @@ mod tests {
             (b"1_0\r\n", Refusal::ChunkSize),
             (b"10000000000000000\r\n", Refusal::ChunkSize),
             (b"ffffffffffffffff1\r\n", Refusal::ChunkSize),
+            (b"00000000000000003\r\n", Refusal::ChunkSize),
+            (b"00000000000000000", Refusal::ChunkSize),
+            (b"1\r\nx\r\n00000000000000000", Refusal::ChunkSize),
             (b"1\n", Refusal::BareLf),
             (b"1\rx", Refusal::BareCr),
             (b"1;\r\n", Refusal::ChunkExtension),
@@ -319,6 +342,8 @@ mod tests {
             (b"0\r\nA: b\n\r\n", Refusal::BareLf),
             (b"0\r\nContent-Length: 1\r\n\r\n", Refusal::TrailerForbidden),
             (b"0\r\nhost: a\r\n\r\n", Refusal::TrailerForbidden),
+            (b"0\r\nCookie: a=b\r\n\r\n", Refusal::TrailerForbidden),
+            (b"0\r\nIf-Match: *\r\n\r\n", Refusal::TrailerForbidden),
         ] {
             assert_eq!(decode(bytes).err(), Some(refusal), "{:?}", String::from_utf8_lossy(bytes));
         }

@@ -204,7 +204,7 @@ impl ConnectionOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionOptions, FieldStorage, find_end, parse_fields};
+    use super::{ConnectionOptions, FieldStorage, check_field_line, find_end, parse_fields};
     use crate::limits::Limits;
     use crate::refusal::Refusal;
 
@@ -254,6 +254,33 @@ mod tests {
             (b"A\r: b\r\n\r\n", Refusal::BareCr),
         ] {
             assert_eq!(fields_error(section), Some(refusal), "{:?}", String::from_utf8_lossy(section));
+        }
+    }
+
+    /// httparse reads 16 or 32 bytes at once where it can; wherever a byte stands, it must decide as our grammar does.
+    #[test]
+    fn httparse_and_the_grammar_agree_on_every_byte_everywhere() {
+        for length in (1..=66).chain([97, 130]) {
+            for at in 0..length {
+                for byte in 0..=255_u8 {
+                    let mut line = vec![b'a'; length];
+                    line[at] = byte;
+                    for line in [[&line[..], b": b"].concat(), [&b"A:"[..], &line].concat()] {
+                        let section = [&line[..], b"\r\n\r\n"].concat();
+                        // A line feed ends the line; what stands behind it was refused before.
+                        if byte == b'\n' {
+                            continue;
+                        }
+                        let ours = check_field_line(&line).map(|(name, value)| (name.to_vec(), value.to_vec()));
+                        let mut storage = FieldStorage::new();
+                        let theirs = parse_fields(&section, &Limits::DEFAULT, &mut storage).map(|fields| {
+                            let (name, value) = fields.iter().next().unwrap();
+                            (name.as_bytes().to_vec(), value.to_vec())
+                        });
+                        assert_eq!(theirs, ours, "{:?}", String::from_utf8_lossy(&section));
+                    }
+                }
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! Every bound on what a peer may send, in one place.
 
+/// Digits of a chunk size. 16 hold any number of 64 bits; more could only be zeros, of which a peer could send any
+/// number without ever beginning a chunk. Over it: 400.
+pub const CHUNK_SIZE_DIGITS_MAX: u8 = 16;
+
 /// Bounds on one message and one connection. All are inclusive maxima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

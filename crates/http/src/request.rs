@@ -6,7 +6,7 @@ use crate::host::check_host;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::target::{Target, parse_target};
-use crate::token::{TCHAR, is};
+use crate::token::{TCHAR, is, trim};
 use memchr::memchr;
 
 /// A request method (RFC 9110 §9). Case matters.
@@ -209,9 +209,22 @@ struct Gathered<'a> {
     singletons: u16,
 }
 
+impl Gathered<'_> {
+    /// Adds an Expect line: a list, whose empty elements are skipped (RFC 9110 §10.1.1, §5.6.1).
+    fn add_expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for expectation in value.split(|&byte| byte == b',').map(trim).filter(|expectation| !expectation.is_empty()) {
+            if !expectation.eq_ignore_ascii_case(b"100-continue") {
+                return Err(Refusal::ExpectUnknown);
+            }
+            self.expects_continue = true;
+        }
+        Ok(())
+    }
+}
+
 /// Request fields that are no lists: a second line of one is malformed (RFC 9110 §5.3). Host and Content-Length
 /// have refusals of their own.
-const SINGLETONS: [&str; 12] = [
+const SINGLETONS: [&str; 14] = [
     "range",
     "if-range",
     "if-modified-since",
@@ -224,6 +237,8 @@ const SINGLETONS: [&str; 12] = [
     "from",
     "max-forwards",
     "referer",
+    "user-agent",
+    "content-location",
 ];
 
 /// One pass over the fields: what concerns the message itself is checked, what a handler may ask for is marked.
@@ -249,13 +264,7 @@ fn gather_field<'a>(gathered: &mut Gathered<'a>, name: &str, value: &'a [u8]) ->
         (14, b'c') if named("content-length") => return gathered.framing.add_content_length(value),
         (17, b't') if named("transfer-encoding") => return gathered.framing.add_transfer_encoding(value),
         (10, b'c') if named("connection") => return gathered.connection.add(value),
-        (6, b'e') if named("expect") => {
-            if !value.eq_ignore_ascii_case(b"100-continue") {
-                return Err(Refusal::ExpectUnknown);
-            }
-            gathered.expects_continue = true;
-            return Ok(());
-        }
+        (6, b'e') if named("expect") => return gathered.add_expect(value),
         (8, b'i') if named("if-match") => gathered.asked.0 |= Asked::CONDITION,
         (13, b'i') if named("if-none-match") => gathered.asked.0 |= Asked::CONDITION,
         _ => {}

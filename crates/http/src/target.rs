@@ -68,14 +68,20 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     if !scheme_valid {
         return Err(Refusal::Target);
     }
+    let after_slashes = rest.strip_prefix(b"//").map(split_authority);
     if !scheme.eq_ignore_ascii_case(b"http") {
-        check_characters(rest, QUERY)?;
-        return Err(Refusal::TargetScheme);
+        // An authority of another scheme may have a user, or be empty.
+        let (authority, resource) = after_slashes.unwrap_or((b"", rest));
+        let host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or(authority);
+        check_characters(resource, QUERY)?;
+        check_characters(&authority[..authority.len() - host.len()], QUERY)?;
+        return Err(if host.is_empty() || check_host(host).is_ok() {
+            Refusal::TargetScheme
+        } else {
+            Refusal::TargetAuthority
+        });
     }
-    let after_slashes = rest.strip_prefix(b"//").ok_or(Refusal::TargetAuthority)?;
-    let authority_end =
-        after_slashes.iter().position(|&byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(after_slashes.len());
-    let (authority, resource) = after_slashes.split_at(authority_end);
+    let (authority, resource) = after_slashes.ok_or(Refusal::TargetAuthority)?;
     check_host(authority).map_err(|_| Refusal::TargetAuthority)?;
     match resource {
         // RFC 9112 §3.2.4: OPTIONS for a URI with an empty path and no query means the server.
@@ -87,6 +93,11 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
         }
         _ => parse_resource(resource, Some(authority)),
     }
+}
+
+/// Splits what follows `//` where the authority ends (RFC 3986 §3.2).
+fn split_authority(bytes: &[u8]) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.iter().position(|&byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(bytes.len()))
 }
 
 /// `authority-form = uri-host ":" port`: here the port is required (RFC 9112 §3.2.3).
@@ -142,6 +153,12 @@ mod tests {
             ("GET", "1a://h/", Refusal::Target),
             ("GET", "ftp://h/", Refusal::TargetScheme),
             ("GET", "https://h/", Refusal::TargetScheme),
+            ("GET", "https://[::1]:8443/a?b", Refusal::TargetScheme),
+            ("GET", "ftp://u:p@h/", Refusal::TargetScheme),
+            ("GET", "file:///a", Refusal::TargetScheme),
+            ("GET", "https://[::1/", Refusal::TargetAuthority),
+            ("GET", "https://h\\/", Refusal::TargetAuthority),
+            ("GET", "https://h/#f", Refusal::TargetCharacter),
             ("GET", "http:/h", Refusal::TargetAuthority),
             ("GET", "http:///a", Refusal::TargetAuthority),
             ("GET", "http://u@h/", Refusal::TargetAuthority),

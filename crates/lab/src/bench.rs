@@ -13,6 +13,7 @@ pub use limit::{Limit, MEMORY_REPLY_BYTES_MAX};
 pub use progress::{Live, Phase, Progress, Unwatched};
 
 use crate::cores::Placement;
+use crate::crowd::CrowdWatch;
 use crate::machine::Machine;
 use crate::request::{Field, build_request};
 use crate::target::{CpuUsed, Target, TargetUnknown};
@@ -172,12 +173,18 @@ impl Parts {
     /// Runs one part and adds it; says whether somebody interrupted it.
     fn run(&mut self, plan: &SpanPlan, progress: &mut dyn Progress) -> Result<bool, BenchError> {
         let before = self.server.as_ref().ok().map(|(target, _)| target.snapshot());
+        let crowd = CrowdWatch::begin();
         let mut span = run_span(plan, Phase::Server, progress)?;
         if let (Ok((target, used)), Some(before)) = (&mut self.server, before) {
             let part = target.snapshot().since(&before);
             span.facts.server_cpu_ns = Some(part.total_ns());
             used.merge(&part);
         }
+        span.facts.other_cpu_share = match &self.server {
+            Ok(_) | Err(TargetUnknown::NotLocal) => crowd.other_cpu_share(span.facts.server_cpu_ns.unwrap_or(0)),
+            // It runs here, but its share and that of others cannot be told apart.
+            Err(_) => None,
+        };
         let interrupted = span.facts.interrupted;
         match &mut self.span {
             None => self.span = Some(span),

@@ -10,6 +10,7 @@
 
 pub mod bench;
 pub mod cores;
+pub mod crowd;
 pub mod limits;
 pub mod machine;
 pub mod procfs;

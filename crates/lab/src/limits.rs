@@ -12,6 +12,7 @@ mod stream;
 
 use crate::bench::BenchError;
 use crate::cores::CorePair;
+use crate::crowd::CrowdWatch;
 use crate::machine::Machine;
 use crate::spread::Spread;
 use std::io;
@@ -172,6 +173,8 @@ pub struct LimitsReport {
     pub machine: Machine,
     /// The cores the two roles were pinned to.
     pub cores: CorePair,
+    /// Share of the machine's CPU that others used meanwhile, 0 to 1, where known.
+    pub other_cpu_share: Option<f64>,
     /// Every measure with its readings, in the order of [`Measure::ALL`].
     pub measures: Vec<(Measure, Spread)>,
 }
@@ -181,6 +184,7 @@ pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str)) -> Result<Limi
     let cores = CorePair::choose();
     let setting = Setting { cores, duration: plan.probe.max(PROBE_MIN), body_bytes: plan.body_bytes };
     let mut measures: Vec<_> = Measure::ALL.iter().map(|measure| (*measure, Spread::default())).collect();
+    let crowd = CrowdWatch::begin();
     for round in 1..=plan.rounds.max(1) {
         for probe in &PROBES {
             progress(round, probe.name);
@@ -191,7 +195,7 @@ pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str)) -> Result<Limi
             }
         }
     }
-    Ok(LimitsReport { plan, machine: Machine::here(), cores, measures })
+    Ok(LimitsReport { plan, machine: Machine::here(), cores, other_cpu_share: crowd.other_cpu_share(0), measures })
 }
 
 #[cfg(test)]

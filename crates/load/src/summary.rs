@@ -9,8 +9,11 @@ use hdrhistogram::Histogram;
 /// Share of its time a client thread may be busy, or waiting for a core, before the client was likely the limit.
 pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
 
-/// Runs shorter than this are mostly their own beginning and say nothing about who was the limit.
-pub const CLIENT_JUDGED_NS_MIN: u64 = 100_000_000;
+/// Runs shorter than this are mostly their own beginning and are not judged by their use of CPU.
+pub const JUDGED_NS_MIN: u64 = 100_000_000;
+
+/// Share of the machine's CPU that others may use before the figures must be expected to vary.
+pub const OTHER_CPU_SHARE_MAX: f64 = 0.1;
 
 /// What is known about a run besides its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +28,8 @@ pub struct RunFacts {
     pub client_wait_share: f64,
     /// On-CPU time of the server's processes, in nanoseconds, when they run on this machine and may be read.
     pub server_cpu_ns: Option<u64>,
+    /// Share of the machine's CPU that neither the client nor the server used during the run, 0 to 1, where known.
+    pub other_cpu_share: Option<f64>,
     /// Whether somebody ended the run before its time.
     pub interrupted: bool,
 }
@@ -166,6 +171,8 @@ pub enum Note {
         /// Share of its time it was ready and waited for a core, 0 to 1.
         wait_share: f64,
     },
+    /// Other work kept the machine busy, with this share of its CPU, 0 to 1.
+    Crowded(f64),
     /// Somebody ended the run early.
     Interrupted,
     /// This many answers were redirections, which are not followed.
@@ -179,6 +186,7 @@ impl Note {
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClientLimit { .. } => "client-limit",
+            Self::Crowded(_) => "crowded",
             Self::Interrupted => "interrupted",
             Self::Redirects(_) => "redirects",
             Self::Reconnects(_) => "reconnects",
@@ -199,6 +207,10 @@ impl std::fmt::Display for Note {
                     write!(formatter, " and waited for one {wait:.0} %")?;
                 }
                 Ok(())
+            }
+            Self::Crowded(share) => {
+                let percent = 100.0 * share;
+                write!(formatter, "other work used {percent:.0} % of the machine meanwhile; expect the figures to vary")
             }
             Self::Interrupted => write!(formatter, "ended early: the figures cover the part that ran"),
             Self::Redirects(count) => {
@@ -266,9 +278,12 @@ fn notes_of(counts: &Counts, facts: &RunFacts) -> Vec<Note> {
     }
     let (busy_share, wait_share) = (facts.client_busy_share, facts.client_wait_share);
     // A thread that waits for a core is as unable to send as one that has it.
-    let is_judged = counts.responses > 0 && facts.elapsed_ns >= CLIENT_JUDGED_NS_MIN;
+    let is_judged = counts.responses > 0 && facts.elapsed_ns >= JUDGED_NS_MIN;
     if is_judged && busy_share + wait_share > CLIENT_BUSY_SHARE_MAX {
         notes.push(Note::ClientLimit { busy_share, wait_share });
+    }
+    if let Some(share) = facts.other_cpu_share.filter(|share| is_judged && *share > OTHER_CPU_SHARE_MAX) {
+        notes.push(Note::Crowded(share));
     }
     if counts.status_classes[2] > 0 {
         notes.push(Note::Redirects(counts.status_classes[2]));

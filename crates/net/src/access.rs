@@ -201,8 +201,11 @@ fn append_request(text: &mut Vec<u8>, client: Option<SocketAddr>, date: &[u8], l
             });
         }
         Logged::Raw(raw) => {
-            let line_end = raw.iter().position(|&byte| byte == b'\r').unwrap_or(raw.len());
-            append_escaped(text, &raw[..line_end.min(RAW_BYTES_MAX)]);
+            // An empty line before it, or a lone CR within it, hides nothing.
+            let raw = raw.strip_prefix(b"\r\n").unwrap_or(raw);
+            let raw = &raw[..raw.len().min(RAW_BYTES_MAX)];
+            let line_end = raw.windows(2).position(|pair| pair == b"\r\n").unwrap_or(raw.len());
+            append_escaped(text, &raw[..line_end]);
         }
     }
     text.push(b'"');
@@ -269,6 +272,17 @@ mod tests {
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 12 \"-\" \"x\\x22y\" hit sent 2500\n\
              192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"\\x16\\x03\\x22\" 400 12 \"-\" \"-\" tls_on_plain_port sent 2500\n"
         );
+    }
+
+    #[test]
+    fn a_refused_request_cannot_hide_from_its_line() {
+        let mut log = AccessLog::new(Arc::new(std::fs::File::open("/dev/null").unwrap()));
+        log.stage(None, 0, Logged::Raw(b"\r\nGET /a\rb\nc\r\nX: y\r\n"), answer(400, "bare_cr"));
+        log.stage(None, 0, Logged::Raw(&[b'a'; 1000]), answer(501, "method_too_long"));
+        log.commit("sent", 0);
+        let text = String::from_utf8_lossy(&log.buffer).into_owned();
+        assert!(text.contains(" \"GET /a\\x0db\\x0ac\" 400 "), "{text}");
+        assert!(text.contains(&format!(" \"{}\" 501 ", "a".repeat(128))), "{text}");
     }
 
     #[test]

@@ -50,8 +50,19 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Whether the file is still the version that was opened.
+    /// Whether the file's content is still that of the version that was opened.
     pub fn is_unchanged(&self) -> bool {
+        let Ok(stat) = fstat(&self.fd) else { return false };
+        let identity = FileIdentity::from_stat(&stat);
+        // A file that has been renamed over or removed has a new change time for the loss of its name. Its content is
+        // what it was, and whoever is reading it may read it to its end.
+        let nameless = stat.st_nlink == 0;
+        identity == self.identity
+            || nameless && FileIdentity { changed_ns: self.identity.changed_ns, ..identity } == self.identity
+    }
+
+    /// Whether the file is still, in every respect and by some name, the version that was opened.
+    pub fn is_current(&self) -> bool {
         FileIdentity::read(&self.fd).is_ok_and(|identity| identity == self.identity)
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
+//! | [`timer`] | ticks |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`file`], [`page`] | what a handler answers with |
@@ -31,3 +32,4 @@ pub mod runtime;
 pub mod server;
 pub mod shared;
 pub mod socket;
+pub mod timer;

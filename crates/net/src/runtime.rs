@@ -16,3 +16,8 @@ pub fn build_runtime() -> io::Result<LocalRuntime> {
         .event_interval(EVENT_INTERVAL)
         .build_local(LocalOptions::default())
 }
+
+/// The same without tokio's timers, which are looked at on every turn: a server's worker has [`crate::timer`].
+pub fn build_server_runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread().enable_io().event_interval(EVENT_INTERVAL).build_local(LocalOptions::default())
+}

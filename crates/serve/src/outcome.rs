@@ -50,7 +50,8 @@ outcomes! {
     FileUnsettled, "file_unsettled", "The file changed each time it was read; 503, as any answer would mix versions.";
     NoDescriptor, "no_descriptor", "The kernel had no descriptor left to open the file with: 503.";
     FileFailed, "file_failed", "The file could not be read: 500.";
-    PathRefused, "path_refused", "The path climbs, holds an encoded NUL, or breaks its encoding: 400.";
+    DotSegment, "dot_segment", "The path contains a segment that is only dots: 400.";
+    TargetNul, "target_nul", "The path contains an encoded NUL: 400.";
 }
 
 #[cfg(test)]

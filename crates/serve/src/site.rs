@@ -7,6 +7,7 @@ use crate::version::Version;
 use flatout_http::conditional::{Precondition, decide_precondition, if_range_holds};
 use flatout_http::path::{PathFacts, decode_path};
 use flatout_http::range::{RangeDecision, decide_range};
+use flatout_http::refusal::Refusal;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -63,7 +64,11 @@ impl Site {
         let mut path = self.path.borrow_mut();
         let facts = match decode_path(raw_path, &mut path) {
             Ok(facts) => facts,
-            Err(refusal) => return page(refusal.status(), refusal.text(), Outcome::PathRefused),
+            // The request is well-formed, so the connection goes on. A broken encoding was refused with its target.
+            Err(refusal) => {
+                let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::DotSegment };
+                return page(refusal.status(), refusal.text(), outcome);
+            }
         };
         if let Some(response) = self.refuse_path(facts, raw_path, query) {
             return response;
@@ -96,10 +101,10 @@ impl Site {
     fn find(&self, path: &[u8], now: Now) -> Result<(Rc<Version>, Outcome), Missing> {
         let mut cache = self.cache.borrow_mut();
         if let Some((version, checked_ms)) = cache.get(path) {
-            if now.monotonic_ms.saturating_sub(checked_ms) < self.options.recheck_ms {
-                return Ok((Rc::clone(version), Outcome::Hit));
-            }
             let version = Rc::clone(version);
+            if now.monotonic_ms.saturating_sub(checked_ms) < self.options.recheck_ms && version.is_sendable() {
+                return Ok((version, Outcome::Hit));
+            }
             if version.settled && self.identify(path) == Ok(Named::File(version.identity)) {
                 cache.set_checked(path, now.monotonic_ms);
                 return Ok((version, Outcome::Checked));

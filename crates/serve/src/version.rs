@@ -69,7 +69,8 @@ impl Version {
     }
 
     fn new(name: &[u8], identity: FileIdentity, content: Content, unix_ns: i128) -> Self {
-        let etag = make_etag(&identity);
+        let settled = unix_ns - identity.modified_ns.max(identity.changed_ns) >= SETTLED_NS;
+        let etag = make_etag(&identity, if settled { None } else { Some(unix_ns) });
         let content_type = content_type(name);
         let modified_s = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
         let now_s = i64::try_from(unix_ns.div_euclid(1_000_000_000)).unwrap_or(0);
@@ -88,7 +89,6 @@ impl Version {
             ],
         );
         let not_modified_head = Head::new(304, &[("Last-Modified", &date), ("ETag", &quoted)]);
-        let settled = unix_ns - identity.modified_ns.max(identity.changed_ns) >= SETTLED_NS;
         Self { identity, settled, etag, content_type, last_modified_s, ok_head, not_modified_head, content }
     }
 
@@ -104,6 +104,15 @@ impl Version {
             _ if length == 0 => Body::Empty,
             Content::Memory(bytes) => Body::Bytes(bytes.slice(first as usize..(first + length) as usize)),
             Content::File(file) => Body::File(FileBody { file: Rc::clone(file), offset: first, bytes: length }),
+        }
+    }
+
+    /// Whether the content can still be sent as this version's. What is in memory always can; a file that was written
+    /// over since is not this version any more, and its answer would be cut short.
+    pub fn is_sendable(&self) -> bool {
+        match &self.content {
+            Content::Memory(_) => true,
+            Content::File(file) => file.is_current(),
         }
     }
 
@@ -140,7 +149,10 @@ fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, Outcome> {
 
 /// A strong entity tag: the size, and a hash of all that tells one version from another. FNV-1a: the inputs are the
 /// kernel's, not a visitor's, and two versions of one file must differ, not resist an attacker.
-fn make_etag(identity: &FileIdentity) -> String {
+///
+/// A version that is not settled may share its identity with the next one, so the time of its loading tells them
+/// apart: a tag never stands for two contents (RFC 9110 §8.8.1).
+fn make_etag(identity: &FileIdentity, loaded_unix_ns: Option<i128>) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |bytes: &[u8]| {
         for &byte in bytes {
@@ -151,6 +163,9 @@ fn make_etag(identity: &FileIdentity) -> String {
     add(&identity.inode.to_le_bytes());
     add(&identity.modified_ns.to_le_bytes());
     add(&identity.changed_ns.to_le_bytes());
+    if let Some(unix_ns) = loaded_unix_ns {
+        add(&unix_ns.to_le_bytes());
+    }
     format!("{:x}-{hash:016x}", identity.size_bytes)
 }
 
@@ -213,6 +228,46 @@ pub(crate) mod tests {
         fs::rename(folder.join("b"), &path).unwrap();
         let third = Version::load(&root, b"a", now_ns()).unwrap();
         assert_ne!(second.etag, third.etag);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_tag_is_kept_only_by_what_is_settled() {
+        let folder = temporary_folder("settled");
+        let root = Root::open(&folder).unwrap();
+        fs::write(folder.join("a"), "one").unwrap();
+        let written_ns = now_ns();
+        let load = |later_ns: i128| Version::load(&root, b"a", written_ns + later_ns).unwrap();
+        let (young, same_but_later) = (load(1), load(2));
+        assert!(!young.settled && young.identity == same_but_later.identity);
+        assert_ne!(young.etag, same_but_later.etag, "between the two, another write may have left the same times");
+        assert_eq!(load(1_000_000_000).etag, load(2_000_000_000).etag);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn an_open_file_may_lose_its_name_but_not_change() {
+        let folder = temporary_folder("names");
+        let root = Root::open(&folder).unwrap();
+        let path = folder.join("a");
+        let large = vec![7; MEMORY_BYTES_MAX as usize + 1];
+        let open = || {
+            fs::write(&path, &large).unwrap();
+            Version::load(&root, b"a", now_ns()).unwrap()
+        };
+        let is_unchanged =
+            |version: &Version| matches!(version.body(0, 1), Body::File(body) if body.file.is_unchanged());
+        let renamed_over = open();
+        assert!(renamed_over.is_sendable() && is_unchanged(&renamed_over));
+        fs::write(folder.join("b"), &large).unwrap();
+        fs::rename(folder.join("b"), &path).unwrap();
+        assert!(!renamed_over.is_sendable() && is_unchanged(&renamed_over));
+        let written_over = open();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(&path, &large).unwrap();
+        assert!(!written_over.is_sendable() && !is_unchanged(&written_over));
+        fs::remove_file(&path).unwrap();
+        assert!(!is_unchanged(&written_over));
         fs::remove_dir_all(folder).unwrap();
     }
 

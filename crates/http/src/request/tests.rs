@@ -74,6 +74,11 @@ fn bodies_and_expectations() {
     with_head(b"GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", |head| {
         assert!(!head.expects_continue);
     });
+    // A list, and lists may have empty elements.
+    for (expect, expected) in [("", false), (",", false), (", 100-continue,100-CONTINUE ,", true)] {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: {expect}\r\n\r\nx");
+        with_head(request.as_bytes(), |head| assert_eq!(head.expects_continue, expected, "{expect}"));
+    }
     with_head(b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", |head| {
         assert_eq!(head.framing, Framing::Chunked);
     });
@@ -139,8 +144,12 @@ fn fields_that_are_refused() {
         ("Host: a\r\nTransfer-Encoding: gzip, chunked\r\n", Refusal::TransferEncodingUnknown),
         ("Host: a\r\nConnection: a b\r\n", Refusal::ConnectionInvalid),
         ("Host: a\r\nExpect: x\r\n", Refusal::ExpectUnknown),
+        ("Host: a\r\nExpect: 100-continue, x\r\n", Refusal::ExpectUnknown),
+        ("Host: a\r\nExpect: 100-continue;a\r\n", Refusal::ExpectUnknown),
         ("Host: a\r\nRange: bytes=0-1\r\nRange: bytes=0-1\r\n", Refusal::FieldDuplicate),
         ("Host: a\r\nContent-Type: a/b\r\nContent-Type: a/b\r\n", Refusal::FieldDuplicate),
+        ("Host: a\r\nUser-Agent: a\r\nuser-agent: b\r\n", Refusal::FieldDuplicate),
+        ("Host: a\r\nContent-Location: /a\r\nContent-Location: /a\r\n", Refusal::FieldDuplicate),
     ] {
         let bytes = [b"GET / HTTP/1.1\r\n", fields.as_bytes(), b"\r\n"].concat();
         assert_eq!(refusal(&bytes), expected, "{fields:?}");

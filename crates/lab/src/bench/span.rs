@@ -49,6 +49,7 @@ impl Span {
             |one: f64, two: f64| (one * mine.elapsed_ns as f64 + two * theirs.elapsed_ns as f64) / elapsed_ns as f64;
         mine.client_busy_share = weigh(mine.client_busy_share, theirs.client_busy_share);
         mine.client_wait_share = weigh(mine.client_wait_share, theirs.client_wait_share);
+        mine.other_cpu_share = mine.other_cpu_share.zip(theirs.other_cpu_share).map(|(one, two)| weigh(one, two));
         mine.elapsed_ns = elapsed_ns;
         mine.client_cpu_ns += theirs.client_cpu_ns;
         mine.interrupted |= theirs.interrupted;

@@ -5,6 +5,7 @@ use super::units;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
 use crate::target::TargetUnknown;
+use flatout_load::summary::OTHER_CPU_SHARE_MAX;
 use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
 use std::fmt::Write as _;
 
@@ -244,6 +245,10 @@ pub fn print_limits(report: &LimitsReport, style: Style) -> String {
     let body = units::bytes(report.plan.body_bytes as f64);
     page.plain(Some(Weight::Faint), &format!("  the bare loop answers with {body} bodies where nothing else is said"));
     page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
+    if let Some(share) = report.other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX) {
+        page.plain(None, "");
+        page.plain(Some(Weight::Warning), &format!("  note: {}", Note::Crowded(share)));
+    }
     page.text
 }
 

@@ -41,6 +41,7 @@ pub fn bench_value(report: &BenchReport) -> Value {
             "note": Note::name(*note), "text": note.to_string(),
         })).collect::<Vec<_>>(),
         "elapsed_ns": facts.elapsed_ns,
+        "other_cpu_share": facts.other_cpu_share,
         "requests_per_s": summary.requests_per_s,
         "bytes_in_per_s": summary.bytes_in_per_s,
         "latency": latency_value(summary.latency.as_ref()),
@@ -110,6 +111,7 @@ pub fn limits_value(report: &LimitsReport) -> Value {
         "probe_ns": report.plan.probe.as_nanos() as u64,
         "rounds": report.plan.rounds,
         "body_bytes": report.plan.body_bytes,
+        "other_cpu_share": report.other_cpu_share,
         "measures": measures,
     })
 }

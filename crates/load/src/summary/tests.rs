@@ -100,6 +100,15 @@ fn a_client_that_waits_for_a_core_is_a_limit_too() {
 }
 
 #[test]
+fn a_machine_that_others_use_is_noted() {
+    let mut recorder = Recorder::new().unwrap();
+    answer(&mut recorder, 200, 1);
+    let note = |share| Summary::of(&recorder, RunFacts { other_cpu_share: share, ..second() }).notes;
+    assert_eq!((note(None), note(Some(0.1))), (vec![], vec![]));
+    assert_eq!(note(Some(0.5)), vec![Note::Crowded(0.5)]);
+}
+
+#[test]
 fn redirects_reconnects_and_interruptions_are_notes_not_failures() {
     let mut recorder = Recorder::new().unwrap();
     answer(&mut recorder, 302, 1);

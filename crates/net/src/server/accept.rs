@@ -16,17 +16,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{spawn_local, yield_now};
-use tokio::time::sleep;
 
 /// Connections accepted before those that are open have their turn.
 const BATCH: usize = 64;
 
-/// When descriptors have run out, so many idle connections are asked to leave, and accept waits so long.
+/// When descriptors have run out, so many idle connections are asked to leave.
 const GIVE_WAY_COUNT: usize = 32;
-const GIVE_WAY_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a run of accepts ended.
 enum Accepted {
@@ -97,7 +94,13 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, client: Option<Soc
     worker.counters.connections_accepted.add(1);
     let mut connection = ServerConnection::new(client);
     match connection.turn(worker, socket.as_fd()) {
-        Next::Close(reason) => connection.handle_close(worker, reason),
+        Next::Close(reason) => {
+            connection.handle_close(worker, reason);
+            if worker.logs() {
+                // No task will end that the sweep, which also writes the log, could notice.
+                worker.changed.notify_waiters();
+            }
+        }
         next => match Registered::new(socket) {
             Ok(socket) => {
                 spawn_local(ServerTask::new(Rc::clone(worker), socket, connection, next));
@@ -107,8 +110,12 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, client: Option<Soc
     }
 }
 
-/// Asks idle connections to leave, and waits a moment for their descriptors.
+/// Asks idle connections to leave, and waits until one has, or for the next sweep.
 async fn make_room<H: Handler>(worker: &Worker<H>) {
     worker.deadlines.borrow_mut().call_idle(Call::GiveWay, GIVE_WAY_COUNT);
-    sleep(GIVE_WAY_PAUSE).await;
+    // Another worker may hold all descriptors: the sweep must go on although this one has no connection.
+    worker.starved.set(true);
+    worker.changed.notify_waiters();
+    worker.changed.notified().await;
+    worker.starved.set(false);
 }

@@ -334,8 +334,8 @@ impl ServerConnection {
         });
         if matches!(head.framing, Framing::Length(length) if length > limits.body_bytes_max) {
             let refusal = Refusal::BodyTooLarge;
-            let body_bytes =
-                self.fail(turn.worker, turn.output, refusal.status(), refusal.text(), CloseReason::Refused);
+            let fault = Fault::refused(refusal, exchange.to_head);
+            let body_bytes = self.fail(turn.worker, turn.output, fault);
             turn.worker.counters.refusals[refusal as usize].add(1);
             let answer = || Answer::refused(refusal.status(), refusal.name(), body_bytes, turn.started_ns);
             turn.worker.stage(self.client, turn.now, Logged::Head(head), answer);
@@ -444,7 +444,8 @@ impl ServerConnection {
     /// Refuses what was being received: `raw` when no head was understood, else the body of the request at hand.
     fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
         let receiving = self.receiving.take();
-        let body_bytes = self.fail(turn.worker, turn.output, refusal.status(), refusal.text(), CloseReason::Refused);
+        let fault = Fault::refused(refusal, asked_by_head(receiving.as_deref(), raw));
+        let body_bytes = self.fail(turn.worker, turn.output, fault);
         turn.worker.counters.refusals[refusal as usize].add(1);
         let answer = || Answer::refused(refusal.status(), refusal.name(), body_bytes, turn.started_ns);
         match receiving {
@@ -454,27 +455,23 @@ impl ServerConnection {
     }
 
     /// The one error response a connection may end with. Returns the bytes of its content.
-    fn fail<H: Handler>(
-        &mut self,
-        worker: &Worker<H>,
-        output: &mut Vec<u8>,
-        status: u16,
-        text: &'static str,
-        reason: CloseReason,
-    ) -> u64 {
+    fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> u64 {
         self.machine.advance(Event::Fault);
-        let response = worker.handler.handle_error(status, text);
+        let response = worker.handler.handle_error(fault.status, fault.text);
         response.head.append_to(output, &worker.clock.date(), Some("close"));
-        if let Body::Bytes(bytes) = &response.body {
-            output.extend_from_slice(bytes);
-        }
         worker.counters.requests.add(1);
-        worker.counters.add_status(status);
+        worker.counters.add_status(fault.status);
         self.receiving = None;
         self.stash = Vec::new();
-        self.closing = Some(reason);
+        self.closing = Some(fault.reason);
         self.linger = true;
-        response.body.len()
+        match &response.body {
+            Body::Bytes(bytes) if !fault.to_head => {
+                output.extend_from_slice(bytes);
+                bytes.len() as u64
+            }
+            _ => 0,
+        }
     }
 
     /// Patience ended. A slow request is answered 408; the rest is closed. `None`: a last response is being sent.
@@ -491,7 +488,9 @@ impl ServerConnection {
         let receiving = self.receiving.take();
         let mut output = worker.output.borrow_mut();
         output.clear();
-        let body_bytes = self.fail(worker, &mut output, 408, "The request was not complete in time.", reason);
+        let to_head = asked_by_head(receiving.as_deref(), &raw);
+        let fault = Fault { status: 408, text: "The request was not complete in time.", reason, to_head };
+        let body_bytes = self.fail(worker, &mut output, fault);
         let answer = || Answer::refused(408, reason.name(), body_bytes, worker.logged_ns());
         match receiving {
             Some(receiving) => worker.stage_described(receiving.description.as_ref(), answer),
@@ -551,6 +550,30 @@ impl ServerConnection {
         }
         self.machine.advance(Event::Close);
         worker.counters.closes[reason as usize].add(1);
+    }
+}
+
+/// Why a connection ends with an error response, and how.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    status: u16,
+    text: &'static str,
+    reason: CloseReason,
+    /// Its request was a HEAD, so it has no content (RFC 9110 §9.3.2).
+    to_head: bool,
+}
+
+impl Fault {
+    const fn refused(refusal: Refusal, to_head: bool) -> Self {
+        Self { status: refusal.status(), text: refusal.text(), reason: CloseReason::Refused, to_head }
+    }
+}
+
+/// Whether the request at hand is a HEAD, as far as that can be known of one that was not understood.
+fn asked_by_head(receiving: Option<&Receiving>, raw: &[u8]) -> bool {
+    match receiving {
+        Some(receiving) => receiving.exchange.to_head,
+        None => raw.strip_prefix(b"\r\n").unwrap_or(raw).starts_with(b"HEAD "),
     }
 }
 

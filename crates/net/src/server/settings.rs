@@ -37,7 +37,8 @@ impl Timeouts {
             .min(self.head_timeout_ms)
             .min(self.body_timeout_ms)
             .min(self.write_timeout_ms)
-            .min(self.linger_timeout_ms);
+            .min(self.linger_timeout_ms)
+            .min(self.drain_timeout_ms);
         (shortest / 8).clamp(5, 500)
     }
 }

@@ -7,7 +7,8 @@ use crate::clock::{DateClock, Now, precise_ns};
 use crate::counters::Counters;
 use crate::deadline::{Call, Deadlines};
 use crate::handler::Handler;
-use crate::runtime::build_runtime;
+use crate::runtime::build_server_runtime;
+use crate::timer::Timer;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::poll_fn;
@@ -18,10 +19,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
-use tokio::time::sleep;
 
 /// One receive takes so much at the most. The buffer is shared by all connections of a worker: an idle one owns none.
 const INPUT_BYTES: usize = 32 * 1024;
@@ -57,9 +56,11 @@ pub(crate) struct Worker<H> {
     pub(crate) output: RefCell<Vec<u8>>,
     pub(crate) deadlines: RefCell<Deadlines>,
     pub(crate) draining: Cell<bool>,
+    /// A listener waits for a descriptor.
+    pub(crate) starved: Cell<bool>,
     /// Connections registered with the runtime.
     pub(crate) open: Cell<usize>,
-    /// A connection opened or closed, or the phase changed.
+    /// A connection opened or closed, or, while stopping, time has passed.
     pub(crate) changed: Notify,
     access: Option<RefCell<AccessLog>>,
 }
@@ -151,7 +152,7 @@ pub fn run_worker<H: Handler>(
     parts: WorkerParts<H>,
     companion: impl Future<Output = ()> + 'static,
 ) -> io::Result<WorkerReport> {
-    let runtime = build_runtime()?;
+    let runtime = build_server_runtime()?;
     let worker = Rc::new(Worker {
         handler: parts.handler,
         settings: parts.settings,
@@ -161,6 +162,7 @@ pub fn run_worker<H: Handler>(
         output: RefCell::new(Vec::new()),
         deadlines: RefCell::new(Deadlines::default()),
         draining: Cell::new(false),
+        starved: Cell::new(false),
         open: Cell::new(0),
         changed: Notify::new(),
         access: parts.access_file.map(|file| RefCell::new(AccessLog::new(file))),
@@ -184,7 +186,8 @@ async fn serve<H: Handler>(
     for listener in listeners {
         acceptors.push(spawn_local(accept_connections(Rc::clone(&worker), listener, phases.clone())?));
     }
-    let sweeper = spawn_local(sweep_deadlines(Rc::clone(&worker)));
+    let timer = Timer::new()?;
+    let sweeper = spawn_local(sweep_deadlines(Rc::clone(&worker), timer));
     // An error means that the sender is gone, which can only mean that all is over.
     let _ = phases.wait_for(|phase| *phase != Phase::Serve).await;
     worker.draining.set(true);
@@ -205,38 +208,44 @@ async fn serve<H: Handler>(
 
 /// Waits until no connection is left, the drain deadline passes, or the phase says to leave.
 async fn drain<H: Handler>(worker: &Worker<H>, mut phases: watch::Receiver<Phase>) {
-    let mut deadline = pin!(sleep(Duration::from_millis(worker.settings.timeouts.drain_timeout_ms)));
+    let deadline_ms = Now::read().monotonic_ms.saturating_add(worker.settings.timeouts.drain_timeout_ms);
     let mut abandoned = pin!(phases.wait_for(|phase| *phase == Phase::Abandon));
     loop {
-        if worker.open.get() == 0 {
+        if worker.open.get() == 0 || Now::read().monotonic_ms >= deadline_ms {
             return;
         }
         let mut changed = pin!(worker.changed.notified());
-        let give_up = poll_fn(|context| {
-            if deadline.as_mut().poll(context).is_ready() || abandoned.as_mut().poll(context).is_ready() {
+        let abandon = poll_fn(|context| {
+            if abandoned.as_mut().poll(context).is_ready() {
                 return Poll::Ready(true);
             }
             changed.as_mut().poll(context).map(|()| false)
         })
         .await;
-        if give_up {
+        if abandon {
             return;
         }
     }
 }
 
-/// Looks through the deadlines, and writes the log, while there are connections; sleeps when there are none.
-async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>) {
-    let interval = Duration::from_millis(worker.settings.timeouts.sweep_interval_ms());
+/// Looks through the deadlines, and writes the log, while there are connections; rests when there are none.
+async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
+    let interval_ms = worker.settings.timeouts.sweep_interval_ms();
     loop {
-        if worker.open.get() == 0 {
-            worker.flush_log();
+        worker.flush_log();
+        if worker.open.get() == 0 && !worker.starved.get() {
+            let _ = timer.set_interval(0);
             worker.changed.notified().await;
+            let _ = timer.set_interval(interval_ms);
             continue;
         }
-        sleep(interval).await;
+        if timer.tick().await.is_err() {
+            // A timerfd that was made does not fail; should it, connections live without deadlines.
+            return;
+        }
         worker.deadlines.borrow_mut().handle_time(Now::read().monotonic_ms);
-        worker.flush_log();
         worker.give_back_output();
+        // Whoever waits for a descriptor, or for the end, looks again.
+        worker.changed.notify_waiters();
     }
 }

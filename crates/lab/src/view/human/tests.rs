@@ -143,12 +143,17 @@ fn limits_are_a_table_and_json() {
         plan: LimitsPlan { probe: Duration::from_secs(1), rounds: 3, body_bytes: 1024 },
         machine: machine(),
         cores: CorePair { server: 0, client: 1 },
+        other_cpu_share: Some(0.5),
         measures: vec![(Measure::RoundTripP50, [20_000.0, 30_000.0, 10_000.0].into_iter().collect())],
     };
     let text = print_limits(&report, Style::PLAIN);
     assert!(text.contains("3 rounds of 1.00 s a probe; server role on core 0, client role on core 1\n"), "{text}");
     let row = "    p50                                      20.0 µs       10.0 µs       30.0 µs\n";
     assert!(text.contains(row), "{text}");
+    assert!(
+        text.ends_with("  note: other work used 50 % of the machine meanwhile; expect the figures to vary\n"),
+        "{text}"
+    );
     let value = limits_value(&report);
     assert_eq!(value["schema"], "flatout-limits/1");
     assert_eq!(value["measures"]["roundtrip_ns_p50"]["median"], 20_000.0);

@@ -1,0 +1,246 @@
+//! Malformed, ambiguous and hostile requests: the exact answer to each, and what none of them does to the server.
+//!
+//! The tables stand in tests/vectors. Each row is sent whole, byte by byte, and with a well-formed request behind it,
+//! which must not be answered after a refusal. What the access log and the counters say must be what the tables say,
+//! to the last line. Slow peers are the subject of `patience`.
+
+mod exchange;
+mod trapped;
+mod vectors;
+
+use super::harness::{Response, Server, wait_until};
+use exchange::{Way, exchange};
+use flatout_http::refusal::Refusal;
+use flatout_net::ending::CloseReason;
+use flatout_serve::outcome::Outcome;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::thread;
+use std::time::Duration;
+use trapped::{CANARY, LARGE_BYTES, PAGE, TrappedSite};
+use vectors::{Expected, Row, SERVED, parse_table};
+
+const BAD_FILE: &str = "tests/vectors/bad-requests.txt";
+const VALID_FILE: &str = "tests/vectors/valid-requests.txt";
+
+/// What the log may say where a table says `served`.
+const SERVED_OUTCOMES: [&str; 3] = ["hit", "checked", "loaded"];
+
+fn bad_rows() -> Vec<Row> {
+    parse_table(BAD_FILE, include_str!("../vectors/bad-requests.txt")).unwrap()
+}
+
+fn valid_rows() -> Vec<Row> {
+    parse_table(VALID_FILE, include_str!("../vectors/valid-requests.txt")).unwrap()
+}
+
+#[test]
+fn every_bad_request_gets_its_answer_and_does_no_harm() {
+    run_table(&bad_rows());
+}
+
+#[test]
+fn every_unusual_and_valid_request_is_answered() {
+    run_table(&valid_rows());
+}
+
+#[test]
+fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
+    let rows = bad_rows();
+    assert!(rows.len() >= 130, "only {} rows", rows.len());
+    let outcomes: BTreeSet<_> = rows.iter().flat_map(|row| &row.answers).map(|answer| answer.outcome).collect();
+    // A status line is what a client reads.
+    let refusals = Refusal::ALL.iter().filter(|refusal| **refusal != Refusal::StatusLine);
+    let missing: Vec<_> = refusals.map(|refusal| refusal.name()).filter(|name| !outcomes.contains(name)).collect();
+    assert!(missing.is_empty(), "no row is refused for {missing:?}");
+    // These need a file that changes, fails or may not be read, or a lack of descriptors, and no bad request.
+    let elsewhere = ["forbidden", "file_unsettled", "no_descriptor", "file_failed"];
+    let valid = valid_rows();
+    let outcomes = outcomes.into_iter().chain(valid.iter().flat_map(|row| &row.answers).map(|answer| answer.outcome));
+    let outcomes: BTreeSet<_> = outcomes.chain(elsewhere).chain(SERVED_OUTCOMES).collect();
+    let missing: Vec<_> = Outcome::NAMES.iter().filter(|name| !outcomes.contains(*name)).collect();
+    assert!(missing.is_empty(), "no row leads to {missing:?}");
+}
+
+#[test]
+fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
+    let closes: BTreeSet<_> = bad_rows()
+        .iter()
+        .chain(&valid_rows())
+        .map(|row| row.closed.unwrap_or(CloseReason::ClientClosed).name())
+        .chain(super::patience::CLOSES)
+        // Only a failing disk and a failing kernel bring these about.
+        .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
+        .collect();
+    let missing: Vec<_> = CloseReason::ALL.iter().map(|reason| reason.name()).filter(|name| !closes.contains(name)).collect();
+    assert!(missing.is_empty(), "no test closes for {missing:?}");
+}
+
+/// Sends every row in every way, and holds the answers, the log, the counters and the server itself against the table.
+fn run_table(rows: &[Row]) {
+    let site = TrappedSite::new();
+    let log = site.log_path();
+    let server = Server::start(&site.path(), &["--access-log", log.to_str().unwrap()]);
+    let mut ledger = Ledger::default();
+    warm_up(&server, &mut ledger);
+    let before = Vitals::of_quiet(&server);
+    for row in rows {
+        for &way in Way::of(row) {
+            let label = format!("{} ({way:?})", row.name);
+            let answers = ledger.expect(&label, row, way);
+            let responses = exchange(&server, row, way).unwrap_or_else(|error| panic!("{label}: {error}"));
+            check_responses(&label, row, &answers, &responses);
+            check_fresh_connection(&server, &label);
+            ledger.expect_fresh(&label);
+        }
+    }
+    let after = Vitals::of_quiet(&server);
+    assert_eq!(after.descriptors, before.descriptors, "descriptors are left open");
+    let growth_kb = after.anonymous_kb.saturating_sub(before.anonymous_kb);
+    assert!(growth_kb <= 512, "{before:?} has become {after:?}");
+    let (status, counters) = server.stop();
+    assert!(status.success(), "{status:?}: {counters}");
+    ledger.check_log(&fs::read(log).unwrap());
+    ledger.check_counters(&counters);
+}
+
+/// Puts into the caches what any site's visitors put there.
+fn warm_up(server: &Server, ledger: &mut Ledger) {
+    for path in ["/", "/docs/", "/large.bin"] {
+        assert_eq!(server.get(path).status, 200);
+        ledger.expect_fresh("warming up");
+    }
+}
+
+/// What of a server must be after the table as it was before.
+#[derive(Debug)]
+struct Vitals {
+    anonymous_kb: u64,
+    descriptors: usize,
+}
+
+impl Vitals {
+    /// Waits until the server is quiet: no connection is open and its threads use no processor. A server that spins
+    /// uses up every pause; one that does not may still be busy closing in the first.
+    fn of_quiet(server: &Server) -> Self {
+        let descriptors = || fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+        let sockets = || {
+            let links = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().flatten();
+            let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+            targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+        };
+        // The listener, and the pair by which the runtime learns of signals.
+        wait_until("only the listener and the signals' pair are open", || sockets() <= 3);
+        wait_until("the server is idle", || {
+            let before_ns = server.cpu_ns();
+            thread::sleep(Duration::from_secs(1));
+            server.cpu_ns() - before_ns < 3_000_000
+        });
+        Self { anonymous_kb: server.memory_kb("RssAnon"), descriptors: descriptors() }
+    }
+}
+
+fn check_responses(label: &str, row: &Row, answers: &[Expected], responses: &[Response]) {
+    let expected: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    let came: Vec<_> = responses.iter().map(|response| response.status).collect();
+    assert_eq!(came, expected, "{label}");
+    for (index, response) in responses.iter().enumerate() {
+        assert!(!response.body.windows(CANARY.len()).any(|window| window == CANARY), "{label}: the secret is out");
+        let closed = matches!(
+            row.closed,
+            Some(CloseReason::Refused | CloseReason::RefusedBody | CloseReason::NotPersistent)
+        );
+        let says_last = response.field("connection") == Some("close");
+        assert_eq!(says_last, closed && index + 1 == responses.len(), "{label}: {:?}", response.fields);
+        let to_head = row.bytes.starts_with(b"HEAD ") && index == 0;
+        if response.status == 200 && !to_head {
+            let large = response.body.len() == LARGE_BYTES && response.body.iter().all(|&byte| byte == b'L');
+            assert!(response.body == PAGE || large, "{label}: {:?}", String::from_utf8_lossy(&response.body));
+        }
+    }
+}
+
+fn check_fresh_connection(server: &Server, label: &str) {
+    let response = server.get("/");
+    assert_eq!((response.status, response.body.as_slice()), (200, PAGE), "the request after {label}");
+}
+
+/// What the log and the counters must say in the end.
+#[derive(Default)]
+struct Ledger {
+    lines: Vec<Line>,
+    closes: BTreeMap<&'static str, u64>,
+    refusals: BTreeMap<&'static str, u64>,
+}
+
+/// A line of the access log, as far as a table decides it.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    label: String,
+    status: u16,
+    outcome: &'static str,
+    ending: &'static str,
+}
+
+impl Ledger {
+    /// Notes what `row`, sent in `way`, must leave behind, and returns the answers it must get.
+    fn expect(&mut self, label: &str, row: &Row, way: Way) -> Vec<Expected> {
+        let mut answers = row.answers.clone();
+        if way == Way::Followed && row.closed.is_none() {
+            answers.push(Expected { status: 200, outcome: SERVED });
+        }
+        for answer in &answers {
+            self.expect_line(label, answer.status, answer.outcome, "sent");
+            // A path that climbs is well-formed: it is the site that will not have it, not the core.
+            if !Outcome::NAMES.contains(&answer.outcome) && answer.outcome != SERVED {
+                *self.refusals.entry(answer.outcome).or_default() += 1;
+            }
+        }
+        let closed = row.closed.unwrap_or(CloseReason::ClientClosed).name();
+        if row.closed == Some(CloseReason::ClientCutBody) {
+            self.expect_line(label, 0, "unanswered", closed);
+        }
+        *self.closes.entry(closed).or_default() += 1;
+        answers
+    }
+
+    /// Notes a plain GET on a connection of its own.
+    fn expect_fresh(&mut self, label: &str) {
+        self.expect_line(&format!("the request after {label}"), 200, SERVED, "sent");
+        *self.closes.entry(CloseReason::NotPersistent.name()).or_default() += 1;
+    }
+
+    fn expect_line(&mut self, label: &str, status: u16, outcome: &'static str, ending: &'static str) {
+        self.lines.push(Line { label: label.to_owned(), status, outcome, ending });
+    }
+
+    fn check_log(&self, log: &[u8]) {
+        assert!(log.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'), "a line is not plain text");
+        let lines: Vec<_> = std::str::from_utf8(log).unwrap().lines().collect();
+        for (expected, line) in self.lines.iter().zip(&lines) {
+            // client - - [date] "request line" status bytes "referer" "user agent" outcome ending duration_us
+            let parts: Vec<_> = line.split('"').collect();
+            let [_, _, answer, _, _, _, reasons] = parts.as_slice() else { panic!("{}: {line}", expected.label) };
+            let status: u16 = answer.split_whitespace().next().unwrap().parse().unwrap();
+            let reasons: Vec<_> = reasons.split_whitespace().collect();
+            let outcome = if SERVED_OUTCOMES.contains(&reasons[0]) { SERVED } else { reasons[0] };
+            let found = (status, outcome, reasons[1]);
+            assert_eq!(found, (expected.status, expected.outcome, expected.ending), "{}: {line}", expected.label);
+        }
+        assert_eq!(lines.len(), self.lines.len(), "lines of the log");
+    }
+
+    fn check_counters(&self, counters: &str) {
+        let rows: BTreeMap<_, u64> = counters
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(name, count)| Some((name, count.trim().parse().ok()?)))
+            .collect();
+        let with_prefix = |prefix: &str| -> BTreeMap<_, _> {
+            rows.iter().filter_map(|(name, count)| Some((name.strip_prefix(prefix)?, *count))).collect()
+        };
+        assert_eq!(with_prefix("closed_"), self.closes);
+        assert_eq!(with_prefix("refused_"), self.refusals);
+        assert_eq!(rows["connections_accepted"], self.closes.values().sum::<u64>());
+    }
+}
