@@ -1,0 +1,104 @@
+//! Properties that hold for all inputs of a kind, found wanting by proptest's shrinking rather than by our examples.
+
+use flatout_http::chunked::ChunkedDecoder;
+use flatout_http::date::{format_date, parse_date};
+use flatout_http::etag::{ETag, list_matches};
+use flatout_http::head::FieldStorage;
+use flatout_http::limits::Limits;
+use flatout_http::path::decode_path;
+use flatout_http::range::{RangeDecision, decide_range};
+use flatout_http::request::parse_request_head;
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
+
+/// The chunked coding of `content`, cut into chunks of the given sizes, with an extension on each.
+fn encode_chunked(content: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    let mut rest = content;
+    let mut sizes = sizes.iter().cycle();
+    while !rest.is_empty() {
+        let size = sizes.next().copied().unwrap_or(1).clamp(1, rest.len());
+        encoded.extend_from_slice(format!("{size:X};n=\"v\"\r\n").as_bytes());
+        encoded.extend_from_slice(&rest[..size]);
+        encoded.extend_from_slice(b"\r\n");
+        rest = &rest[size..];
+    }
+    encoded.extend_from_slice(b"0\r\nT: x\r\n\r\n");
+    encoded
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_chunked_comes_back(content in vec(any::<u8>(), 0..600), sizes in vec(1_usize..200, 1..6), cut in 1_usize..64) {
+        let encoded = encode_chunked(&content, &sizes);
+        let mut decoder = ChunkedDecoder::new(&Limits { chunk_extension_bytes_max: u32::MAX, ..Limits::DEFAULT });
+        let (mut decoded, mut used, mut done) = (Vec::new(), 0, false);
+        while !done {
+            let piece = &encoded[used..(used + cut).min(encoded.len())];
+            let step = decoder.decode(piece).unwrap();
+            decoded.extend_from_slice(&piece[step.data_start..][..step.data_bytes]);
+            used += step.consumed;
+            done = step.done;
+        }
+        prop_assert_eq!(decoded, content);
+        prop_assert_eq!(used, encoded.len());
+    }
+
+    #[test]
+    fn an_encoded_name_decodes_to_itself(name in vec(1_u8..=255, 1..40)) {
+        let encoded: String = name.iter().map(|byte| format!("%{byte:02x}")).collect();
+        let mut decoded = Vec::new();
+        // Names that are refused, or marked, are those that hold dots at an end of a segment, or slashes.
+        if let Ok(facts) = decode_path(format!("/{encoded}").as_bytes(), &mut decoded) {
+            prop_assert_eq!(&decoded, &name);
+            prop_assert_eq!(facts.encoded_slash, name.contains(&b'/'));
+        } else {
+            prop_assert!(name.split(|&byte| byte == b'/').any(|part| part == b"." || part == b".."));
+        }
+    }
+
+    #[test]
+    fn a_part_lies_within_and_is_what_was_asked(first in 0_u64..2000, more in 0_u64..2000, length in 0_u64..2000) {
+        let last = first + more;
+        let expected = if first >= length {
+            RangeDecision::Unsatisfiable
+        } else {
+            RangeDecision::Part { first, last: last.min(length - 1) }
+        };
+        prop_assert_eq!(decide_range(format!("bytes={first}-{last}").as_bytes(), length), expected);
+    }
+
+    #[test]
+    fn dates_of_8000_years_come_back(seconds in 0_i64..253_402_300_800) {
+        prop_assert_eq!(parse_date(&format_date(seconds)), Some(seconds));
+    }
+
+    #[test]
+    fn every_tag_of_a_list_is_seen(tags in vec("[!#-~]{0,12}", 1..8), weak in vec(any::<bool>(), 8)) {
+        let list: Vec<String> =
+            tags.iter().zip(&weak).map(|(tag, weak)| format!("{}\"{tag}\"", if *weak { "W/" } else { "" })).collect();
+        let mut seen = Vec::new();
+        list_matches(list.join(" , ").as_bytes(), |tag| {
+            seen.push(String::from_utf8_lossy(tag.opaque).into_owned());
+            false
+        });
+        prop_assert_eq!(&seen, &tags);
+        prop_assert!(list.iter().all(|text| ETag::parse(text.as_bytes()).is_some()));
+    }
+
+    #[test]
+    fn any_field_of_the_grammar_is_read_whole(
+        names in vec("[a-zA-Z0-9!#$%&'*+.^_`|~-]{1,20}", 0..20),
+        value in "[ -~\u{80}-\u{ff}\t]{0,60}",
+    ) {
+        let lines: String = names.iter().map(|name| format!("X-{name}:{value}\r\n")).collect();
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let mut storage = FieldStorage::new();
+        let head = parse_request_head(request.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+        prop_assert_eq!(head.fields.len(), names.len() + 1);
+        let expected = value.trim_matches([' ', '\t']).as_bytes();
+        prop_assert!(head.fields.iter().skip(1).all(|(_, read)| read == expected));
+    }
+}
