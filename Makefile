@@ -37,5 +37,5 @@ fmt: ## format every source file
 	@cargo fmt --all
 
 .PHONY: fuzz
-fuzz: ## a minute of each fuzz target (needs a nightly toolchain and cargo-fuzz)
+fuzz: ## a minute of each fuzzer, or of FUZZER=NAME (needs a nightly toolchain and cargo-fuzz)
 	@tools/fuzz.sh

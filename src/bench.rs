@@ -25,8 +25,10 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a URL in a closed loop and say how fast it was
 #[derive(Args, Debug)]
-#[command(after_help = "Every connection sends its next request when the last one is answered. The exit code is 0 when \
-    every request was answered whole with a status below 400, 1 when not, and 2 when the command line makes no sense.")]
+#[command(
+    after_help = "Every connection sends its next request when the last one is answered. The exit code is 0 when \
+    every request was answered whole with a status below 400, 1 when not, and 2 when the command line makes no sense."
+)]
 pub(crate) struct BenchArgs {
     #[arg(help = "What to load, such as http://127.0.0.1:8080/")]
     url: String,
@@ -161,7 +163,8 @@ mod tests {
 
     #[test]
     fn times_have_units_or_are_seconds() {
-        for (text, expected_ms) in [("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("1.5", 1_500), ("1h", 3_600_000)] {
+        for (text, expected_ms) in [("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("1.5", 1_500), ("1h", 3_600_000)]
+        {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(expected_ms)), "{text}");
         }
         for text in ["", "s", "10x", "-1s", "0", "1e9s", "1..2s", "99999999999999999999999h"] {

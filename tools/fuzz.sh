@@ -15,6 +15,9 @@ fi
 # find the canary's defect, and then fails; only its words matter here.
 all_fuzzers() { (cargo run --quiet --package flatout-fuzz --bin smoke -- 1 || true) | awk '/no failure/ { print $1 }'; }
 
+# The release profile's whole-program optimisation drops symbols that the coverage instrumentation refers to.
+export CARGO_PROFILE_RELEASE_LTO=off
+
 for name in ${FUZZER:-$(all_fuzzers)}; do
   printf '━━━ %s, %s s\n' "$name" "$seconds"
   mkdir -p "fuzz/corpus/$name"

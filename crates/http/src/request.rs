@@ -169,16 +169,16 @@ struct RequestLine<'a> {
 /// and `method_bytes` of a token and a space stand at its beginning.
 fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
     let (method, rest) = (&line[..method_bytes], line.get(method_bytes + 1..).unwrap_or(b""));
-    let target_bytes = rest.iter().position(|&byte| byte == b' ').ok_or(Refusal::RequestLine)?;
-    let (target_text, version) = (&rest[..target_bytes], &rest[target_bytes + 1..]);
-    if target_text.is_empty() || version.is_empty() || version.contains(&b' ') {
-        return Err(Refusal::RequestLine);
-    }
-    if target_bytes > limits.target_bytes_max {
-        return Err(Refusal::TargetTooLong);
-    }
     // A CR within the line is a line end to some readers: that is its name, whatever part it stands in.
     let name_cr = |refusal| if memchr(b'\r', line).is_some() { Refusal::BareCr } else { refusal };
+    let target_bytes = rest.iter().position(|&byte| byte == b' ').ok_or(Refusal::RequestLine).map_err(name_cr)?;
+    let (target_text, version) = (&rest[..target_bytes], &rest[target_bytes + 1..]);
+    if target_text.is_empty() || version.is_empty() || version.contains(&b' ') {
+        return Err(name_cr(Refusal::RequestLine));
+    }
+    if target_bytes > limits.target_bytes_max {
+        return Err(name_cr(Refusal::TargetTooLong));
+    }
     let version = parse_version(version).map_err(name_cr)?;
     let target = parse_target(method, target_text).map_err(name_cr)?;
     let method = Method::from_token(method).ok_or(Refusal::Method)?;

@@ -100,6 +100,8 @@ fn request_lines_that_are_refused() {
         ("\u{e9} / HTTP/1.1", Refusal::Method),
         ("GET / HTTP/1.1\r", Refusal::BareCr),
         ("GET /\rx HTTP/1.1", Refusal::BareCr),
+        ("GET / HTTP/1.1\rHost: a", Refusal::BareCr),
+        ("GET /\r", Refusal::BareCr),
         ("GET / http/1.1", Refusal::Version),
         ("GET / HTTP/1", Refusal::Version),
         ("GET / HTTP/1.10", Refusal::Version),
