@@ -97,7 +97,6 @@ fn run_table(rows: &[Row]) {
     }
     wait_until_quiet(&server, descriptors);
     let after_kb = server.memory_kb("RssAnon");
-    eprintln!("{before_kb} {after_kb}");
     assert!(after_kb <= before_kb + 512, "{before_kb} kB have become {after_kb} kB");
     let (status, counters) = server.stop();
     assert!(status.success(), "{status:?}: {counters}");

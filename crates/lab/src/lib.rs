@@ -1,6 +1,6 @@
 //! The load lab: benches, the machine's limits, and how both are shown.
 //!
-//! - [`bench`] runs a closed loop against a server, and the machine's own limit beside it when asked;
+//! - [`mod@bench`] runs a closed loop against a server, and the machine's own limit beside it when asked;
 //! - [`limits`] measures what this machine can do at most, with probes of our own;
 //! - [`target`] finds the server's processes on this machine and what they cost;
 //! - [`machine`] says what the figures were measured on;
