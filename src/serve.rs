@@ -7,6 +7,7 @@ use flatout_net::handler::Handler;
 use flatout_net::server::{Settings, Timeouts, WorkerParts, follow_signals, phase_channel, run_worker};
 use flatout_net::socket::{bind_listener, check_free, find_port_owner, raise_descriptor_limit, suggest_port};
 use flatout_serve::root::{Root, check_kernel};
+use flatout_serve::cache::CacheLimits;
 use flatout_serve::{Site, SiteOptions};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -119,18 +120,21 @@ pub(crate) fn run(arguments: ServeArgs) -> ExitCode {
 }
 
 fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     check_folder(&arguments.folder)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let worker_count = arguments.workers.map_or(cores, usize::from);
     let access_file = open_access_log(arguments.access_log.as_deref())?;
     let (addresses, mut listeners) = bind_all(&arguments.listen, worker_count)?;
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
-    let settings = Settings { limits: Limits::DEFAULT, timeouts: timeouts(arguments) };
+    let shares = share_descriptors(descriptors, worker_count);
+    let settings =
+        Settings { limits: Limits::DEFAULT, timeouts: timeouts(arguments), connections_max: shares.connections_max };
     let (phase_sender, phases) = phase_channel();
     let parts = |index: usize, listeners: Vec<OwnedFd>| {
         let folder = arguments.folder.clone();
-        let options = SiteOptions { hidden: arguments.hidden, ..SiteOptions::DEFAULT };
+        let cache_limits = CacheLimits { descriptors_max: shares.files_max, ..CacheLimits::DEFAULT };
+        let options = SiteOptions { hidden: arguments.hidden, cache_limits, ..SiteOptions::DEFAULT };
         let (counters, access_file, phases) = (Arc::clone(&counters[index]), access_file.clone(), phases.clone());
         move || -> io::Result<WorkerParts<Site>> {
             let handler = Site::new(Root::open(&folder)?, options);
@@ -167,6 +171,26 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(EXIT_UNCLEAN));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a worker may do with the descriptors that the kernel allows the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DescriptorShares {
+    connections_max: usize,
+    files_max: usize,
+}
+
+/// A quarter of what each worker has is for files held open, at most what the cache wants anyway.
+fn share_descriptors(limit: u64, worker_count: usize) -> DescriptorShares {
+    // Standard streams, log and signals; each worker's listener, folder, runtime, timer, and what it opens to look.
+    const PROCESS: usize = 16;
+    const WORKER: usize = 12;
+    // Below that there is no serving; the kernel will say so in its own way.
+    const CONNECTIONS_MIN: usize = 8;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let share = (limit.saturating_sub(PROCESS) / worker_count.max(1)).saturating_sub(WORKER);
+    let files_max = (share / 4).clamp(1, CacheLimits::DEFAULT.descriptors_max);
+    DescriptorShares { connections_max: share.saturating_sub(files_max).max(CONNECTIONS_MIN), files_max }
 }
 
 fn timeouts(arguments: &ServeArgs) -> Timeouts {
@@ -283,7 +307,22 @@ fn print_counters(counters: &[Arc<Counters>]) {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_duration_ms;
+    use super::{parse_duration_ms, share_descriptors};
+
+    #[test]
+    fn descriptors_are_shared_out() {
+        for (limit, workers, connections_max, files_max) in [
+            (64, 1, 27, 9),
+            (1024, 1, 747, 249),
+            (1024, 4, 180, 60),
+            (1_048_576, 2, 523_756, 512),
+            (u64::MAX, 1, usize::MAX - 540, 512),
+            (10, 8, 8, 1),
+        ] {
+            let shares = share_descriptors(limit, workers);
+            assert_eq!((shares.connections_max, shares.files_max), (connections_max, files_max), "{limit} {workers}");
+        }
+    }
 
     #[test]
     fn durations_need_a_unit_and_a_bound() {

@@ -4,12 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod e2e {
+    mod access_log;
     mod bad_input;
+    mod cli;
+    mod conformance;
     mod docs;
     mod harness;
+    mod memory;
     mod patience;
     mod real_site;
     mod smoke;
+    mod syscalls;
     mod tool;
     mod versions;
 }

@@ -120,7 +120,9 @@ fn serve_whole(workers: &str) {
     let server = Server::start(&docs, &["--workers", workers]);
 
     let mut whole = Batch::new(&server);
-    files.iter().for_each(|path| whole.add(path, &[]));
+    for path in &files {
+        whole.add(path, &[]);
+    }
     let responses = whole.fetch();
     for (path, response) in files.iter().zip(&responses) {
         assert_eq!(response.status, 200, "{path}");

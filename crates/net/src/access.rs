@@ -163,6 +163,11 @@ impl AccessLog {
         }
     }
 
+    /// Whether nothing waits to be written.
+    pub const fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     /// Whether enough has gathered to be written.
     pub const fn is_full(&self) -> bool {
         self.buffer.len() >= BUFFER_BYTES_MAX

@@ -30,7 +30,7 @@ impl Counter {
 pub struct Counters {
     /// Connections accepted.
     pub connections_accepted: Counter,
-    /// Times that accept failed because descriptors had run out.
+    /// Times that no connection could be accepted because descriptors had run out.
     pub accepts_without_descriptor: Counter,
     /// Times that accept failed otherwise (the client had gone again).
     pub accepts_failed: Counter,

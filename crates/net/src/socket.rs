@@ -1,6 +1,6 @@
 //! Listeners, socket options, and who holds a port.
 
-#![allow(unsafe_code)] // one socket option that no safe wrapper offers
+#![allow(unsafe_code)] // socket options and one question that no safe wrapper offers
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
@@ -75,6 +75,15 @@ fn set_option(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: 
     if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)) }
 }
 
+/// Bytes handed to the kernel that the peer has not acknowledged (SIOCOUTQ).
+pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int to where the pointer
+    // leads.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The process that listens on `port`, as (pid, name), when /proc lets us see it.
 pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -131,8 +140,10 @@ pub fn raise_descriptor_limit() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{bind_listener, check_free, find_port_owner, listening_inodes, suggest_port};
-    use std::net::SocketAddr;
+    use super::{bind_listener, check_free, find_port_owner, listening_inodes, suggest_port, unacknowledged_bytes};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::os::fd::AsFd;
 
     #[test]
     fn a_taken_port_is_seen_named_and_another_suggested() {
@@ -144,6 +155,25 @@ mod tests {
         assert!(suggested > address.port());
         // Our own other workers may share it.
         assert!(bind_listener(&address).is_ok());
+    }
+
+    #[test]
+    fn what_the_peer_has_not_taken_is_known() {
+        let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(false).unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"x").unwrap();
+        let mut server = listener.accept().unwrap().0;
+        assert_eq!(unacknowledged_bytes(server.as_fd()).unwrap(), 0);
+        server.set_nonblocking(true).unwrap();
+        while server.write(&[0; 65_536]).is_ok() {}
+        let stuck = unacknowledged_bytes(server.as_fd()).unwrap();
+        assert!(stuck > 0);
+        // As the client reads, its kernel takes more.
+        while unacknowledged_bytes(server.as_fd()).unwrap() == stuck {
+            assert!(client.read(&mut [0; 65_536]).unwrap() > 0);
+        }
     }
 
     #[test]

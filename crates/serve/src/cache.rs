@@ -20,7 +20,7 @@ pub struct CacheLimits {
 }
 
 impl CacheLimits {
-    /// Enough for most sites whole; a tenth of the common limit of 1,024 descriptors when workers are few.
+    /// Enough for most sites whole. `flatout serve` holds fewer files open where the process may have few descriptors.
     pub const DEFAULT: Self = Self { entries_max: 16_384, bytes_max: 64 * 1024 * 1024, descriptors_max: 512 };
 }
 

@@ -22,7 +22,7 @@ use tokio::task::{spawn_local, yield_now};
 /// Connections accepted before those that are open have their turn.
 const BATCH: usize = 64;
 
-/// When descriptors have run out, so many idle connections are asked to leave.
+/// When descriptors have run out, so many connections are asked to leave if they are idle.
 const GIVE_WAY_COUNT: usize = 32;
 
 /// How a run of accepts ended.
@@ -31,7 +31,7 @@ enum Accepted {
     All,
     /// There may be more.
     Batch,
-    /// The kernel has no descriptor, or no memory, for another.
+    /// There is no descriptor, or no memory, for another.
     NoDescriptor,
 }
 
@@ -69,6 +69,10 @@ pub(crate) fn accept_connections<H: Handler>(
 fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>) -> Accepted {
     const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
     for _ in 0..BATCH {
+        if worker.open.get() >= worker.settings.connections_max {
+            worker.counters.accepts_without_descriptor.add(1);
+            return Accepted::NoDescriptor;
+        }
         let accepted = if worker.logs() {
             acceptfrom_with(listener, FLAGS)
                 .map(|(socket, client)| (socket, client.and_then(|client| SocketAddr::try_from(client).ok())))
@@ -94,13 +98,7 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, client: Option<Soc
     worker.counters.connections_accepted.add(1);
     let mut connection = ServerConnection::new(client);
     match connection.turn(worker, socket.as_fd()) {
-        Next::Close(reason) => {
-            connection.handle_close(worker, reason);
-            if worker.logs() {
-                // No task will end that the sweep, which also writes the log, could notice.
-                worker.changed.notify_waiters();
-            }
-        }
+        Next::Close(reason) => connection.handle_close(worker, reason),
         next => match Registered::new(socket) {
             Ok(socket) => {
                 spawn_local(ServerTask::new(Rc::clone(worker), socket, connection, next));
@@ -112,7 +110,9 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, client: Option<Soc
 
 /// Asks idle connections to leave, and waits until one has, or for the next sweep.
 async fn make_room<H: Handler>(worker: &Worker<H>) {
-    worker.deadlines.borrow_mut().call_idle(Call::GiveWay, GIVE_WAY_COUNT);
+    // Those accepted just now have their first turn, and then can be called.
+    yield_now().await;
+    worker.deadlines.borrow_mut().call_some(Call::GiveWay, GIVE_WAY_COUNT);
     // Another worker may hold all descriptors: the sweep must go on although this one has no connection.
     worker.starved.set(true);
     worker.changed.notify_waiters();

@@ -8,6 +8,7 @@ use crate::clock::Now;
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::response::{Body, Response};
+use crate::socket::unacknowledged_bytes;
 use flatout_http::body::BodyDecoder;
 use flatout_http::connection::{Connection, Event, State};
 use flatout_http::framing::{Framing, Version};
@@ -102,6 +103,8 @@ pub(crate) struct ServerConnection {
     linger: bool,
     lingering: bool,
     lingered_bytes: u64,
+    /// What the kernel still held when the write timeout last passed; `None` since the socket has taken something.
+    unacknowledged_bytes: Option<u32>,
     /// Requests whose head was complete.
     requests: u32,
     /// Steps that begin a new wait: requests begun, and writes of which the socket took something.
@@ -120,6 +123,7 @@ impl ServerConnection {
             linger: false,
             lingering: false,
             lingered_bytes: 0,
+            unacknowledged_bytes: None,
             requests: 0,
             steps: 0,
         }
@@ -203,7 +207,10 @@ impl ServerConnection {
         let sending = self.sending.as_mut()?;
         let (count, progress) = sending.write(fd);
         worker.counters.bytes_sent.add(count);
-        self.steps = self.steps.wrapping_add(u32::from(count > 0));
+        if count > 0 {
+            self.steps = self.steps.wrapping_add(1);
+            self.unacknowledged_bytes = None;
+        }
         match progress {
             Progress::Done => {
                 if let Some(ends) = sending.ends {
@@ -474,12 +481,28 @@ impl ServerConnection {
         }
     }
 
-    /// Patience ended. A slow request is answered 408; the rest is closed. `None`: a last response is being sent.
+    /// Whether the client has taken nothing for a whole timeout. That the socket takes nothing does not say so: the
+    /// kernel holds up to megabytes, and says that there is room when a third of that is gone.
+    fn is_stuck(&mut self, fd: BorrowedFd<'_>) -> bool {
+        let before = self.unacknowledged_bytes;
+        self.unacknowledged_bytes = unacknowledged_bytes(fd).ok();
+        match (before, self.unacknowledged_bytes) {
+            // What was there when the wait began is not known; another timeout will tell.
+            (None, now) => now.is_none(),
+            (Some(before), now) => now.is_none_or(|now| now >= before),
+        }
+    }
+
+    /// Patience ended. A slow request is answered 408; the rest is closed.
     pub(crate) fn handle_expired<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         let reason = match self.wait() {
             Wait::Idle => return Next::Close(CloseReason::IdleTimeout),
             Wait::Linger => return Next::Close(self.closing.unwrap_or(CloseReason::Refused)),
-            Wait::Write => return Next::Close(CloseReason::WriteTimeout),
+            Wait::Write if self.is_stuck(fd) => return Next::Close(CloseReason::WriteTimeout),
+            Wait::Write => {
+                worker.clock.read();
+                return Next::Write;
+            }
             Wait::Head => CloseReason::HeadTimeout,
             Wait::Body => CloseReason::BodyTimeout,
         };

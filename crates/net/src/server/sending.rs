@@ -16,7 +16,9 @@ const SENDFILE_BYTES_MAX: u64 = 1024 * 1024;
 const SENDFILE_CALLS_MAX: u32 = 4;
 
 /// The end of a file is not sent by sendfile but read, and only when the file is still the version that the head
-/// promised: so no complete answer can hold two versions.
+/// promised: so no complete answer can hold two versions. That holds for files that are replaced or truncated and
+/// written anew. What is written over in place, without truncation, also changes the pages that sendfile has lent to
+/// the socket and the client has not taken yet; no server that sends files without copying them can know.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
 /// What follows the bytes of the output buffer.
@@ -123,7 +125,9 @@ fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes) -> (u64, Progress) {
     (total, Progress::Done)
 }
 
-/// sendfile up to the last piece, which is checked.
+/// sendfile up to the last piece, which is checked. Kept out of line: its buffer would have the stack of every small
+/// answer probed.
+#[inline(never)]
 fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
     let mut total = 0;
     for _ in 0..SENDFILE_CALLS_MAX {

@@ -50,12 +50,21 @@ impl Default for Timeouts {
 }
 
 /// All that a worker's behaviour depends on, beside its handler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bounds on what a client may send.
     pub limits: Limits,
     /// Bounds on how long it may take.
     pub timeouts: Timeouts,
+    /// Connections a worker has open before idle ones must leave for new ones. What the kernel allows beyond it is for
+    /// files: a connection that is accepted should find a descriptor for what it asks for.
+    pub connections_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { limits: Limits::DEFAULT, timeouts: Timeouts::DEFAULT, connections_max: usize::MAX }
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,10 @@ pub(crate) struct ServerTask<H: Handler> {
     connection: ServerConnection,
     slot: Option<SlotId>,
     wait_id: Option<(Wait, u32)>,
+    /// When the wait at hand ends, in milliseconds on the monotonic clock.
+    deadline_ms: u64,
+    /// The deadline that stands in the worker's table: this one or an earlier.
+    armed_ms: u64,
     next: Next,
 }
 
@@ -29,7 +33,7 @@ impl<H: Handler> ServerTask<H> {
     pub(crate) fn new(worker: Rc<Worker<H>>, socket: Registered, connection: ServerConnection, next: Next) -> Self {
         worker.open.set(worker.open.get() + 1);
         worker.changed.notify_waiters();
-        Self { worker, socket, connection, slot: None, wait_id: None, next }
+        Self { worker, socket, connection, slot: None, wait_id: None, deadline_ms: u64::MAX, armed_ms: u64::MAX, next }
     }
 
     /// Sets the deadline of a wait that has just begun.
@@ -49,19 +53,40 @@ impl<H: Handler> ServerTask<H> {
             Wait::Linger => timeouts.linger_timeout_ms,
         };
         // A wait begins with the turn that led to it, which read the clock.
-        let deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
-        self.worker.deadlines.borrow_mut().set(slot, deadline_ms, wait_id.0 == Wait::Idle);
+        self.deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
+        if self.deadline_ms < self.armed_ms {
+            self.arm(slot);
+        }
+    }
+
+    fn arm(&mut self, slot: SlotId) {
+        self.armed_ms = self.deadline_ms;
+        self.worker.deadlines.borrow_mut().set(slot, self.deadline_ms);
     }
 
     /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor.
-    fn handle_call(&mut self, call: Call) {
+    fn handle_call(&mut self, slot: SlotId, call: Call) {
         let idle = self.connection.wait() == Wait::Idle;
+        if call == Call::Expired {
+            self.armed_ms = u64::MAX;
+            if self.deadline_ms > self.worker.clock.read().monotonic_ms {
+                // An earlier wait's deadline: this one's comes later.
+                self.arm(slot);
+                return;
+            }
+        }
         self.next = match call {
             Call::Expired => self.connection.handle_expired(&self.worker, self.socket.fd()),
             Call::Abandon => Next::Close(CloseReason::DrainDeadline),
-            Call::GiveWay if idle => Next::Close(CloseReason::DescriptorPressure),
             // A request may have arrived with the call: one more turn looks.
             Call::Drain if idle => self.connection.turn(&self.worker, self.socket.fd()),
+            Call::GiveWay if idle => {
+                let before = self.connection.wait_id();
+                match self.connection.turn(&self.worker, self.socket.fd()) {
+                    Next::Read if self.connection.wait_id() == before => Next::Close(CloseReason::DescriptorPressure),
+                    next => next,
+                }
+            }
             Call::GiveWay | Call::Drain => return,
         };
         // The wait begins anew, also when it is of the same kind.
@@ -70,9 +95,11 @@ impl<H: Handler> ServerTask<H> {
 
     fn poll_connection(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
         let slot = *self.slot.get_or_insert_with(|| self.worker.deadlines.borrow_mut().insert(context.waker().clone()));
-        let call = self.worker.deadlines.borrow_mut().take_call(slot);
-        if let Some(call) = call {
-            self.handle_call(call);
+        if self.worker.deadlines.borrow().has_calls() {
+            let call = self.worker.deadlines.borrow_mut().take_call(slot);
+            if let Some(call) = call {
+                self.handle_call(slot, call);
+            }
         }
         loop {
             match self.next {

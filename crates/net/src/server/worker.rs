@@ -110,13 +110,26 @@ impl<H: Handler> Worker<H> {
             if access.is_full() {
                 self.counters.log_lines_lost.add(access.flush());
             }
+            self.await_sweep();
         }
     }
 
     pub(crate) fn commit_staged(&self, staged: &Staged, ending: &'static str) {
         if let Some(access) = &self.access {
             access.borrow_mut().commit_staged(staged, ending, precise_ns());
+            self.await_sweep();
         }
+    }
+
+    /// Wakes the sweep, which writes the log: there may be no registered connection to keep it awake.
+    fn await_sweep(&self) {
+        if self.open.get() == 0 {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn has_unwritten_log(&self) -> bool {
+        self.access.as_ref().is_some_and(|access| !access.borrow().is_empty())
     }
 
     fn flush_log(&self) {
@@ -228,12 +241,11 @@ async fn drain<H: Handler>(worker: &Worker<H>, mut phases: watch::Receiver<Phase
     }
 }
 
-/// Looks through the deadlines, and writes the log, while there are connections; rests when there are none.
+/// Looks through the deadlines, and writes the log, while there are connections or lines; rests when there are none.
 async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
     let interval_ms = worker.settings.timeouts.sweep_interval_ms();
     loop {
-        worker.flush_log();
-        if worker.open.get() == 0 && !worker.starved.get() {
+        if worker.open.get() == 0 && !worker.starved.get() && !worker.has_unwritten_log() {
             let _ = timer.set_interval(0);
             worker.changed.notified().await;
             let _ = timer.set_interval(interval_ms);
@@ -243,6 +255,7 @@ async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
             // A timerfd that was made does not fail; should it, connections live without deadlines.
             return;
         }
+        worker.flush_log();
         worker.deadlines.borrow_mut().handle_time(Now::read().monotonic_ms);
         worker.give_back_output();
         // Whoever waits for a descriptor, or for the end, looks again.

@@ -1,0 +1,363 @@
+//! The access log: a line for each request, whatever became of it, that nobody can break or forge.
+
+use super::cli::{Running, get};
+use super::harness::{Folder, Server, flatout, read_response, read_to_end, wait_until};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A line, taken apart by its documented form:
+/// `client - - [date] "request line" status bytes "referer" "user agent" outcome ending duration_us`
+#[derive(Debug)]
+struct Line {
+    client: String,
+    date: String,
+    request: String,
+    status: u16,
+    bytes: u64,
+    referer: String,
+    agent: String,
+    outcome: String,
+    ending: String,
+}
+
+impl Line {
+    fn parse(line: &str) -> Self {
+        assert!(line.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "an unescaped byte in {line:?}");
+        // A quote within a value is escaped, so quotes part the line in seven.
+        let parts: Vec<&str> = line.split('"').collect();
+        let [first, request, numbers, referer, " ", agent, last] = parts[..] else { panic!("not the form: {line}") };
+        let (client, date) = first.split_once(" - - [").unwrap();
+        let [status, bytes] = numbers.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [outcome, ending, duration_us] = last.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert!(duration_us.parse::<u64>().is_ok() && status.len() == 3, "{line}");
+        Self {
+            client: client.to_owned(),
+            date: date.strip_suffix("] ").unwrap().to_owned(),
+            request: request.to_owned(),
+            status: status.parse().unwrap(),
+            bytes: bytes.parse().unwrap(),
+            referer: referer.to_owned(),
+            agent: agent.to_owned(),
+            outcome: outcome.to_owned(),
+            ending: ending.to_owned(),
+        }
+    }
+
+    /// What became of the request.
+    fn fate(&self) -> (u16, &str, &str) {
+        (self.status, &self.outcome, &self.ending)
+    }
+}
+
+/// A server with a log.
+struct Logging {
+    server: Server,
+    file: PathBuf,
+    site: Folder,
+    _logs: Folder,
+}
+
+impl Logging {
+    fn start(files: &[(&str, &[u8])], arguments: &[&str]) -> Self {
+        let (site, logs) = (Folder::with(files), Folder::new());
+        let file = logs.path().join("access.log");
+        let server = Server::start(site.path(), &[&["--access-log", file.to_str().unwrap()], arguments].concat());
+        Self { server, file, site, _logs: logs }
+    }
+
+    /// The lines, when there are so many.
+    fn lines(&self, count: usize) -> Vec<Line> {
+        let text = || fs::read_to_string(&self.file).unwrap();
+        wait_until(&format!("{count} lines of log"), || text().lines().count() >= count);
+        let lines: Vec<Line> = text().lines().map(Line::parse).collect();
+        assert_eq!(lines.len(), count, "{lines:#?}");
+        lines
+    }
+
+    /// Sends `bytes` on a fresh connection and returns the line that they leave, which is the `count`th.
+    fn line_of(&self, bytes: &[u8], count: usize) -> Line {
+        self.server.exchange(bytes);
+        self.lines(count).remove(count - 1)
+    }
+}
+
+#[test]
+fn a_line_has_what_is_documented() {
+    let logging = Logging::start(&[("a.txt", b"0123456789")], &[]);
+    let request = b"GET /a.txt?q=1 HTTP/1.1\r\nHost: test\r\nReferer: http://from.example/\r\nUser-Agent: me/1\r\n\
+        Connection: close\r\n\r\n";
+    let before = date_of(&logging.server);
+    let line = logging.line_of(request, 2);
+    let after = date_of(&logging.server);
+    assert_eq!((line.client.as_str(), line.request.as_str()), ("127.0.0.1", "GET /a.txt?q=1 HTTP/1.1"));
+    assert_eq!((line.referer.as_str(), line.agent.as_str()), ("http://from.example/", "me/1"));
+    assert_eq!((line.fate(), line.bytes), ((200, "hit", "sent"), 10));
+    // 06/Nov/1994:08:49:37 +0000 of what Date says as Sun, 06 Nov 1994 08:49:37 GMT.
+    let as_logged = |date: &str| {
+        let parts: Vec<&str> = date.split(' ').collect();
+        format!("{}/{}/{}:{} +0000", parts[1], parts[2], parts[3], parts[4])
+    };
+    let dates = [as_logged(&before), as_logged(&after)];
+    assert!(line.date == dates[0] || line.date == dates[1] || before != after, "{} is not in {dates:?}", line.date);
+}
+
+fn date_of(server: &Server) -> String {
+    server.get("/a.txt").field("date").unwrap().to_owned()
+}
+
+#[test]
+fn every_kind_of_answer_has_its_own_outcome() {
+    let logging = Logging::start(&[("a.txt", b"0123456789"), (".hidden", b"h"), ("folder/index.html", b"i")], &[]);
+    let cases = [
+        ("GET /a.txt HTTP/1.1\r\n", (200, "loaded", "sent"), 10),
+        ("GET /a.txt HTTP/1.0\r\n", (200, "hit", "sent"), 10),
+        ("HEAD /a.txt HTTP/1.1\r\n", (200, "hit", "sent"), 0),
+        ("GET /a.txt HTTP/1.1\r\nRange: bytes=2-4\r\n", (206, "hit", "sent"), 3),
+        ("GET /a.txt HTTP/1.1\r\nIf-None-Match: *\r\n", (304, "not_modified", "sent"), 0),
+        ("OPTIONS * HTTP/1.1\r\n", (204, "options", "sent"), 0),
+    ];
+    for (count, (request, fate, bytes)) in cases.iter().enumerate() {
+        let line = logging.line_of(format!("{request}Host: test\r\nConnection: close\r\n\r\n").as_bytes(), count + 1);
+        // A look at the file after a second is as good as a hit.
+        let line_fate = (line.status, line.outcome.replace("checked", "hit"), line.ending.as_str());
+        assert_eq!((line_fate.0, line_fate.1.as_str(), line_fate.2), *fate, "{request}");
+        assert_eq!(line.bytes, *bytes, "{request}");
+        assert_eq!(line.request, request.split("\r\n").next().unwrap());
+        assert_eq!((line.referer.as_str(), line.agent.as_str()), ("-", "-"));
+    }
+    let errors = [
+        ("GET /none", (404, "not_found")),
+        ("GET /.hidden", (404, "hidden_name")),
+        ("GET /folder", (301, "folder_slash")),
+        ("GET //a.txt", (301, "slashes_merged")),
+        ("POST /", (405, "method_not_allowed")),
+        ("BREW /", (501, "method_unknown")),
+        ("GET /../a.txt", (400, "dot_segment")),
+        ("GET /a%00", (400, "target_nul")),
+    ];
+    for (count, (request, (status, outcome))) in errors.iter().enumerate() {
+        let text = format!("{request} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let line = logging.line_of(text.as_bytes(), cases.len() + count + 1);
+        assert_eq!(line.fate(), (*status, *outcome, "sent"), "{request}");
+        assert!(line.bytes > 100, "{request}: its page has {} bytes", line.bytes);
+    }
+}
+
+#[test]
+fn requests_of_one_connection_and_of_one_packet_have_a_line_each() {
+    let logging = Logging::start(&[("a.txt", b"0123456789")], &["--workers", "2"]);
+    let one = "GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n";
+    logging.server.exchange(one.repeat(5).as_bytes());
+    let mut stream = logging.server.connect();
+    for _ in 0..5 {
+        stream.write_all(one.as_bytes()).unwrap();
+        assert_eq!(read_response(&mut stream).status, 200);
+    }
+    // While the connection is open and idle, too.
+    assert!(logging.lines(10).iter().all(|line| line.request == "GET /a.txt HTTP/1.1" && line.bytes == 10));
+}
+
+#[test]
+fn nothing_that_a_client_sends_breaks_or_forges_a_line() {
+    let logging = Logging::start(&[("a.txt", b"a")], &[]);
+    let forged = "127.0.0.1 - - [01/Jan/2000:00:00:00 +0000]";
+    let cases: &[(&[u8], &str, &str)] = &[
+        (
+            b"GET /a.txt HTTP/1.1\r\nHost: a\r\nUser-Agent: x\" 200 1 \"\\\r\n",
+            "GET /a.txt HTTP/1.1",
+            "x\\x22 200 1 \\x22\\x5c",
+        ),
+        (b"GET /a.txt HTTP/1.1\r\nHost: a\r\nUser-Agent: \x80\xff\tx\r\n", "GET /a.txt HTTP/1.1", "\\x80\\xff\\x09x"),
+        (b"GET /%22%0a%0d\\x22 HTTP/1.1\r\nHost: a\r\n", "GET /%22%0a%0d\\x5cx22 HTTP/1.1", "-"),
+        (b"GET /\"\x1b[31m\x07 HTTP/1.1\r\nHost: a\r\n", "GET /\\x22\\x1b[31m\\x07 HTTP/1.1", "-"),
+        (b"GET /a\nGET /b HTTP/1.1\r\nHost: a\r\n", "GET /a\\x0aGET /b HTTP/1.1", "-"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n", "\\x16\\x03\\x01\\x02\\x00\\x01\\x00", "-"),
+        (b"GET /a.txt HTTP/1.1\r\nHost: a\r\nUser-Agent: a\nb\r\n", "GET /a.txt HTTP/1.1", "-"),
+    ];
+    for (count, (request, logged, agent)) in cases.iter().enumerate() {
+        let line = logging.line_of(&[request, &b"Connection: close\r\n\r\n"[..]].concat(), count + 1);
+        assert_eq!((line.request.as_str(), line.agent.as_str()), (*logged, *agent));
+    }
+    let request =
+        format!("GET /a.txt HTTP/1.1\r\nHost: a\r\nReferer: \"\r\nConnection: close\r\nUser-Agent: {forged}\r\n\r\n");
+    let line = logging.line_of(request.as_bytes(), cases.len() + 1);
+    assert_eq!((line.referer.as_str(), line.agent.as_str()), ("\\x22", forged));
+    // A request line may be as long as a novel; what is logged of a refused one is not.
+    let long = [b"GET /", &b"a".repeat(100_000)[..], b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+    let line = logging.line_of(&long, cases.len() + 2);
+    assert!(line.status == 414 && line.request.len() <= 128, "{line:?}");
+}
+
+#[test]
+fn refused_and_unfinished_requests_have_their_lines() {
+    let logging = Logging::start(&[("a.txt", b"a")], &[]);
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /a.txt HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n",
+        b"GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n",
+        // This client leaves in the middle of its body.
+        b"GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nfour",
+    ] {
+        logging.server.exchange(bytes);
+    }
+    let lines = logging.lines(5);
+    let found: Vec<_> = lines.iter().map(|line| (line.request.as_str(), line.fate())).collect();
+    let expected = [
+        ("GET / HTTP/1.1", (400, "host_missing", "sent")),
+        ("GET /a.txt HTTP/1.1", (400, "length_with_transfer_encoding", "sent")),
+        ("GET /a.txt HTTP/1.1", (400, "chunk_size", "sent")),
+        ("GET /a.txt HTTP/1.1", (413, "body_too_large", "sent")),
+        ("GET /a.txt HTTP/1.1", (0, "unanswered", "client_cut_body")),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn late_requests_have_their_lines() {
+    let logging = Logging::start(&[("a.txt", b"a")], &["--head-timeout", "200ms", "--body-timeout", "200ms"]);
+    let late = [
+        (&b"GET /slow HTTP/1.1\r\nHost: a\r\n"[..], "GET /slow HTTP/1.1", "head_timeout"),
+        (b"GET /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nfour", "GET /a.txt HTTP/1.1", "body_timeout"),
+    ];
+    for (count, (bytes, request, outcome)) in late.into_iter().enumerate() {
+        let mut stream = logging.server.connect();
+        stream.write_all(bytes).unwrap();
+        read_to_end(&mut stream);
+        let line = logging.lines(count + 1).remove(count);
+        assert_eq!((line.request.as_str(), line.fate()), (request, (408, outcome, "sent")));
+    }
+}
+
+/// More than the kernel buffers for a client that does not read.
+const DOWNLOAD_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A server of one large file, which costs the disk nothing.
+fn downloads(arguments: &[&str]) -> Logging {
+    let logging = Logging::start(&[("large", b"")], arguments);
+    File::create(logging.site.path().join("large")).unwrap().set_len(DOWNLOAD_BYTES).unwrap();
+    logging
+}
+
+fn begin_download(logging: &Logging) -> TcpStream {
+    let mut stream = logging.server.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1000]).unwrap();
+    stream
+}
+
+#[test]
+fn a_cut_download_says_why_it_ended() {
+    let logging = downloads(&[]);
+    // The client leaves with the answer unread, which is a reset.
+    drop(begin_download(&logging));
+    assert_eq!(logging.lines(1)[0].fate(), (200, "loaded", "client_reset"));
+    // One that is read to its end.
+    read_to_end(&mut begin_download(&logging));
+    let line = logging.lines(2).remove(1);
+    assert_eq!((line.ending.as_str(), line.bytes), ("sent", DOWNLOAD_BYTES));
+    // The file is written over meanwhile.
+    let mut stream = begin_download(&logging);
+    fs::write(logging.site.path().join("large"), b"other").unwrap();
+    assert!((read_to_end(&mut stream).len() as u64) < DOWNLOAD_BYTES - 1000);
+    assert_eq!(logging.lines(3)[2].ending, "file_changed");
+}
+
+#[test]
+fn a_download_that_nobody_reads_is_given_up() {
+    let logging = downloads(&["--write-timeout", "300ms"]);
+    let stream = begin_download(&logging);
+    assert_eq!(logging.lines(1)[0].fate(), (200, "loaded", "write_timeout"));
+    drop(stream);
+}
+
+fn serve(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = flatout();
+    command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--workers", "1"]).args(arguments);
+    command
+}
+
+fn stop(mut running: Running) -> String {
+    running.signal("TERM");
+    assert_eq!(running.wait().code(), Some(0), "{}", running.stderr());
+    running.stderr()
+}
+
+#[test]
+fn on_standard_output_it_is_alone() {
+    let folder = Folder::with(&[("a.txt", b"a")]);
+    let mut running = Running::spawn(serve(folder.path(), &["--access-log", "-"]));
+    let address = running.addresses().unwrap()[0];
+    assert!(running.stderr().starts_with(&format!("http://{address}/\nserving ")), "{}", running.stderr());
+    for path in ["/a.txt", "/none"] {
+        get(address, path);
+    }
+    wait_until("two lines", || running.stdout().lines().count() == 2);
+    let lines: Vec<Line> = running.stdout().lines().map(Line::parse).collect();
+    assert_eq!(lines.iter().map(|line| line.status).collect::<Vec<_>>(), [200, 404]);
+    let stdout = running.stdout();
+    let stderr = stop(running);
+    assert!(stdout.lines().count() == 2 && stderr.contains("outcome_not_found"), "{stderr}");
+}
+
+#[test]
+fn it_is_appended_to_what_is_there() {
+    let (folder, logs) = (Folder::with(&[("a.txt", b"a")]), Folder::with(&[("log", b"before\n")]));
+    let log = logs.path().join("log");
+    let server = Server::start(folder.path(), &["--access-log", log.to_str().unwrap()]);
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(server.stop().0.success());
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.starts_with("before\n127.0.0.1 ") && text.lines().count() == 2, "{text}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_a_usage_error() {
+    let folder = Folder::with(&[("a.txt", b"a")]);
+    let missing = folder.path().join("none/log");
+    for (path, why) in [(missing.as_path(), "No such file or directory"), (folder.path(), "Is a directory")] {
+        let output = serve(folder.path(), &["--access-log", path.to_str().unwrap()]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let expected = format!("error: cannot write the access log {}: {why}", path.display());
+        assert!(stderr.starts_with(&expected), "{stderr}");
+    }
+    // Root may write everywhere; who is not root may not write here.
+    let locked = folder.path().join("locked");
+    fs::write(&locked, b"").unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o444)).unwrap();
+    let writable = File::options().append(true).open(&locked).is_ok();
+    if !writable {
+        let output = serve(folder.path(), &["--access-log", locked.to_str().unwrap()]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn serving_goes_on_when_the_log_takes_no_more() {
+    const REQUESTS: u64 = 20;
+    let folder = Folder::with(&[("a.txt", b"a")]);
+    let mut running = Running::spawn(serve(folder.path(), &["--access-log", "/dev/full"]));
+    let address: SocketAddr = running.addresses().unwrap()[0];
+    for _ in 0..REQUESTS {
+        assert_eq!(get(address, "/a.txt").body, b"a");
+    }
+    let stderr = stop(running);
+    let lost = ["log_lines_lost".to_owned(), REQUESTS.to_string()];
+    assert!(stderr.lines().any(|line| line.split_whitespace().eq(lost.clone())), "{stderr}");
+}
+
+/// Half of a request is none, and a connection without one leaves no line.
+#[test]
+fn who_asks_nothing_is_not_logged() {
+    let logging = Logging::start(&[("a.txt", b"a")], &[]);
+    let mut stream = TcpStream::connect(logging.server.address).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    read_to_end(&mut stream);
+    logging.server.exchange(b"GET /a.txt HTTP/1.1\r\nHo");
+    assert_eq!(logging.line_of(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n", 1).fate(), (200, "loaded", "sent"));
+}

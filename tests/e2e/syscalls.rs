@@ -1,0 +1,215 @@
+//! What a request costs in system calls and allocations, counted from outside the real server.
+
+use super::harness::{Folder, Response, Server, flatout, wait_until};
+use super::tool::tool;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "preadv"];
+const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "pwrite64", "sendfile", "splice"];
+const WAITS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+
+/// Calls by name, as `strace -c` has counted them, and how many of them failed.
+#[derive(Debug)]
+struct Calls(BTreeMap<String, (u64, u64)>);
+
+impl Calls {
+    fn parse(table: &str) -> Self {
+        let row = |line: &str| {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            // % time, seconds, usecs/call, calls, [errors,] syscall
+            let (calls, name) = (columns.get(3)?.parse().ok()?, columns.last()?);
+            let errors = columns.get(4)?.parse().unwrap_or(0);
+            Some(((*name).to_owned(), (calls, errors))).filter(|(name, _)| name != "total")
+        };
+        Self(table.lines().filter_map(row).collect())
+    }
+
+    fn of(&self, names: &[&str]) -> u64 {
+        names.iter().filter_map(|name| self.0.get(*name)).map(|(calls, _)| calls).sum()
+    }
+
+    fn failed(&self, name: &str) -> u64 {
+        self.0.get(name).map_or(0, |(_, errors)| *errors)
+    }
+
+    fn all(&self) -> u64 {
+        self.0.values().map(|(calls, _)| calls).sum()
+    }
+}
+
+/// Serves `folder` under strace, lets `load` do its work, and returns what the server called from start to end.
+fn count_calls(folder: &Path, load: impl FnOnce(&Server)) -> Calls {
+    let notes = Folder::new();
+    let table = notes.path().join("strace");
+    let mut command = tool("strace");
+    // -D: strace stands aside, so that the server is our own child and gets our signals.
+    command.args(["-D", "-c", "-f", "-o"]).arg(&table).arg(flatout().get_program()).arg("serve").arg(folder);
+    command.args(["--listen", "127.0.0.1:0", "--workers", "1"]);
+    let server = Server::spawn(command);
+    load(&server);
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    let read = || fs::read_to_string(&table).unwrap_or_default();
+    wait_until("strace's table", || read().contains("total"));
+    Calls::parse(&read())
+}
+
+fn request(path: &str, option: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: test\r\n{option}\r\n").into_bytes()
+}
+
+/// Sends `request` and waits for the whole of its answer, which is as long as `answer`.
+fn exchange(stream: &mut TcpStream, request: &[u8], answer: &mut [u8]) {
+    stream.write_all(request).unwrap();
+    stream.read_exact(answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+/// Bytes of the answer to `request` while its connection stays open.
+fn answer_bytes(server: &Server, request: &[u8]) -> usize {
+    let mut stream = server.connect();
+    stream.write_all(request).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(Response::parse(&answer).status, 200);
+    answer.len()
+}
+
+const CONNECTIONS: u64 = 8;
+
+/// `count` requests, each of which waits for the answer to the one before, over eight connections at once.
+fn request_in_lock_step(server: &Server, count: u64) {
+    let request = request("/1k", "");
+    let bytes = answer_bytes(server, &request);
+    thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let (mut stream, mut answer) = (server.connect(), vec![0; bytes]);
+                (0..count / CONNECTIONS).for_each(|_| exchange(&mut stream, &request, &mut answer));
+            });
+        }
+    });
+}
+
+fn site() -> Folder {
+    Folder::with(&[("1k", &[b'x'; 1024]), ("10m", &vec![b'y'; 10 * 1024 * 1024])])
+}
+
+#[test]
+fn a_request_is_a_wait_a_receive_and_a_send() {
+    const REQUESTS: u64 = 10_000;
+    let folder = site();
+    let calls = count_calls(folder.path(), |server| request_in_lock_step(server, REQUESTS));
+    let start = count_calls(folder.path(), |server| request_in_lock_step(server, 8));
+    let each = |names: &[&str]| calls.of(names) as f64 / REQUESTS as f64;
+    println!("a request: {} receives, {} sends, {} waits", each(RECEIVES), each(SENDS), each(WAITS));
+    assert!(each(RECEIVES) <= 1.05, "{calls:?}");
+    assert!(each(SENDS) <= 1.05, "{calls:?}");
+    assert!(each(WAITS) <= 1.05, "{calls:?}");
+    // Beside those three, a look at the file about once a second, and what the start cost anyhow.
+    let others = |calls: &Calls| calls.all() - calls.of(RECEIVES) - calls.of(SENDS) - calls.of(WAITS);
+    let requests_others = others(&calls).saturating_sub(others(&start));
+    assert!(requests_others <= REQUESTS / 100, "{calls:?}\nwithout the requests: {start:?}");
+}
+
+#[test]
+fn pipelined_requests_share_a_receive_and_a_send() {
+    const BATCHES: u64 = 1000;
+    const DEPTH: usize = 10;
+    let folder = site();
+    let calls = count_calls(folder.path(), |server| {
+        let one = request("/1k", "");
+        let mut answers = vec![0; answer_bytes(server, &one) * DEPTH];
+        let mut stream = server.connect();
+        (0..BATCHES).for_each(|_| exchange(&mut stream, &one.repeat(DEPTH), &mut answers));
+    });
+    let each = |names: &[&str]| calls.of(names) as f64 / (BATCHES * DEPTH as u64) as f64;
+    println!("a pipelined request: {} receives, {} sends", each(RECEIVES), each(SENDS));
+    assert!(each(RECEIVES) <= 0.15 && each(SENDS) <= 0.15, "{calls:?}");
+}
+
+#[test]
+fn a_connection_per_request_is_accept_receive_send_and_close() {
+    const REQUESTS: u64 = 2000;
+    let folder = site();
+    let load = |server: &Server, count: u64| {
+        let request = request("/1k", "Connection: close\r\n");
+        let bytes = answer_bytes(server, &request);
+        for _ in 0..count {
+            let mut answer = vec![0; bytes];
+            exchange(&mut server.connect(), &request, &mut answer);
+        }
+    };
+    let calls = count_calls(folder.path(), |server| load(server, REQUESTS));
+    let start = count_calls(folder.path(), |server| load(server, 1));
+    let beyond_start = |names: &[&str]| calls.of(names).saturating_sub(start.of(names)) as f64 / REQUESTS as f64;
+    let (registrations, waits) = (beyond_start(&["epoll_ctl"]), beyond_start(WAITS));
+    println!("a connection: {registrations} registrations, {waits} waits");
+    for names in [RECEIVES, SENDS, &["close"]] {
+        let each = beyond_start(names);
+        assert!((0.99..=1.05).contains(&each), "{each} of {names:?} a connection: {calls:?}");
+    }
+    // After a wait, accept is called until there is nobody left, so the last call of each batch fails.
+    let accepted = calls.of(&["accept4"]) - calls.failed("accept4");
+    assert!(accepted <= REQUESTS + 2, "{calls:?}");
+    assert!(calls.failed("accept4") <= calls.of(WAITS), "{calls:?}");
+    // The connection is answered before it would be registered.
+    assert!(registrations <= 0.2, "{calls:?}");
+}
+
+#[test]
+fn a_large_file_goes_out_by_sendfile() {
+    const REQUESTS: u64 = 20;
+    const MIB: f64 = (10 * REQUESTS) as f64;
+    let folder = site();
+    let calls = count_calls(folder.path(), |server| {
+        for _ in 0..REQUESTS {
+            assert_eq!(server.get("/10m").body.len(), 10 * 1024 * 1024);
+        }
+    });
+    let start = count_calls(folder.path(), |server| assert_eq!(server.get("/10m").status, 200));
+    println!("a MiB: {} sendfiles", calls.of(&["sendfile"]) as f64 / MIB);
+    assert!(calls.of(&["sendfile"]) >= 10 * REQUESTS, "{calls:?}");
+    // All but the end, which is looked at before it is sent.
+    let reads = calls.of(&["pread64"]) - start.of(&["pread64"]);
+    assert!(reads <= 2 * REQUESTS, "{calls:?}");
+}
+
+/// Calls of malloc, calloc and realloc in a server's life, counted by glibc's own libmemusage.
+fn count_allocations(folder: &Path, requests: u64) -> u64 {
+    let library =
+        Command::new("sh").args(["-c", "ls /usr/lib/*/libmemusage.so /lib/*/libmemusage.so 2>/dev/null"]).output();
+    let library = String::from_utf8(library.unwrap().stdout).unwrap();
+    let library = library.lines().next().expect("libmemusage.so is not there; please run: apt-get install libc6");
+    let mut command = flatout();
+    command.env("LD_PRELOAD", library).arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
+    let server = Server::spawn(command);
+    request_in_lock_step(&server, requests);
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    // Coloured: `malloc|   1234   567890   0` and so on.
+    let plain: String = said.split('\u{1b}').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect();
+    let calls = |name: &str| -> u64 {
+        let line = plain.lines().find_map(|line| line.trim_start().strip_prefix(name)?.trim_start().strip_prefix('|'));
+        let line = line.unwrap_or_else(|| panic!("no {name} in what libmemusage says: {said}"));
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    calls("malloc") + calls("calloc") + calls("realloc")
+}
+
+#[test]
+fn nothing_is_allocated_for_a_cached_answer() {
+    const REQUESTS: u64 = 10_000;
+    let folder = site();
+    let (few, many) = (count_allocations(folder.path(), CONNECTIONS), count_allocations(folder.path(), REQUESTS));
+    println!("allocations: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
+    // A file is looked at again about once a second, and the machine may be slow.
+    assert!(many.saturating_sub(few) <= REQUESTS / 100, "{few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
+}
