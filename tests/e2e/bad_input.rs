@@ -9,14 +9,13 @@ mod trapped;
 mod vectors;
 
 use super::harness::{Response, Server, wait_until};
+use super::patience::{CLOSES, wait_until_idle};
 use exchange::{Way, exchange};
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
 use flatout_serve::outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::thread;
-use std::time::Duration;
 use trapped::{CANARY, LARGE_BYTES, PAGE, TrappedSite};
 use vectors::{Expected, Row, SERVED, parse_table};
 
@@ -68,11 +67,12 @@ fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
         .iter()
         .chain(&valid_rows())
         .map(|row| row.closed.unwrap_or(CloseReason::ClientClosed).name())
-        .chain(super::patience::CLOSES)
+        .chain(CLOSES)
         // Only a failing disk and a failing kernel bring these about.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
         .collect();
-    let missing: Vec<_> = CloseReason::ALL.iter().map(|reason| reason.name()).filter(|name| !closes.contains(name)).collect();
+    let missing: Vec<_> =
+        CloseReason::ALL.iter().map(|reason| reason.name()).filter(|name| !closes.contains(name)).collect();
     assert!(missing.is_empty(), "no test closes for {missing:?}");
 }
 
@@ -117,15 +117,10 @@ fn descriptors(server: &Server) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
-/// Waits until every connection is closed and the server's threads use no processor. A server that spins uses up
-/// every second; one that does not may still be busy closing in the first.
+/// Waits until every connection is closed and nothing is done any more.
 fn wait_until_quiet(server: &Server, expected_descriptors: usize) {
     wait_until("all connections are closed", || descriptors(server) == expected_descriptors);
-    wait_until("the server is idle", || {
-        let before_ns = server.cpu_ns();
-        thread::sleep(Duration::from_secs(1));
-        server.cpu_ns() - before_ns < 3_000_000
-    });
+    wait_until_idle(server);
 }
 
 fn check_responses(label: &str, row: &Row, answers: &[Expected], responses: &[Response]) {
@@ -134,10 +129,8 @@ fn check_responses(label: &str, row: &Row, answers: &[Expected], responses: &[Re
     assert_eq!(came, expected, "{label}");
     for (index, response) in responses.iter().enumerate() {
         assert!(!response.body.windows(CANARY.len()).any(|window| window == CANARY), "{label}: the secret is out");
-        let closed = matches!(
-            row.closed,
-            Some(CloseReason::Refused | CloseReason::RefusedBody | CloseReason::NotPersistent)
-        );
+        let closed =
+            matches!(row.closed, Some(CloseReason::Refused | CloseReason::RefusedBody | CloseReason::NotPersistent));
         let says_last = response.field("connection") == Some("close");
         assert_eq!(says_last, closed && index + 1 == responses.len(), "{label}: {:?}", response.fields);
         let to_head = row.bytes.starts_with(b"HEAD ") && index == 0;

@@ -87,7 +87,7 @@ fn an_idle_connection_costs_no_more_than_a_kibibyte() {
     wait_for_nobody();
     let before = rss_anon_bytes(&server);
     let mut peaks = Vec::new();
-    for round in 1..=2 {
+    for round in 1..=3 {
         let streams = open_idle(&server, CONNECTIONS);
         let each = rss_anon_bytes(&server).saturating_sub(before) / CONNECTIONS as u64;
         println!("round {round}: {each} bytes of RssAnon for each of {CONNECTIONS} idle connections");
@@ -98,9 +98,9 @@ fn an_idle_connection_costs_no_more_than_a_kibibyte() {
     }
     let after = rss_anon_bytes(&server);
     println!("RssAnon: {before} bytes before, {peaks:?} with the connections, {after} after");
-    // The second crowd lives where the first has lived.
-    let most = peaks[0] + peaks[0] / 20;
-    assert!(peaks[1] <= most && after <= most, "{peaks:?}, then {after}");
+    // One crowd after another costs the same, the heap once being cut up, and most of it is given back.
+    assert!(peaks[2] <= peaks[1] + peaks[1] / 20, "{peaks:?}");
+    wait_until("the memory is given back", || rss_anon_bytes(&server) <= before + 2 * 1024 * 1024);
     assert_eq!(server.get("/1k").status, 200);
 }
 

@@ -1,7 +1,7 @@
 //! A real site served whole: the documentation of Python, fetched by curl to the last byte and read by a browser.
 
 use super::harness::{Folder, Response, Server};
-use super::tool::{python_docs, run, tool};
+use super::tool::{chromium, python_docs, run, tool};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -213,14 +213,14 @@ fn published() -> Folder {
 /// Runs a headless Chromium until the page has loaded, and returns its DOM.
 fn browse(url: &str) -> String {
     let profile = Folder::new();
-    let mut chromium = tool("chromium");
-    chromium
+    let mut browser = chromium();
+    browser
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"])
         .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(["--dump-dom", url])
         .stderr(Stdio::null());
-    run(&mut chromium)
+    run(&mut browser)
 }
 
 /// The requests in an access log as (path, status), the browser's own wish for an icon left out.

@@ -23,12 +23,21 @@ const PACKAGES: &[(&str, &str)] = &[
 /// # Panics
 /// With the sentence that says how to install it.
 pub(crate) fn tool(program: &str) -> Command {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(found) = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-    else {
-        panic!("{program} is not installed; please run: apt-get install {} (or `make test`)", package_of(program));
-    };
+    let found = find_program(program).unwrap_or_else(|| {
+        panic!("{program} is not installed; please run: apt-get install {} (or `make test`)", package_of(program))
+    });
     Command::new(found)
+}
+
+/// Chromium by any of its names: Ubuntu's own package is a snap, so there it may be Google's.
+pub(crate) fn chromium() -> Command {
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    names.into_iter().find_map(find_program).map_or_else(|| tool("chromium"), Command::new)
+}
+
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 fn package_of(program: &str) -> &'static str {

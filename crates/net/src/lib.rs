@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
-//! | [`timer`] | ticks |
+//! | [`timer`], [`memory`] | ticks; memory given back after a crowd |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`file`], [`page`] | what a handler answers with |
@@ -25,6 +25,7 @@ pub mod deadline;
 pub mod ending;
 pub mod file;
 pub mod handler;
+pub mod memory;
 pub mod page;
 pub mod registered;
 pub mod response;

@@ -17,6 +17,7 @@ impl SharedBytes {
     ///
     /// # Panics
     /// When the range lies outside, as with any slice.
+    #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of {}", self.len());
         Self { bytes: Rc::clone(&self.bytes), start: self.start + range.start, end: self.start + range.end }

@@ -34,7 +34,7 @@ impl TrappedSite {
             ("site/.git/config", CANARY),
             ("site/docs/.hidden", CANARY),
             ("site/.well-known/.hidden", CANARY),
-            ("site/large.bin", &[b'L'; LARGE_BYTES]),
+            ("site/large.bin", &vec![b'L'; LARGE_BYTES]),
         ]);
         let site = outer.path().join("site");
         for name in [

@@ -142,7 +142,10 @@ fn tables_are_read() {
                 \\{2*a\\{3*\\x62}}\n--- b: client_closed\n--- c: 404 not_found, open\nx";
     let rows = parse_table("t", text).unwrap();
     let names: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.answers.len(), row.closed)).collect();
-    assert_eq!(names, [("a", 3, Some(CloseReason::Refused)), ("b", 0, Some(CloseReason::ClientClosed)), ("c", 1, None)]);
+    assert_eq!(
+        names,
+        [("a", 3, Some(CloseReason::Refused)), ("b", 0, Some(CloseReason::ClientClosed)), ("c", 1, None)]
+    );
     assert_eq!(rows[0].bytes, b"G\r\n\t\0\\\x7f{}abbbabbb");
     assert_eq!(rows[0].answers[2], Expected { status: 400, outcome: "bare_lf" });
 }

@@ -101,7 +101,7 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, client: Option<Soc
         Next::Close(reason) => connection.handle_close(worker, reason),
         next => match Registered::new(socket) {
             Ok(socket) => {
-                spawn_local(ServerTask::new(Rc::clone(worker), socket, connection, next));
+                spawn_local(Box::pin(ServerTask::new(Rc::clone(worker), socket, connection, next)));
             }
             Err(_) => connection.handle_close(worker, crate::ending::CloseReason::SocketFailed),
         },

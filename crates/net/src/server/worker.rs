@@ -7,6 +7,7 @@ use crate::clock::{DateClock, Now, precise_ns};
 use crate::counters::Counters;
 use crate::deadline::{Call, Deadlines};
 use crate::handler::Handler;
+use crate::memory::CrowdMemory;
 use crate::runtime::build_server_runtime;
 use crate::timer::Timer;
 use std::cell::{Cell, RefCell};
@@ -244,7 +245,9 @@ async fn drain<H: Handler>(worker: &Worker<H>, mut phases: watch::Receiver<Phase
 /// Looks through the deadlines, and writes the log, while there are connections or lines; rests when there are none.
 async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
     let interval_ms = worker.settings.timeouts.sweep_interval_ms();
+    let memory = CrowdMemory::default();
     loop {
+        memory.handle_count(worker.open.get());
         if worker.open.get() == 0 && !worker.starved.get() && !worker.has_unwritten_log() {
             let _ = timer.set_interval(0);
             worker.changed.notified().await;
