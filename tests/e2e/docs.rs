@@ -26,5 +26,8 @@ fn reasons() -> String {
 fn every_reason_is_documented() {
     let document = include_str!("../../docs/reasons.md");
     let reasons = reasons();
-    assert!(document.ends_with(&reasons), "docs/reasons.md is stale; after its first paragraphs it should hold:\n{reasons}");
+    assert!(
+        document.ends_with(&reasons),
+        "docs/reasons.md is stale; after its first paragraphs it should hold:\n{reasons}"
+    );
 }

@@ -7,7 +7,7 @@ use super::harness::{Folder, PATIENCE, Response, Server, flatout, read_response,
 use flatout_http::limits::Limits;
 use flatout_net::ending::CloseReason;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
-use rustix::net::{AddressFamily, SocketType, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -81,7 +81,7 @@ fn wait_for_line(log: &PathBuf, status: u16, outcome: &str) {
 
 /// A connection whose kernel takes as little as it may before the test reads.
 fn connect_with_small_buffer(server: &Server) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     set_socket_recv_buffer_size(&socket, 2048).unwrap();
     connect(&socket, &server.address).unwrap();
     let stream = TcpStream::from(socket);
