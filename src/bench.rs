@@ -20,6 +20,9 @@ const FAILED: u8 = 1;
 /// Bad usage: what was asked for makes no sense, or cannot be done.
 const USAGE: u8 = 2;
 
+/// A run that somebody ended before its time: nothing went wrong, and it says nothing about the rest.
+const INCONCLUSIVE: u8 = 5;
+
 /// How long a run takes when nothing is said about it.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
@@ -27,7 +30,8 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 #[derive(Args, Debug)]
 #[command(
     after_help = "Every connection sends its next request when the last one is answered. The exit code is 0 when \
-    every request was answered whole with a status below 400, 1 when not, and 2 when the command line makes no sense."
+    every request was answered whole with a status below 400, 1 when not, 2 when the command line makes no sense, and 5 \
+    when nothing went wrong but a run for a time was ended early."
 )]
 pub(crate) struct BenchArgs {
     #[arg(help = "What to load, such as http://127.0.0.1:8080/")]
@@ -125,7 +129,13 @@ fn show(report: &BenchReport, output: Option<&Output>) -> ExitCode {
     if let Err(error) = written {
         return complain(&format!("the result could not be written: {error}"), FAILED);
     }
-    if report.summary.verdict.passed() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+    if !report.summary.verdict.passed() {
+        return ExitCode::from(FAILED);
+    }
+    if report.summary.facts.interrupted {
+        return complain("the run was ended before its time; its figures cover the part that ran", INCONCLUSIVE);
+    }
+    ExitCode::SUCCESS
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
@@ -138,7 +148,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits_end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits_end);
     let seconds_per_unit = match unit {

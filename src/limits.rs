@@ -1,16 +1,22 @@
 //! `flatout limits`: what this machine can do at most; and the bare loop as a process of its own, for comparisons.
 
+use crate::bench::parse_duration;
 use clap::Args;
 use flatout_lab::cores::Placement;
-use flatout_lab::limits::responder::{Reply, Responder, ResponderPlan};
+use flatout_lab::limits::responder::{MEMORY_BYTES_MAX, Reply, Responder, ResponderPlan};
 use flatout_lab::limits::{LimitsPlan, PROBE_MIN, run as run_limits};
 use flatout_lab::view::live::LiveLine;
 use flatout_lab::view::output::{Output, print};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::{human, json};
+use flatout_net::client::watch_interrupts;
+use std::io;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Measuring failed.
@@ -19,23 +25,28 @@ const FAILED: u8 = 1;
 /// Bad usage.
 const USAGE: u8 = 2;
 
-/// Longest time for one probe, in seconds; more tells nothing new.
-const PROBE_SECONDS_MAX: f64 = 600.0;
+/// Longest time for one probe; more tells nothing new.
+const PROBE_MAX: Duration = Duration::from_mins(10);
 
 /// Measure what this machine can do at most, now, over loopback
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Ctrl-C ends it after the probe under way and tells what was measured by then. The exit code is 0 when \
+    every probe ran in every round, 1 when not, and 2 when the command line makes no sense."
+)]
 pub(crate) struct LimitsArgs {
     /// Write the result as JSON to FILE as well, or to standard output alone with -
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
-    /// Time for one probe in one round
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_seconds)]
-    seconds: f64,
+    /// Time for one probe in one round, such as 0.2, 1 or 500ms
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_probe)]
+    seconds: Duration,
     /// Rounds; every probe runs once a round
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Body of the bare loop's answers, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1024,
+        value_parser = clap::value_parser!(u64).range(..=MEMORY_BYTES_MAX))]
     size: u64,
     /// Only answer HTTP with the bare loop, at this address, until SIGTERM
     #[arg(long, value_name = "ADDR:PORT", hide = true)]
@@ -65,26 +76,42 @@ fn measure(args: &LimitsArgs) -> ExitCode {
     if let Some(error) = output.as_ref().and_then(|output| output.check().err()) {
         return complain(&format!("cannot write the result: {error}"), USAGE);
     }
-    let probe = Duration::from_secs_f64(args.seconds);
-    let plan = LimitsPlan { probe, rounds: args.rounds, body_bytes: args.size };
-    let live = LiveLine::new();
-    let report = run_limits(plan, &mut |round, probe| live.show(&format!("round {round} of {}: {probe}", args.rounds)));
-    live.clear();
-    let report = match report {
-        Ok(report) => report,
-        Err(error) => return complain(&error.to_string(), FAILED),
+    let plan = LimitsPlan { probe: args.seconds, rounds: args.rounds, body_bytes: args.size };
+    let interrupted = match follow_interrupts() {
+        Ok(interrupted) => interrupted,
+        Err(error) => return complain(&format!("cannot watch for Ctrl-C: {error}"), FAILED),
     };
+    let live = LiveLine::new();
+    let report = run_limits(plan, &mut |round, probe| {
+        live.show(&format!("round {round} of {}: {probe}", args.rounds));
+        if interrupted.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    live.clear();
     let mut written = Ok(());
     if let Some(output) = &output {
         written = output.write(&format!("{:#}", json::limits_value(&report)));
     }
     if output != Some(Output::Stdout) {
-        written = written.and(print(&human::print_limits(&report, Style::of(&std::io::stdout()))));
+        written = written.and(print(&human::print_limits(&report, Style::of(&io::stdout()))));
     }
     match written {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) if report.is_whole() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(FAILED),
         Err(error) => complain(&format!("the result could not be written: {error}"), FAILED),
     }
+}
+
+/// Ctrl-C ends the measuring after the probe under way, so that what is known by then is told; a second one ends all.
+fn follow_interrupts() -> io::Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&interrupted);
+    watch_interrupts(move |count| {
+        told.store(true, Ordering::Relaxed);
+        if count > 1 {
+            std::process::exit(FAILED.into());
+        }
+    })?;
+    Ok(interrupted)
 }
 
 /// The bare loop until SIGTERM, whose default action is all the shutdown it needs.
@@ -110,10 +137,26 @@ fn complain(text: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let range = PROBE_MIN.as_secs_f64()..=PROBE_SECONDS_MAX;
-    match text.trim_end_matches('s').parse::<f64>() {
-        Ok(seconds) if range.contains(&seconds) => Ok(seconds),
-        _ => Err(format!("give seconds from {} to {}", range.start(), range.end())),
+fn parse_probe(text: &str) -> Result<Duration, String> {
+    let range = PROBE_MIN..=PROBE_MAX;
+    let probe = parse_duration(text)?;
+    if range.contains(&probe) {
+        return Ok(probe);
+    }
+    Err(format!("give from {} to {} seconds", range.start().as_secs_f64(), range.end().as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_probe;
+    use std::time::Duration;
+
+    #[test]
+    fn probes_have_bounds_and_one_unit() {
+        assert_eq!(parse_probe("0.2"), Ok(Duration::from_millis(200)));
+        assert_eq!(parse_probe("1s"), Ok(Duration::from_secs(1)));
+        for text in ["1sss", "0.01", "601", "-1", "nan"] {
+            assert!(parse_probe(text).is_err(), "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 mod e2e {
     mod access_log;
     mod bad_input;
+    mod bench;
     mod cli;
     mod conformance;
     mod docs;

@@ -11,7 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
-has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
+# Only programs count: the shell's own kill is of no use to a test.
+has() { [ -n "$(type -P "$1")" ] || [ -x "/usr/sbin/$1" ]; }
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
@@ -26,10 +27,10 @@ as_root() {
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
-  git:git curl:curl strace:strace taskset:util-linux prlimit:util-linux setpriv:util-linux
-  ab:apache2-utils h2load:nghttp2-client httperf:httperf chromium:chromium
+  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux
+  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
 )
-bench_programs=(wrk:wrk nginx:nginx lighttpd:lighttpd taskset:util-linux setpriv:util-linux)
+bench_programs=(wrk:wrk nginx:nginx lighttpd:lighttpd kill:procps taskset:util-linux setpriv:util-linux)
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
@@ -41,11 +42,7 @@ profile=${1:-}
 programs=() files=()
 case "$profile" in
   demo) programs=("${demo_programs[@]}") files=("${demo_files[@]}") ;;
-  # The end-to-end tests compare our client with wrk, against the same servers as the benchmarks.
-  test)
-    programs=("${demo_programs[@]}" "${test_programs[@]}" "${bench_programs[@]}")
-    files=("${demo_files[@]}" "${test_files[@]}")
-    ;;
+  test) programs=("${demo_programs[@]}" "${test_programs[@]}") files=("${demo_files[@]}" "${test_files[@]}") ;;
   bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}") ;;
   *) fail "usage: tools/setup.sh demo|test|bench" ;;
 esac
@@ -86,7 +83,7 @@ apt_get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
 
 apt_get_install() { as_root "${apt_get[@]}" install --yes --no-install-recommends "$@" >&2; }
 
-has_candidate() { apt-cache policy "$1" | grep 'Candidate: [^(]' >/dev/null; }
+has_candidate() { LC_ALL=C apt-cache policy "$1" | grep 'Candidate: [^(]' >/dev/null; }
 
 # Of these packages, all but the optional ones that this system does not have.
 obtainable() {
@@ -100,18 +97,30 @@ obtainable() {
   done
 }
 
+# Left behind, it would keep every service of later installations from starting.
+policy=/usr/sbin/policy-rc.d
+policy_is_ours=
+remove_policy() {
+  [ -n "$policy_is_ours" ] || return 0
+  policy_is_ours=
+  as_root rm -f "$policy"
+}
+trap remove_policy EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 # Packages of servers start them at once and at every boot. We want their programs only.
 without_starting_services() {
-  local policy=/usr/sbin/policy-rc.d code=0 service ours=
+  local code=0 service
   local -a newly=()
   for service in nginx lighttpd; do has "$service" || newly+=("$service"); done
   if [ ! -e "$policy" ]; then
-    ours=yes
+    policy_is_ours=yes
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
     as_root chmod 0755 "$policy"
   fi
   "$@" || code=$?
-  if [ -n "$ours" ]; then as_root rm -f "$policy"; fi
+  remove_policy
   if [ -d /run/systemd/system ]; then
     for service in "${newly[@]}"; do
       if has "$service"; then as_root systemctl disable --now --quiet "$service" || true; fi

@@ -8,6 +8,7 @@
 
 mod cases;
 mod clients;
+mod cores;
 mod machine;
 mod proc;
 mod report;
@@ -19,7 +20,7 @@ use crate::shell;
 use cases::Case;
 use machine::Machine;
 use rounds::CaseResult;
-use servers::{Bench, Subject};
+use servers::Bench;
 use std::path::PathBuf;
 
 const USAGE: &str = "\
@@ -29,7 +30,9 @@ usage: cargo xtask bench-peers [OPTIONS]
   --rounds N      rounds of every case (7; a result needs at least 5)
   --seconds N     seconds of each round (3)
   --only CASE     one case alone; may be repeated
-  --json FILE     write every sample to a file as well
+  --json FILE     write every sample to a file as well, after each case
+  --doc           write docs/performance.md whatever was measured; without it, only a whole run does: every
+                  case, at least 5 rounds, nobody left out
   --no-doc        leave docs/performance.md as it is
   --check         fail when a target is missed
 
@@ -40,8 +43,17 @@ struct Options {
     seconds: u64,
     only: Vec<String>,
     json: Option<PathBuf>,
-    writes_doc: bool,
+    doc: Doc,
     checks: bool,
+}
+
+/// When the published tables are replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doc {
+    /// By a run that anybody may quote.
+    WhenWhole,
+    Always,
+    Never,
 }
 
 /// `cargo xtask bench-peers`.
@@ -65,23 +77,32 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     for warning in &machine.warnings {
         eprintln!("!!! {warning}");
     }
+    let (rounds, seconds, cores) = (options.rounds, options.seconds, bench.cores());
     let mut results: Vec<CaseResult> = Vec::new();
     for case in cases {
-        results.push(rounds::measure(case, &bench, options.rounds, options.seconds)?);
+        results.push(rounds::measure(case, &bench, rounds, seconds));
+        if let Some(file) = &options.json {
+            // After each case: what a later one breaks must not take this one with it.
+            let run = report::Run { machine: &machine, cores, results: &results, rounds, seconds };
+            let text = format!("{:#}\n", report::json(&run));
+            std::fs::write(file, text).cannot(&format!("write {}", file.display()))?;
+        }
     }
-    let run = report::Run { machine: &machine, results: &results, rounds: options.rounds, seconds: options.seconds };
+    let run = report::Run { machine: &machine, cores, results: &results, rounds, seconds };
     let markdown = report::markdown(&run);
     println!("\n{markdown}");
-    if let Some(file) = &options.json {
-        let text = format!("{:#}\n", report::json(&run));
-        std::fs::write(file, text).cannot(&format!("write {}", file.display()))?;
-    }
-    if options.writes_doc {
+    let left_out: usize = results.iter().map(|result| result.left_out.len()).sum();
+    if options.publishes(left_out) {
         report::write_into_doc(&markdown)?;
+    } else {
+        eprintln!("docs/performance.md left as it is");
     }
     let missed = report::missed(&results);
     for line in &missed {
         eprintln!("!!! {line}");
+    }
+    if left_out > 0 {
+        return Err("bench-peers: somebody was left out; the tables say who and why".into());
     }
     if options.checks && !missed.is_empty() {
         return Err("bench-peers: not every target was held".into());
@@ -93,11 +114,21 @@ impl Options {
     fn takes(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
     }
+
+    /// Whether such a run replaces the published tables.
+    fn publishes(&self, left_out: usize) -> bool {
+        match self.doc {
+            Doc::Always => true,
+            Doc::Never => false,
+            Doc::WhenWhole => self.only.is_empty() && self.rounds >= report::ROUNDS_MIN && left_out == 0,
+        }
+    }
 }
 
 /// `None` when help is asked for.
 fn parse(args: &[String]) -> Outcome<Option<Options>> {
-    let mut options = Options { rounds: 7, seconds: 3, only: Vec::new(), json: None, writes_doc: true, checks: false };
+    let mut options =
+        Options { rounds: 7, seconds: 3, only: Vec::new(), json: None, doc: Doc::WhenWhole, checks: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cannot(&format!("do without a value after {arg}"));
@@ -107,7 +138,8 @@ fn parse(args: &[String]) -> Outcome<Option<Options>> {
             "--seconds" => options.seconds = value()?.parse().cannot("read the seconds of a round")?,
             "--only" => options.only.push(value()?.clone()),
             "--json" => options.json = Some(PathBuf::from(value()?)),
-            "--no-doc" => options.writes_doc = false,
+            "--doc" => options.doc = Doc::Always,
+            "--no-doc" => options.doc = Doc::Never,
             "--check" => options.checks = true,
             "--help" | "-h" => return Ok(None),
             other => return Err(format!("bench-peers does not know `{other}`\n{USAGE}").into()),
@@ -117,11 +149,6 @@ fn parse(args: &[String]) -> Outcome<Option<Options>> {
         return Err("a run needs at least one round of one second".into());
     }
     Ok(Some(options))
-}
-
-/// What a loud note says of a subject that cannot take part.
-fn missing(subject: Subject, why: &str) {
-    eprintln!("!!! {} is left out: {why}", subject.name());
 }
 
 #[cfg(test)]
@@ -136,11 +163,22 @@ mod tests {
     #[test]
     fn options_are_read_and_wrong_ones_refused() {
         let options = parsed("--quick --seconds 2 --only keep-alive --no-doc").unwrap().unwrap();
-        assert_eq!((options.rounds, options.seconds, options.writes_doc), (3, 2, false));
+        assert_eq!((options.rounds, options.seconds, options.doc), (3, 2, Doc::Never));
         assert!(options.takes("keep-alive") && !options.takes("large-file"));
         for bad in ["--rounds", "--rounds x", "--rounds 0", "--fast"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(parsed("--help").unwrap().is_none());
+    }
+
+    #[test]
+    fn only_a_whole_run_replaces_the_published_tables_unasked() {
+        let publishes = |line: &str, left_out| parsed(line).unwrap().unwrap().publishes(left_out);
+        assert!(publishes("", 0) && publishes("--rounds 5", 0));
+        assert!(!publishes("", 1) && !publishes("--no-doc", 0));
+        for partial in ["--quick", "--rounds 4", "--only keep-alive"] {
+            assert!(!publishes(partial, 0), "{partial}");
+            assert!(publishes(&format!("{partial} --doc"), 1), "{partial}");
+        }
     }
 }

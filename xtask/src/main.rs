@@ -17,12 +17,13 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask NAME [OPTIONS]
 
-  tidy            the rules of the house: direction, dead files, unsafe, links, words, sizes
+  tidy            the rules of the house: direction, dead files, unsafe, links, words,
+                  licences, sizes
   ci              every check there is, in order; stops at the first failure
                   (`ci --list` names the steps, `ci STEP...` runs some of them)
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
-  bench-peers     our cost beside the bare loop, nginx, lighttpd and wrk; writes docs/performance.md
+  bench-peers     our cost beside the bare loop, nginx, lighttpd and wrk; a whole run writes docs/performance.md
                   (`bench-peers --help` lists its options)";
 
 fn main() -> ExitCode {

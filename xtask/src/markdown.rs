@@ -56,6 +56,16 @@ pub(crate) fn links(text: &str) -> Vec<Link> {
     found
 }
 
+/// What stands between backticks in a document's prose, with its line.
+pub(crate) fn inline_codes(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in unfenced(text) {
+        let codes = line.split('`').skip(1).step_by(2);
+        found.extend(codes.filter(|code| !code.is_empty()).map(|code| (number, code.to_owned())));
+    }
+    found
+}
+
 /// The anchors that the document's headings give, as GitHub spells them.
 pub(crate) fn anchors(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -109,7 +119,19 @@ impl Fence {
 }
 
 /// The lines outside fenced blocks, with inline code blanked.
-fn prose(text: &str) -> Vec<(usize, String)> {
+fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
+    unfenced(text).into_iter().map(|(number, line)| {
+        let mut inside = false;
+        let blanked = line.chars().map(|c| {
+            inside ^= c == '`';
+            if inside { ' ' } else { c }
+        });
+        (number, blanked.collect())
+    })
+}
+
+/// The lines outside fenced blocks, counted from 1.
+fn unfenced(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut fence: Option<Fence> = None;
     for (index, line) in text.lines().enumerate() {
@@ -120,12 +142,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
         } else if let Some((open, _)) = Fence::opened_by(line) {
             fence = Some(open);
         } else {
-            let mut inside = false;
-            let blanked = line.chars().map(|c| {
-                inside ^= c == '`';
-                if inside { ' ' } else { c }
-            });
-            found.push((index + 1, blanked.collect()));
+            found.push((index + 1, line));
         }
     }
     found
@@ -184,6 +201,13 @@ $ echo '[no](fenced.md)'
     fn links_are_found_in_prose_and_not_in_code() {
         let targets: Vec<String> = links(SAMPLE).into_iter().map(|link| link.target).collect();
         assert_eq!(targets, ["docs/a.md", "b.png", "c.svg", "docs/r.md"]);
+    }
+
+    #[test]
+    fn inline_code_is_found_with_its_line_and_fenced_code_is_not() {
+        let sample = "a `b` c `d/e.rs`\n```\n`f`\n```\n`g`\n";
+        let expected = [(1, "b".to_owned()), (1, "d/e.rs".to_owned()), (5, "g".to_owned())];
+        assert_eq!(inline_codes(sample), expected);
     }
 
     #[test]

@@ -27,16 +27,13 @@ pub(crate) fn cargo() -> Command {
 
 /// Whether a program of that name can be found.
 pub(crate) fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian keeps servers in sbin, which is not in everybody's PATH.
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
-        .any(|folder| folder.join(program).is_file())
+    locate(program).is_some()
 }
 
 /// The full path of a program, so that one in sbin starts without it being in PATH.
 pub(crate) fn locate(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian keeps servers in sbin, which is not in everybody's PATH.
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(program))

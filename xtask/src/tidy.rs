@@ -3,6 +3,7 @@
 mod dead_files;
 mod dependencies;
 mod direction;
+mod licences;
 mod links;
 mod modules;
 mod purity;
@@ -57,6 +58,7 @@ const RULES: &[Rule] = &[
     ("links", "relative links lead somewhere", links::check),
     ("words", "no machine paths and no loose ends", words::check),
     ("dependencies", "each dependency's reason stands in ARCHITECTURE.md", dependencies::check),
+    ("licences", "others' packages come from crates.io under a licence that deny.toml allows", licences::check),
     ("sizes", "no file outgrows its reader", sizes::check),
 ];
 

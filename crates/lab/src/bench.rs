@@ -6,10 +6,12 @@
 
 mod drive;
 mod limit;
+mod note;
 mod progress;
 mod span;
 
 pub use limit::{Limit, MEMORY_REPLY_BYTES_MAX};
+pub use note::ReportNote;
 pub use progress::{Live, Phase, Progress, Unwatched};
 
 use crate::cores::Placement;
@@ -22,6 +24,7 @@ use flatout_load::{ConnectionUse, FailureKind, Plan, PlanError, Stop, Summary};
 pub(crate) use span::{Span, SpanPlan, run_span};
 use std::io;
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 /// What to bench and how.
 #[derive(Clone, Debug)]
@@ -97,6 +100,8 @@ pub struct FailureDetail {
 pub struct BenchReport {
     /// What was benched, as asked.
     pub asked: BenchPlan,
+    /// When the run began, in milliseconds since 1970.
+    pub begun_unix_ms: u64,
     /// The address it came down to.
     pub address: SocketAddr,
     /// Threads and connections really used.
@@ -126,6 +131,7 @@ pub fn run(asked: BenchPlan, progress: &mut dyn Progress) -> Result<BenchReport,
     // As many connections as the system allows; where that is too few, failures will say fd-unavail.
     let _limit = flatout_net::socket::raise_descriptor_limit();
     let closes = asked.plan.connection_use == ConnectionUse::PerRequest;
+    let begun_unix_ms = unix_ms();
     let whole = SpanPlan {
         plan: asked.plan,
         address,
@@ -152,8 +158,13 @@ pub fn run(asked: BenchPlan, progress: &mut dyn Progress) -> Result<BenchReport,
     let busy_threads = parts.busy_tasks().len();
     let Some(mut span) = parts.span else { return Err(BenchError::Recorder) };
     span.facts.interrupted |= ended;
+    span.facts.requests_asked = match asked.plan.stop {
+        Stop::Requests(requests) => Some(requests),
+        Stop::After { .. } => None,
+    };
     let summary = Summary::of(&span.recorder, span.facts);
     Ok(BenchReport {
+        begun_unix_ms,
         address,
         threads: asked.plan.shares().len(),
         machine: Machine::here(),
@@ -199,6 +210,12 @@ impl Parts {
             _ => Vec::new(),
         }
     }
+}
+
+/// The wall clock, which only tells when a run was; nothing is measured with it.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
 }
 
 /// A plan in two halves; a run of one request has only one.

@@ -36,18 +36,9 @@ impl CorePair {
     }
 }
 
-/// On-CPU time of the calling thread, in nanoseconds.
-pub fn thread_cpu_ns() -> u64 {
-    clock_ns(ClockId::ThreadCPUTime)
-}
-
 /// On-CPU time of this process with all its threads, ended ones too, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
-    clock_ns(ClockId::ProcessCPUTime)
-}
-
-fn clock_ns(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 

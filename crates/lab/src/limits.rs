@@ -6,9 +6,12 @@
 
 mod connect;
 mod http;
+mod report;
 pub mod responder;
 mod roundtrip;
 mod stream;
+
+pub use report::{Gap, LimitsNote, LimitsReport, Roles};
 
 use crate::bench::BenchError;
 use crate::cores::CorePair;
@@ -16,6 +19,7 @@ use crate::crowd::CrowdWatch;
 use crate::machine::Machine;
 use crate::spread::Spread;
 use std::io;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Length of the body that large transfers carry.
@@ -108,8 +112,27 @@ measures! {
     HttpLargeCpu,      "http_large_cpu_ns_per_mib",  NanosecondsPerMebibyte, "  its CPU for each MiB";
 }
 
-/// Readings that one probe took.
-type Readings = Vec<(Measure, f64)>;
+/// What one probe found.
+#[derive(Debug)]
+struct Readings {
+    measures: Vec<(Measure, f64)>,
+    /// How busy the two roles were meanwhile, where a probe can tell.
+    roles: Option<RolesBusy>,
+}
+
+/// Shares of their time that the two sides of a probe were busy, 0 to 1.
+#[derive(Clone, Copy, Debug)]
+struct RolesBusy {
+    server: f64,
+    /// On a core, or ready and waiting for one.
+    client: f64,
+}
+
+impl From<Vec<(Measure, f64)>> for Readings {
+    fn from(measures: Vec<(Measure, f64)>) -> Self {
+        Self { measures, roles: None }
+    }
+}
 
 /// Why the limits could not be measured.
 #[derive(Debug)]
@@ -164,55 +187,86 @@ fn told(probe: &'static str, outcome: io::Result<Readings>) -> Result<Readings, 
     outcome.map_err(|cause| LimitsError::Probe { probe, cause })
 }
 
-/// Everything the probes found.
-#[derive(Clone, Debug)]
-pub struct LimitsReport {
-    /// How it was measured.
-    pub plan: LimitsPlan,
-    /// What this machine is.
-    pub machine: Machine,
-    /// The cores the two roles were pinned to.
-    pub cores: CorePair,
-    /// Share of the machine's CPU that others used meanwhile, 0 to 1, where known.
-    pub other_cpu_share: Option<f64>,
-    /// Every measure with its readings, in the order of [`Measure::ALL`].
-    pub measures: Vec<(Measure, Spread)>,
-}
-
-/// Runs all probes, telling `progress` what is under way: the round from 1, and the probe.
-pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str)) -> Result<LimitsReport, LimitsError> {
+/// Runs all probes. Before each, `progress` is told the round, from 1, and the probe; it may end the whole there, and
+/// what was measured by then is kept.
+pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str) -> ControlFlow<()>) -> LimitsReport {
     let cores = CorePair::choose();
     let setting = Setting { cores, duration: plan.probe.max(PROBE_MIN), body_bytes: plan.body_bytes };
-    let mut measures: Vec<_> = Measure::ALL.iter().map(|measure| (*measure, Spread::default())).collect();
     let crowd = CrowdWatch::begin();
-    for round in 1..=plan.rounds.max(1) {
+    let mut report = LimitsReport {
+        plan,
+        machine: Machine::here(),
+        cores,
+        other_cpu_share: None,
+        measures: Measure::ALL.iter().map(|measure| (*measure, Spread::default())).collect(),
+        roles: Vec::new(),
+        gaps: Vec::new(),
+        interrupted: false,
+    };
+    'rounds: for round in 1..=plan.rounds.max(1) {
         for probe in &PROBES {
-            progress(round, probe.name);
-            for (measure, reading) in (probe.run)(setting)? {
-                if let Some((_, spread)) = measures.iter_mut().find(|(known, _)| *known == measure) {
-                    spread.add(reading);
-                }
+            if progress(round, probe.name).is_break() {
+                report.interrupted = true;
+                break 'rounds;
+            }
+            match (probe.run)(setting) {
+                Ok(readings) => report.add(readings),
+                Err(error) => report.gaps.push(Gap { round, probe: probe.name, cause: error.to_string() }),
             }
         }
     }
-    Ok(LimitsReport { plan, machine: Machine::here(), cores, other_cpu_share: crowd.other_cpu_share(0), measures })
+    report.other_cpu_share = crowd.other_cpu_share(0);
+    report
 }
 
 #[cfg(test)]
 mod tests {
     use super::{LimitsPlan, Measure, PROBE_MIN, run};
     use std::collections::BTreeSet;
+    use std::ops::ControlFlow;
 
     #[test]
     fn every_measure_is_read_in_every_round() {
         let mut told = Vec::new();
         let plan = LimitsPlan { probe: PROBE_MIN, rounds: 2, body_bytes: 1024 };
-        let report = run(plan, &mut |round, probe| told.push((round, probe.to_owned()))).unwrap();
+        let report = run(plan, &mut |round, probe| {
+            told.push((round, probe.to_owned()));
+            ControlFlow::Continue(())
+        });
         assert_eq!(told.len(), 14);
         for (measure, spread) in &report.measures {
             assert_eq!(spread.readings().len(), 2, "{measure:?}");
             assert!(spread.min() > 0.0, "{measure:?} {spread:?}");
         }
+        assert!(report.is_whole() && report.roles.len() == 3);
+        assert!(report.roles.iter().all(|roles| roles.server_busy.min() > 0.0 && roles.client_busy.min() > 0.0));
+    }
+
+    #[test]
+    fn what_was_measured_before_an_interruption_is_kept() {
+        let plan = LimitsPlan { probe: PROBE_MIN, rounds: 9, body_bytes: 1024 };
+        let mut probes_left = 2;
+        let report = run(plan, &mut |_, _| {
+            probes_left -= 1;
+            if probes_left < 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let read = |wanted| report.measures.iter().find(|(measure, _)| *measure == wanted).unwrap().1.readings().len();
+        assert!(report.interrupted && !report.is_whole());
+        assert_eq!((read(Measure::RoundTrips), read(Measure::Connections), read(Measure::Http)), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_probe_that_fails_leaves_a_gap_and_the_others_run() {
+        // No memory holds such an answer.
+        let plan = LimitsPlan { probe: PROBE_MIN, rounds: 1, body_bytes: u64::MAX };
+        let report = run(plan, &mut |_, _| ControlFlow::Continue(()));
+        assert_eq!(report.gaps.len(), 2, "{:?}", report.gaps);
+        assert!(report.gaps[0].to_string().starts_with("round 1, the bare loop, kept alive: "));
+        let gaps = report.measures.iter().filter(|(_, spread)| spread.readings().is_empty());
+        assert_eq!(
+            gaps.map(|(measure, _)| *measure).collect::<Vec<_>>(),
+            [Measure::Http, Measure::HttpCpu, Measure::HttpClose, Measure::HttpCloseCpu]
+        );
     }
 
     #[test]

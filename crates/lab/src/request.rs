@@ -61,31 +61,30 @@ impl Field {
 /// The bytes of a GET request. Fields given replace our own of the same name.
 pub fn build_request(url: &Url, fields: &[Field], closes: bool) -> Vec<u8> {
     let mut text = format!("GET {} HTTP/1.1\r\n", url.target);
-    let own = [
-        ("Host", url.authority()),
-        ("User-Agent", concat!("flatout-bench/", env!("CARGO_PKG_VERSION")).to_owned()),
-        ("Accept", "*/*".to_owned()),
-    ];
-    for (name, value) in own {
-        if !fields.iter().any(|field| field.name.eq_ignore_ascii_case(name)) {
-            push_field(&mut text, name, &value);
+    for (name, value) in request_fields(url, fields, closes) {
+        for part in [name.as_str(), ": ", &value, "\r\n"] {
+            text.push_str(part);
         }
-    }
-    for field in fields {
-        push_field(&mut text, &field.name, &field.value);
-    }
-    if closes {
-        push_field(&mut text, "Connection", "close");
     }
     text.push_str("\r\n");
     text.into_bytes()
 }
 
-fn push_field(text: &mut String, name: &str, value: &str) {
-    text.push_str(name);
-    text.push_str(": ");
-    text.push_str(value);
-    text.push_str("\r\n");
+/// Name and value of every field of that request, in the order sent.
+pub fn request_fields(url: &Url, fields: &[Field], closes: bool) -> Vec<(String, String)> {
+    let own = [
+        ("Host", url.authority()),
+        ("User-Agent", concat!("flatout-bench/", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("Accept", "*/*".to_owned()),
+    ];
+    let is_given = |name: &str| fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
+    let mut sent: Vec<_> =
+        own.into_iter().filter(|(name, _)| !is_given(name)).map(|(name, value)| (name.to_owned(), value)).collect();
+    sent.extend(fields.iter().map(|field| (field.name.clone(), field.value.clone())));
+    if closes {
+        sent.push(("Connection".to_owned(), "close".to_owned()));
+    }
+    sent
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! the server (an application it forwards to) are not found, and not counted.
 
 use crate::procfs;
+use flatout_net::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -65,7 +66,7 @@ impl Target {
             return Err(TargetUnknown::NotLocal);
         }
         let processes = listeners_of(address)?;
-        let name = processes.first().and_then(|pid| procfs::read_process_name(*pid)).unwrap_or_default();
+        let name = processes.first().and_then(|pid| socket::read_process_name(*pid)).unwrap_or_default();
         Ok(Self { address, processes, name })
     }
 
@@ -94,13 +95,13 @@ impl Target {
 }
 
 fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
-    let sockets = procfs::read_listening().map_err(|_| TargetUnknown::Unreadable)?;
+    let sockets = socket::read_listening().map_err(|_| TargetUnknown::Unreadable)?;
     let inodes: BTreeSet<u64> =
         sockets.iter().filter(|socket| socket.serves(address)).map(|socket| socket.inode).collect();
     if inodes.is_empty() {
         return Err(TargetUnknown::NothingListens);
     }
-    let (processes, hidden) = procfs::read_holders(&inodes).map_err(|_| TargetUnknown::Unreadable)?;
+    let (processes, hidden) = socket::read_holders(&inodes).map_err(|_| TargetUnknown::Unreadable)?;
     if processes.is_empty() {
         return Err(if hidden > 0 { TargetUnknown::NotPermitted } else { TargetUnknown::NothingListens });
     }

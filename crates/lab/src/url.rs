@@ -1,7 +1,7 @@
 //! The URL a bench is pointed at: only what a client must know to send a request there.
 
-use crate::procfs;
 use crate::target::is_local;
+use flatout_net::socket::read_listening;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// An `http` URL.
@@ -121,7 +121,7 @@ impl Url {
             .map_err(|error| unresolvable(error.to_string()))?
             .collect();
         let listening = || {
-            let sockets = procfs::read_listening().unwrap_or_default();
+            let sockets = read_listening().unwrap_or_default();
             addresses
                 .iter()
                 .copied()

@@ -146,7 +146,7 @@ pub enum Retry {
         /// Length of the pause, in nanoseconds.
         pause_ns: u64,
     },
-    /// Never try again: nothing has ever answered this thread.
+    /// Never try again: nothing has ever answered this thread, or nothing has for longer than its patience.
     GiveUp,
 }
 
@@ -164,16 +164,20 @@ pub struct ThreadPlan {
     requests_left: u64,
     stopped: bool,
     has_connected: bool,
+    patience_ns: u64,
+    /// Since when every attempt to connect has failed.
+    failing_since_ns: Option<u64>,
 }
 
 impl ThreadPlan {
-    /// Starts a share at `now_ns`.
-    pub fn begin(share: Share, now_ns: u64) -> Self {
+    /// Starts a share at `now_ns`. A run of requests ends before its last one when no connection could be made for
+    /// `patience_ns`; a run for a time ends with its time, and a server that comes back meanwhile is found again.
+    pub fn begin(share: Share, now_ns: u64, patience_ns: u64) -> Self {
         let (deadline_ns, requests_left) = match share.stop {
             Stop::After { duration_ns } => (Some(now_ns.saturating_add(duration_ns)), u64::MAX),
             Stop::Requests(requests) => (None, requests),
         };
-        Self { deadline_ns, requests_left, stopped: false, has_connected: false }
+        Self { deadline_ns, requests_left, stopped: false, has_connected: false, patience_ns, failing_since_ns: None }
     }
 
     /// Decides for a connection that is free to send. [`Next::Send`] uses up one request.
@@ -194,18 +198,20 @@ impl ThreadPlan {
     /// Notes that some connection of this thread was made.
     pub fn handle_connected(&mut self) {
         self.has_connected = true;
+        self.failing_since_ns = None;
     }
 
     /// Decides after `failures_in_a_row` (1 and up) failed attempts of one connection. The pause never outlasts the run.
-    pub fn decide_retry(&self, now_ns: u64, failures_in_a_row: u32) -> Retry {
-        if !self.has_connected {
+    pub fn decide_retry(&mut self, now_ns: u64, failures_in_a_row: u32) -> Retry {
+        let failing_since_ns = *self.failing_since_ns.get_or_insert(now_ns);
+        let give_up_ns = failing_since_ns.saturating_add(self.patience_ns);
+        if !self.has_connected || (self.deadline_ns.is_none() && now_ns >= give_up_ns) {
             return Retry::GiveUp;
         }
         let doublings = failures_in_a_row.saturating_sub(1).min(16);
         let mut pause_ns = (RETRY_PAUSE_NS_MIN << doublings).min(RETRY_PAUSE_NS_MAX);
-        if let Some(deadline_ns) = self.deadline_ns {
-            pause_ns = pause_ns.min(deadline_ns.saturating_sub(now_ns));
-        }
+        let end_ns = self.deadline_ns.unwrap_or(give_up_ns);
+        pause_ns = pause_ns.min(end_ns.saturating_sub(now_ns));
         Retry::After { pause_ns }
     }
 

@@ -32,6 +32,8 @@ pub struct RunFacts {
     pub other_cpu_share: Option<f64>,
     /// Whether somebody ended the run before its time.
     pub interrupted: bool,
+    /// How many requests were asked for, where the run was not asked for a time.
+    pub requests_asked: Option<u64>,
 }
 
 /// Percentiles of a histogram, in nanoseconds.
@@ -79,6 +81,13 @@ impl LatencySummary {
 pub enum Failing {
     /// No request left this process.
     NothingSent,
+    /// Fewer requests were sent than asked for.
+    NotAllSent {
+        /// Sent whole.
+        sent: u64,
+        /// Asked for.
+        asked: u64,
+    },
     /// Requests were sent and none was answered in full.
     NothingAnswered,
     /// This many requests failed, short bodies not counted.
@@ -96,6 +105,7 @@ impl Failing {
     pub const fn name(self) -> &'static str {
         match self {
             Self::NothingSent => "nothing-sent",
+            Self::NotAllSent { .. } => "not-all-sent",
             Self::NothingAnswered => "nothing-answered",
             Self::RequestsFailed(_) => "requests-failed",
             Self::BodiesShort(_) => "bodies-short",
@@ -109,6 +119,9 @@ impl std::fmt::Display for Failing {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
             Self::NothingSent => write!(formatter, "nothing was sent"),
+            Self::NotAllSent { sent, asked } => {
+                write!(formatter, "{sent} of {asked} {} sent", requests_were(asked))
+            }
             Self::NothingAnswered => write!(formatter, "nothing was answered"),
             Self::RequestsFailed(count) => write!(formatter, "{count} {} failed", requests(count)),
             Self::BodiesShort(1) => write!(formatter, "1 body was shorter than declared"),
@@ -135,14 +148,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Judges the counts of a finished run.
-    pub fn of(counts: &Counts) -> Self {
+    /// Judges the counts of a finished run, of which `requests_asked` were asked for where that is known.
+    pub fn of(counts: &Counts, requests_asked: Option<u64>) -> Self {
         let bodies_short = counts.failures_of(crate::FailureKind::ShortBody);
         let failures = counts.failures_total() - bodies_short;
         let mut failing = Vec::new();
-        if counts.requests_sent == 0 {
+        let sent = counts.requests_sent;
+        if sent == 0 {
             failing.push(Failing::NothingSent);
-        } else if counts.responses == 0 {
+        } else if let Some(asked) = requests_asked.filter(|asked| sent < *asked) {
+            failing.push(Failing::NotAllSent { sent, asked });
+        }
+        if sent > 0 && counts.responses == 0 {
             failing.push(Failing::NothingAnswered);
         }
         let counted = [
@@ -265,7 +282,7 @@ impl Summary {
             connect: LatencySummary::of(recorder.connect()),
             client_cpu_ns_per_request: per_response(facts.client_cpu_ns),
             server_cpu_ns_per_request: facts.server_cpu_ns.and_then(per_response),
-            verdict: Verdict::of(&counts),
+            verdict: Verdict::of(&counts, facts.requests_asked),
             notes: notes_of(&counts, &facts),
         }
     }

@@ -6,9 +6,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs;
-use std::io;
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Connections the kernel completes before we accept them; the kernel caps it at net.core.somaxconn (4096).
@@ -17,6 +18,9 @@ const BACKLOG: i32 = 4096;
 /// How long the kernel keeps a connection to itself while the client sends nothing, in seconds. A client that only
 /// connects is handed over after that, so nothing is lost.
 const DEFER_ACCEPT_S: u32 = 1;
+
+/// State 0A of /proc/net/tcp.
+const LISTEN: &str = "0A";
 
 /// Creates a non-blocking TCP socket for `address`.
 pub fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
@@ -86,40 +90,112 @@ pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// The process that listens on `port`, as (pid, name), when /proc lets us see it.
 pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
-    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .flat_map(|table| listening_inodes(&table, port))
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
-    for process in fs::read_dir("/proc").ok()?.flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
-        let holds = descriptors.flatten().any(|descriptor| {
-            fs::read_link(descriptor.path())
-                .is_ok_and(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
-        });
-        if holds {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some((pid, name.trim().to_owned()));
-        }
-    }
-    None
+    let sockets = read_listening().ok()?;
+    let inodes = sockets.iter().filter(|socket| socket.local.port() == port).map(|socket| socket.inode).collect();
+    let pid = read_holders(&inodes).ok()?.0.first().copied()?;
+    Some((pid, read_process_name(pid).unwrap_or_default()))
 }
 
-/// Inodes of the sockets that listen on `port`, from the text of /proc/net/tcp.
-pub fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
-    const LISTEN: &str = "0A";
-    let suffix = format!(":{port:04X}");
-    table
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let columns: Vec<&str> = line.split_whitespace().collect();
-            let listens = columns.get(3) == Some(&LISTEN) && columns.get(1)?.ends_with(&suffix);
-            if listens { columns.get(9)?.parse().ok() } else { None }
-        })
-        .collect()
+/// A listening TCP socket: where it listens and the inode that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListeningSocket {
+    /// Local address and port; the address may be the unspecified one.
+    pub local: SocketAddr,
+    /// Inode of the socket, as the links in /proc/PID/fd show it.
+    pub inode: u64,
+}
+
+impl ListeningSocket {
+    /// Whether it takes connections to `address`. One that listens at `[::]` takes IPv4 as well, unless told otherwise.
+    pub fn serves(&self, address: SocketAddr) -> bool {
+        let same_host = self.local.ip().to_canonical() == address.ip().to_canonical();
+        let any_host = self.local.ip().is_unspecified() && (self.local.is_ipv6() || address.is_ipv4());
+        self.local.port() == address.port() && (same_host || any_host)
+    }
+}
+
+/// Every TCP socket that listens in this network namespace.
+pub fn read_listening() -> io::Result<Vec<ListeningSocket>> {
+    let mut sockets = parse_listening(BufReader::new(File::open("/proc/net/tcp")?))?;
+    // A kernel without IPv6 has no such file.
+    if let Ok(file) = File::open("/proc/net/tcp6") {
+        sockets.extend(parse_listening(BufReader::new(file))?);
+    }
+    Ok(sockets)
+}
+
+/// The kernel lists the listening sockets first. After a run there can be tens of thousands of others, which take the
+/// kernel a quarter of a second to print; so reading ends where they begin.
+fn parse_listening(lines: impl BufRead) -> io::Result<Vec<ListeningSocket>> {
+    let mut sockets = Vec::new();
+    for line in lines.lines().skip(1) {
+        match parse_listening_line(&line?) {
+            Some(socket) => sockets.push(socket),
+            None => break,
+        }
+    }
+    Ok(sockets)
+}
+
+fn parse_listening_line(line: &str) -> Option<ListeningSocket> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+    if *state != LISTEN {
+        return None;
+    }
+    Some(ListeningSocket { local: parse_address(local)?, inode: inode.parse().ok()? })
+}
+
+/// `0100007F:1F90`: the address as 32-bit words, each in the machine's own byte order, and the port.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |index: usize| u32::from_str_radix(address.get(8 * index..8 * index + 8)?, 16).ok();
+    let address = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
+        32 => {
+            let mut octets = [0; 16];
+            for (index, octets) in octets.chunks_exact_mut(4).enumerate() {
+                octets.copy_from_slice(&word(index)?.to_ne_bytes());
+            }
+            IpAddr::V6(Ipv6Addr::from(octets))
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// Processes that hold any of these sockets open, and how many processes could not be looked into.
+pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)> {
+    let (mut holders, mut hidden) = (BTreeSet::new(), 0);
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry.ok().and_then(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) else { continue };
+        match fs::read_dir(format!("/proc/{pid}/fd")) {
+            Ok(mut links) => {
+                let holds = links.any(|link| {
+                    link.ok()
+                        .and_then(|link| parse_socket_link(fs::read_link(link.path()).ok()?.to_str()?))
+                        .is_some_and(|inode| inodes.contains(&inode))
+                });
+                if holds {
+                    holders.insert(pid);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden += 1,
+            // It ended while we looked.
+            Err(_) => {}
+        }
+    }
+    Ok((holders, hidden))
+}
+
+fn parse_socket_link(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Short name of a process, for example `nginx`.
+pub fn read_process_name(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
 
 /// The next port above `address`'s that is free, looking at no more than 100.
@@ -140,7 +216,10 @@ pub fn raise_descriptor_limit() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{bind_listener, check_free, find_port_owner, listening_inodes, suggest_port, unacknowledged_bytes};
+    use super::{
+        ListeningSocket, bind_listener, check_free, find_port_owner, parse_address, parse_listening, parse_socket_link,
+        suggest_port, unacknowledged_bytes,
+    };
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::os::fd::AsFd;
@@ -177,12 +256,41 @@ mod tests {
     }
 
     #[test]
-    fn only_listening_sockets_of_the_port_count() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4242 1\n\
-            1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000     0        0 4243 1\n\
-            2: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4244 1\n\
-            3: short\n";
-        assert_eq!(listening_inodes(table, 8080), [4242]);
+    fn reading_ends_after_the_listening_sockets() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n\
+            1: 0100007F:1F90 0100007F:C001 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 20 4\n\
+            2: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0 100 0\n";
+        let local = "127.0.0.1:8080".parse().unwrap();
+        assert_eq!(parse_listening(text.as_bytes()).unwrap(), vec![ListeningSocket { local, inode: 4711 }]);
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn addresses_are_words_in_the_machines_byte_order() {
+        assert_eq!(parse_address("00000000:0050"), "0.0.0.0:80".parse().ok());
+        assert_eq!(parse_address("00000000000000000000000001000000:1F90"), "[::1]:8080".parse().ok());
+        assert_eq!(parse_address("0000000000000000FFFF00000100007F:1F90"), "[::ffff:127.0.0.1]:8080".parse().ok());
+        for broken in ["", ":", "0100007F", "0100007:1F90", "0100007F:G", "ÄÄÄÄ:1"] {
+            assert_eq!(parse_address(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn unspecified_listeners_serve_every_address_of_their_family() {
+        let served = |local: &str, address: &str| {
+            ListeningSocket { local: local.parse().unwrap(), inode: 1 }.serves(address.parse().unwrap())
+        };
+        assert!(served("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(served("[::]:80", "127.0.0.1:80") && served("[::]:80", "[::1]:80"));
+        assert!(served("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+        assert!(!served("0.0.0.0:80", "[::1]:80"));
+        assert!(!served("127.0.0.1:81", "127.0.0.1:80") && !served("127.0.0.2:80", "127.0.0.1:80"));
+    }
+
+    #[test]
+    fn links_to_sockets_are_told_from_others() {
+        assert_eq!(parse_socket_link("socket:[12]"), Some(12));
+        assert_eq!(parse_socket_link("pipe:[12]"), None);
     }
 }

@@ -57,7 +57,8 @@ pub(super) const CASES: &[Case] = &[
         kind: Kind::ServerPerRequest { closes: false },
         file: SMALL_FILE,
         subjects: SERVERS_SMALL,
-        references: REFERENCES,
+        references: SERVERS_SMALL_BUT_OURS,
+        // Against nginx with sendfile, as its manual has it; the ratio to the other stands in its column.
         targets: &[(Subject::Bare, 1.10), (Subject::Nginx, 0.70)],
     },
     Case {
@@ -66,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
         kind: Kind::ServerPerRequest { closes: true },
         file: SMALL_FILE,
         subjects: SERVERS_SMALL,
-        references: REFERENCES,
+        references: SERVERS_SMALL_BUT_OURS,
         targets: &[(Subject::Bare, 1.10)],
     },
     Case {
@@ -75,7 +76,7 @@ pub(super) const CASES: &[Case] = &[
         kind: Kind::ServerPerMebibyte,
         file: LARGE_FILE,
         subjects: &[Subject::Bare, Subject::Flatout, Subject::Nginx, Subject::Lighttpd],
-        references: REFERENCES,
+        references: &[Subject::Bare, Subject::Nginx, Subject::Lighttpd],
         targets: &[(Subject::Bare, 1.05), (Subject::Lighttpd, 1.05)],
     },
     Case {
@@ -92,7 +93,7 @@ pub(super) const CASES: &[Case] = &[
 const SERVERS_SMALL: &[Subject] =
     &[Subject::Bare, Subject::Flatout, Subject::Nginx, Subject::NginxReading, Subject::Lighttpd];
 
-const REFERENCES: &[Subject] = &[Subject::Bare, Subject::Nginx, Subject::Lighttpd];
+const SERVERS_SMALL_BUT_OURS: &[Subject] = &[Subject::Bare, Subject::Nginx, Subject::NginxReading, Subject::Lighttpd];
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! The clients: one run of wrk or of our own bench, and what it came to.
 
 use super::cases::{Case, Kind};
-use super::servers::{Bench, Server, Subject, on_client_core};
+use super::servers::{Bench, Server, Subject};
 use super::{proc, rounds::Sample};
 use crate::failure::{Context, Outcome};
 use crate::shell;
@@ -49,13 +49,10 @@ pub(super) fn command(client: Subject, bench: &Bench, case: &Case, url: &str, se
 pub(super) fn server_sample(bench: &Bench, case: &Case, server: &Server, seconds: u64) -> Outcome<Sample> {
     let wrk = command(Subject::Wrk, bench, case, &server.url(case.file), seconds);
     let before = server.on_cpu_ns()?;
-    let said = shell::output_of(&mut on_client_core(&wrk))?;
+    let said = shell::output_of(&mut bench.on_client_core(&wrk))?;
     std::thread::sleep(SETTLE);
     let spent = server.on_cpu_ns()? - before;
-    let counts = counts(&said)?;
-    if counts.errors > 0 || counts.requests == 0 {
-        return Err(format!("{} errors in {} requests: no result", counts.errors, counts.requests).into());
-    }
+    let counts = faultless_counts(&said)?;
     let work = match case.kind {
         Kind::ServerPerMebibyte => counts.bytes as f64 / 1024.0 / 1024.0,
         _ => counts.requests as f64,
@@ -73,8 +70,12 @@ pub(super) fn client_sample(
 ) -> Outcome<Sample> {
     let run = command(client, bench, case, &server.url(case.file), seconds);
     let (count_before, spent_before) = (server.nginx_requests()?, proc::ended_children_ns()?);
-    shell::output_of(&mut on_client_core(&run))?;
+    // Our own client ends with a failure when a request failed; wrk only counts it.
+    let said = shell::output_of(&mut bench.on_client_core(&run))?;
     let spent = proc::ended_children_ns()? - spent_before;
+    if client == Subject::Wrk {
+        faultless_counts(&said)?;
+    }
     std::thread::sleep(SETTLE);
     // The second question is itself counted.
     let requests = server.nginx_requests()? - count_before - 1;
@@ -82,6 +83,15 @@ pub(super) fn client_sample(
         return Err("the server counted no request".into());
     }
     Ok(Sample { cpu_ns: spent, work: requests as f64, seconds: seconds as f64 })
+}
+
+/// A round in which a single request failed is no result.
+fn faultless_counts(said: &str) -> Outcome<Counts> {
+    let counts = counts(said)?;
+    if counts.errors > 0 || counts.requests == 0 {
+        return Err(format!("{} errors in {} requests: no result", counts.errors, counts.requests).into());
+    }
+    Ok(counts)
 }
 
 fn counts(said: &str) -> Outcome<Counts> {
@@ -104,6 +114,14 @@ mod tests {
         assert_eq!(counts(said).unwrap(), expected);
         for bad in ["", "COUNTS 1 2 3", "COUNTS 1 2 3 x"] {
             assert!(counts(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_round_with_a_failed_request_or_without_any_is_refused() {
+        assert!(faultless_counts("COUNTS 10 20480 1000123 0").is_ok());
+        for bad in ["COUNTS 10 20480 1000123 1", "COUNTS 0 0 1000123 0"] {
+            assert!(faultless_counts(bad).is_err(), "{bad}");
         }
     }
 }

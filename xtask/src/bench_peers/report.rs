@@ -1,5 +1,6 @@
 //! A run as Markdown for people and as JSON for programs.
 
+use super::cores::Cores;
 use super::machine::Machine;
 use super::rounds::{CaseResult, Series, Spread};
 use super::servers::Subject;
@@ -14,11 +15,12 @@ const BEGIN: &str = "<!-- bench-peers:begin -->";
 const END: &str = "<!-- bench-peers:end -->";
 
 /// A result needs this many rounds before anybody should quote it.
-const ROUNDS_MIN: usize = 5;
+pub(super) const ROUNDS_MIN: usize = 5;
 
 /// Everything that was measured.
 pub(super) struct Run<'a> {
     pub(super) machine: &'a Machine,
+    pub(super) cores: Cores,
     pub(super) results: &'a [CaseResult],
     pub(super) rounds: usize,
     pub(super) seconds: u64,
@@ -29,9 +31,9 @@ pub(super) fn markdown(run: &Run<'_>) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{} interleaved rounds of {} s each; server on core 0, client on core 1. Medians, with the least and the \
-         most in brackets; ratios are taken within each round.\n",
-        run.rounds, run.seconds
+        "{} interleaved rounds of {} s each, every second one in the opposite order; server on core {}, client on \
+         core {}. Medians, with the least and the most in brackets; ratios are taken within each round.\n",
+        run.rounds, run.seconds, run.cores.server, run.cores.client
     );
     if run.rounds < ROUNDS_MIN {
         let _ = writeln!(text, "**Too few rounds to quote: at least {ROUNDS_MIN} are needed.**\n");
@@ -130,13 +132,25 @@ fn commands(text: &mut String, results: &[CaseResult]) {
         }
     }
     let _ = writeln!(text, "```");
-    let mut seen: Vec<Subject> = Vec::new();
-    for Series { subject, config, .. } in results.iter().flat_map(|result| &result.series) {
-        if let Some(config) = config.as_ref().filter(|_| !seen.contains(subject)) {
-            seen.push(*subject);
-            let _ = writeln!(text, "\n### Configuration: {}\n\n```text\n{config}```", subject.name());
+    for (subject, config, cases) in configurations(results) {
+        let (name, cases) = (subject.name(), cases.join(", "));
+        let _ = writeln!(text, "\n### Configuration: {name} ({cases})\n\n```text\n{config}```");
+    }
+}
+
+/// Each configuration once, with the cases that it served.
+fn configurations(results: &[CaseResult]) -> Vec<(Subject, &str, Vec<&str>)> {
+    let mut found: Vec<(Subject, &str, Vec<&str>)> = Vec::new();
+    for result in results {
+        for series in &result.series {
+            let Some(config) = series.config.as_deref() else { continue };
+            match found.iter_mut().find(|known| (known.0, known.1) == (series.subject, config)) {
+                Some((_, _, cases)) => cases.push(result.case.name),
+                None => found.push((series.subject, config, vec![result.case.name])),
+            }
         }
     }
+    found
 }
 
 fn spread(spread: Option<Spread>) -> String {
@@ -200,6 +214,8 @@ pub(super) fn json(run: &Run<'_>) -> Value {
         "schema": "flatout-bench-peers/1",
         "machine": facts,
         "warnings": run.machine.warnings,
+        "server_core": run.cores.server,
+        "client_core": run.cores.client,
         "rounds": run.rounds,
         "seconds": run.seconds,
         "cases": run.results.iter().map(result).collect::<Vec<_>>(),
@@ -249,7 +265,7 @@ mod tests {
         let mut text = String::new();
         case_table(&mut text, &result(11_100, 10_000));
         assert!(text.contains("**missed**") && text.contains("nginx was left out: not here"), "{text}");
-        assert!(text.contains("| flatout | **11.10** [11.10 – 11.10] | 1\u{202f}000 | 1.11 | – | – |"), "{text}");
+        assert!(text.contains("| flatout | **11.10** [11.10 – 11.10] | 1\u{202f}000 | 1.11 | – | – | – |"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use super::cases::{Case, Kind};
 use super::clients;
 use super::servers::{Bench, Server, Subject};
-use crate::failure::Outcome;
+use crate::failure::{Context, Outcome};
+use std::collections::BTreeMap;
 
 /// What one subject did in one round.
 #[derive(Debug, Clone, Copy)]
@@ -81,82 +82,112 @@ impl CaseResult {
     }
 }
 
-/// Measures a case: a short round of everyone to warm up, then the rounds in turn.
-pub(super) fn measure(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> Outcome<CaseResult> {
+/// Measures a case. What fails in it stands in the result.
+pub(super) fn measure(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
     eprintln!("━━━ {}", case.title);
-    match case.kind {
+    let mut result = match case.kind {
         Kind::ClientPerRequest => measure_clients(case, bench, rounds, seconds),
         _ => measure_servers(case, bench, rounds, seconds),
+    };
+    for (_, why) in &mut result.left_out {
+        // The terminal had all of it; a table wants one line.
+        bench.without_paths(why).lines().next().unwrap_or("").clone_into(why);
     }
+    result
 }
 
-fn measure_servers(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> Outcome<CaseResult> {
-    let mut result = CaseResult { case, series: Vec::new(), left_out: Vec::new(), client: String::new() };
-    let mut servers: Vec<Server> = Vec::new();
+fn measure_servers(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
+    let mut result = CaseResult::of(case);
+    let mut servers: BTreeMap<Subject, Server> = BTreeMap::new();
     for subject in case.subjects {
         match bench.start(*subject, case) {
             Ok(server) => {
                 let (shown, config) = (server.shown.clone(), server.config.clone());
                 result.series.push(Series { subject: *subject, samples: Vec::new(), shown, config });
-                servers.push(server);
+                servers.insert(*subject, server);
             }
             Err(failure) => result.leave_out(*subject, &failure.to_string()),
         }
     }
-    if let Some(server) = servers.first() {
+    if let Some(server) = servers.values().next() {
         let wrk = clients::command(Subject::Wrk, bench, case, &server.url(case.file), seconds);
         result.client = bench.shown(&crate::shell::shown(&wrk), server.port());
     }
-    for server in &servers {
-        clients::server_sample(bench, case, server, 1)?;
-    }
-    for round in 1..=rounds {
-        for (series, server) in result.series.iter_mut().zip(&servers) {
-            series.take(round, rounds, clients::server_sample(bench, case, server, seconds)?);
+    take_turns(&mut result, rounds, seconds, |subject, seconds| {
+        let server = servers.get(&subject).cannot("find its server")?;
+        let sample = clients::server_sample(bench, case, server, seconds);
+        if sample.is_err() {
+            // What failed may not disturb those who go on.
+            servers.remove(&subject);
         }
-    }
-    Ok(result)
+        sample
+    });
+    result
 }
 
-fn measure_clients(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> Outcome<CaseResult> {
-    let mut result = CaseResult { case, series: Vec::new(), left_out: Vec::new(), client: String::new() };
+fn measure_clients(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
+    let mut result = CaseResult::of(case);
     let server = match bench.start(Subject::Nginx, case) {
         Ok(server) => server,
         Err(failure) => {
             result.leave_out(Subject::Nginx, &failure.to_string());
-            return Ok(result);
+            return result;
         }
     };
     for client in case.subjects {
-        match clients::client_sample(bench, case, *client, &server, 1) {
-            Ok(_) => {
-                let command = clients::command(*client, bench, case, &server.url(case.file), seconds);
-                let shown = bench.shown(&crate::shell::shown(&command), server.port());
-                result.series.push(Series { subject: *client, samples: Vec::new(), shown, config: None });
+        let command = clients::command(*client, bench, case, &server.url(case.file), seconds);
+        let shown = bench.shown(&crate::shell::shown(&command), server.port());
+        result.series.push(Series { subject: *client, samples: Vec::new(), shown, config: None });
+    }
+    take_turns(&mut result, rounds, seconds, |client, seconds| {
+        clients::client_sample(bench, case, client, &server, seconds)
+    });
+    result
+}
+
+/// A second of everyone to warm up, then the rounds. Whoever fails is left out from there on; the others go on.
+fn take_turns(
+    result: &mut CaseResult,
+    rounds: usize,
+    seconds: u64,
+    mut sample: impl FnMut(Subject, u64) -> Outcome<Sample>,
+) {
+    for round in 0..=rounds {
+        let mut turns: Vec<Subject> = result.series.iter().map(|series| series.subject).collect();
+        // Whoever always came after the same neighbour would always inherit its warm or cold machine.
+        if round % 2 == 0 {
+            turns.reverse();
+        }
+        for subject in turns {
+            let seconds = if round == 0 { 1 } else { seconds };
+            match sample(subject, seconds) {
+                Ok(sample) if round > 0 => result.take(subject, sample, (round, rounds)),
+                Ok(_) => {}
+                Err(failure) => result.leave_out(subject, &failure.to_string()),
             }
-            Err(failure) => result.leave_out(*client, &failure.to_string()),
         }
     }
-    for round in 1..=rounds {
-        for series in &mut result.series {
-            series.take(round, rounds, clients::client_sample(bench, case, series.subject, &server, seconds)?);
-        }
-    }
-    Ok(result)
 }
 
 impl CaseResult {
+    fn of(case: &'static Case) -> Self {
+        Self { case, series: Vec::new(), left_out: Vec::new(), client: String::new() }
+    }
+
+    /// Half a series is none: its rounds would be compared with other rounds of the others.
     fn leave_out(&mut self, subject: Subject, why: &str) {
-        super::missing(subject, why);
+        eprintln!("!!! {} is left out: {why}", subject.name());
+        self.series.retain(|series| series.subject != subject);
         self.left_out.push((subject, why.to_owned()));
     }
-}
 
-impl Series {
-    fn take(&mut self, round: usize, rounds: usize, sample: Sample) {
-        let (name, cost, rate) = (self.subject.name(), sample.cost(), sample.rate());
+    fn take(&mut self, subject: Subject, sample: Sample, (round, rounds): (usize, usize)) {
+        let (name, cost, rate) = (subject.name(), sample.cost(), sample.rate());
         eprintln!("    {round}/{rounds} {name:<20} {cost:>9.2} µs  {rate:>10.0}/s");
-        self.samples.push(sample);
+        let series = self.series.iter_mut().find(|series| series.subject == subject);
+        if let Some(series) = series {
+            series.samples.push(sample);
+        }
     }
 }
 
@@ -188,5 +219,28 @@ mod tests {
         let ratio = result.ratio(Subject::Flatout, Subject::Bare).unwrap();
         assert!((ratio.min - 1.1).abs() < 1e-9 && (ratio.max - 1.1).abs() < 1e-9);
         assert!(result.ratio(Subject::Flatout, Subject::Nginx).is_none());
+    }
+
+    #[test]
+    fn the_order_turns_round_and_who_fails_is_left_out_alone() {
+        use Subject::{Bare, Flatout, Nginx};
+        let mut result = CaseResult::of(&super::super::cases::CASES[0]);
+        for subject in [Bare, Flatout, Nginx] {
+            result.series.push(Series { subject, samples: Vec::new(), shown: String::new(), config: None });
+        }
+        let mut order = Vec::new();
+        take_turns(&mut result, 3, 5, |subject, seconds| {
+            order.push((subject, seconds));
+            if subject == Nginx && order.len() > 5 {
+                return Err("it fell over".into());
+            }
+            Ok(Sample { cpu_ns: 1, work: 1.0, seconds: 1.0 })
+        });
+        let warm_up = [(Nginx, 1), (Flatout, 1), (Bare, 1)];
+        let first = [(Bare, 5), (Flatout, 5), (Nginx, 5)];
+        let rest = [(Flatout, 5), (Bare, 5), (Bare, 5), (Flatout, 5)];
+        assert_eq!(order, [&warm_up[..], &first, &rest].concat());
+        assert_eq!(result.series.iter().map(|series| series.samples.len()).collect::<Vec<_>>(), [3, 3]);
+        assert_eq!(result.left_out, [(Nginx, "it fell over".to_owned())]);
     }
 }

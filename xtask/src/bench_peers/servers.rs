@@ -1,6 +1,7 @@
 //! The subjects: how each is configured, started on its core, asked whether it answers right, and stopped.
 
 use super::cases::{Case, Kind};
+use super::cores::Cores;
 use super::{machine, proc};
 use crate::failure::{Context, Failure, Outcome};
 use crate::shell;
@@ -18,9 +19,6 @@ const SMALL_BYTES: usize = 1024;
 pub(super) const LARGE_FILE: &str = "10m.bin";
 const LARGE_BYTES: usize = 10 * 1024 * 1024;
 
-const SERVER_CORE: &str = "0";
-const CLIENT_CORE: &str = "1";
-
 /// Where nginx says how many requests it has counted.
 const STATUS_PATH: &str = "/status";
 
@@ -31,7 +29,7 @@ pub(super) enum Subject {
     Bare,
     Flatout,
     Nginx,
-    /// nginx with `sendfile off`, which suits small files better than its manual's advice.
+    /// nginx with `sendfile off`: it reads a small file and sends it together with the head.
     NginxReading,
     Lighttpd,
     Wrk,
@@ -59,6 +57,7 @@ impl Subject {
 pub(super) struct Bench {
     folder: PathBuf,
     flatout: PathBuf,
+    cores: Cores,
 }
 
 impl Drop for Bench {
@@ -76,12 +75,11 @@ impl Bench {
                 return Err(format!("{tool} is not installed; tools/setup.sh bench installs it").into());
             }
         }
-        if std::thread::available_parallelism().map_or(0, usize::from) < 2 {
-            return Err("server and client each need a core of their own, and there is one".into());
-        }
+        let cores = Cores::choose()?;
+        eprintln!("server on core {}, client on core {}", cores.server, cores.client);
         let made = shell::output_of(Command::new("mktemp").args(["-d", "-t", "flatout-bench.XXXXXX"]))?;
         let folder = PathBuf::from(made.trim());
-        let bench = Self { folder, flatout };
+        let bench = Self { folder, flatout, cores };
         // nginx drops root's rights before it reads a file.
         shell::output_of(Command::new("chmod").arg("0755").arg(&bench.folder))?;
         std::fs::create_dir(bench.site()).cannot("create the site's folder")?;
@@ -105,6 +103,15 @@ impl Bench {
         &self.flatout
     }
 
+    pub(super) fn cores(&self) -> Cores {
+        self.cores
+    }
+
+    /// A command on the client's core.
+    pub(super) fn on_client_core(&self, command: &Command) -> Command {
+        pinned(self.cores.client, command)
+    }
+
     /// What each program calls itself.
     pub(super) fn versions(&self) -> Vec<(&'static str, String)> {
         let flatout = machine::first_line(Command::new(&self.flatout).arg("--version"));
@@ -118,11 +125,16 @@ impl Bench {
 
     /// Text with this run's own paths and port made readable.
     pub(super) fn shown(&self, text: &str, port: u16) -> String {
+        self.without_paths(text).replace(&port.to_string(), "PORT")
+    }
+
+    /// Text with this run's own paths made readable.
+    pub(super) fn without_paths(&self, text: &str) -> String {
         let site = self.site().display().to_string();
         let folder = self.folder.display().to_string();
         let flatout = self.flatout.display().to_string();
         let text = text.replace(&site, "SITE").replace(&folder, "DIR").replace(&flatout, "flatout");
-        text.replace(&port.to_string(), "PORT").replace("/usr/sbin/", "")
+        text.replace("/usr/sbin/", "")
     }
 
     /// Starts a server on the server's core and makes sure that it answers right.
@@ -130,7 +142,7 @@ impl Bench {
         let port = free_port()?;
         let (command, config) = self.command(subject, case, port)?;
         let shown = self.shown(&shell::shown(&command), port);
-        let mut pinned = pinned(SERVER_CORE, &command);
+        let mut pinned = pinned(self.cores.server, &command);
         let log = self.folder.join(format!("{}.log", subject.slug()));
         let out = std::fs::File::create(&log).cannot("create a server's log")?;
         let child = pinned
@@ -175,7 +187,7 @@ impl Bench {
                 Ok((command, None))
             }
             Subject::Nginx | Subject::NginxReading => {
-                let config = self.nginx_config(subject, port);
+                let config = self.nginx_config(subject, case, port);
                 let mut command = program("nginx")?;
                 command.arg("-p").arg(&self.folder).arg("-c").arg(write(&config)?);
                 Ok((command, Some(config)))
@@ -195,11 +207,13 @@ impl Bench {
         found.cannot(&format!("find {}: cargo build --release", self.flatout.display()))
     }
 
-    /// As nginx's manual advises for static files.
-    fn nginx_config(&self, subject: Subject, port: u16) -> String {
-        let sending = match subject {
-            Subject::NginxReading => "sendfile off;\n    output_buffers 1 32k;",
-            _ => "sendfile on;\n    tcp_nopush on;",
+    /// As nginx's manual advises for static files, save that `tcp_nopush` is kept for large ones: around a small
+    /// answer it only adds two system calls.
+    fn nginx_config(&self, subject: Subject, case: &Case, port: u16) -> String {
+        let sending = match (subject, case.kind) {
+            (Subject::NginxReading, _) => "sendfile off;\n    output_buffers 1 32k;",
+            (_, Kind::ServerPerMebibyte) => "sendfile on;\n    tcp_nopush on;",
+            _ => "sendfile on;",
         };
         let own = subject.slug();
         let folder = self.folder.display();
@@ -229,7 +243,7 @@ http {{
     uwsgi_temp_path {folder}/{own}-4;
     scgi_temp_path {folder}/{own}-5;
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen 127.0.0.1:{port} backlog=4096 deferred;
         root {site};
         location = {STATUS_PATH} {{ stub_status; }}
     }}
@@ -369,15 +383,10 @@ fn head_end(answer: &[u8]) -> Option<usize> {
     answer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// A command on the client's core.
-pub(super) fn on_client_core(command: &Command) -> Command {
-    pinned(CLIENT_CORE, command)
-}
-
 /// A command on one core, which ends when we do, however we do.
-fn pinned(core: &str, command: &Command) -> Command {
+fn pinned(core: usize, command: &Command) -> Command {
     let mut pinned = Command::new("setpriv");
-    pinned.args(["--pdeathsig", "TERM", "taskset", "-c", core]);
+    pinned.args(["--pdeathsig", "TERM", "taskset", "-c", &core.to_string()]);
     pinned.arg(command.get_program()).args(command.get_args());
     pinned
 }
@@ -403,6 +412,24 @@ mod tests {
     fn a_pinned_command_keeps_its_words() {
         let mut command = Command::new("wrk");
         command.arg("-t1");
-        assert_eq!(shell::shown(&on_client_core(&command)), "setpriv --pdeathsig TERM taskset -c 1 wrk -t1");
+        assert_eq!(shell::shown(&pinned(3, &command)), "setpriv --pdeathsig TERM taskset -c 3 wrk -t1");
+    }
+
+    #[test]
+    fn nginx_is_configured_for_what_it_serves() {
+        let cores = Cores { server: 0, client: 1 };
+        // Dropping it removes a folder, which therefore must not be one that exists.
+        let bench = Bench { folder: PathBuf::from("/nonexistent/bench"), flatout: PathBuf::from("flatout"), cores };
+        let config = |subject, name: &str| {
+            let case = super::super::cases::CASES.iter().find(|case| case.name == name).unwrap();
+            bench.nginx_config(subject, case, 1)
+        };
+        let [alive, close, large] = ["keep-alive", "close", "large-file"].map(|name| config(Subject::Nginx, name));
+        assert!(alive.contains("sendfile on;") && close.contains("sendfile on;") && large.contains("sendfile on;"));
+        assert!(!alive.contains("tcp_nopush") && !close.contains("tcp_nopush") && large.contains("tcp_nopush on;"));
+        assert!(config(Subject::NginxReading, "close").contains("sendfile off;"));
+        for text in [alive, close, large] {
+            assert!(text.contains("listen 127.0.0.1:1 backlog=4096 deferred;"), "{text}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Relative links lead somewhere: in Markdown to a file and a heading, in the demo site to a file or an anchor.
+//! Relative links lead somewhere: in Markdown to a file and a heading, in the demo site to a file or an anchor. A path
+//! of the repository that Markdown names in inline code exists as well.
 
 use super::Finding;
 use super::tree::{Tree, folder_of, has_extension, resolve};
@@ -19,6 +20,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                     findings.push(Finding::at(path, link.line, why));
                 }
             }
+            for (line, code) in markdown::inline_codes(text) {
+                if looks_like_a_path(&code) && !names_a_file(tree, path, &code) {
+                    findings.push(Finding::at(path, line, format!("there is no file `{code}`")));
+                }
+            }
         } else if has_extension(path, "html") && path.starts_with(SITE) {
             for (line, target) in html_targets(text) {
                 if let Some(why) = html_problem(tree, path, text, &target) {
@@ -28,6 +34,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether inline code can only mean a file of this repository.
+fn looks_like_a_path(code: &str) -> bool {
+    let is_plain = code.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let is_relative = code.contains('/') && !code.starts_with('/');
+    is_plain && is_relative && ["rs", "md", "sh", "toml"].iter().any(|extension| has_extension(code, extension))
+}
+
+/// From the root, from the document's folder, or from crates/, which documents leave out: `net/src/worker.rs`.
+fn names_a_file(tree: &Tree, path: &str, code: &str) -> bool {
+    let places = ["", folder_of(path), "crates"];
+    places.into_iter().filter_map(|folder| resolve(folder, code)).any(|file| tree.files.contains_key(&file))
 }
 
 fn is_elsewhere(target: &str) -> bool {
@@ -120,6 +139,25 @@ mod tests {
             "docs/a.md:1: `gone.md` leads nowhere",
             "docs/a.md:2: `b.md#nowhere`: docs/b.md has no heading `#nowhere`",
             "docs/a.md:2: `../../out` leads nowhere",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_path_in_inline_code_that_does_not_exist_is_found() {
+        let found = findings(&[
+            ("docs/a.md", "`src/main.rs` `gone/main.rs` `../src/main.rs`\n`net/src/lib.rs` `net/src/gone.rs`\n"),
+            (
+                "README.md",
+                "`/etc/x.toml` `https://a.org/b.md` `a/*.rs` `main.rs` `cat a/b.sh` `docs/b.md` `a/b.html`\n",
+            ),
+            ("src/main.rs", ""),
+            ("crates/net/src/lib.rs", ""),
+        ]);
+        let expected = [
+            "README.md:1: there is no file `docs/b.md`",
+            "docs/a.md:1: there is no file `gone/main.rs`",
+            "docs/a.md:2: there is no file `net/src/gone.rs`",
         ];
         assert_eq!(found, expected);
     }

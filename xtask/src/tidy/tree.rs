@@ -14,6 +14,19 @@ pub(crate) struct Tree {
     pub(crate) files: BTreeMap<String, Option<String>>,
     /// The workspace's packages.
     pub(crate) packages: Vec<Package>,
+    /// Other people's packages that a build for this system uses, directly or not.
+    pub(crate) foreign: Vec<Foreign>,
+}
+
+/// A package that is not ours.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Foreign {
+    /// Name and version.
+    pub(crate) name: String,
+    /// The licence expression that it declares.
+    pub(crate) license: Option<String>,
+    /// Where cargo has it from; `None` for a folder.
+    pub(crate) source: Option<String>,
 }
 
 /// One package of the workspace.
@@ -55,15 +68,15 @@ impl Tree {
                 files.insert(path, String::from_utf8(bytes).ok());
             }
         }
-        let packages = packages(&metadata()?, &root)?;
-        Ok(Self { files, packages })
+        let metadata = metadata()?;
+        Ok(Self { files, packages: packages(&metadata, &root)?, foreign: foreign(&metadata)? })
     }
 
     /// A small tree for a rule's own test.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), Some((*text).to_owned())));
-        Self { files: files.collect(), packages: Vec::new() }
+        Self { files: files.collect(), ..Self::default() }
     }
 
     /// The same with a package.
@@ -218,6 +231,21 @@ fn packages(metadata: &Value, root: &Path) -> Outcome<Vec<Package>> {
             dependencies,
             reaches: reaches(id, &links, &names),
         });
+    }
+    Ok(found)
+}
+
+fn foreign(metadata: &Value) -> Outcome<Vec<Foreign>> {
+    let members: BTreeSet<&str> = array(&metadata["workspace_members"]).filter_map(Value::as_str).collect();
+    let mut found = Vec::new();
+    for package in array(&metadata["packages"]) {
+        if !members.contains(text(&package["id"])?) {
+            found.push(Foreign {
+                name: format!("{} {}", text(&package["name"])?, text(&package["version"])?),
+                license: package["license"].as_str().map(str::to_owned),
+                source: package["source"].as_str().map(str::to_owned),
+            });
+        }
     }
     Ok(found)
 }

@@ -1,18 +1,23 @@
 //! No paths of somebody's machine, no loose ends and no numbers of a tracker that the reader cannot see.
 
 use super::Finding;
-use super::tree::Tree;
+use super::tree::{Tree, has_extension};
 
 /// What must not stand anywhere, and why. Split in two here, or this file would break its own rule.
 const UNWANTED: &[(&str, &str, &str)] = &[
     ("/wo", "rk/", "a path of one machine"),
     ("/ro", "ot/", "a path of one machine"),
+    ("/ho", "me/", "a path of one machine"),
+    ("/Us", "ers/", "a path of one machine"),
     ("TO", "DO", "a loose end"),
     ("FIX", "ME", "a loose end"),
     ("XX", "X", "a loose end"),
     ("to", "do!", "a loose end"),
     ("unimp", "lemented!", "a loose end"),
 ];
+
+/// What a document may not say, in whatever case: it was to be replaced, and was not.
+const PLACEHOLDERS: &[&str] = &["not measured yet", "to be written", "coming soon", "lorem ipsum"];
 
 /// Written by cargo, not by us.
 const GENERATED: &[&str] = &["Cargo.lock"];
@@ -30,6 +35,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                     let text = format!("`{word}` is {what}");
                     findings.push(Finding::at(path, index + 1, text));
                 }
+            }
+            if has_extension(path, "md") {
+                findings.extend(placeholder(line).map(|words| {
+                    Finding::at(path, index + 1, format!("\"{words}\" is a placeholder: say what is, or nothing"))
+                }));
             }
             if names_an_issue(line) {
                 let text = "a tracker's number means nothing to the reader: say it in words";
@@ -50,6 +60,11 @@ fn stands_alone(line: &str, word: &str) -> bool {
         let after_is_part = after.is_some_and(is_part) && !word.ends_with(['/', '!']);
         !before_is_part && !after_is_part
     })
+}
+
+fn placeholder(line: &str) -> Option<&'static str> {
+    let lower = line.to_ascii_lowercase();
+    PLACEHOLDERS.iter().copied().find(|words| lower.contains(words))
 }
 
 /// Whether the line says "issue" and a number.
@@ -78,6 +93,14 @@ mod tests {
             assert_eq!(lines(&format!("ok\n// {first}{second} x\n")), [2], "{first}{second}");
         }
         assert_eq!(lines(&format!("see {} #12", "issue")), [1]);
+    }
+
+    #[test]
+    fn a_placeholder_left_in_a_document_is_found() {
+        let tree = Tree::of(&[("docs/a.md", "# A\n\nNot measured yet.\n"), ("src/a.rs", "// Not measured yet\n")]);
+        let found: Vec<String> = check(&tree).into_iter().map(|finding| finding.to_string()).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("docs/a.md:3: \"not measured yet\""), "{found:?}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn events_reach_the_record_and_ticks_the_board() {
         let board = Arc::new(Mutex::new(None));
-        let plan = ThreadPlan::begin(Share { connections: 1, stop: Stop::Requests(2) }, 0);
+        let plan = ThreadPlan::begin(Share { connections: 1, stop: Stop::Requests(2) }, 0, 1);
         let mut drive = LabDrive::new(plan, Recorder::new().unwrap(), Some(Arc::clone(&board)));
         assert!(drive.take_request(1));
         drive.handle_event(Event::Sent { bytes: 7 });

@@ -72,6 +72,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     for (index, share) in span.plan.shares().into_iter().enumerate() {
         let board = is_live.then(Board::default);
         boards.extend(board.clone());
+        let patience_ns = span.request_timeout_ns;
         let settings = ClientSettings {
             address: span.address,
             request: Arc::clone(&span.request),
@@ -89,7 +90,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
             let waited_ns = || procfs::read_own_sched_time().unwrap_or_default().wait_ns;
             let wait_before_ns = waited_ns();
             let begun_ns = precise_ns();
-            let plan = ThreadPlan::begin(share, begun_ns);
+            let plan = ThreadPlan::begin(share, begun_ns, patience_ns);
             let report = run_worker(settings, LabDrive::new(plan, recorder, board));
             let wait_ns = waited_ns().saturating_sub(wait_before_ns);
             drop(ended);

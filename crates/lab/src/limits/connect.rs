@@ -50,7 +50,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     // Wakes the other thread; if nobody listens any more it has ended already.
     let _woken = TcpStream::connect(address);
     joined(accept)?;
-    Ok(vec![(Measure::Connections, connections_per_s?)])
+    Ok(vec![(Measure::Connections, connections_per_s?)].into())
 }
 
 /// Waits for the server's end of the oldest connection and closes ours.

@@ -1,7 +1,7 @@
 //! The bare loop asked by the bench's own client: the unit in which servers are measured.
 
 use super::responder::{Reply, Responder, ResponderPlan};
-use super::{LARGE_BODY_BYTES, LimitsError, Measure, Readings, Setting};
+use super::{LARGE_BODY_BYTES, LimitsError, Measure, Readings, RolesBusy, Setting};
 use crate::bench::{Phase, Span, SpanPlan, Unwatched, run_span};
 use crate::cores::Placement;
 use crate::request::build_request;
@@ -23,24 +23,32 @@ pub(super) fn measure_kept(setting: Setting) -> Result<Readings, LimitsError> {
     let small = Reply::Memory { body_bytes: setting.body_bytes };
     let (span, cpu_ns) = ask(setting, small, ConnectionUse::KeepAlive, CONNECTIONS)?;
     let (per_s, cpu) = by_request(&span, cpu_ns);
-    Ok(vec![(Measure::Http, per_s), (Measure::HttpCpu, cpu)])
+    Ok(readings(vec![(Measure::Http, per_s), (Measure::HttpCpu, cpu)], &span, cpu_ns))
 }
 
 pub(super) fn measure_close(setting: Setting) -> Result<Readings, LimitsError> {
     let small = Reply::Memory { body_bytes: setting.body_bytes };
     let (span, cpu_ns) = ask(setting, small, ConnectionUse::PerRequest, CONNECTIONS)?;
     let (per_s, cpu) = by_request(&span, cpu_ns);
-    Ok(vec![(Measure::HttpClose, per_s), (Measure::HttpCloseCpu, cpu)])
+    Ok(readings(vec![(Measure::HttpClose, per_s), (Measure::HttpCloseCpu, cpu)], &span, cpu_ns))
 }
 
 pub(super) fn measure_large(setting: Setting) -> Result<Readings, LimitsError> {
     let large = Reply::MemoryFile { body_bytes: LARGE_BODY_BYTES };
     let (span, cpu_ns) = ask(setting, large, ConnectionUse::KeepAlive, LARGE_CONNECTIONS)?;
     let bytes = span.recorder.counts().bytes_in() as f64;
-    Ok(vec![
+    let measures = vec![
         (Measure::HttpLarge, bytes * 1e9 / span.facts.elapsed_ns as f64),
         (Measure::HttpLargeCpu, cpu_ns as f64 * MEBIBYTE / bytes),
-    ])
+    ];
+    Ok(readings(measures, &span, cpu_ns))
+}
+
+/// The bare loop is one thread, so its CPU time is its busy time.
+fn readings(measures: Vec<(Measure, f64)>, span: &Span, cpu_ns: u64) -> Readings {
+    let facts = &span.facts;
+    let server = cpu_ns as f64 / facts.elapsed_ns.max(1) as f64;
+    Readings { measures, roles: Some(RolesBusy { server, client: facts.client_busy_share + facts.client_wait_share }) }
 }
 
 fn by_request(span: &Span, cpu_ns: u64) -> (f64, f64) {

@@ -11,7 +11,7 @@ mod connection;
 mod reply;
 mod worker;
 
-pub use reply::Reply;
+pub use reply::{MEMORY_BYTES_MAX, Reply};
 
 use crate::cores::Placement;
 use crate::procfs;

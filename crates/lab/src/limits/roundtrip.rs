@@ -12,28 +12,29 @@ use std::thread;
 pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
+    // Both ends are there before either thread is, so that none waits for one that has failed.
+    let mut asking = TcpStream::connect(address)?;
+    let (mut echoing, _) = listener.accept()?;
+    asking.set_nodelay(true)?;
+    echoing.set_nodelay(true)?;
     let echo = thread::spawn(move || -> io::Result<()> {
         pin_to_core(setting.cores.server)?;
-        let (mut stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
         let mut byte = [0];
         // The client's end of the stream is ours.
-        while stream.read(&mut byte)? == 1 {
-            stream.write_all(&byte)?;
+        while echoing.read(&mut byte)? == 1 {
+            echoing.write_all(&byte)?;
         }
         Ok(())
     });
     let ask = thread::spawn(move || -> io::Result<Histogram<u64>> {
         pin_to_core(setting.cores.client)?;
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
         let mut latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
         let mut now_ns = precise_ns();
         let deadline_ns = now_ns + setting.duration.as_nanos() as u64;
         let mut byte = [1];
         while now_ns < deadline_ns {
-            stream.write_all(&byte)?;
-            stream.read_exact(&mut byte)?;
+            asking.write_all(&byte)?;
+            asking.read_exact(&mut byte)?;
             let then_ns = now_ns;
             now_ns = precise_ns();
             latency.saturating_record(now_ns - then_ns);
@@ -47,7 +48,8 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
         (Measure::RoundTrips, latency.len() as f64 / seconds),
         (Measure::RoundTripP50, latency.value_at_quantile(0.5) as f64),
         (Measure::RoundTripP99, latency.value_at_quantile(0.99) as f64),
-    ])
+    ]
+    .into())
 }
 
 /// What a probe's thread came to.

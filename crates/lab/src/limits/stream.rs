@@ -2,7 +2,8 @@
 
 use super::roundtrip::joined;
 use super::{Measure, Readings, Setting};
-use crate::cores::{pin_to_core, thread_cpu_ns};
+use crate::cores::pin_to_core;
+use flatout_net::client::thread_cpu_ns;
 use flatout_net::clock::precise_ns;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use std::io::{self, Read, Write};
@@ -45,7 +46,7 @@ impl Source {
 pub(super) fn measure_send(setting: Setting) -> io::Result<Readings> {
     let source = Source::Memory(vec![b'x'; CHUNK_BYTES]);
     let (bytes_per_s, cpu_ns_per_mib) = measure(setting, source)?;
-    Ok(vec![(Measure::Send, bytes_per_s), (Measure::SendCpu, cpu_ns_per_mib)])
+    Ok(vec![(Measure::Send, bytes_per_s), (Measure::SendCpu, cpu_ns_per_mib)].into())
 }
 
 pub(super) fn measure_sendfile(setting: Setting) -> io::Result<Readings> {
@@ -56,20 +57,22 @@ pub(super) fn measure_sendfile(setting: Setting) -> io::Result<Readings> {
         written += rustix::io::write(&file, &bytes[written..])?;
     }
     let (bytes_per_s, cpu_ns_per_mib) = measure(setting, Source::File(file))?;
-    Ok(vec![(Measure::SendFile, bytes_per_s), (Measure::SendFileCpu, cpu_ns_per_mib)])
+    Ok(vec![(Measure::SendFile, bytes_per_s), (Measure::SendFileCpu, cpu_ns_per_mib)].into())
 }
 
 /// Bytes a second, and the sender's CPU for each MiB.
 fn measure(setting: Setting, source: Source) -> io::Result<(f64, f64)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
+    // Both ends are there before either thread is, so that none waits for one that has failed.
+    let mut incoming = TcpStream::connect(address)?;
+    let (mut outgoing, _) = listener.accept()?;
     let receive = thread::spawn(move || -> io::Result<f64> {
         pin_to_core(setting.cores.client)?;
-        let mut stream = TcpStream::connect(address)?;
         let mut buffer = vec![0; RECEIVE_BYTES];
         let (begun_ns, mut received) = (precise_ns(), 0_u64);
         loop {
-            match stream.read(&mut buffer)? {
+            match incoming.read(&mut buffer)? {
                 0 => return Ok(received as f64 * 1e9 / (precise_ns() - begun_ns) as f64),
                 bytes => received += bytes as u64,
             }
@@ -77,12 +80,11 @@ fn measure(setting: Setting, source: Source) -> io::Result<(f64, f64)> {
     });
     let send = thread::spawn(move || -> io::Result<f64> {
         pin_to_core(setting.cores.server)?;
-        let (mut stream, _) = listener.accept()?;
         let (mut sent, mut position) = (0_u64, 0);
         let cpu_before_ns = thread_cpu_ns();
         let deadline_ns = precise_ns() + setting.duration.as_nanos() as u64;
         while precise_ns() < deadline_ns {
-            sent += source.send(&mut stream, &mut position)? as u64;
+            sent += source.send(&mut outgoing, &mut position)? as u64;
         }
         Ok((thread_cpu_ns() - cpu_before_ns) as f64 * MEBIBYTE / sent.max(1) as f64)
     });

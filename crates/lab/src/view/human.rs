@@ -4,9 +4,7 @@ use super::style::{Style, Weight};
 use super::units;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
-use crate::target::TargetUnknown;
-use flatout_load::summary::OTHER_CPU_SHARE_MAX;
-use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
+use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Stop};
 use std::fmt::Write as _;
 
 /// Width of the names at the left.
@@ -83,7 +81,10 @@ fn add_figures(page: &mut Page, report: &BenchReport) {
     let received = format!("{}/s", units::bytes(summary.bytes_in_per_s));
     page.line("received", &received, &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
     match &summary.latency {
-        Some(latency) => page.painted("latency", &percentiles(page.style, latency), ""),
+        Some(latency) => {
+            page.painted("latency", &percentiles(page.style, latency), "");
+            page.line("", "", "closed loop: from sending to the last byte; connecting apart");
+        }
         None => page.line("latency", "-", "nothing was answered"),
     }
     if let Some(connect) = &summary.connect {
@@ -194,22 +195,7 @@ fn add_limit(page: &mut Page, limit: &Limit, connection_use: ConnectionUse) {
 
 fn add_notes(page: &mut Page, report: &BenchReport) {
     let verdict = &report.summary.verdict;
-    let mut notes: Vec<String> = report.summary.notes.iter().map(Note::to_string).collect();
-    if report.limit.as_ref().is_some_and(|limit| limit.client_was_limit) {
-        notes.push(
-            "the client was likely the limit of the bare loop's rate as well; compare the CPU figures".to_owned(),
-        );
-    }
-    match (&report.server, &report.limit) {
-        (Err(TargetUnknown::NotLocal), Some(_)) => {
-            notes.push("the limit was measured over loopback, the run over a network".to_owned());
-        }
-        (Err(_), Some(_)) => notes.push("the server's threads are not known; the bare loop was given one".to_owned()),
-        _ => {}
-    }
-    if report.asked.with_limit && report.limit.is_none() {
-        notes.push("the machine's limit was not measured, since the run did not come that far".to_owned());
-    }
+    let notes = report.notes();
     if !notes.is_empty() || !verdict.passed() {
         page.plain(None, "");
     }
@@ -236,7 +222,8 @@ pub fn print_limits(report: &LimitsReport, style: Style) -> String {
     let header = format!("  {:<36}{:>14}{:>14}{:>14}", "", "median", "min", "max");
     page.plain(Some(Weight::Faint), &header);
     for (measure, spread) in &report.measures {
-        let show = |value: f64| quantity(measure.unit(), value);
+        let is_measured = !spread.readings().is_empty();
+        let show = |value: f64| if is_measured { quantity(measure.unit(), value) } else { "-".to_owned() };
         let median = style.paint(Weight::Strong, &format!("{:>14}", show(spread.median())));
         let around = format!("{:>14}{:>14}", show(spread.min()), show(spread.max()));
         page.plain(None, &format!("  {:<36}{median}{}", measure.words(), style.paint(Weight::Faint, &around)));
@@ -245,11 +232,21 @@ pub fn print_limits(report: &LimitsReport, style: Style) -> String {
     let body = units::bytes(report.plan.body_bytes as f64);
     page.plain(Some(Weight::Faint), &format!("  the bare loop answers with {body} bodies where nothing else is said"));
     page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
-    if let Some(share) = report.other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX) {
-        page.plain(None, "");
-        page.plain(Some(Weight::Warning), &format!("  note: {}", Note::Crowded(share)));
-    }
+    add_limits_notes(&mut page, report);
     page.text
+}
+
+fn add_limits_notes(page: &mut Page, report: &LimitsReport) {
+    let notes = report.notes();
+    if !notes.is_empty() || !report.gaps.is_empty() {
+        page.plain(None, "");
+    }
+    for note in notes {
+        page.plain(Some(Weight::Warning), &format!("  note: {note}"));
+    }
+    for gap in &report.gaps {
+        page.plain(Some(Weight::Bad), &format!("  FAILED: {gap}"));
+    }
 }
 
 fn quantity(unit: Unit, value: f64) -> String {

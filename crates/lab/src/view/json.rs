@@ -2,8 +2,10 @@
 //! time. Times are nanoseconds, sizes bytes, shares parts of 1; every name ends in its unit.
 
 use crate::bench::{BenchReport, Limit};
-use crate::limits::LimitsReport;
-use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Note, Stop};
+use crate::limits::{LimitsReport, Measure};
+use crate::request::request_fields;
+use crate::spread::Spread;
+use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Stop};
 use serde_json::{Map, Value, json};
 
 /// Name and number of the bench schema.
@@ -22,6 +24,8 @@ pub fn bench_value(report: &BenchReport) -> Value {
         "flatout": env!("CARGO_PKG_VERSION"),
         "url": asked.url.to_string(),
         "address": report.address.to_string(),
+        "begun_unix_ms": report.begun_unix_ms,
+        "request": request_value(report),
         "plan": {
             "connections": asked.plan.connections_used(),
             "threads": report.threads,
@@ -37,13 +41,14 @@ pub fn bench_value(report: &BenchReport) -> Value {
         "failing": summary.verdict.failing.iter().map(|reason| json!({
             "reason": reason.name(), "text": reason.to_string(),
         })).collect::<Vec<_>>(),
-        "notes": summary.notes.iter().map(|note| json!({
-            "note": Note::name(*note), "text": note.to_string(),
+        "notes": report.notes().into_iter().map(|note| json!({
+            "note": note.name(), "text": note.to_string(),
         })).collect::<Vec<_>>(),
         "elapsed_ns": facts.elapsed_ns,
         "other_cpu_share": facts.other_cpu_share,
         "requests_per_s": summary.requests_per_s,
         "bytes_in_per_s": summary.bytes_in_per_s,
+        "latency_from": "send",
         "latency": latency_value(summary.latency.as_ref()),
         "connect": latency_value(summary.connect.as_ref()),
         "counts": {
@@ -92,15 +97,18 @@ pub fn limits_value(report: &LimitsReport) -> Value {
     let measures: Map<String, Value> = report
         .measures
         .iter()
-        .map(|(measure, spread)| {
+        .map(|(measure, spread)| (measure.name().to_owned(), measure_value(*measure, spread)))
+        .collect();
+    let roles: Map<String, Value> = report
+        .roles
+        .iter()
+        .map(|roles| {
             let value = json!({
-                "unit": measure.unit().name(),
-                "median": spread.median(),
-                "min": spread.min(),
-                "max": spread.max(),
-                "readings": spread.readings(),
+                "server_busy_share": roles.server_busy.median(),
+                "client_busy_share": roles.client_busy.median(),
+                "client_was_limit": roles.client_was_limit(),
             });
-            (measure.name().to_owned(), value)
+            (roles.measure.name().to_owned(), value)
         })
         .collect();
     json!({
@@ -112,8 +120,43 @@ pub fn limits_value(report: &LimitsReport) -> Value {
         "rounds": report.plan.rounds,
         "body_bytes": report.plan.body_bytes,
         "other_cpu_share": report.other_cpu_share,
+        "interrupted": report.interrupted,
+        "notes": report.notes().into_iter().map(|note| json!({
+            "note": note.name(), "text": note.to_string(),
+        })).collect::<Vec<_>>(),
+        "gaps": report.gaps.iter().map(|gap| json!({
+            "round": gap.round, "probe": gap.probe, "cause": gap.cause,
+        })).collect::<Vec<_>>(),
         "measures": measures,
+        "roles": roles,
     })
+}
+
+/// What was not measured is null, and not 0.
+fn measure_value(measure: Measure, spread: &Spread) -> Value {
+    let known = |value: f64| (!spread.readings().is_empty()).then_some(value);
+    json!({
+        "unit": measure.unit().name(),
+        "median": known(spread.median()),
+        "min": known(spread.min()),
+        "max": known(spread.max()),
+        "readings": spread.readings(),
+    })
+}
+
+/// Fields whose values are nobody's but the server's, and stay out of what is kept and shown around.
+const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+fn request_value(report: &BenchReport) -> Value {
+    let closes = report.asked.plan.connection_use == ConnectionUse::PerRequest;
+    let fields: Vec<Value> = request_fields(&report.asked.url, &report.asked.fields, closes)
+        .into_iter()
+        .map(|(name, value)| {
+            let is_secret = SECRET_FIELDS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+            json!({ "name": name, "value": if is_secret { Value::Null } else { value.into() } })
+        })
+        .collect();
+    json!({ "method": "GET", "target": report.asked.url.target, "fields": fields })
 }
 
 fn latency_value(latency: Option<&LatencySummary>) -> Value {

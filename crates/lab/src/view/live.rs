@@ -13,7 +13,8 @@ pub struct LiveLine {
     is_terminal: bool,
     style: Style,
     begun: Instant,
-    phase: Option<Phase>,
+    /// What the present span measures, and since when.
+    phase: Option<(Phase, Instant)>,
     last: Option<Reading>,
 }
 
@@ -64,16 +65,15 @@ impl Progress for LiveLine {
     }
 
     fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
-        if self.phase != Some(phase) {
-            self.phase = Some(phase);
-            self.last = None;
-        }
+        let now = Instant::now();
         // A new span begins again from nothing.
-        if let (Some(live), Some(last)) = (live, &self.last)
-            && live.responses < last.responses
-        {
-            self.last = None;
-        }
+        let phase_begun = match self.phase {
+            Some((same, begun)) if same == phase => begun,
+            _ => {
+                self.last = None;
+                self.phase.insert((phase, now)).1
+            }
+        };
         let elapsed_s = self.begun.elapsed().as_secs_f64();
         let what = match phase {
             Phase::Server => "",
@@ -82,22 +82,22 @@ impl Progress for LiveLine {
         let text = match live {
             None => format!("{elapsed_s:5.1} s{what}  ..."),
             Some(live) => {
-                let text = describe(live, self.last.as_ref(), elapsed_s, what, self.style);
-                self.last =
-                    Some(Reading { at: Instant::now(), responses: live.responses, latency: live.latency.clone() });
-                text
+                let since = self.last.as_ref().map_or(phase_begun, |last| last.at);
+                let span_s = now.duration_since(since).as_secs_f64();
+                let text = describe(live, self.last.as_ref(), span_s, self.style);
+                self.last = Some(Reading { at: now, responses: live.responses, latency: live.latency.clone() });
+                format!("{elapsed_s:5.1} s{what}  {text}")
             }
         };
         self.show(&text);
     }
 }
 
-fn describe(live: &Live, last: Option<&Reading>, elapsed_s: f64, what: &str, style: Style) -> String {
+/// What happened in the `span_s` seconds since the last reading, or since the phase began.
+fn describe(live: &Live, last: Option<&Reading>, span_s: f64, style: Style) -> String {
     let mut recent = live.latency.clone();
     let mut responses = live.responses;
-    let mut span_s = elapsed_s;
     if let Some(last) = last {
-        span_s = last.at.elapsed().as_secs_f64();
         responses = live.responses.saturating_sub(last.responses);
         let subtracted = recent.subtract(&last.latency);
         debug_assert!(subtracted.is_ok(), "a record only grows");
@@ -108,5 +108,32 @@ fn describe(live: &Live, last: Option<&Reading>, elapsed_s: f64, what: &str, sty
         0 => "no errors".to_owned(),
         failures => style.paint(Weight::Bad, &units::plural(failures, "error", "errors")),
     };
-    format!("{elapsed_s:5.1} s{what}  {rate} requests/s  p99 {p99}  {errors}")
+    format!("{rate} requests/s  p99 {p99}  {errors}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reading, describe};
+    use crate::bench::Live;
+    use crate::view::style::Style;
+    use hdrhistogram::Histogram;
+    use std::time::Instant;
+
+    fn live(latencies_ns: &[u64], failures: u64) -> Live {
+        let mut latency = Histogram::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+        for latency_ns in latencies_ns {
+            latency.record(*latency_ns).unwrap();
+        }
+        Live { responses: latencies_ns.len() as u64, failures, latency }
+    }
+
+    #[test]
+    fn a_line_tells_of_the_time_since_the_last_one() {
+        let first = live(&[1_000, 1_000], 0);
+        assert_eq!(describe(&first, None, 0.5, Style::PLAIN), "4.00 requests/s  p99 1.00 µs  no errors");
+        let last = Reading { at: Instant::now(), responses: first.responses, latency: first.latency };
+        let second = live(&[1_000, 1_000, 2_000_000], 1);
+        assert_eq!(describe(&second, Some(&last), 0.25, Style::PLAIN), "4.00 requests/s  p99 2.00 ms  1 error");
+        assert_eq!(describe(&live(&[], 0), None, 0.0, Style::PLAIN), "0.00 requests/s  p99 -  no errors");
+    }
 }

@@ -1,15 +1,19 @@
 //! Where a result is written: standard output, or a file that is whole whenever it is there.
 
-use std::fs;
+use rustix::fs::{Access, access};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// Links followed from a name to its file; the kernel's own bound.
+const LINKS_MAX: usize = 40;
 
 /// Where JSON goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Standard output, in place of the text for people.
     Stdout,
-    /// This file; it replaces one of that name only once it is complete.
+    /// This file; it replaces one of that name only once it is complete. A pipe or a device of that name is written to.
     File(PathBuf),
 }
 
@@ -21,23 +25,83 @@ impl Output {
 
     /// Writes `text` and a line end.
     pub fn write(&self, text: &str) -> io::Result<()> {
+        let text = format!("{text}\n");
         match self {
-            Self::Stdout => print(&format!("{text}\n")),
-            Self::File(path) => replace(path, &format!("{text}\n")),
+            Self::Stdout => print(&text),
+            Self::File(path) => match Destination::find(path)? {
+                Destination::Stdout => print(&text),
+                Destination::Stderr => io::stderr().lock().write_all(text.as_bytes()),
+                Destination::Into(path) => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
+                Destination::Replace(path) => replace(&path, &text),
+            },
         }
     }
 
     /// Says before a long run what would only fail after it: a folder that is not there, or that may not be written to.
     pub fn check(&self) -> io::Result<()> {
-        match self {
-            Self::Stdout => Ok(()),
-            Self::File(path) => {
-                let aside = aside(path);
+        let Self::File(path) = self else { return Ok(()) };
+        match Destination::find(path)? {
+            Destination::Stdout | Destination::Stderr => Ok(()),
+            // Opening a pipe would wait for its reader, and closing it again would send that one away.
+            Destination::Into(path) => Ok(access(path, Access::WRITE_OK)?),
+            Destination::Replace(path) => {
+                let aside = aside(&path);
                 fs::write(&aside, "")?;
                 fs::remove_file(aside)
             }
         }
     }
+}
+
+/// What a name leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Destination {
+    /// This process's own standard output, by the name of its descriptor.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+    /// What cannot be replaced and is no regular file, or has no name of its own: it is opened and written to.
+    Into(PathBuf),
+    /// A regular file, or none yet, at the end of all links.
+    Replace(PathBuf),
+}
+
+impl Destination {
+    fn find(path: &Path) -> io::Result<Self> {
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            if let Some(descriptor) = own_descriptor(&path) {
+                return Ok(match descriptor {
+                    1 => Self::Stdout,
+                    2 => Self::Stderr,
+                    _ => Self::Into(path),
+                });
+            }
+            // A link's own words are relative to its folder.
+            match fs::read_link(&path) {
+                Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+                Err(_) => return Self::of_file(path),
+            }
+        }
+        Err(rustix::io::Errno::LOOP.into())
+    }
+
+    fn of_file(path: PathBuf) -> io::Result<Self> {
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(metadata) if !metadata.is_file() => Ok(Self::Into(path)),
+            // The folder's own trouble, if it has any, shows when something is written there.
+            Ok(_) | Err(_) => Ok(Self::Replace(path)),
+        }
+    }
+}
+
+/// `/dev/fd/3` and all it is known by: an open descriptor of ours, whatever it leads to.
+fn own_descriptor(path: &Path) -> Option<u32> {
+    let descriptor = path.file_name()?.to_str()?.parse().ok()?;
+    let folder = fs::canonicalize(path.parent()?).ok()?;
+    let is_own = fs::canonicalize("/proc/self/fd").is_ok_and(|own| own == folder);
+    is_own.then_some(descriptor)
 }
 
 /// Writes to standard output. A reader that has gone away (`| head`) is no error.
@@ -52,7 +116,12 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes aside and renames, so that no reader ever sees half a file and a full disk spoils no earlier one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let aside = aside(path);
-    let written = fs::write(&aside, text).and_then(|()| fs::rename(&aside, path));
+    let mut written = fs::write(&aside, text);
+    if let (Ok(()), Ok(earlier)) = (&written, fs::metadata(path)) {
+        // Who could read the earlier one can read this one, and nobody else.
+        written = fs::set_permissions(&aside, earlier.permissions());
+    }
+    let written = written.and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
         // The first error is the one to tell.
         let _removed = fs::remove_file(&aside);
@@ -68,22 +137,100 @@ fn aside(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::Output;
+    use super::{Destination, Output};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::path::{Path, PathBuf};
+    use std::thread;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("flatout-output-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn output(&self, name: &str) -> (Output, PathBuf) {
+            let path = self.0.join(name);
+            (Output::parse(path.to_str().unwrap()), path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _removed = fs::remove_dir_all(&self.0);
+        }
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let folder = std::env::temp_dir().join(format!("flatout-output-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("result.json");
-        let output = Output::parse(path.to_str().unwrap());
+        let folder = Folder::new("file");
+        let (output, path) = folder.output("result.json");
         output.check().unwrap();
         assert!(!path.exists());
         output.write("{}").unwrap();
         output.write("{\"a\":1}").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+        fs::remove_dir_all(&folder.0).unwrap();
         assert!(output.check().is_err() && output.write("x").is_err());
         assert_eq!(Output::parse("-"), Output::Stdout);
+    }
+
+    #[test]
+    fn a_pipe_is_written_to_and_stays_one() {
+        let folder = Folder::new("pipe");
+        let (output, path) = folder.output("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        output.check().unwrap();
+        let reader = {
+            let path = path.clone();
+            thread::spawn(move || fs::read_to_string(path).unwrap())
+        };
+        output.write("{}").unwrap();
+        assert_eq!(reader.join().unwrap(), "{}\n");
+        assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn links_are_followed_and_stay_links() {
+        let folder = Folder::new("link");
+        fs::create_dir(folder.0.join("real")).unwrap();
+        // One leads to the other, relative to where each lies, and the last to a file that is not there yet.
+        let (output, link) = folder.output("link.json");
+        symlink("real/next", &link).unwrap();
+        symlink("result.json", folder.0.join("real/next")).unwrap();
+        for text in ["{}", "{\"a\":1}"] {
+            output.check().unwrap();
+            output.write(text).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read_to_string(folder.0.join("real/result.json")).unwrap(), format!("{text}\n"));
+            assert_eq!(fs::read_dir(folder.0.join("real")).unwrap().count(), 2);
+        }
+        let (output, round) = folder.output("round");
+        symlink("round", &round).unwrap();
+        assert!(output.check().is_err() && output.write("x").is_err());
+    }
+
+    #[test]
+    fn devices_and_descriptors_are_written_to_and_folders_are_not() {
+        let output = Output::parse("/dev/null");
+        output.check().unwrap();
+        output.write("{}").unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        assert_eq!(Destination::find(Path::new("/dev/stdout")).unwrap(), Destination::Stdout);
+        assert_eq!(Destination::find(Path::new("/dev/fd/2")).unwrap(), Destination::Stderr);
+        let (reader, writer) = std::io::pipe().unwrap();
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&writer);
+        let output = Output::parse(&format!("/dev/fd/{descriptor}"));
+        output.check().unwrap();
+        output.write("{}").unwrap();
+        drop(writer);
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "{}\n");
+        assert!(Output::parse("/").check().is_err());
     }
 }

@@ -62,7 +62,7 @@ fn every_reason_to_fail_is_named_once() {
     answer(&mut recorder, 503, 1);
     recorder.record_failure(FailureKind::ShortBody, "");
     recorder.record_failure(FailureKind::ConnReset, "");
-    let verdict = Verdict::of(recorder.counts());
+    let verdict = Verdict::of(recorder.counts(), None);
     assert_eq!(
         verdict.failing,
         vec![Failing::RequestsFailed(1), Failing::BodiesShort(1), Failing::ClientErrors(1), Failing::ServerErrors(2)]
@@ -79,8 +79,19 @@ fn sent_but_never_answered_is_told_apart_from_never_sent() {
     let mut recorder = Recorder::new().unwrap();
     recorder.record_sent(10);
     recorder.record_failure(FailureKind::ClientTimo, "");
-    let verdict = Verdict::of(recorder.counts());
+    let verdict = Verdict::of(recorder.counts(), None);
     assert_eq!(verdict.failing, vec![Failing::NothingAnswered, Failing::RequestsFailed(1)]);
+}
+
+#[test]
+fn a_run_that_sent_fewer_than_asked_says_so() {
+    let mut recorder = Recorder::new().unwrap();
+    let failing = |recorder: &Recorder, asked| Verdict::of(recorder.counts(), asked).failing;
+    assert_eq!(failing(&recorder, Some(2)), vec![Failing::NothingSent]);
+    answer(&mut recorder, 200, 1);
+    assert_eq!(failing(&recorder, Some(2)), vec![Failing::NotAllSent { sent: 1, asked: 2 }]);
+    assert_eq!(failing(&recorder, Some(2))[0].to_string(), "1 of 2 requests were sent");
+    assert_eq!((failing(&recorder, Some(1)), failing(&recorder, None)), (vec![], vec![]));
 }
 
 #[test]

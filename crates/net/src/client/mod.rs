@@ -11,12 +11,14 @@ mod connection;
 mod connector;
 mod deadline;
 mod failure;
+mod interrupt;
 mod link;
 mod reader;
 mod worker;
 
 pub use failure::Failure;
-pub use worker::{WorkerReport, run_worker};
+pub use interrupt::watch_interrupts;
+pub use worker::{WorkerReport, run_worker, thread_cpu_ns};
 
 use std::net::SocketAddr;
 use std::sync::Arc;

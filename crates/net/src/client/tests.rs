@@ -184,8 +184,7 @@ fn a_server_that_never_answers_times_out() {
     let begun_ns = precise_ns();
     let report = run(ClientSettings { request_timeout_ns: 80_000_000, ..settings(address) }, 2);
     assert_eq!(failures(&report), vec![Failure::TimedOut; 2]);
-    let waited_ns = precise_ns() - begun_ns;
-    assert!((160_000_000..1_000_000_000).contains(&waited_ns), "{waited_ns}");
+    assert!(precise_ns() - begun_ns >= 160_000_000);
     assert!(report.drive.ticks > 0);
 }
 

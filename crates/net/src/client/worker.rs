@@ -122,7 +122,8 @@ async fn interrupts<D: Drive>(shared: Rc<Shared<D>>) {
     }
 }
 
-fn thread_cpu_ns() -> u64 {
+/// On-CPU time of the calling thread, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

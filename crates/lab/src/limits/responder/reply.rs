@@ -15,7 +15,7 @@ use std::path::PathBuf;
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
 
 /// Largest body of [`Reply::Memory`]: it is held in memory whole.
-pub(super) const MEMORY_BYTES_MAX: u64 = 1 << 30;
+pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Most bytes one sendfile call is asked for; the kernel's own limit is a little above.
 const SENDFILE_BYTES_MAX: u64 = 1 << 30;

@@ -1,8 +1,10 @@
 use super::{print_bench, print_limits};
 use crate::bench::{BenchPlan, BenchReport, FailureDetail, Limit, ServerFound};
 use crate::cores::CorePair;
-use crate::limits::{LimitsPlan, LimitsReport, Measure};
+use crate::limits::{Gap, LimitsPlan, LimitsReport, Measure, Roles};
 use crate::machine::Machine;
+use crate::request::Field;
+use crate::spread::Spread;
 use crate::target::TargetUnknown;
 use crate::url::Url;
 use crate::view::json::{bench_value, limits_value};
@@ -44,6 +46,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             fields: Vec::new(),
             with_limit: false,
         },
+        begun_unix_ms: 1_700_000_000_000,
         address: "127.0.0.1:8080".parse().unwrap(),
         threads: 1,
         machine: machine(),
@@ -80,6 +83,7 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
   requests/s       2,000
   received         2.33 MiB/s   2.33 MiB in all
   latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
+                   closed loop: from sending to the last byte; connecting apart
   connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
   answers          2,000   2xx 2,000   of 2,000 sent
   errors           none
@@ -126,6 +130,8 @@ fn json_names_its_schema_and_every_error_kind() {
         (Some(false), Some("bodies-short"))
     );
     assert_eq!(value["counts"]["responses"], 2_000);
+    assert_eq!((&value["latency_from"], &value["begun_unix_ms"]), (&"send".into(), &1_700_000_000_000_u64.into()));
+    assert_eq!(value["request"]["fields"][0]["value"], "127.0.0.1:8080");
     assert_eq!(value["errors"]["by_kind"]["short-body"], 1);
     assert_eq!(value["errors"]["by_kind"].as_object().unwrap().len(), FailureKind::COUNT);
     assert_eq!(value["server"]["cpu_ns_per_request"], 6_000.0);
@@ -138,23 +144,75 @@ fn json_names_its_schema_and_every_error_kind() {
 }
 
 #[test]
+fn both_views_have_the_same_notes() {
+    let mut report = report(|_| {});
+    report.asked.with_limit = true;
+    let names = |report: &BenchReport| {
+        let (value, text) = (bench_value(report), print_bench(report, Style::PLAIN));
+        let notes = value["notes"].as_array().unwrap();
+        for note in notes {
+            assert!(text.contains(&format!("  note: {}\n", note["text"].as_str().unwrap())), "{note} in {text}");
+        }
+        notes.iter().map(|note| note["note"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&report), ["limit-missing"]);
+    report.limit = Some(Limit { client_was_limit: true, ..limit() });
+    report.server = Err(TargetUnknown::NotLocal);
+    assert_eq!(names(&report), ["limit-client-limit", "limit-over-loopback"]);
+    report.server = Err(TargetUnknown::NotPermitted);
+    assert_eq!(names(&report), ["limit-client-limit", "limit-threads-unknown"]);
+}
+
+#[test]
+fn secrets_that_were_sent_are_not_kept() {
+    let mut report = report(|_| {});
+    report.asked.fields = vec![Field::parse("Cookie: a=b").unwrap(), Field::parse("X: y").unwrap()];
+    let value = bench_value(&report);
+    let fields = value["request"]["fields"].as_array().unwrap();
+    let value_of = |name: &str| fields.iter().find(|field| field["name"] == name).unwrap()["value"].clone();
+    assert_eq!((value_of("Cookie"), value_of("X")), (serde_json::Value::Null, "y".into()));
+}
+
+#[test]
 fn limits_are_a_table_and_json() {
     let report = LimitsReport {
         plan: LimitsPlan { probe: Duration::from_secs(1), rounds: 3, body_bytes: 1024 },
         machine: machine(),
         cores: CorePair { server: 0, client: 1 },
         other_cpu_share: Some(0.5),
-        measures: vec![(Measure::RoundTripP50, [20_000.0, 30_000.0, 10_000.0].into_iter().collect())],
+        measures: vec![
+            (Measure::RoundTripP50, [20_000.0, 30_000.0, 10_000.0].into_iter().collect()),
+            (Measure::Http, Spread::default()),
+        ],
+        roles: vec![Roles {
+            measure: Measure::Http,
+            server_busy: [0.7].into_iter().collect(),
+            client_busy: [0.99].into_iter().collect(),
+        }],
+        gaps: vec![Gap { round: 2, probe: "sendfile", cause: "no room".to_owned() }],
+        interrupted: true,
     };
     let text = print_limits(&report, Style::PLAIN);
     assert!(text.contains("3 rounds of 1.00 s a probe; server role on core 0, client role on core 1\n"), "{text}");
     let row = "    p50                                      20.0 µs       10.0 µs       30.0 µs\n";
     assert!(text.contains(row), "{text}");
     assert!(
-        text.ends_with("  note: other work used 50 % of the machine meanwhile; expect the figures to vary\n"),
+        text.contains("  HTTP bare loop, kept alive                       -             -             -\n"),
         "{text}"
     );
+    let notes = "
+  note: ended early: the figures cover the part that ran
+  note: the client was likely the limit of \"HTTP bare loop, kept alive\": it was busy 99 % of the time, the server \
+                 role 70 %; it could do more, and its CPU figure holds
+  note: other work used 50 % of the machine meanwhile; expect the figures to vary
+  FAILED: round 2, sendfile: no room
+";
+    assert!(text.ends_with(notes), "{text}");
     let value = limits_value(&report);
     assert_eq!(value["schema"], "flatout-limits/1");
     assert_eq!(value["measures"]["roundtrip_ns_p50"]["median"], 20_000.0);
+    assert!(value["measures"]["http_requests_per_s"]["median"].is_null());
+    assert_eq!(value["roles"]["http_requests_per_s"]["client_was_limit"], true);
+    assert_eq!((&value["interrupted"], &value["gaps"][0]["probe"]), (&true.into(), &"sendfile".into()));
+    assert_eq!(value["notes"].as_array().unwrap().len(), 3);
 }

@@ -1,0 +1,67 @@
+//! What a reader of a report should know, gathered once for every view of it.
+
+use super::BenchReport;
+use crate::target::TargetUnknown;
+use flatout_load::Note;
+
+/// A note about a whole report: about its figures, or about what they are compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReportNote {
+    /// About the run's own figures.
+    Run(Note),
+    /// The client was likely the limit of the bare loop's rate.
+    LimitClient,
+    /// The bare loop ran here, the server elsewhere.
+    LimitOverLoopback,
+    /// How many threads the server had busy is not known.
+    LimitThreadsUnknown,
+    /// The bare loop was asked for and not measured.
+    LimitMissing,
+}
+
+impl ReportNote {
+    /// The short name used in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Run(note) => note.name(),
+            Self::LimitClient => "limit-client-limit",
+            Self::LimitOverLoopback => "limit-over-loopback",
+            Self::LimitThreadsUnknown => "limit-threads-unknown",
+            Self::LimitMissing => "limit-missing",
+        }
+    }
+}
+
+impl std::fmt::Display for ReportNote {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Run(note) => return note.fmt(formatter),
+            Self::LimitClient => {
+                "the client was likely the limit of the bare loop's rate as well; compare the CPU figures"
+            }
+            Self::LimitOverLoopback => "the limit was measured over loopback, the run over a network",
+            Self::LimitThreadsUnknown => "the server's threads are not known; the bare loop was given one",
+            Self::LimitMissing => "the machine's limit was not measured, since the run did not come that far",
+        })
+    }
+}
+
+impl BenchReport {
+    /// Every note, those about the run's own figures first.
+    pub fn notes(&self) -> Vec<ReportNote> {
+        let mut notes: Vec<_> = self.summary.notes.iter().copied().map(ReportNote::Run).collect();
+        if let Some(limit) = &self.limit {
+            if limit.client_was_limit {
+                notes.push(ReportNote::LimitClient);
+            }
+            match &self.server {
+                Ok(_) => {}
+                Err(TargetUnknown::NotLocal) => notes.push(ReportNote::LimitOverLoopback),
+                Err(_) => notes.push(ReportNote::LimitThreadsUnknown),
+            }
+        } else if self.asked.with_limit {
+            notes.push(ReportNote::LimitMissing);
+        }
+        notes
+    }
+}
