@@ -24,7 +24,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     match Arguments::parse().verb {
-        Verb::Serve(arguments) => serve::run(arguments),
+        Verb::Serve(arguments) => serve::run(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Limits(arguments) => limits::run(arguments),
     }

@@ -9,9 +9,9 @@ use flatout_net::socket::{bind_listener, check_free, find_port_owner, raise_desc
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::root::{Root, check_kernel};
 use flatout_serve::{Site, SiteOptions};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-/// Exit codes, as everywhere in flatout: docs/exit-codes in the README.
+/// Exit codes, as everywhere in flatout: README, "Exit codes".
 const EXIT_FAILED: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 const EXIT_UNCLEAN: u8 = 3;
@@ -109,8 +109,8 @@ impl Failure {
 }
 
 /// Runs the verb and says how it ended.
-pub(crate) fn run(arguments: ServeArgs) -> ExitCode {
-    match serve(&arguments) {
+pub(crate) fn run(arguments: &ServeArgs) -> ExitCode {
+    match serve(arguments) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("error: {}", failure.text);
@@ -154,7 +154,7 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
     // The first worker runs here, so that one worker is one thread.
     let reported = counters.clone();
     let signals = async move {
-        if let Err(error) = follow_signals(phase_sender, || print_counters(&reported)).await {
+        if let Err(error) = follow_signals(&phase_sender, || print_counters(&reported)).await {
             eprintln!("warning: signals are not handled ({error}); SIGTERM will cut what is under way");
             std::future::pending::<()>().await;
         }
@@ -258,7 +258,7 @@ fn explain_bind(address: &SocketAddr, error: &io::Error) -> Failure {
                 .map_or_else(|| "another process".to_owned(), |(pid, name)| format!("{name} (process {pid})"));
             let mut text = format!("port {} on {} is taken by {owner}", address.port(), address.ip());
             if let Some(port) = suggest_port(address) {
-                text.push_str(&format!("\n  try: --listen {}", SocketAddr::new(address.ip(), port)));
+                let _ = write!(text, "\n  try: --listen {}", SocketAddr::new(address.ip(), port));
             }
             Failure::runtime(text)
         }
@@ -283,11 +283,12 @@ fn announce(arguments: &ServeArgs, addresses: &[SocketAddr], worker_count: usize
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
-        text.push_str(&format!("http://{}/\n", SocketAddr::new(ip, address.port())));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "http://{}/", SocketAddr::new(ip, address.port()));
     }
     let folder = arguments.folder.canonicalize().unwrap_or_else(|_| arguments.folder.clone());
     let plural = if worker_count == 1 { "worker" } else { "workers" };
-    text.push_str(&format!("serving {} with {worker_count} {plural}; Ctrl-C stops\n", folder.display()));
+    let _ = writeln!(text, "serving {} with {worker_count} {plural}; Ctrl-C stops", folder.display());
     let logs_to_stdout = arguments.access_log.as_deref() == Some(Path::new("-"));
     // Nobody to read it is no reason not to serve.
     let _ = if logs_to_stdout {

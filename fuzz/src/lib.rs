@@ -45,6 +45,7 @@ const LIMITS: Limits = Limits {
     chunk_extension_bytes_max: 24,
     trailer_bytes_max: 64,
     pipelined_max: 4,
+    output_bytes_max: 256,
 };
 
 /// All fuzzers.

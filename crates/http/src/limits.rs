@@ -24,6 +24,9 @@ pub struct Limits {
     /// Requests answered from one receive before the answers are sent. More stay queued in the kernel or in the
     /// connection's stash; none is refused.
     pub pipelined_max: u32,
+    /// Bytes of answers made before they are sent. A client that asks for much and reads nothing has so much, and one
+    /// answer more, held for it.
+    pub output_bytes_max: usize,
 }
 
 impl Limits {
@@ -38,6 +41,7 @@ impl Limits {
         chunk_extension_bytes_max: 4 * 1024,
         trailer_bytes_max: 4 * 1024,
         pipelined_max: 16,
+        output_bytes_max: 32 * 1024,
     };
 
     /// What the lab's client allows a server: larger heads, any body.

@@ -1,6 +1,6 @@
 //! One byte range (RFC 9110 §14).
 
-use crate::token::{parse_decimal, trim};
+use crate::token::parse_decimal;
 
 /// What a Range field asks of a representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub fn decide_range(value: &[u8], length: u64) -> RangeDecision {
     if !value[..equals].eq_ignore_ascii_case(b"bytes") {
         return RangeDecision::Whole;
     }
-    let spec = trim(&value[equals + 1..]);
+    let spec = &value[equals + 1..];
     let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return RangeDecision::Whole };
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
@@ -74,7 +74,7 @@ mod tests {
             ("bytes=0-0", 10, part(0, 0)),
             ("bytes=0-", 10, part(0, 9)),
             ("BYTES=2-5", 10, part(2, 5)),
-            ("bytes= 2-5 ", 10, part(2, 5)),
+            ("bytes= 2-5", 10, RangeDecision::Whole),
             ("bytes=5-100", 10, part(5, 9)),
             ("bytes=5-99999999999999999999999", 10, part(5, 9)),
             ("bytes=-3", 10, part(7, 9)),

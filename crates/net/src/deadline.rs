@@ -96,14 +96,15 @@ impl Deadlines {
     /// Calls everyone whose deadline is at or before `now_ms`.
     pub fn handle_time(&mut self, now_ms: u64) {
         for slot in &mut self.slots {
-            if slot.deadline_ms <= now_ms {
+            // Whoever was called for another reason is called for this one at the next sweep: no call is lost.
+            if slot.deadline_ms <= now_ms && slot.call.is_none() {
                 slot.deadline_ms = u64::MAX;
                 self.calls_waiting += slot.call(Call::Expired);
             }
         }
     }
 
-    /// Calls every owner.
+    /// Calls every owner; a call that waits already gives way to this one, and so does its deadline.
     pub fn call_all(&mut self, call: Call) {
         for slot in &mut self.slots {
             self.calls_waiting += slot.call(call);
@@ -176,6 +177,12 @@ mod tests {
         assert_eq!(deadlines.take_call(late), Some(Call::Abandon));
         deadlines.remove(early);
         assert!(!deadlines.has_calls());
+        deadlines.set(late, 30);
+        deadlines.call_all(Call::Drain);
+        deadlines.handle_time(40);
+        assert_eq!(deadlines.take_call(late), Some(Call::Drain), "a deadline does not hide another call");
+        deadlines.handle_time(40);
+        assert_eq!(deadlines.take_call(late), Some(Call::Expired), "and comes after it");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // socket options and one question that no safe wrapper offers
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Connections the kernel completes before we accept them; the kernel caps it at net.core.somaxconn (4096).
-const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 
 /// How long the kernel keeps a connection to itself while the client sends nothing, in seconds. A client that only
 /// connects is handed over after that, so nothing is lost.
@@ -25,7 +25,12 @@ const LISTEN: &str = "0A";
 /// Creates a non-blocking TCP socket for `address`.
 pub fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    Ok(socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?)
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        // So that [::] and 0.0.0.0 may both be listened to, and a client has one address in the log.
+        set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(socket)
 }
 
 /// Whether anyone listens at `address` already. With SO_REUSEPORT two servers of one user would share a port without

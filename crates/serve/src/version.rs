@@ -69,12 +69,14 @@ impl Version {
     }
 
     fn new(name: &[u8], identity: FileIdentity, content: Content, unix_ns: i128) -> Self {
-        let settled = unix_ns - identity.modified_ns.max(identity.changed_ns) >= SETTLED_NS;
+        // The change time alone: every write sets it, and nobody can set it to the future.
+        let settled = unix_ns - identity.changed_ns >= SETTLED_NS;
         let etag = make_etag(&identity, if settled { None } else { Some(unix_ns) });
         let content_type = content_type(name);
         let modified_s = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        let now_s = i64::try_from(unix_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        let last_modified_s = modified_s.clamp(0, now_s.max(0));
+        // A time in the future gives way to the change time, which stays the same from load to load.
+        let changed_s = i64::try_from(identity.changed_ns.div_euclid(1_000_000_000)).unwrap_or(0).max(0);
+        let last_modified_s = if identity.modified_ns > unix_ns { changed_s } else { modified_s.max(0) };
         let date = format_date(last_modified_s);
         let (date, quoted) = (String::from_utf8_lossy(&date).into_owned(), format!("\"{etag}\""));
         let length = identity.size_bytes.to_string();
@@ -279,8 +281,13 @@ pub(crate) mod tests {
         let future = SystemTime::now() + std::time::Duration::from_hours(24);
         fs::File::options().write(true).open(&path).unwrap().set_modified(future).unwrap();
         let now_ns = now_ns();
-        let version = Version::load(&Root::open(&folder).unwrap(), b"a", now_ns).unwrap();
-        assert_eq!(version.last_modified_s, (now_ns / 1_000_000_000) as i64);
+        let root = Root::open(&folder).unwrap();
+        let version = Version::load(&root, b"a", now_ns).unwrap();
+        assert!(version.last_modified_s <= (now_ns / 1_000_000_000) as i64);
+        // And once settled, neither the date nor the tag moves any more.
+        let later = |seconds: i128| Version::load(&root, b"a", now_ns + seconds * 1_000_000_000).unwrap();
+        let (second, third) = (later(1), later(100));
+        assert_eq!((&second.etag, second.last_modified_s), (&third.etag, third.last_modified_s));
         fs::remove_dir_all(folder).unwrap();
     }
 }

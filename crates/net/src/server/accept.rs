@@ -7,6 +7,7 @@ use super::worker::{Phase, Worker};
 use crate::deadline::Call;
 use crate::handler::Handler;
 use crate::registered::Registered;
+use crate::socket::BACKLOG;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use std::future::poll_fn;
@@ -43,6 +44,7 @@ pub(crate) fn accept_connections<H: Handler>(
 ) -> io::Result<impl Future<Output = ()>> {
     let listener = Registered::new(listener)?;
     Ok(async move {
+        let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
         loop {
             let ready = poll_fn(|context| {
@@ -62,7 +64,14 @@ pub(crate) fn accept_connections<H: Handler>(
                 Some(Err(_)) | None => break,
             }
         }
-        while matches!(accept_batch(&worker, listener.fd()), Accepted::Batch) {}
+        // No more than can have been queued: whoever goes on connecting must not keep the server from stopping.
+        for _ in 0..=BACKLOG as usize / BATCH {
+            let abandoned = *phase.borrow() == Phase::Abandon;
+            if abandoned || !matches!(accept_batch(&worker, listener.fd()), Accepted::Batch) {
+                break;
+            }
+            yield_now().await;
+        }
     })
 }
 

@@ -115,7 +115,8 @@ impl Exchanges {
     pub(crate) fn handle_input<H: Handler>(&mut self, turn: &mut Turn<'_, H>, input: &[u8]) -> usize {
         let limits = &turn.worker.settings.limits;
         let (mut used, mut answered) = (0, 0);
-        while used < input.len() && self.closing.is_none() && answered < limits.pipelined_max {
+        let has_room = |output: &Vec<u8>| output.len() < limits.output_bytes_max;
+        while used < input.len() && self.closing.is_none() && answered < limits.pipelined_max && has_room(turn.output) {
             if self.receiving.is_some() {
                 used += self.handle_body(turn, &input[used..]);
             } else {

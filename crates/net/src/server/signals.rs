@@ -16,7 +16,7 @@ pub fn phase_channel() -> (watch::Sender<Phase>, watch::Receiver<Phase>) {
 ///
 /// # Errors
 /// When the kernel takes no handler. Must be called within a worker's runtime.
-pub async fn follow_signals(phase: watch::Sender<Phase>, report: impl Fn()) -> io::Result<()> {
+pub async fn follow_signals(phase: &watch::Sender<Phase>, report: impl Fn()) -> io::Result<()> {
     let mut stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let mut reports = signal(SignalKind::user_defined1())?;
     loop {

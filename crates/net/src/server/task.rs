@@ -67,13 +67,12 @@ impl<H: Handler> ServerTask<H> {
     /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor.
     fn handle_call(&mut self, slot: SlotId, call: Call) {
         let idle = self.connection.wait() == Wait::Idle;
-        if call == Call::Expired {
-            self.armed_ms = u64::MAX;
-            if self.deadline_ms > self.worker.clock.read().monotonic_ms {
-                // An earlier wait's deadline: this one's comes later.
-                self.arm(slot);
-                return;
-            }
+        // The call may have taken an expired deadline's place, so what stands in the table is not known.
+        self.armed_ms = u64::MAX;
+        if call == Call::Expired && self.deadline_ms > self.worker.clock.read().monotonic_ms {
+            // An earlier wait's deadline: this one's comes later.
+            self.arm(slot);
+            return;
         }
         self.next = match call {
             Call::Expired => self.connection.handle_expired(&self.worker, self.socket.fd()),
@@ -87,7 +86,10 @@ impl<H: Handler> ServerTask<H> {
                     next => next,
                 }
             }
-            Call::GiveWay | Call::Drain => return,
+            Call::GiveWay | Call::Drain => {
+                self.arm(slot);
+                return;
+            }
         };
         // The wait begins anew, also when it is of the same kind.
         self.wait_id = None;

@@ -205,24 +205,25 @@ async fn serve<H: Handler>(
     // An error means that the sender is gone, which can only mean that all is over.
     let _ = phases.wait_for(|phase| *phase != Phase::Serve).await;
     worker.draining.set(true);
+    let deadline_ms = Now::read().monotonic_ms.saturating_add(worker.settings.timeouts.drain_timeout_ms);
     for acceptor in acceptors {
         // Each has taken what the kernel had queued, so that nobody who was connected is reset.
         let _ = acceptor.await;
     }
     worker.deadlines.borrow_mut().call_all(Call::Drain);
-    drain(&worker, phases).await;
+    drain(&worker, phases, deadline_ms).await;
     let connections_cut = worker.open.get();
-    worker.deadlines.borrow_mut().call_all(Call::Abandon);
     while worker.open.get() > 0 {
+        // Again at each sweep: a connection opened just now may not have had a place in the table.
+        worker.deadlines.borrow_mut().call_all(Call::Abandon);
         worker.changed.notified().await;
     }
     sweeper.abort();
     Ok(WorkerReport { connections_cut })
 }
 
-/// Waits until no connection is left, the drain deadline passes, or the phase says to leave.
-async fn drain<H: Handler>(worker: &Worker<H>, mut phases: watch::Receiver<Phase>) {
-    let deadline_ms = Now::read().monotonic_ms.saturating_add(worker.settings.timeouts.drain_timeout_ms);
+/// Waits until no connection is left, `deadline_ms` passes, or the phase says to leave.
+async fn drain<H: Handler>(worker: &Worker<H>, mut phases: watch::Receiver<Phase>, deadline_ms: u64) {
     let mut abandoned = pin!(phases.wait_for(|phase| *phase == Phase::Abandon));
     loop {
         if worker.open.get() == 0 || Now::read().monotonic_ms >= deadline_ms {
