@@ -10,7 +10,7 @@
 //! | [`timer`], [`memory`] | ticks; memory given back after a crowd |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
-//! | [`response`], [`shared`], [`file`], [`page`] | what a handler answers with |
+//! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
 //! | [`handler`] | what a site is to this crate |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
