@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`settings`] | timeouts and limits of a server |
 //! | [`worker`] | what the connections of one thread share; its life from start to drain |
-//! | [`accept`] | from a listener to a connection, answering before registering where it can |
-//! | [`connection`] | bytes in, bytes out, and how a connection ends |
-//! | [`exchanges`] | from received bytes to output, through the handler |
-//! | [`sending`] | writing: partial writes, slow readers, files |
+//! | `accept` | from a listener to a connection, answering before registering where it can |
+//! | `connection` | bytes in, bytes out, and how a connection ends |
+//! | `exchanges` | from received bytes to output, through the handler |
+//! | `sending` | writing: partial writes, slow readers, files |
 //! | [`signals`] | what the operating system tells the server |
-//! | [`task`] | waiting: readiness and deadlines of one registered connection |
+//! | `task` | waiting: readiness and deadlines of one registered connection |
 
 pub(crate) mod accept;
 pub(crate) mod connection;
