@@ -1,0 +1,67 @@
+//! Typed settings, checked as far as text alone can tell: every name resolved, every number in its bounds.
+//!
+//! Written order is execution order: a [`Block`] is a list of steps, and a request goes through them one by one. Steps
+//! that are not handlers apply to what follows them; the first handler that answers ends the walk. A [`Route`] is a
+//! block behind a condition: what it adds stays added for the steps behind it, as inheritance adds.
+
+mod handler;
+mod process;
+mod step;
+
+pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
+pub use process::{
+    Admin, CacheBudget, Config, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation, Timeouts,
+};
+pub use step::{
+    Access, BasicAuth, Block, Cidr, Cors, ErrorPage, FieldOp, Matcher, Network, RateLimit, Rewrite, Route, Step,
+    StepKind, Text, TextPart, Variable,
+};
+
+/// Where something stands in the configuration, for `explain` and for errors found later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The file as it was named; empty for settings made from flags.
+    pub file: String,
+    /// Line, from 1; 0 for settings made from flags.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+}
+
+/// One site: a block under one or more host names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Where it begins.
+    pub place: Place,
+    /// Host names in lower case, without port: `example.com`, `*.example.com` (any number of labels in place of the
+    /// star), or `*` for whatever no other site answers for. Never empty.
+    pub hosts: Vec<String>,
+    /// Indices into [`Config::listeners`]: where this site is served.
+    pub listeners: Vec<usize>,
+    /// Its certificate, when any of its listeners speaks TLS.
+    pub certificate: Option<Certificate>,
+    /// How long what is known of a file is believed without a look, in milliseconds.
+    pub recheck_ms: u64,
+    /// Whether the kernel tells of changes (inotify), so that nobody needs to look.
+    pub watch: bool,
+    /// Index into [`Config::logs`], or `None` when the site is not logged.
+    pub log: Option<usize>,
+    /// What a request goes through.
+    pub block: Block,
+}
+
+/// Where a site's certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// PEM files; read again when they change.
+    Files {
+        /// The chain, leaf first.
+        chain: std::path::PathBuf,
+        /// The private key.
+        key: std::path::PathBuf,
+        /// Where it was asked for.
+        place: Place,
+    },
+    /// Made by our own local certificate authority.
+    Internal,
+}

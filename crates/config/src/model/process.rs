@@ -1,0 +1,201 @@
+//! What concerns the whole process.
+
+use super::{Place, Site};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Worker threads; `None` is one for each core the process may use.
+    pub workers: Option<u16>,
+    /// The user, and group, to become after binding and opening.
+    pub user: Option<String>,
+    /// The group; `None` is the user's own.
+    pub group: Option<String>,
+    /// Descriptors to ask the kernel for; `None` is as many as it allows.
+    pub open_files: Option<u64>,
+    /// Whether worker threads may open nothing outside the configured roots (Landlock), where the kernel can.
+    pub landlock: bool,
+    /// The folder for what outlives a restart: digests, the local certificate authority. `None`: nothing does.
+    pub state: Option<PathBuf>,
+    /// The admin socket.
+    pub admin: Admin,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+    /// What the metadata caches may hold, for each worker.
+    pub cache: CacheBudget,
+    /// Logs by index.
+    pub logs: Vec<Log>,
+    /// Listeners by index; no two with one address.
+    pub listeners: Vec<Listener>,
+    /// Sites in written order.
+    pub sites: Vec<Site>,
+    /// Every file that was read, for messages and for watching.
+    pub files: Vec<PathBuf>,
+}
+
+/// The admin socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Admin {
+    /// Wherever this system keeps run-time files.
+    #[default]
+    Default,
+    /// None.
+    Off,
+    /// There.
+    Path(PathBuf),
+}
+
+/// One address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Where it was asked for first.
+    pub place: Place,
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Plain HTTP only: whether HTTP/2 with prior knowledge is taken as well.
+    pub http2_cleartext: bool,
+    /// Whether all requests here are redirected to https, and to which port.
+    pub redirect_https_port: Option<u16>,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// http.
+    Plain,
+    /// https.
+    Tls,
+}
+
+/// How long to wait for what, in milliseconds; see `flatout_net::server::Timeouts` for the meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Timeouts {
+    pub idle_timeout_ms: u64,
+    pub head_timeout_ms: u64,
+    pub body_timeout_ms: u64,
+    pub write_timeout_ms: u64,
+    pub handshake_timeout_ms: u64,
+    pub drain_timeout_ms: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            idle_timeout_ms: 60_000,
+            head_timeout_ms: 10_000,
+            body_timeout_ms: 30_000,
+            write_timeout_ms: 30_000,
+            handshake_timeout_ms: 10_000,
+            drain_timeout_ms: 10_000,
+        }
+    }
+}
+
+/// Bounds of each worker's metadata cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheBudget {
+    /// Versions held.
+    pub entries_max: usize,
+    /// Bytes they hold together, about, encoded variants included.
+    pub bytes_max: usize,
+}
+
+impl Default for CacheBudget {
+    fn default() -> Self {
+        Self { entries_max: 16_384, bytes_max: 64 * 1024 * 1024 }
+    }
+}
+
+/// One log of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// Where it was asked for.
+    pub place: Place,
+    /// Where lines go.
+    pub target: LogTarget,
+    /// How a line looks.
+    pub format: LogFormat,
+    /// What a JSON line holds, in this order; empty is all.
+    pub fields: Vec<LogField>,
+    /// When a file is put aside.
+    pub rotation: Rotation,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Appended to this file.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+    /// The system's log, by its socket (RFC 3164 framing, facility daemon).
+    Syslog(PathBuf),
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The combined format and three fields more.
+    #[default]
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A field of a JSON log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum LogField {
+    Time,
+    Client,
+    Host,
+    Method,
+    Target,
+    Version,
+    Status,
+    BodyBytes,
+    Referer,
+    UserAgent,
+    Outcome,
+    Ending,
+    DurationUs,
+    Tls,
+    Site,
+}
+
+impl LogField {
+    /// All, with their names in the configuration and in the line.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Time, "time"),
+        (Self::Client, "client"),
+        (Self::Host, "host"),
+        (Self::Method, "method"),
+        (Self::Target, "target"),
+        (Self::Version, "version"),
+        (Self::Status, "status"),
+        (Self::BodyBytes, "body_bytes"),
+        (Self::Referer, "referer"),
+        (Self::UserAgent, "user_agent"),
+        (Self::Outcome, "outcome"),
+        (Self::Ending, "ending"),
+        (Self::DurationUs, "duration_us"),
+        (Self::Tls, "tls"),
+        (Self::Site, "site"),
+    ];
+}
+
+/// When a log file is put aside, and how many are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// When it has grown to so many bytes.
+    pub bytes_max: Option<u64>,
+    /// When it is so old, in seconds.
+    pub age_max_s: Option<u64>,
+    /// How many are kept; 0 is all.
+    pub keep: u32,
+}

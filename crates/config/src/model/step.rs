@@ -1,0 +1,193 @@
+//! Steps of a block, and what routes match.
+
+use super::{Handler, Place};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Steps in written order.
+pub type Block = Vec<Step>;
+
+/// One step, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where it was written.
+    pub place: Place,
+    /// What it does.
+    pub kind: StepKind,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// A block behind a condition.
+    Route(Route),
+    /// Changes the fields of whatever answers.
+    Header(Vec<FieldOp>),
+    /// Asks for a name and password.
+    BasicAuth(BasicAuth),
+    /// Lets clients in by address.
+    Access(Access),
+    /// Lets each address ask so often.
+    RateLimit(RateLimit),
+    /// Lets pages of other origins read the answers.
+    Cors(Cors),
+    /// Sends 103 with these Link values before the answer, to clients of HTTP/2.
+    EarlyHints(Vec<String>),
+    /// Changes the path for the steps that follow.
+    Rewrite(Rewrite),
+    /// A page for errors with a status.
+    ErrorPage(ErrorPage),
+    /// Answers.
+    Handler(Handler),
+}
+
+/// A block behind a condition: all matchers must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// What must hold; none: always.
+    pub matchers: Vec<Matcher>,
+    /// What then happens.
+    pub block: Block,
+}
+
+/// A condition on a request. Within one matcher, any of its values will do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matcher {
+    /// The decoded path: `/exact`, `/prefix/*`, `*.ending`, or with stars within segments.
+    Path(Vec<String>),
+    /// The method, in capitals.
+    Method(Vec<String>),
+    /// A field that is there, and has this value when one is given (`*` stands for any run of characters).
+    Header {
+        /// Its name in lower case.
+        name: String,
+        /// Its values; empty: whatever it is.
+        values: Vec<String>,
+    },
+}
+
+/// A change of the answer's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldOp {
+    /// In place of all fields of this name.
+    Set(String, String),
+    /// Beside those there are.
+    Add(String, String),
+    /// None of this name.
+    Remove(String),
+}
+
+/// Names and passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuth {
+    /// What a browser shows.
+    pub realm: String,
+    /// Name and hash (argon2 in PHC form, or bcrypt), never a password.
+    pub users: Vec<(String, String)>,
+}
+
+/// Who may come: the first rule that matches decides; nobody matched: allowed, unless an allow rule was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// True for allow.
+    pub rules: Vec<(bool, Network)>,
+}
+
+/// Whom a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Everybody.
+    All,
+    /// A network.
+    Cidr(Cidr),
+}
+
+/// Addresses with the same first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// The network's address.
+    pub address: IpAddr,
+    /// How many bits count.
+    pub bits: u8,
+}
+
+/// How often one address may ask. IPv6 clients are counted by their /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Requests in a period.
+    pub requests: u32,
+    /// The period, in milliseconds.
+    pub period_ms: u64,
+    /// Requests that may come at once.
+    pub burst: u32,
+}
+
+/// Cross-origin sharing, as the Fetch standard has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cors {
+    /// Origins, or `*`.
+    pub origins: Vec<String>,
+    /// Methods allowed to a preflight.
+    pub methods: Vec<String>,
+    /// Request fields allowed to a preflight.
+    pub headers: Vec<String>,
+    /// Response fields a page may read.
+    pub expose: Vec<String>,
+    /// Whether cookies and passwords may come along.
+    pub credentials: bool,
+    /// How long a preflight is remembered, in seconds.
+    pub max_age_s: Option<u32>,
+}
+
+/// Changes the path, and may change the query, for the steps that follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// This prefix goes away.
+    StripPrefix(String),
+    /// This path in its place.
+    To(Text),
+}
+
+/// What is shown for errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPage {
+    /// Statuses, 400 to 599.
+    pub statuses: Vec<u16>,
+    /// The file whose content is shown.
+    pub file: PathBuf,
+}
+
+/// A text with variables, `https://{host}{path}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    /// Its parts, in order.
+    pub parts: Vec<TextPart>,
+}
+
+/// A part of a [`Text`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextPart {
+    /// As written.
+    Literal(String),
+    /// Of the request.
+    Variable(Variable),
+}
+
+/// What a text may take from a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// Host without port.
+    Host,
+    /// Host as asked for, with its port.
+    HostPort,
+    /// Path as asked for, still encoded.
+    Path,
+    /// Path and query as asked for, still encoded.
+    Uri,
+    /// Query without its `?`; empty when there is none.
+    Query,
+    /// `http` or `https`.
+    Scheme,
+    /// The part of the path that the route's last star stands for, still encoded.
+    Rest,
+}

@@ -1,0 +1,1 @@
+//! The life of the process: start, reload, upgrade, drain, and what operators ask it.

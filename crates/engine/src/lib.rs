@@ -1,0 +1,1 @@
+//! Sites and routes: one request finds its handler here.
