@@ -4,7 +4,9 @@ use clap::Args;
 use flatout_http::limits::Limits;
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::handler::Handler;
-use flatout_net::server::{Settings, Timeouts, WorkerParts, follow_signals, phase_channel, run_worker};
+use flatout_net::server::{
+    Listener, Protocol, Settings, Timeouts, WorkerParts, command_channel, follow_signals, phase_channel, run_worker,
+};
 use flatout_net::socket::{bind_listener, check_free, find_port_owner, raise_descriptor_limit, suggest_port};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::root::{Root, check_kernel};
@@ -138,7 +140,12 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
         let (counters, access_file, phases) = (Arc::clone(&counters[index]), access_file.clone(), phases.clone());
         move || -> io::Result<WorkerParts<Site>> {
             let handler = Site::new(Root::open(&folder)?, options);
-            Ok(WorkerParts { handler, settings, listeners, access_file, counters, phases })
+            let listeners =
+                listeners.into_iter().map(|fd| Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } });
+            let listeners = listeners.collect();
+            // Nobody gives commands here: the receiver ends at once, and nothing waits for it.
+            let (_, commands) = command_channel();
+            Ok(WorkerParts { handler, settings, listeners, commands, access_file, counters, phases })
         }
     };
     let first = parts(0, listeners.remove(0));

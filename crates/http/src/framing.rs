@@ -3,13 +3,26 @@
 use crate::refusal::Refusal;
 use crate::token::{parse_decimal, trim};
 
-/// The version of an HTTP/1 message. A higher minor version is read as 1.1 (RFC 9110 §2.5).
+/// The version of a message. A higher minor version of HTTP/1 is read as 1.1 (RFC 9110 §2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0.
     Http10,
     /// HTTP/1.1.
     Http11,
+    /// HTTP/2.
+    Http2,
+}
+
+impl Version {
+    /// As a log shows it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
+        }
+    }
 }
 
 /// How the length of a body is known.

@@ -6,7 +6,8 @@
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::token::{TCHAR, is, is_token, trim};
-use httparse::{EMPTY_HEADER, Header};
+use httparse::EMPTY_HEADER;
+pub use httparse::Header;
 use memchr::{memchr, memchr_iter};
 
 /// Field lines that need no heap. Browsers send 10 to 16; clearing more room for every request costs more than the
@@ -39,6 +40,11 @@ pub struct Fields<'a>(&'a [Header<'a>]);
 impl<'a> Fields<'a> {
     /// No field at all.
     pub const EMPTY: Self = Fields(&[]);
+
+    /// Lines that came another way than by HTTP/1.1 and were checked there.
+    pub const fn from_lines(lines: &'a [Header<'a>]) -> Self {
+        Fields(lines)
+    }
 
     /// How many lines there are.
     pub const fn len(&self) -> usize {

@@ -141,6 +141,54 @@ pub fn parse_request_head<'a>(
     }))
 }
 
+/// Makes a request head of parts that another framing than HTTP/1.1 has carried (RFC 9113 §8.3). The same rules hold:
+/// the target is checked byte by byte, and so is every field that concerns the message itself. `authority` stands in
+/// for Host, and must agree with it when both are there.
+pub fn assemble_request_head<'a>(
+    method: &'a [u8],
+    target_text: &'a [u8],
+    authority: Option<&'a [u8]>,
+    fields: Fields<'a>,
+    limits: &Limits,
+) -> Result<RequestHead<'a>, Refusal> {
+    if method.len() > limits.method_bytes_max {
+        return Err(Refusal::MethodTooLong);
+    }
+    if method.is_empty() || !method.iter().all(|&byte| is(byte, TCHAR)) {
+        return Err(Refusal::Method);
+    }
+    if target_text.len() > limits.target_bytes_max {
+        return Err(Refusal::TargetTooLong);
+    }
+    if fields.len() > limits.fields_max {
+        return Err(Refusal::FieldsTooMany);
+    }
+    let target = parse_target(method, target_text)?;
+    let method = Method::from_token(method).ok_or(Refusal::Method)?;
+    let gathered = gather(fields)?;
+    if let Some(authority) = authority {
+        check_host(authority)?;
+        if gathered.host.is_some_and(|host| !host.eq_ignore_ascii_case(authority)) {
+            return Err(Refusal::HostInvalid);
+        }
+    }
+    let host = authority.or(gathered.host).ok_or(Refusal::HostMissing)?;
+    let framing = gathered.framing.decide_request(Version::Http2)?;
+    Ok(RequestHead {
+        method,
+        target,
+        target_text,
+        version: Version::Http2,
+        host: Some(host),
+        fields,
+        framing,
+        persistent: true,
+        expects_continue: gathered.expects_continue,
+        asked: gathered.asked,
+        head_bytes: 0,
+    })
+}
+
 /// Refuses what cannot become a request, however much more comes: binary bytes, a TLS hello, an endless method.
 /// Returns the length of the method, or of what there is of it.
 fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<usize, Refusal> {

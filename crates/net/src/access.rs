@@ -6,7 +6,6 @@
 //! short; `ending` says which. Lines gather in a buffer for each worker and reach the file whole, with O_APPEND.
 
 use flatout_http::date::format_date;
-use flatout_http::framing::Version;
 use flatout_http::request::RequestHead;
 use std::fs::File;
 use std::io::Write;
@@ -200,10 +199,8 @@ fn append_request(text: &mut Vec<u8>, client: Option<SocketAddr>, date: &[u8], l
             text.extend_from_slice(head.method.as_str().as_bytes());
             text.push(b' ');
             text.extend_from_slice(head.target_text);
-            text.extend_from_slice(match head.version {
-                Version::Http10 => b" HTTP/1.0",
-                Version::Http11 => b" HTTP/1.1",
-            });
+            text.push(b' ');
+            text.extend_from_slice(head.version.as_str().as_bytes());
         }
         Logged::Raw(raw) => {
             // An empty line before it, or a lone CR within it, hides nothing.

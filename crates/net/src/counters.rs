@@ -6,7 +6,7 @@ use flatout_http::refusal::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Outcomes a handler may name; see `Handler::OUTCOMES`.
-pub const OUTCOMES_MAX: usize = 32;
+pub const OUTCOMES_MAX: usize = 96;
 
 /// A count with one writer.
 #[derive(Debug, Default)]

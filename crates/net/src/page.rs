@@ -17,7 +17,7 @@ pub fn page_response(status: u16, text: &str, fields: &[(&str, &str)], outcome: 
     let length = page.len().to_string();
     let mut all_fields = vec![("Content-Type", "text/html; charset=utf-8"), ("Content-Length", length.as_str())];
     all_fields.extend_from_slice(fields);
-    Response { status, head: Head::new(status, &all_fields), body: Body::Bytes(page.into_bytes().into()), outcome }
+    Response::new(status, Head::new(status, &all_fields), Body::Bytes(page.into_bytes().into()), outcome)
 }
 
 /// The page for a refusal. Its outcome is not the handler's, so the pump ignores the index.
@@ -33,7 +33,7 @@ mod tests {
     fn pages_declare_their_length() {
         let response = page_response(404, "Nothing here has this name.", &[("Allow", "GET")], 1);
         let mut output = Vec::new();
-        response.head.append_to(&mut output, &[b'x'; 29], None);
+        response.head.append_to(&mut output, &[b'x'; 29], b"", None);
         let text = String::from_utf8(output).unwrap();
         assert!(text.starts_with("HTTP/1.1 404 Not Found\r\n"), "{text}");
         assert!(text.contains(&format!("\r\nContent-Length: {}\r\n", response.body.len())), "{text}");

@@ -4,15 +4,23 @@ use crate::file::OpenFile;
 use crate::shared::SharedBytes;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::status::reason;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// A response head, complete but for the Date's value, the Connection field and the empty line.
+/// A response head, complete but for the Date's value, the Connection field and the empty line. Of one worker, so
+/// counted without an atomic operation.
 #[derive(Clone, Debug)]
-pub struct Head {
-    /// Of one worker, so counted without an atomic operation.
-    bytes: Rc<[u8]>,
+pub struct Head(Rc<Prebuilt>);
+
+#[derive(Debug)]
+struct Prebuilt {
+    /// As HTTP/1.1 has it.
+    bytes: Box<[u8]>,
     /// Where the Date's value stands.
     date_at: usize,
+    /// As HTTP/2 has it, without the Date; made when it is asked for first.
+    http2: OnceCell<HeaderMap>,
 }
 
 /// Every head begins with a status line of this version, then Date.
@@ -31,17 +39,29 @@ impl Head {
             // Writing to a String cannot fail.
             let _ = write!(text, "{name}: {value}\r\n");
         }
-        Self { bytes: text.into_bytes().into(), date_at }
+        Self(Rc::new(Prebuilt { bytes: text.into_bytes().into(), date_at, http2: OnceCell::new() }))
     }
 
-    /// Appends the head to `output` with `date` and, for the last response of a connection or the keep-alive of an
+    /// The head's fields as HTTP/2 has them: names in lower case, without the Date and what belongs to a connection.
+    pub fn http2_fields(&self) -> &HeaderMap {
+        self.0.http2.get_or_init(|| parse_lines(&self.0.bytes))
+    }
+
+    /// Appends the head to `output` with `date`, the field lines in `extra` and, for the last response of a connection or the keep-alive of an
     /// HTTP/1.0 client, a Connection field.
     #[inline]
-    pub fn append_to(&self, output: &mut Vec<u8>, date: &[u8; DATE_BYTES], connection: Option<&'static str>) {
+    pub fn append_to(
+        &self,
+        output: &mut Vec<u8>,
+        date: &[u8; DATE_BYTES],
+        extra: &[u8],
+        connection: Option<&'static str>,
+    ) {
         let start = output.len();
-        output.extend_from_slice(&self.bytes);
-        let date_at = start + self.date_at;
+        output.extend_from_slice(&self.0.bytes);
+        let date_at = start + self.0.date_at;
         output[date_at..date_at + DATE_BYTES].copy_from_slice(date);
+        output.extend_from_slice(extra);
         if let Some(option) = connection {
             output.extend_from_slice(b"Connection: ");
             output.extend_from_slice(option.as_bytes());
@@ -52,13 +72,32 @@ impl Head {
 
     /// Bytes of the head without the Connection field and the empty line.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.0.bytes.len()
     }
 
     /// Never: a head has a status line.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.0.bytes.is_empty()
     }
+}
+
+/// Field lines, each `Name: value` and CR LF, as a header map. The Date and what belongs to an HTTP/1.1 connection are
+/// left out (RFC 9113 §8.2.2), and so is a status line, which has no such form.
+pub fn parse_lines(lines: &[u8]) -> HeaderMap {
+    const LEFT_OUT: [&str; 6] =
+        ["date", "connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
+    let mut map = HeaderMap::new();
+    for line in lines.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        let (name, value) = (&line[..colon], flatout_http::token::trim(&line[colon + 1..]));
+        // A status line with a colon in it has a space, and no name has.
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else { continue };
+        if !LEFT_OUT.contains(&name.as_str()) {
+            map.append(name, value);
+        }
+    }
+    map
 }
 
 /// The content of a response. HEAD is answered with the body its GET would have; the pump leaves it out.
@@ -70,6 +109,32 @@ pub enum Body {
     Bytes(SharedBytes),
     /// A part of a file, sent from the page cache.
     File(FileBody),
+    /// One after the other.
+    Segments(Vec<Segment>),
+}
+
+/// A part of a content made of several.
+#[derive(Clone, Debug)]
+pub enum Segment {
+    /// Bytes in memory.
+    Bytes(SharedBytes),
+    /// A part of a file.
+    File(FileBody),
+}
+
+impl Segment {
+    /// Bytes of content.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(file) => file.bytes,
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Body {
@@ -79,6 +144,7 @@ impl Body {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.bytes,
+            Self::Segments(segments) => segments.iter().map(Segment::len).sum(),
         }
     }
 
@@ -106,10 +172,33 @@ pub struct Response {
     pub status: u16,
     /// The head.
     pub head: Head,
+    /// More field lines, each `Name: value` and CR LF: what only this answer has.
+    pub extra: Option<Rc<[u8]>>,
+    /// Values of Link for a 103 that goes before (RFC 8297), to clients of HTTP/2.
+    pub early_links: Option<Rc<Vec<String>>>,
     /// The content.
     pub body: Body,
     /// Why this answer: an index into the handler's `OUTCOMES`.
     pub outcome: u8,
+    /// The log it stands in, by index; `LOG_NONE` for none.
+    pub log: u8,
+    /// Who has shown a password.
+    pub user: Option<Rc<str>>,
+}
+
+/// For an answer that is not logged.
+pub const LOG_NONE: u8 = u8::MAX;
+
+impl Response {
+    /// An answer that stands in the first log.
+    pub const fn new(status: u16, head: Head, body: Body, outcome: u8) -> Self {
+        Self { status, head, extra: None, early_links: None, body, outcome, log: 0, user: None }
+    }
+
+    /// The field lines that only this answer has.
+    pub fn extra_lines(&self) -> &[u8] {
+        self.extra.as_deref().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -121,11 +210,20 @@ mod tests {
     fn heads_take_date_and_connection_when_they_are_sent() {
         let head = Head::new(200, &[("Content-Length", "3"), ("ETag", "\"a\"")]);
         let mut output = b"before".to_vec();
-        head.append_to(&mut output, &format_date(784_111_777), None);
-        head.append_to(&mut output, &format_date(0), Some("close"));
+        head.append_to(&mut output, &format_date(784_111_777), b"", None);
+        head.append_to(&mut output, &format_date(0), b"A: b\r\n", Some("close"));
         let expected = "beforeHTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 3\r\n\
             ETag: \"a\"\r\n\r\nHTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Length: 3\r\n\
-            ETag: \"a\"\r\nConnection: close\r\n\r\n";
+            ETag: \"a\"\r\nA: b\r\nConnection: close\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(&output), expected);
+    }
+
+    #[test]
+    fn http2_has_the_fields_alone() {
+        let head = Head::new(200, &[("Content-Length", "3"), ("Link", "<a>; rel=\"b:c\""), ("Connection", "x")]);
+        let fields: Vec<_> =
+            head.http2_fields().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(fields, [("content-length", &b"3"[..]), ("link", b"<a>; rel=\"b:c\"")]);
+        assert!(super::parse_lines(b"\r\nno colon\r\nA b: c\r\n").is_empty());
     }
 }

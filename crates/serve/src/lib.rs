@@ -16,6 +16,7 @@
 //! Absent by design: sockets, the lab, other sites.
 
 pub mod cache;
+pub mod files;
 pub mod media;
 pub mod outcome;
 pub mod root;

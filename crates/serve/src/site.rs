@@ -11,7 +11,7 @@ use flatout_http::refusal::Refusal;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
-use flatout_net::handler::Handler;
+use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Head, Response};
 use rustix::time::{ClockId, clock_gettime};
@@ -134,7 +134,13 @@ impl Site {
 impl Handler for Site {
     const OUTCOMES: &'static [&'static str] = Outcome::NAMES;
 
-    fn handle(&self, head: &RequestHead<'_>, now: Now) -> Response {
+    fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
+        Reply::Now(self.answer(request.head, now))
+    }
+}
+
+impl Site {
+    fn answer(&self, head: &RequestHead<'_>, now: Now) -> Response {
         match (head.method, head.target) {
             (Method::Get | Method::Head, Target::Resource { path, query, .. }) => {
                 self.handle_read(head, path, query, now)
@@ -183,7 +189,7 @@ fn answer(version: &Version, head: &RequestHead<'_>, now: Now, outcome: Outcome)
             Precondition::Proceed => {}
             Precondition::NotModified => {
                 let head = version.not_modified_head.clone();
-                return Response { status: 304, head, body: Body::Empty, outcome: Outcome::NotModified as u8 };
+                return Response::new(304, head, Body::Empty, Outcome::NotModified as u8);
             }
             Precondition::Failed => {
                 return page(412, "The file is not the version you expect.", Outcome::PreconditionFailed);
@@ -210,7 +216,7 @@ fn answer(version: &Version, head: &RequestHead<'_>, now: Now, outcome: Outcome)
             }
         }
     }
-    Response { status: 200, head: version.ok_head.clone(), body: version.body(0, size_bytes), outcome: outcome as u8 }
+    Response::new(200, version.ok_head.clone(), version.body(0, size_bytes), outcome as u8)
 }
 
 fn answer_part(version: &Version, first: u64, last: u64, outcome: Outcome) -> Response {
@@ -228,7 +234,7 @@ fn answer_part(version: &Version, first: u64, last: u64, outcome: Outcome) -> Re
 }
 
 fn respond(status: u16, fields: &[(&str, &str)], body: Body, outcome: Outcome) -> Response {
-    Response { status, head: Head::new(status, fields), body, outcome: outcome as u8 }
+    Response::new(status, Head::new(status, fields), body, outcome as u8)
 }
 
 fn page(status: u16, text: &str, outcome: Outcome) -> Response {

@@ -2,23 +2,25 @@
 //! client that sent its request with its connection, and wants one answer, costs accept, receive, send and close.
 
 use super::connection::{Next, ServerConnection};
+use super::exchanges::Origin;
 use super::task::ServerTask;
-use super::worker::{Phase, Worker};
+use super::worker::{Listener, Phase, Protocol, Worker};
 use crate::deadline::Call;
 use crate::handler::Handler;
 use crate::registered::Registered;
 use crate::socket::BACKLOG;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
+use rustix::net::{SocketFlags, acceptfrom_with};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
-use tokio::sync::watch;
-use tokio::task::{spawn_local, yield_now};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 /// Connections accepted before those that are open have their turn.
 const BATCH: usize = 64;
@@ -36,26 +38,76 @@ enum Accepted {
     NoDescriptor,
 }
 
-/// Accepts until the phase leaves `Serve`, then takes what is still queued and closes the listener.
-pub(crate) fn accept_connections<H: Handler>(
+/// The listeners of a worker, each with a task of its own.
+pub(crate) struct Acceptors<H: Handler> {
     worker: Rc<Worker<H>>,
-    listener: OwnedFd,
+    phases: watch::Receiver<Phase>,
+    tasks: RefCell<Vec<Acceptor>>,
+}
+
+struct Acceptor {
+    id: u32,
+    /// Sent, or dropped, when this listener is to go.
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl<H: Handler> Acceptors<H> {
+    pub(crate) fn new(worker: Rc<Worker<H>>, phases: watch::Receiver<Phase>) -> Rc<Self> {
+        Rc::new(Self { worker, phases, tasks: RefCell::new(Vec::new()) })
+    }
+
+    /// Accepts from `listener` from now on.
+    pub(crate) fn add(&self, listener: Listener) -> io::Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        let id = listener.id;
+        let accepting = accept_connections(Rc::clone(&self.worker), listener, self.phases.clone(), stopped)?;
+        let task = spawn_local(accepting);
+        self.tasks.borrow_mut().push(Acceptor { id, stop, task });
+        Ok(())
+    }
+
+    /// Lets the listeners of this number go.
+    pub(crate) fn remove(&self, id: u32) {
+        for acceptor in self.tasks.borrow_mut().extract_if(.., |acceptor| acceptor.id == id) {
+            // A task that has ended already needs no telling.
+            let _ = acceptor.stop.send(());
+        }
+    }
+
+    /// Waits until all have taken what they had to.
+    pub(crate) async fn finish(&self) {
+        let tasks = self.tasks.take();
+        for acceptor in tasks {
+            let _ = acceptor.task.await;
+        }
+    }
+}
+
+/// Accepts until the phase leaves `Serve` or the listener is told to go, then takes what is still queued, unless
+/// another process will, and closes the listener.
+fn accept_connections<H: Handler>(
+    worker: Rc<Worker<H>>,
+    listener: Listener,
     mut phases: watch::Receiver<Phase>,
+    mut removed: oneshot::Receiver<()>,
 ) -> io::Result<impl Future<Output = ()>> {
-    let listener = Registered::new(listener)?;
+    let Listener { fd, id, protocol } = listener;
+    let listener = Registered::new(fd)?;
+    let arrival = Arrival { id, protocol };
     Ok(async move {
         let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
         loop {
             let ready = poll_fn(|context| {
-                if stopped.as_mut().poll(context).is_ready() {
+                if stopped.as_mut().poll(context).is_ready() || Pin::new(&mut removed).poll(context).is_ready() {
                     return Poll::Ready(None);
                 }
                 listener.poll_read_ready(context).map(Some)
             })
             .await;
             match ready {
-                Some(Ok(mut guard)) => match accept_batch(&worker, listener.fd()) {
+                Some(Ok(mut guard)) => match accept_batch(&worker, listener.fd(), arrival) {
                     Accepted::All => guard.clear_ready(),
                     Accepted::Batch => yield_now().await,
                     Accepted::NoDescriptor => make_room(&worker).await,
@@ -66,8 +118,8 @@ pub(crate) fn accept_connections<H: Handler>(
         }
         // No more than can have been queued: whoever goes on connecting must not keep the server from stopping.
         for _ in 0..=BACKLOG as usize / BATCH {
-            let abandoned = *phase.borrow() == Phase::Abandon;
-            if abandoned || !matches!(accept_batch(&worker, listener.fd()), Accepted::Batch) {
+            let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
+            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival), Accepted::Batch) {
                 break;
             }
             yield_now().await;
@@ -75,21 +127,26 @@ pub(crate) fn accept_connections<H: Handler>(
     })
 }
 
-fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>) -> Accepted {
+/// What is known of a connection by the listener it came by.
+#[derive(Clone, Copy)]
+struct Arrival {
+    id: u32,
+    protocol: Protocol,
+}
+
+fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival: Arrival) -> Accepted {
     const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
     for _ in 0..BATCH {
         if worker.open.get() >= worker.settings.connections_max {
             worker.counters.accepts_without_descriptor.add(1);
             return Accepted::NoDescriptor;
         }
-        let accepted = if worker.logs() {
-            acceptfrom_with(listener, FLAGS)
-                .map(|(socket, client)| (socket, client.and_then(|client| SocketAddr::try_from(client).ok())))
-        } else {
-            accept_with(listener, FLAGS).map(|socket| (socket, None))
-        };
-        match accepted {
-            Ok((socket, client)) => begin(worker, socket, client),
+        match acceptfrom_with(listener, FLAGS) {
+            Ok((socket, client)) => {
+                let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+                let secure = arrival.protocol == Protocol::Tls;
+                begin(worker, socket, Origin { client, listener: arrival.id, secure });
+            }
             Err(Errno::AGAIN) => return Accepted::All,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 worker.counters.accepts_without_descriptor.add(1);
@@ -103,9 +160,9 @@ fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>) ->
 }
 
 /// Takes the connection's first turn, and registers it only if it goes on.
-fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, client: Option<SocketAddr>) {
+fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin) {
     worker.counters.connections_accepted.add(1);
-    let mut connection = ServerConnection::new(client);
+    let mut connection = ServerConnection::new(origin);
     match connection.turn(worker, socket.as_fd()) {
         Next::Close(reason) => connection.handle_close(worker, reason),
         next => match Registered::new(socket) {

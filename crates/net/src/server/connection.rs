@@ -1,17 +1,17 @@
 //! One connection of the server: bytes in, its exchanges, bytes out. Nothing here waits; each turn says what the
 //! connection waits for next.
 
-use super::exchanges::{Exchanges, Turn};
+use super::exchanges::{Exchanges, Origin, Turn};
 use super::sending::{Progress, Sending, Tail, write_out};
 use super::worker::Worker;
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::socket::unacknowledged_bytes;
-use flatout_http::connection::State;
+use flatout_http::connection::{Event, State};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
 
 /// Receives in one turn before another connection has its own.
 const RECEIVES_MAX: u32 = 8;
@@ -26,6 +26,8 @@ pub(crate) enum Next {
     Read,
     /// Wait until the socket takes bytes.
     Write,
+    /// Wait until the handler has an answer.
+    Answer,
     /// Go on after others have had their turn.
     Yield,
     /// Close.
@@ -38,6 +40,7 @@ pub(crate) enum Wait {
     Idle,
     Head,
     Body,
+    Answer,
     Write,
     Linger,
 }
@@ -60,9 +63,9 @@ pub(crate) struct ServerConnection {
 }
 
 impl ServerConnection {
-    pub(crate) const fn new(client: Option<SocketAddr>) -> Self {
+    pub(crate) const fn new(origin: Origin) -> Self {
         Self {
-            exchanges: Exchanges::new(client),
+            exchanges: Exchanges::new(origin),
             stash: Vec::new(),
             sending: None,
             lingering: false,
@@ -85,6 +88,9 @@ impl ServerConnection {
         if self.lingering {
             return Wait::Linger;
         }
+        if self.exchanges.is_awaiting() {
+            return Wait::Answer;
+        }
         match self.exchanges.state() {
             State::RequestHead => Wait::Head,
             State::RequestBody | State::AwaitContinue => Wait::Body,
@@ -99,6 +105,9 @@ impl ServerConnection {
         for _ in 0..RECEIVES_MAX {
             if let Some(next) = self.go_on_sending(worker, fd) {
                 return next;
+            }
+            if self.exchanges.is_awaiting() {
+                return Next::Answer;
             }
             if !self.stash.is_empty() && self.may_have_request() {
                 if let Some(next) = self.use_stash(worker, fd) {
@@ -119,15 +128,18 @@ impl ServerConnection {
                         return next;
                     }
                     // A short receive emptied the socket: asking again would only be told so.
-                    if whole && self.stash_is_waiting() && self.sending.is_none() && self.exchanges.closing().is_none()
-                    {
+                    let waits = self.stash_is_waiting() && self.sending.is_none() && !self.exchanges.is_awaiting();
+                    if whole && waits && self.exchanges.closing().is_none() {
                         return Next::Read;
                     }
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     // `requests > 0`: whoever has just connected is given a moment to ask.
-                    let leave = worker.draining.get() && self.wait() == Wait::Idle && self.exchanges.requests() > 0;
+                    let leave = worker.draining.get()
+                        && !worker.handing_over.get()
+                        && self.wait() == Wait::Idle
+                        && self.exchanges.requests() > 0;
                     return if leave { Next::Close(CloseReason::Draining) } else { Next::Read };
                 }
                 Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => return Next::Close(self.handle_reset()),
@@ -197,11 +209,45 @@ impl ServerConnection {
         if used < input.len() && self.exchanges.closing().is_none() {
             self.stash = input[used..].to_vec();
         }
-        let Turn { mut tail, ends, .. } = turn;
+        let Turn { tail, ends, .. } = turn;
         if output.is_empty() {
             return None;
         }
-        let (sent, total, progress) = write_out(fd, &output, &mut tail);
+        self.send_output(worker, fd, &output, tail, ends)
+    }
+
+    /// Asks for the answer that is being made; when it is there, sends it and goes on.
+    pub(crate) fn poll_answer<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Next> {
+        worker.clock.read();
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
+        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
+        if self.exchanges.poll_answer(&mut turn, context).is_pending() {
+            return Poll::Pending;
+        }
+        let Turn { tail, ends, .. } = turn;
+        if let Some(next) = self.send_output(worker, fd, &output, tail, ends) {
+            return Poll::Ready(next);
+        }
+        drop(output);
+        Poll::Ready(self.turn(worker, fd))
+    }
+
+    fn send_output<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        output: &[u8],
+        mut tail: Tail,
+        ends: Option<Event>,
+    ) -> Option<Next> {
+        let (sent, total, progress) = write_out(fd, output, &mut tail);
         worker.counters.bytes_sent.add(total);
         match progress {
             Progress::Done => {
@@ -237,6 +283,8 @@ impl ServerConnection {
     pub(crate) fn handle_expired<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         let reason = match self.wait() {
             Wait::Idle => return Next::Close(CloseReason::IdleTimeout),
+            // Whoever makes the answer bounds how long it takes.
+            Wait::Answer => return Next::Answer,
             Wait::Linger => return Next::Close(self.exchanges.closing().unwrap_or(CloseReason::Refused)),
             Wait::Write if self.is_stuck(fd) => return Next::Close(CloseReason::WriteTimeout),
             Wait::Write => {

@@ -6,7 +6,7 @@ use super::worker::Worker;
 use crate::access::{Answer, Description, Logged};
 use crate::clock::Now;
 use crate::ending::CloseReason;
-use crate::handler::Handler;
+use crate::handler::{Handler, LaterResponse, Reply, Request};
 use crate::response::{Body, Response};
 use flatout_http::body::BodyDecoder;
 use flatout_http::connection::{Connection, Event, State};
@@ -14,7 +14,9 @@ use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead, parse_request_head};
+use std::fmt;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 
 /// Bodies up to this size are copied behind their head into one buffer and one send; larger ones are sent from where
 /// they are. Copying 16 KiB costs about a microsecond, less than a second slice costs the kernel.
@@ -27,9 +29,31 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 struct Receiving {
     decoder: BodyDecoder,
     body_bytes: u64,
-    response: Response,
+    reply: Reply,
     exchange: Exchange,
     description: Option<Description>,
+}
+
+/// A request whose answer is being made.
+struct Awaiting {
+    response: LaterResponse,
+    exchange: Exchange,
+    description: Option<Description>,
+}
+
+impl fmt::Debug for Awaiting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Awaiting").field("exchange", &self.exchange).finish_non_exhaustive()
+    }
+}
+
+/// Where a connection came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) client: Option<SocketAddr>,
+    /// The listener, by the number that it was given with.
+    pub(crate) listener: u32,
+    pub(crate) secure: bool,
 }
 
 /// What must be remembered of a request until its response has been made.
@@ -57,8 +81,9 @@ impl Exchange {
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     machine: Connection,
-    client: Option<SocketAddr>,
+    origin: Origin,
     receiving: Option<Box<Receiving>>,
+    awaiting: Option<Box<Awaiting>>,
     /// The connection ends with the answers made so far.
     closing: Option<CloseReason>,
     /// The client may still be sending: read that before closing, or a reset would destroy the last response
@@ -82,8 +107,32 @@ pub(crate) struct Turn<'a, H: Handler> {
 }
 
 impl Exchanges {
-    pub(crate) const fn new(client: Option<SocketAddr>) -> Self {
-        Self { machine: Connection::new(), client, receiving: None, closing: None, linger: false, requests: 0 }
+    pub(crate) const fn new(origin: Origin) -> Self {
+        Self {
+            machine: Connection::new(),
+            origin,
+            receiving: None,
+            awaiting: None,
+            closing: None,
+            linger: false,
+            requests: 0,
+        }
+    }
+
+    /// Whether an answer is being made, before which nothing more is read.
+    pub(crate) const fn is_awaiting(&self) -> bool {
+        self.awaiting.is_some()
+    }
+
+    /// Asks for the answer that is being made, and puts it into the output when it is there.
+    pub(crate) fn poll_answer<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(awaiting) = self.awaiting.as_mut() else { return Poll::Ready(()) };
+        let Poll::Ready(response) = awaiting.response.as_mut().poll(context) else { return Poll::Pending };
+        let Some(awaiting) = self.awaiting.take() else { return Poll::Ready(()) };
+        let Awaiting { exchange, description, .. } = *awaiting;
+        turn.worker.stage_described(description.as_ref(), || exchange.log_answer::<H>(&response));
+        self.answer(turn, response, exchange, None);
+        Poll::Ready(())
     }
 
     pub(crate) const fn state(&self) -> State {
@@ -117,6 +166,9 @@ impl Exchanges {
         let (mut used, mut answered) = (0, 0);
         let has_room = |output: &Vec<u8>| output.len() < limits.output_bytes_max;
         while used < input.len() && self.closing.is_none() && answered < limits.pipelined_max && has_room(turn.output) {
+            if self.awaiting.is_some() {
+                break;
+            }
             if self.receiving.is_some() {
                 used += self.handle_body(turn, &input[used..]);
             } else {
@@ -152,9 +204,17 @@ impl Exchanges {
         };
         if head.framing == Framing::None {
             self.machine.advance(Event::RequestWithoutBody);
-            let response = turn.worker.handler.handle(head, turn.now);
-            turn.worker.stage(self.client, turn.now, Logged::Head(head), || exchange.log_answer::<H>(&response));
-            self.answer(turn, response, exchange, None);
+            match turn.worker.handler.handle(&self.request(head), turn.now) {
+                Reply::Now(response) => {
+                    let logged = Logged::Head(head);
+                    turn.worker.stage(self.origin.client, turn.now, logged, || exchange.log_answer::<H>(&response));
+                    self.answer(turn, response, exchange, None);
+                }
+                Reply::Later(response) => {
+                    let description = turn.worker.describe(self.origin.client, turn.now, Logged::Head(head));
+                    self.awaiting = Some(Box::new(Awaiting { response, exchange, description }));
+                }
+            }
             return;
         }
         self.machine.advance(if head.expects_continue {
@@ -168,23 +228,32 @@ impl Exchanges {
             let body_bytes = self.fail(turn.worker, turn.output, fault);
             turn.worker.counters.refusals[refusal as usize].add(1);
             let answer = || Answer::refused(refusal.status(), refusal.name(), body_bytes, turn.started_ns);
-            turn.worker.stage(self.client, turn.now, Logged::Head(head), answer);
+            turn.worker.stage(self.origin.client, turn.now, Logged::Head(head), answer);
             return;
         }
-        let response = turn.worker.handler.handle(head, turn.now);
+        let mut reply = turn.worker.handler.handle(&self.request(head), turn.now);
         if head.expects_continue && !more_follows {
-            if response.status >= 400 {
-                // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
-                turn.worker.stage(self.client, turn.now, Logged::Head(head), || exchange.log_answer::<H>(&response));
-                self.answer(turn, response, exchange, Some(CloseReason::RefusedBody));
-                return;
-            }
+            reply = match reply {
+                Reply::Now(response) if response.status >= 400 => {
+                    // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
+                    let logged = Logged::Head(head);
+                    turn.worker.stage(self.origin.client, turn.now, logged, || exchange.log_answer::<H>(&response));
+                    self.answer(turn, response, exchange, Some(CloseReason::RefusedBody));
+                    return;
+                }
+                other => other,
+            };
             turn.output.extend_from_slice(CONTINUE);
             self.machine.advance(Event::Interim);
         }
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
-        let description = turn.worker.describe(self.client, turn.now, Logged::Head(head));
-        self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, response, exchange, description }));
+        let description = turn.worker.describe(self.origin.client, turn.now, Logged::Head(head));
+        self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, exchange, description }));
+    }
+
+    const fn request<'a>(&self, head: &'a RequestHead<'a>) -> Request<'a> {
+        let Origin { client, listener, secure } = self.origin;
+        Request { head, client, secure, listener }
     }
 
     /// Reads on in a body that nobody wants, to find its end and to refuse it if it is malformed.
@@ -216,10 +285,17 @@ impl Exchanges {
 
     fn end_body<H: Handler>(&mut self, turn: &mut Turn<'_, H>) {
         let Some(receiving) = self.receiving.take() else { return };
-        let Receiving { response, exchange, description, .. } = *receiving;
+        let Receiving { reply, exchange, description, .. } = *receiving;
         self.machine.advance(Event::RequestEnds);
-        turn.worker.stage_described(description.as_ref(), || exchange.log_answer::<H>(&response));
-        self.answer(turn, response, exchange, None);
+        match reply {
+            Reply::Now(response) => {
+                turn.worker.stage_described(description.as_ref(), || exchange.log_answer::<H>(&response));
+                self.answer(turn, response, exchange, None);
+            }
+            Reply::Later(response) => {
+                self.awaiting = Some(Box::new(Awaiting { response, exchange, description }));
+            }
+        }
     }
 
     /// Puts `response` into the output. With `close`, or when either side wants no more, it is the last.
@@ -244,7 +320,7 @@ impl Exchanges {
             None if exchange.version == Version::Http10 => Some("keep-alive"),
             None => None,
         };
-        response.head.append_to(turn.output, &worker.clock.date(), option);
+        response.head.append_to(turn.output, &worker.clock.date(), response.extra_lines(), option);
         worker.counters.requests.add(1);
         worker.counters.add_status(response.status);
         if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {
@@ -256,6 +332,7 @@ impl Exchanges {
                 Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => turn.output.extend_from_slice(&bytes),
                 Body::Bytes(bytes) => turn.tail = Tail::Bytes(bytes),
                 Body::File(file) => turn.tail = Tail::File(file),
+                Body::Segments(segments) => turn.tail = Tail::Segments(segments.into()),
             }
         }
         let ends = if close.is_some() { Event::ResponseEndsLast } else { Event::ResponseEnds };
@@ -280,7 +357,7 @@ impl Exchanges {
         let answer = || Answer::refused(refusal.status(), refusal.name(), body_bytes, turn.started_ns);
         match receiving {
             Some(receiving) => turn.worker.stage_described(receiving.description.as_ref(), answer),
-            None => turn.worker.stage(self.client, turn.now, Logged::Raw(raw), answer),
+            None => turn.worker.stage(self.origin.client, turn.now, Logged::Raw(raw), answer),
         }
     }
 
@@ -288,7 +365,7 @@ impl Exchanges {
     fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> u64 {
         self.machine.advance(Event::Fault);
         let response = worker.handler.handle_error(fault.status, fault.text);
-        response.head.append_to(output, &worker.clock.date(), Some("close"));
+        response.head.append_to(output, &worker.clock.date(), response.extra_lines(), Some("close"));
         worker.counters.requests.add(1);
         worker.counters.add_status(fault.status);
         self.receiving = None;
@@ -318,7 +395,7 @@ impl Exchanges {
         let answer = || Answer::refused(408, reason.name(), body_bytes, worker.logged_ns());
         match receiving {
             Some(receiving) => worker.stage_described(receiving.description.as_ref(), answer),
-            None => worker.stage(self.client, worker.clock.latest(), Logged::Raw(raw), answer),
+            None => worker.stage(self.origin.client, worker.clock.latest(), Logged::Raw(raw), answer),
         }
     }
 
@@ -327,6 +404,11 @@ impl Exchanges {
         if let Some(receiving) = self.receiving.take() {
             let answer = || Answer::refused(0, "unanswered", 0, receiving.exchange.started_ns);
             worker.stage_described(receiving.description.as_ref(), answer);
+            worker.commit(reason.name());
+        }
+        if let Some(awaiting) = self.awaiting.take() {
+            let answer = || Answer::refused(0, "unanswered", 0, awaiting.exchange.started_ns);
+            worker.stage_described(awaiting.description.as_ref(), answer);
             worker.commit(reason.name());
         }
         self.machine.advance(Event::Close);

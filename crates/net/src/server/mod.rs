@@ -22,4 +22,4 @@ pub mod worker;
 
 pub use settings::{Settings, Timeouts};
 pub use signals::{follow_signals, phase_channel};
-pub use worker::{Phase, WorkerParts, WorkerReport, run_worker};
+pub use worker::{Command, Listener, Phase, Protocol, WorkerParts, WorkerReport, command_channel, run_worker};

@@ -2,12 +2,13 @@
 
 use crate::access::Staged;
 use crate::ending::CloseReason;
-use crate::response::FileBody;
+use crate::response::{FileBody, Segment};
 use crate::shared::SharedBytes;
 use flatout_http::connection::Event;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -27,6 +28,7 @@ pub(crate) enum Tail {
     None,
     Bytes(SharedBytes),
     File(FileBody),
+    Segments(VecDeque<Segment>),
 }
 
 /// How far a write came.
@@ -75,7 +77,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         let result = match tail {
             Tail::None => send(fd, unsent, SendFlags::NOSIGNAL),
             // The head waits for the first bytes of the file, to share a packet with them.
-            Tail::File(_) => send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE),
+            Tail::File(_) | Tail::Segments(_) => send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE),
             Tail::Bytes(bytes) => {
                 let slices = [IoSlice::new(unsent), IoSlice::new(bytes)];
                 sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
@@ -102,8 +104,26 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         Tail::None => (0, Progress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes),
         Tail::File(file) => write_file(fd, file),
+        Tail::Segments(segments) => write_segments(fd, segments),
     };
     (sent, total + count, progress)
+}
+
+#[inline(never)]
+fn write_segments(fd: BorrowedFd<'_>, segments: &mut VecDeque<Segment>) -> (u64, Progress) {
+    let mut total = 0;
+    while let Some(segment) = segments.front_mut() {
+        let (count, progress) = match segment {
+            Segment::Bytes(bytes) => write_bytes(fd, bytes),
+            Segment::File(file) => write_file(fd, file),
+        };
+        total += count;
+        if progress != Progress::Done {
+            return (total, progress);
+        }
+        segments.pop_front();
+    }
+    (total, Progress::Done)
 }
 
 fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes) -> (u64, Progress) {

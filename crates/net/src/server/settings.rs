@@ -15,8 +15,12 @@ pub struct Timeouts {
     pub write_timeout_ms: u64,
     /// For the client to close, after a response that ended the connection before all it sent was read.
     pub linger_timeout_ms: u64,
+    /// For a TLS handshake to be complete, and for the preface of HTTP/2.
+    pub handshake_timeout_ms: u64,
     /// For what is under way when the server is told to stop.
     pub drain_timeout_ms: u64,
+    /// For what is under way when another process has taken the listeners over: it holds nobody up, so it may be long.
+    pub hand_over_timeout_ms: u64,
 }
 
 impl Timeouts {
@@ -27,7 +31,9 @@ impl Timeouts {
         body_timeout_ms: 30_000,
         write_timeout_ms: 30_000,
         linger_timeout_ms: 2_000,
+        handshake_timeout_ms: 10_000,
         drain_timeout_ms: 10_000,
+        hand_over_timeout_ms: 600_000,
     };
 
     /// How often the deadlines are looked through: an eighth of the shortest, from 5 ms to half a second.

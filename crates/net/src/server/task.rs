@@ -45,12 +45,14 @@ impl<H: Handler> ServerTask<H> {
         self.wait_id = Some(wait_id);
         let timeouts: &Timeouts = &self.worker.settings.timeouts;
         let timeout_ms = match wait_id.0 {
-            Wait::Idle if self.worker.draining.get() => DRAIN_IDLE_MS,
+            Wait::Idle if self.worker.draining.get() && !self.worker.handing_over.get() => DRAIN_IDLE_MS,
             Wait::Idle => timeouts.idle_timeout_ms,
             Wait::Head => timeouts.head_timeout_ms,
             Wait::Body => timeouts.body_timeout_ms,
             Wait::Write => timeouts.write_timeout_ms,
             Wait::Linger => timeouts.linger_timeout_ms,
+            // The maker of the answer bounds how long it takes.
+            Wait::Answer => u64::MAX,
         };
         // A wait begins with the turn that led to it, which read the clock.
         self.deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
@@ -113,6 +115,10 @@ impl<H: Handler> ServerTask<H> {
                         context.waker().wake_by_ref();
                         return Poll::Pending;
                     }
+                }
+                Next::Answer => {
+                    self.set_deadline(slot);
+                    self.next = ready!(self.connection.poll_answer(&self.worker, self.socket.fd(), context));
                 }
                 Next::Read | Next::Write => {
                     self.set_deadline(slot);

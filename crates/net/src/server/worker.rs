@@ -1,6 +1,6 @@
 //! What the connections of one thread share, and a worker's life: start, serve, drain.
 
-use super::accept::accept_connections;
+use super::accept::Acceptors;
 use super::settings::Settings;
 use crate::access::{AccessLog, Answer, Description, Logged, Staged};
 use crate::clock::{DateClock, Now, precise_ns};
@@ -20,6 +20,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
@@ -34,6 +35,9 @@ const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
 pub enum Phase {
     /// Serve.
     Serve,
+    /// Another process accepts from the same listeners: accept nothing more, not even what is queued, finish what is
+    /// under way, and let each idle connection ask once more, to be told that it ends.
+    HandOver,
     /// Accept nothing new, finish what is under way.
     Drain,
     /// Leave at once.
@@ -57,6 +61,7 @@ pub(crate) struct Worker<H> {
     pub(crate) output: RefCell<Vec<u8>>,
     pub(crate) deadlines: RefCell<Deadlines>,
     pub(crate) draining: Cell<bool>,
+    pub(crate) handing_over: Cell<bool>,
     /// A listener waits for a descriptor.
     pub(crate) starved: Cell<bool>,
     /// Connections registered with the runtime.
@@ -67,11 +72,6 @@ pub(crate) struct Worker<H> {
 }
 
 impl<H: Handler> Worker<H> {
-    /// Whether requests are logged; only then does a connection need its client's address.
-    pub(crate) const fn logs(&self) -> bool {
-        self.access.is_some()
-    }
-
     /// The precise clock, when there is a log to use it.
     pub(crate) fn logged_ns(&self) -> u64 {
         if self.access.is_some() { precise_ns() } else { 0 }
@@ -144,6 +144,44 @@ impl<H: Handler> Worker<H> {
     }
 }
 
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1 without TLS.
+    Plain {
+        /// HTTP/2 with prior knowledge too (RFC 9113 §3.3).
+        http2: bool,
+    },
+    /// TLS, and what ALPN agrees on.
+    Tls,
+}
+
+/// One listener of one worker.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// What handlers and commands know it by; the same for all workers' listeners of one address.
+    pub id: u32,
+    /// What is spoken there.
+    pub protocol: Protocol,
+}
+
+/// What a worker is told while it runs.
+pub enum Command<H> {
+    /// Accept from this listener too.
+    AddListener(Listener),
+    /// Take what is queued at the listeners of this number, and close them. Connections go on.
+    RemoveListener(u32),
+    /// Tell the handler something. It runs between two turns, so it must not block.
+    Handler(Box<dyn FnOnce(&H) + Send>),
+}
+
+/// Where one worker's commands are given and taken.
+pub fn command_channel<H>() -> (UnboundedSender<Command<H>>, UnboundedReceiver<Command<H>>) {
+    unbounded_channel()
+}
+
 /// What a worker is made of.
 pub struct WorkerParts<H> {
     /// Answers the requests.
@@ -151,7 +189,9 @@ pub struct WorkerParts<H> {
     /// Timeouts and limits.
     pub settings: Settings,
     /// This worker's own listeners.
-    pub listeners: Vec<OwnedFd>,
+    pub listeners: Vec<Listener>,
+    /// What it is told while it runs.
+    pub commands: UnboundedReceiver<Command<H>>,
     /// Where requests are logged, if they are.
     pub access_file: Option<Arc<File>>,
     /// Where this worker counts; nobody else may write there.
@@ -176,6 +216,7 @@ pub fn run_worker<H: Handler>(
         output: RefCell::new(Vec::new()),
         deadlines: RefCell::new(Deadlines::default()),
         draining: Cell::new(false),
+        handing_over: Cell::new(false),
         starved: Cell::new(false),
         open: Cell::new(0),
         changed: Notify::new(),
@@ -183,7 +224,7 @@ pub fn run_worker<H: Handler>(
     });
     let report = runtime.block_on(async {
         let companion = spawn_local(companion);
-        let report = serve(Rc::clone(&worker), parts.listeners, parts.phases).await;
+        let report = serve(Rc::clone(&worker), parts.listeners, parts.commands, parts.phases).await;
         companion.abort();
         report
     });
@@ -193,25 +234,33 @@ pub fn run_worker<H: Handler>(
 
 async fn serve<H: Handler>(
     worker: Rc<Worker<H>>,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<Listener>,
+    commands: UnboundedReceiver<Command<H>>,
     mut phases: watch::Receiver<Phase>,
 ) -> io::Result<WorkerReport> {
-    let mut acceptors = Vec::new();
+    let acceptors = Acceptors::new(Rc::clone(&worker), phases.clone());
     for listener in listeners {
-        acceptors.push(spawn_local(accept_connections(Rc::clone(&worker), listener, phases.clone())?));
+        acceptors.add(listener)?;
     }
+    let obedience = spawn_local(obey(Rc::clone(&worker), Rc::clone(&acceptors), commands));
     let timer = Timer::new()?;
     let sweeper = spawn_local(sweep_deadlines(Rc::clone(&worker), timer));
     // An error means that the sender is gone, which can only mean that all is over.
     let _ = phases.wait_for(|phase| *phase != Phase::Serve).await;
     worker.draining.set(true);
-    let deadline_ms = Now::read().monotonic_ms.saturating_add(worker.settings.timeouts.drain_timeout_ms);
-    for acceptor in acceptors {
-        // Each has taken what the kernel had queued, so that nobody who was connected is reset.
-        let _ = acceptor.await;
+    // Each takes what the kernel has queued, so that nobody who is connected is reset.
+    acceptors.finish().await;
+    if *phases.borrow() == Phase::HandOver {
+        worker.handing_over.set(true);
+        wait_until_gone(&worker, phases.clone(), worker.settings.timeouts.hand_over_timeout_ms, |phase| {
+            phase != Phase::HandOver
+        })
+        .await;
+        worker.handing_over.set(false);
     }
     worker.deadlines.borrow_mut().call_all(Call::Drain);
-    drain(&worker, phases, deadline_ms).await;
+    let drain_timeout_ms = worker.settings.timeouts.drain_timeout_ms;
+    wait_until_gone(&worker, phases, drain_timeout_ms, |phase| phase == Phase::Abandon).await;
     let connections_cut = worker.open.get();
     while worker.open.get() > 0 {
         // Again at each sweep: a connection opened just now may not have had a place in the table.
@@ -219,12 +268,37 @@ async fn serve<H: Handler>(
         worker.changed.notified().await;
     }
     sweeper.abort();
+    obedience.abort();
     Ok(WorkerReport { connections_cut })
 }
 
-/// Waits until no connection is left, `deadline_ms` passes, or the phase says to leave.
-async fn drain<H: Handler>(worker: &Worker<H>, mut phases: watch::Receiver<Phase>, deadline_ms: u64) {
-    let mut abandoned = pin!(phases.wait_for(|phase| *phase == Phase::Abandon));
+/// Does what it is told, one command after the other, until nobody is left to tell.
+async fn obey<H: Handler>(
+    worker: Rc<Worker<H>>,
+    acceptors: Rc<Acceptors<H>>,
+    mut commands: UnboundedReceiver<Command<H>>,
+) {
+    while let Some(command) = commands.recv().await {
+        match command {
+            // A listener that the runtime does not take is closed; the kernel gives its connections to the others.
+            Command::AddListener(listener) => {
+                let _ = acceptors.add(listener);
+            }
+            Command::RemoveListener(id) => acceptors.remove(id),
+            Command::Handler(tell) => tell(&worker.handler),
+        }
+    }
+}
+
+/// Waits until no connection is left, `timeout_ms` have passed, or the phase is one to `leave` in.
+async fn wait_until_gone<H: Handler>(
+    worker: &Worker<H>,
+    mut phases: watch::Receiver<Phase>,
+    timeout_ms: u64,
+    leave: impl Fn(Phase) -> bool,
+) {
+    let deadline_ms = Now::read().monotonic_ms.saturating_add(timeout_ms);
+    let mut abandoned = pin!(phases.wait_for(|phase| leave(*phase)));
     loop {
         if worker.open.get() == 0 || Now::read().monotonic_ms >= deadline_ms {
             return;
