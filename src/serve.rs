@@ -139,7 +139,7 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
         let options = SiteOptions { hidden: arguments.hidden, cache_limits, ..SiteOptions::DEFAULT };
         let (counters, access_file, phases) = (Arc::clone(&counters[index]), access_file.clone(), phases.clone());
         move || -> io::Result<WorkerParts<Site>> {
-            let handler = Site::new(Root::open(&folder)?, options);
+            let handler = Site::new(Arc::new(Root::open(&folder)?), options);
             let listeners =
                 listeners.into_iter().map(|fd| Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } });
             let listeners = listeners.collect();

@@ -7,7 +7,6 @@ use crate::site::{Site, SiteOptions};
 use flatout_config::model::{self, FieldOp};
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -77,20 +76,18 @@ pub struct Files {
 }
 
 impl Files {
-    /// The step with number `id`, unique among the steps of an engine. `epoch` changes when the kernel has told of a
+    /// The step with number `id`, unique among the steps of an engine, for the folder `root`, which all workers share. `epoch` changes when the kernel has told of a
     /// change below the root; without it, files are looked at every `recheck_ms`.
-    ///
-    /// # Errors
-    /// When the root cannot be opened.
     pub fn new(
         _id: u32,
+        root: Arc<Root>,
         settings: &model::Files,
         recheck_ms: u64,
         _epoch: Option<Arc<AtomicU64>>,
-        store: Rc<Store>,
-    ) -> io::Result<Self> {
+        store: &Rc<Store>,
+    ) -> Self {
         let options = SiteOptions { hidden: settings.hidden, recheck_ms, cache_limits: store.limits };
-        Ok(Self { site: Site::new(Root::open(&settings.root)?, options) })
+        Self { site: Site::new(root, options) }
     }
 
     /// Looks for the file at `location` and answers `request` with it, under `policy`.

@@ -17,6 +17,7 @@ use flatout_net::response::{Body, Head, Response};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
@@ -46,7 +47,7 @@ impl Default for SiteOptions {
 /// A folder of files, as one worker serves it.
 #[derive(Debug)]
 pub struct Site {
-    root: Root,
+    root: Arc<Root>,
     options: SiteOptions,
     cache: RefCell<Cache>,
     /// The decoded path of the request at hand.
@@ -55,7 +56,7 @@ pub struct Site {
 
 impl Site {
     /// The site below `root`.
-    pub fn new(root: Root, options: SiteOptions) -> Self {
+    pub fn new(root: Arc<Root>, options: SiteOptions) -> Self {
         let cache = RefCell::new(Cache::new(options.cache_limits));
         Self { root, options, cache, path: RefCell::new(Vec::new()) }
     }
