@@ -12,8 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the writer may take to open files, or to write what is queued at the end.
-const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the writer may take to open files.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long it may take to write what is queued at the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What is said once when a target begins to take nothing, and once when it takes lines again.
 pub type Warn = Box<dyn Fn(&str) + Send>;
@@ -149,12 +152,18 @@ impl Logs {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         control.closed = true;
         let Some(thread) = control.thread.take() else { return };
-        let deadline = Instant::now() + WRITER_TIMEOUT;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         if send_until(&thread.queue, Message::Close(deadline), deadline).is_ok() {
             // The writer ends by itself at the deadline, unless the kernel holds it.
             let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(500);
             let _ = thread.running.recv_timeout(left);
         }
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -184,7 +193,7 @@ type Opened = Result<Vec<Arc<Channel>>, OpenError>;
 
 /// Has the writer open what is wanted.
 fn ask(queue: &SyncSender<Message>, settings: Vec<LogSettings>) -> io::Result<Opened> {
-    let deadline = Instant::now() + WRITER_TIMEOUT;
+    let deadline = Instant::now() + OPEN_TIMEOUT;
     let (answer, answered) = sync_channel(1);
     let ended = || io::Error::other("the log writer has ended");
     match send_until(queue, Message::Replace(settings, answer), deadline) {

@@ -68,6 +68,8 @@ impl WorkerLog {
         }
         self.retired.append(&mut before);
         self.set = set.clone();
+        // Those without a line under way go at once: there may be no sweep for long.
+        self.flush();
     }
 
     /// Whether there is any log.
@@ -101,6 +103,11 @@ impl WorkerLog {
             &mut self.retired[index]
         };
         lane.stage(&mut self.staged, &mut self.dates, &description.record(), answer);
+    }
+
+    /// Whether lines are staged here.
+    pub fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
     }
 
     /// The response of the line staged last ends where the output does now, after `output_bytes`.
@@ -166,6 +173,13 @@ impl WorkerLog {
                 lane.log.channel.count_lost(lines);
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl WorkerLog {
+    pub(super) fn spare_count(&self) -> usize {
+        self.spares.try_iter().count()
     }
 }
 

@@ -115,7 +115,7 @@ impl<H: Handler> Worker<H> {
     /// Commits the staged lines whose responses lie within the `taken` bytes of output that the kernel has taken, and
     /// takes the others away.
     pub(crate) fn take_staged(&self, taken: usize) -> Staged {
-        if !self.logs() {
+        if !self.log.borrow().has_staged() {
             return Staged::default();
         }
         let unsent = self.log.borrow_mut().take_staged(taken, precise_ns());
@@ -125,7 +125,7 @@ impl<H: Handler> Worker<H> {
 
     /// The staged lines' responses ended with `ending`.
     pub(crate) fn commit(&self, ending: &'static str) {
-        if self.logs() {
+        if self.log.borrow().has_staged() {
             self.log.borrow_mut().commit(ending, precise_ns());
             self.await_sweep();
         }
