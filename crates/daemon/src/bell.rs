@@ -12,7 +12,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A worker accepts connections.
-    Started(usize),
+    Started {
+        /// Whether the kernel confines it.
+        confined: bool,
+    },
     /// A worker's thread is at its end.
     Ended(usize, Ended),
     /// Somebody asks by the admin socket.

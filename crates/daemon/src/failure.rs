@@ -17,22 +17,29 @@ pub struct Failure {
     pub code: u8,
     /// The lines, without a line end behind the last.
     pub text: String,
+    /// Whether the lines are diagnostics, which say themselves that they are errors.
+    pub diagnostics: bool,
 }
 
 impl Failure {
     /// What is asked for cannot be: exit code 2.
     pub fn usage(text: impl fmt::Display) -> Self {
-        Self { code: EXIT_USAGE, text: text.to_string() }
+        Self { code: EXIT_USAGE, text: text.to_string(), diagnostics: false }
     }
 
     /// It failed while running: exit code 1.
     pub fn runtime(text: impl fmt::Display) -> Self {
-        Self { code: EXIT_FAILED, text: text.to_string() }
+        Self { code: EXIT_FAILED, text: text.to_string(), diagnostics: false }
+    }
+
+    /// A configuration that makes no sense, as its diagnostics say: exit code 2.
+    pub fn diagnostics(text: impl fmt::Display) -> Self {
+        Self { code: EXIT_USAGE, text: text.to_string().trim_end().to_owned(), diagnostics: true }
     }
 
     /// Prints it and gives the exit code.
     pub fn report(&self) -> ExitCode {
-        say(&format!("error: {}", self.text));
+        say(&if self.diagnostics { self.text.clone() } else { format!("error: {}", self.text) });
         ExitCode::from(self.code)
     }
 }

@@ -13,12 +13,15 @@ use rustix::net::getsockname;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 /// Names the listeners that an upgrade hands over.
 pub(crate) const LISTENERS: &str = "FLATOUT_LISTENERS";
 /// Names the pipe that learns of our readiness.
 pub(crate) const READY: &str = "FLATOUT_READY";
-/// What is sent through it.
+/// Names the admin socket, `FD:PATH`.
+pub(crate) const ADMIN: &str = "FLATOUT_ADMIN";
+/// What is sent through the pipe.
 pub(crate) const READY_WORD: &[u8] = b"ready\n";
 
 /// systemd's first descriptor.
@@ -35,6 +38,8 @@ pub(crate) struct Inherited {
     activated: Vec<(SocketAddr, OwnedFd)>,
     /// Who waits for us to be ready.
     pub(crate) ready: Option<OwnedFd>,
+    /// The admin socket of the process before us, and where it is.
+    pub(crate) admin: Option<(OwnedFd, PathBuf)>,
 }
 
 impl Inherited {
@@ -47,6 +52,10 @@ impl Inherited {
         };
         let handed = handed.into_iter().map(take_all).collect();
         let ready = variable(READY).and_then(|text| take_inherited(text.parse().ok()?).ok());
+        let admin = variable(ADMIN).and_then(|text| {
+            let (number, path) = text.split_once(':')?;
+            Some((take_inherited(number.parse().ok()?).ok()?, PathBuf::from(path)))
+        });
         let is_ours = variable("LISTEN_PID").is_some_and(|pid| pid.parse() == Ok(std::process::id()));
         let count = variable("LISTEN_FDS").filter(|_| is_ours).and_then(|count| count.parse().ok()).unwrap_or(0);
         let names = variable("LISTEN_FDNAMES").unwrap_or_default();
@@ -54,12 +63,7 @@ impl Inherited {
         let activated = (0..count.clamp(0, LISTEN_FDS_MAX))
             .filter_map(|index| adopt_activated(LISTEN_FDS_START + index, names.next().unwrap_or_default()))
             .collect();
-        Self { handed, activated, ready }
-    }
-
-    /// Whether another process waits to be replaced by this one.
-    pub(crate) fn is_upgrade(&self) -> bool {
-        self.ready.is_some()
+        Self { handed, activated, ready, admin }
     }
 
     /// The sockets for `asked`, which may be none.

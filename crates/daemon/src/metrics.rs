@@ -153,6 +153,7 @@ impl prometheus_client::collector::Collector for Rows {
 mod tests {
     use super::encode_metrics;
     use crate::status::Shared;
+    use flatout_net::access::Logs;
     use flatout_net::counters::Counters;
     use flatout_net::ending::CloseReason;
     use std::sync::Arc;
@@ -166,7 +167,8 @@ mod tests {
         counters[0].connections_accepted.add(4);
         counters[0].closes[CloseReason::IdleTimeout as usize].add(1);
         counters[0].outcomes[1].add(7);
-        let text = encode_metrics(&Shared::new(counters, &["hit", "not_found"]));
+        let logs = Logs::open(&[], Box::new(|_| {})).unwrap();
+        let text = encode_metrics(&Shared::new(counters, &["hit", "not_found"], Arc::new(logs)));
         for line in [
             "# TYPE flatout_requests counter",
             "flatout_requests_total 5",

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use flatout_config::model::Config;
+use flatout_config::{Disk, Style, load};
 use std::path::{Path, PathBuf};
 
 /// Where the configuration comes from.
@@ -15,13 +16,17 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads it.
+    /// Reads it. Diagnostics are in `style`.
     ///
     /// # Errors
     /// With all diagnostics, when it makes no sense: exit code 2.
-    pub fn load(&self) -> Result<Config, Failure> {
+    pub fn load(&self, style: Style) -> Result<Config, Failure> {
         match self {
-            Self::File(path) => Err(Failure::usage(format!("cannot read {}", path.display()))),
+            Self::File(path) => load(path, &Disk).map_err(|diagnostics| {
+                let count = diagnostics.count();
+                let errors = if count == 1 { "error" } else { "errors" };
+                Failure::diagnostics(format!("{}\n{}: {count} {errors}", diagnostics.render(style), path.display()))
+            }),
             Self::Flags(config) => Ok((**config).clone()),
         }
     }

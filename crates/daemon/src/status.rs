@@ -2,7 +2,8 @@
 
 use flatout_config::model::{Config, Protocol};
 use flatout_http::refusal::Refusal;
-use flatout_net::counters::Counters;
+use flatout_net::access::Logs;
+use flatout_net::counters::{Counter, Counters};
 use flatout_net::ending::CloseReason;
 use flatout_net::server::Phase;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) reloads_refused: AtomicU64,
     /// Upgrades that came to nothing.
     pub(crate) upgrades_failed: AtomicU64,
+    logs: Arc<Logs>,
     view: Mutex<View>,
 }
 
@@ -150,7 +152,7 @@ pub(crate) fn unix_s() -> u64 {
 }
 
 impl Shared {
-    pub(crate) fn new(counters: Vec<Arc<Counters>>, outcomes: &'static [&'static str]) -> Self {
+    pub(crate) fn new(counters: Vec<Arc<Counters>>, outcomes: &'static [&'static str], logs: Arc<Logs>) -> Self {
         Self {
             counters,
             outcomes,
@@ -159,6 +161,7 @@ impl Shared {
             generation: AtomicU64::new(1),
             reloads_refused: AtomicU64::new(0),
             upgrades_failed: AtomicU64::new(0),
+            logs,
             view: Mutex::new(View { phase: phase_name(Phase::Serve), ..View::default() }),
         }
     }
@@ -175,7 +178,7 @@ impl Shared {
 
     /// Connections open now. Counted by several threads while we look, so for a moment it may be off by a few.
     pub(crate) fn connections_open(&self) -> u64 {
-        let closed = self.sum(|counters| counters.closes.iter().map(flatout_net::counters::Counter::get).sum());
+        let closed = self.sum(|counters| counters.closes.iter().map(Counter::get).sum());
         self.sum(|counters| counters.connections_accepted.get()).saturating_sub(closed)
     }
 
@@ -189,7 +192,7 @@ impl Shared {
 
     /// Lines lost, in whatever way.
     pub(crate) fn log_lines_lost(&self) -> u64 {
-        self.sum(|counters| counters.log_lines_lost.get())
+        self.logs.lines_lost()
     }
 
     /// All of it.
@@ -234,7 +237,7 @@ impl Shared {
             }
         };
         for (index, name) in self.outcomes.iter().enumerate() {
-            push(format!("outcome_{name}"), self.sum(|c| c.outcomes.get(index).map_or(0, flatout_net::counters::Counter::get)));
+            push(format!("outcome_{name}"), self.sum(|c| c.outcomes.get(index).map_or(0, Counter::get)));
         }
         for (index, refusal) in Refusal::ALL.iter().enumerate() {
             push(format!("refused_{}", refusal.name()), self.sum(|c| c.refusals[index].get()));

@@ -2,12 +2,10 @@
 
 use crate::bell::{Bell, Ended, Event};
 use crate::failure::Failure;
-use flatout_net::counters::Counters;
 use flatout_net::server::{Command, Phase, WorkerReport};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -15,7 +13,6 @@ use tokio::sync::watch;
 /// One worker, as the control thread knows it.
 pub(crate) struct Worker<H> {
     pub(crate) commands: UnboundedSender<Command<H>>,
-    pub(crate) counters: Arc<Counters>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,7 +31,6 @@ pub(crate) fn worker_name(index: usize) -> String {
 pub(crate) fn start_worker<H>(
     index: usize,
     commands: UnboundedSender<Command<H>>,
-    counters: Arc<Counters>,
     bell: Bell,
     body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static,
 ) -> Result<Worker<H>, Failure> {
@@ -49,7 +45,7 @@ pub(crate) fn start_worker<H>(
     };
     let thread = thread::Builder::new().name(worker_name(index)).spawn(run);
     let thread = thread.map_err(|error| Failure::runtime(format!("cannot start a worker: {error}")))?;
-    Ok(Worker { commands, counters, thread: Some(thread) })
+    Ok(Worker { commands, thread: Some(thread) })
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> String {
@@ -95,12 +91,11 @@ mod tests {
     use crate::bell::{Ended, Event, bell};
     use flatout_net::server::{WorkerReport, command_channel};
     use std::io;
-    use std::sync::Arc;
-
+    
     fn end_of(body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static) -> Ended {
         let (bell, ear) = bell().unwrap();
         let (commands, _) = command_channel::<()>();
-        let mut worker = start_worker(7, commands, Arc::default(), bell, body).unwrap();
+        let mut worker = start_worker(7, commands, bell, body).unwrap();
         worker.thread.take().unwrap().join().unwrap();
         match ear.next() {
             Some(Event::Ended(7, ended)) => ended,

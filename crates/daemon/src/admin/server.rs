@@ -11,8 +11,10 @@ use flatout_http::request::{Method, parse_request_head};
 use flatout_http::status::reason;
 use flatout_http::target::Target;
 use super::socket::AdminSocket;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -32,24 +34,51 @@ const QUESTION_BYTES_MAX: usize = 16 * 1024;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
+/// The thread that answers. It ends when this is dropped, after the answer at hand.
+#[derive(Debug)]
+pub(crate) struct AdminThread {
+    stop: Arc<OwnedFd>,
+}
+
+impl Drop for AdminThread {
+    fn drop(&mut self) {
+        // It fails only when it has been rung already.
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+    }
+}
+
 /// Starts the thread.
 ///
 /// # Errors
 /// When the kernel has none for us.
-pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Result<(), Failure> {
+pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Result<AdminThread, Failure> {
     let failed = |error: io::Error| Failure::runtime(format!("cannot answer on the admin socket: {error}"));
     let listener = socket.listener.try_clone().map_err(failed)?;
-    let answer = move || {
-        for stream in listener.incoming() {
-            match stream {
+    // Two processes may wait for it during an upgrade, so whoever comes second must not be stuck in accept.
+    listener.set_nonblocking(true).map_err(failed)?;
+    let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from).map_err(failed)?);
+    let stopped = Arc::clone(&stop);
+    let serve_all = move || {
+        while wait(&listener, &stopped) {
+            match listener.accept() {
                 // Whoever asks and leaves has had what they wanted.
-                Ok(mut stream) => drop(serve(&mut stream, &shared, &bell)),
+                Ok((mut stream, _)) => drop(serve(&mut stream, &shared, &bell)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // No descriptor; there may be one later.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         }
     };
-    thread::Builder::new().name("admin".to_owned()).spawn(answer).map(drop).map_err(failed)
+    thread::Builder::new().name("admin".to_owned()).spawn(serve_all).map_err(failed)?;
+    Ok(AdminThread { stop })
+}
+
+/// Waits for somebody who asks; false when the thread is to end.
+fn wait(listener: &UnixListener, stop: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+    // An interruption looks like somebody who has left again.
+    let _ = poll(&mut fds, None);
+    fds[0].revents().is_empty()
 }
 
 struct Reply {
@@ -67,6 +96,8 @@ impl Reply {
 }
 
 fn serve(stream: &mut UnixStream, shared: &Shared, bell: &Bell) -> io::Result<()> {
+    // Some systems pass it on from the listener.
+    stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let reply = read_question(stream)?.map_or_else(
         |refusal| Reply::text(refusal.0, format!("{}\n", refusal.1)),

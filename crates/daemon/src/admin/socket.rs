@@ -5,6 +5,7 @@ use rustix::fs::{Mode, chmod, chown};
 use rustix::net::sockopt::socket_peercred;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,24 +20,23 @@ pub(crate) struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Binds the socket at `path` for its owner alone. A stale file is replaced. A living process there is an error,
-    /// unless `replace` says that it is the one we are to replace.
+    /// Binds the socket at `path` for its owner alone. A stale file is replaced.
     ///
     /// # Errors
     /// When another process answers there, the file is no socket, or the folder cannot be written.
-    pub(crate) fn bind(path: &Path, replace: bool) -> Result<Self, Failure> {
+    pub(crate) fn bind(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: io::Error| Failure::runtime(format!("cannot open the admin socket {shown}: {error}"));
-        if !replace {
-            if let Ok(stream) = UnixStream::connect(path) {
-                let pid = socket_peercred(&stream).map_or_else(|_| "?".to_owned(), |peer| peer.pid.to_string());
-                return Err(Failure::runtime(format!(
-                    "another flatout (process {pid}) has the admin socket {shown}\n  try: flatout status, or another path: admin \"…\""
-                )));
-            }
-            if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
-                return Err(Failure::usage(format!("the admin socket {shown} would replace something that is no socket")));
-            }
+        if let Ok(stream) = UnixStream::connect(path) {
+            let owner = socket_peercred(&stream)
+                .map_or_else(|_| "another process".to_owned(), |peer| format!("process {}", peer.pid));
+            return Err(Failure::runtime(format!(
+                "another flatout ({owner}) has the admin socket {shown}\n  \
+                 try: flatout status, or another path: admin \"…\" in the configuration, --admin PATH on the command line"
+            )));
+        }
+        if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
+            return Err(Failure::usage(format!("the admin socket {shown} would replace something that is no socket")));
         }
         // Bound aside and renamed: the name is there at every moment, and never with a mode that lets others in.
         let aside = aside(path);
@@ -49,6 +49,17 @@ impl AdminSocket {
         };
         let identity = settle().inspect_err(|_| drop(fs::remove_file(&aside))).map_err(failed)?;
         Ok(Self { listener, path: path.to_owned(), identity })
+    }
+
+    /// Goes on with the socket of the process before us; `None` when its file has gone, so that nobody finds it.
+    pub(crate) fn adopt(socket: OwnedFd, path: &Path) -> Option<Self> {
+        let identity = identity(path).ok()?;
+        Some(Self { listener: UnixListener::from(socket), path: path.to_owned(), identity })
+    }
+
+    /// Leaves the file to another process.
+    pub(crate) fn leave_file(&mut self) {
+        self.identity = (0, 0);
     }
 
     /// Gives the file to the user that the process becomes.
@@ -65,7 +76,7 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        // After an upgrade the name is the new process's.
+        // Somebody else's file may be there by now.
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
@@ -103,21 +114,22 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("flatout-admin-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("sock");
-        let first = AdminSocket::bind(&path, false).unwrap();
+        let mut first = AdminSocket::bind(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let refused = AdminSocket::bind(&path, false).unwrap_err();
+        let refused = AdminSocket::bind(&path).unwrap_err();
         assert!(refused.text.contains(&format!("process {}", std::process::id())), "{refused}");
-        // The one to be replaced does not take the new one's file away.
-        let second = AdminSocket::bind(&path, true).unwrap();
+        // The one that hands over leaves the file to the next.
+        let next = AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap();
+        first.leave_file();
         drop(first);
-        assert!(path.exists());
-        drop(second);
+        assert!(AdminSocket::bind(&path).is_err());
+        drop(next);
         assert!(!path.exists());
         // What a dead process leaves.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        drop(AdminSocket::bind(&path, false).unwrap());
+        drop(AdminSocket::bind(&path).unwrap());
         fs::write(&path, b"precious").unwrap();
-        assert!(AdminSocket::bind(&path, false).unwrap_err().text.contains("no socket"));
+        assert!(AdminSocket::bind(&path).unwrap_err().text.contains("no socket"));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
         fs::remove_dir_all(folder).unwrap();
     }
