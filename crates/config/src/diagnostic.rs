@@ -159,16 +159,22 @@ impl Report {
         self.drafts.len() + self.dropped
     }
 
+    /// Whether one of this kind begins here already.
+    pub(crate) fn has_at(&self, code: Code, span: Span) -> bool {
+        self.drafts
+            .iter()
+            .any(|draft| draft.code == code && (draft.span.file, draft.span.start) == (span.file, span.start))
+    }
+
+    /// Whether there is one of this kind in the same text.
+    pub(crate) fn has_in(&self, code: Code, span: Span) -> bool {
+        self.drafts.iter().any(|draft| draft.code == code && draft.span.file == span.file)
+    }
+
     /// Adds one; label, notes and other places can be put to what is returned.
     pub(crate) fn add(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Draft {
-        let draft = Draft {
-            code,
-            span,
-            message: message.into(),
-            label: String::new(),
-            related: Vec::new(),
-            notes: Vec::new(),
-        };
+        let draft =
+            Draft { code, span, message: message.into(), label: String::new(), related: Vec::new(), notes: Vec::new() };
         if self.drafts.len() == DRAFTS_MAX {
             self.dropped += 1;
             self.overflow = draft;
@@ -201,7 +207,12 @@ fn settle(draft: Draft, texts: &Texts) -> Diagnostic {
     }
 }
 
-/// A text without what could steer a terminal.
+/// A text without what could steer a terminal or mislead its reader.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_mark(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Marks that change the direction of writing, and other characters that only pretend to be nothing.
+pub(crate) fn is_mark(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

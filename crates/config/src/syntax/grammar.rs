@@ -50,8 +50,7 @@ impl Parser<'_> {
         let mut dropped = None;
         while let Some(token) = self.next() {
             match token.kind {
-                Kind::Newline | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
-                Kind::Semicolon => {}
+                Kind::Newline | Kind::Semicolon | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
                 Kind::Slashdash => dropped = Some(token),
                 Kind::Close => self.close(token),
                 Kind::Open => {
@@ -78,7 +77,9 @@ impl Parser<'_> {
 
     /// The end of the text: which block is still open?
     fn end(&mut self) -> Vec<Node> {
-        if self.frames.len() > 1 {
+        // A text that is never closed has swallowed the braces behind it.
+        let swallowed = self.report.has_in(Code::QuoteUnclosed, Span::new(self.file, 0, 0));
+        if self.frames.len() > 1 && !swallowed {
             let innermost = self.frames.last().map_or_else(Span::default, |frame| frame.open);
             let span = self.crooked.unwrap_or(innermost);
             let draft = self.report.add(Code::BraceUnclosed, span, "this block is never closed");
@@ -273,7 +274,9 @@ impl Parser<'_> {
         let draft = self.report.add(Code::CallForm, span, format!("KDL has no functions such as `{word}(…)`"));
         match Annotation::of(&word) {
             Some(annotation) => draft.label(format!("write ({})\"{argument}\"", annotation.name())),
-            None => draft.note("a value may come from elsewhere: (env)\"NAME\", (env)\"NAME:-default\", (file)\"path\""),
+            None => {
+                draft.note("a value may come from elsewhere: (env)\"NAME\", (env)\"NAME:-default\", (file)\"path\"")
+            }
         };
     }
 
@@ -303,9 +306,10 @@ impl Parser<'_> {
             self.skip_to_peeked();
             let Some(equals) = self.next() else { return };
             self.skip_to_peeked();
-            let Some(first) = self.peek().filter(|next| {
-                matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword | Kind::ParenOpen)
-            }) else {
+            let Some(first) = self
+                .peek()
+                .filter(|next| matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword | Kind::ParenOpen))
+            else {
                 let name = self.content(token).to_owned();
                 self.add(Code::Syntax, equals, format!("a value is missing behind `{name}=`"));
                 return;
@@ -419,6 +423,18 @@ impl Parser<'_> {
 
     /// Escapes, raw texts and texts over several lines are kdl's business.
     fn decode(&mut self, token: Token) -> Scalar {
+        let span = self.span(token);
+        if self.report.has_at(Code::QuoteUnclosed, span) {
+            return Scalar::Text(String::new());
+        }
+        if let Some((at, escape)) = bad_escape(self.content(token)) {
+            let at = token.start + at;
+            let span = Span::new(self.file, at, at + escape.len());
+            let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is no escape"));
+            draft.label("a backslash is written twice: \\\\");
+            draft.note("or the text is written raw: #\"C:\\folder\"#");
+            return Scalar::Text(String::new());
+        }
         match KdlEntry::parse(self.content(token)) {
             Ok(entry) => scalar_of(entry.value()),
             Err(error) => {
@@ -426,10 +442,8 @@ impl Parser<'_> {
                 let (start, length) = first.as_ref().map_or((0, 0), |first| (first.span.offset(), first.span.len()));
                 let start = (token.start + start).min(token.end.saturating_sub(1));
                 let inside = self.text.is_char_boundary(start) && self.text.is_char_boundary(start + length);
-                let span = match inside && start + length <= token.end {
-                    true => Span::new(self.file, start, start + length),
-                    false => self.span(token),
-                };
+                let fits = inside && start + length <= token.end;
+                let span = if fits { Span::new(self.file, start, start + length) } else { self.span(token) };
                 let draft = self.report.add(Code::Syntax, span, "this text cannot be read");
                 if let Some(message) = first.as_ref().and_then(|first| first.message.as_deref()) {
                     draft.label(message.trim_end_matches('.').to_lowercase());
@@ -437,11 +451,28 @@ impl Parser<'_> {
                 if let Some(help) = first.and_then(|first| first.help) {
                     draft.note(help);
                 }
-                draft.note("a backslash is written twice, or the text raw: #\"C:\\folder\"#");
                 Scalar::Text(String::new())
             }
         }
     }
+}
+
+/// The first escape that KDL does not have, and where it stands. `\u{…}` and white space are left to kdl.
+fn bad_escape(content: &str) -> Option<(usize, &str)> {
+    if content.starts_with('#') {
+        return None;
+    }
+    let mut at = 0;
+    while let Some(found) = content[at..].find('\\') {
+        let start = at + found;
+        let escaped = content[start + 1..].chars().next()?;
+        at = start + 1 + escaped.len_utf8();
+        let known = matches!(escaped, 'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' | 'u') || escaped.is_whitespace();
+        if !known {
+            return Some((start, &content[start..at]));
+        }
+    }
+    None
 }
 
 fn scalar_of(value: &KdlValue) -> Scalar {
