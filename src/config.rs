@@ -45,7 +45,9 @@ impl Color {
 
 /// Check a configuration, and say all that is wrong with it
 #[derive(Args, Debug)]
-#[command(after_help = "The exit code is 0 when it is valid and 2 when it is not. `flatout help CODE` explains a code.")]
+#[command(
+    after_help = "The exit code is 0 when it is valid and 2 when it is not. `flatout help CODE` explains a code."
+)]
 pub(crate) struct ValidateArgs {
     /// The configuration [default: ./flatout.kdl, then the user's, then /etc/flatout/flatout.kdl]
     #[arg(short, long, value_name = "FILE")]
@@ -60,8 +62,10 @@ pub(crate) struct ValidateArgs {
 
 /// Write configurations neatly, comments and all
 #[derive(Args, Debug)]
-#[command(after_help = "A file that cannot be read is not touched. The exit code is 0, or 1 when --check found a file that \
-    would change, or 2 when one cannot be read.")]
+#[command(
+    after_help = "A file that cannot be read is not touched. The exit code is 0, or 1 when --check found a file that \
+    would change, or 2 when one cannot be read."
+)]
 pub(crate) struct FmtArgs {
     /// Change nothing; name the files that would change
     #[arg(long)]
@@ -76,8 +80,10 @@ pub(crate) struct FmtArgs {
 
 /// Print a configuration's exact JSON twin, or a twin's KDL
 #[derive(Args, Debug)]
-#[command(after_help = "A file named .json is turned into KDL, any other into JSON. Includes stay includes, and (env) and \
-    (file) stay what they are.")]
+#[command(
+    after_help = "A file named .json is turned into KDL, any other into JSON. Includes stay includes, and (env) and \
+    (file) stay what they are."
+)]
 pub(crate) struct AdaptArgs {
     /// The configuration [default: as for validate]
     #[arg(short, long, value_name = "FILE")]
@@ -89,8 +95,10 @@ pub(crate) struct AdaptArgs {
 
 /// Ask for a password and print its hash, for basic-auth
 #[derive(Args, Debug)]
-#[command(after_help = "On a terminal the password is asked for twice, and not shown; otherwise the first line of standard \
-    input is taken.")]
+#[command(
+    after_help = "On a terminal the password is asked for twice, and not shown; otherwise the first line of standard \
+    input is taken."
+)]
 pub(crate) struct PasswdArgs {
     /// Hash with argon2id (the default)
     #[arg(long, conflicts_with = "bcrypt")]

@@ -19,6 +19,9 @@ pub const SHOWN_MAX: usize = 50;
 /// Drafts held at the most while reading: a hostile file must not grow memory without bound.
 const DRAFTS_MAX: usize = 1_000;
 
+/// Characters of a message: enough for every list of what is allowed.
+const MESSAGE_CHARACTERS_MAX: usize = 300;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -154,21 +157,32 @@ impl Report {
         self.drafts.is_empty()
     }
 
+    /// Whether there is no more room: what comes is only counted, so its words need no care.
+    pub(crate) fn is_full(&self) -> bool {
+        self.drafts.len() == DRAFTS_MAX
+    }
+
     /// How many there are by now.
     pub(crate) fn count(&self) -> usize {
         self.drafts.len() + self.dropped
     }
 
+    /// Whether one of this kind begins here already.
+    pub(crate) fn has_at(&self, code: Code, span: Span) -> bool {
+        self.drafts
+            .iter()
+            .any(|draft| draft.code == code && (draft.span.file, draft.span.start) == (span.file, span.start))
+    }
+
+    /// Whether there is one of this kind in the same text.
+    pub(crate) fn has_in(&self, code: Code, span: Span) -> bool {
+        self.drafts.iter().any(|draft| draft.code == code && draft.span.file == span.file)
+    }
+
     /// Adds one; label, notes and other places can be put to what is returned.
     pub(crate) fn add(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Draft {
-        let draft = Draft {
-            code,
-            span,
-            message: message.into(),
-            label: String::new(),
-            related: Vec::new(),
-            notes: Vec::new(),
-        };
+        let draft =
+            Draft { code, span, message: message.into(), label: String::new(), related: Vec::new(), notes: Vec::new() };
         if self.drafts.len() == DRAFTS_MAX {
             self.dropped += 1;
             self.overflow = draft;
@@ -192,16 +206,30 @@ fn settle(draft: Draft, texts: &Texts) -> Diagnostic {
     let related = |(span, label)| Related { place: texts.place(span), excerpt: texts.excerpt(span), label };
     Diagnostic {
         code: draft.code,
-        message: printable(&draft.message),
+        message: shorten(&draft.message),
         place: texts.place(draft.span),
         excerpt: texts.excerpt(draft.span),
-        label: printable(&draft.label),
+        label: shorten(&draft.label),
         related: draft.related.into_iter().map(related).collect(),
-        notes: draft.notes.iter().map(|note| printable(note)).collect(),
+        notes: draft.notes.iter().map(|note| shorten(note)).collect(),
     }
 }
 
-/// A text without what could steer a terminal.
+/// A text of a message, which may quote what was read: printable, and no longer than a few lines.
+fn shorten(text: &str) -> String {
+    let mut shown: String = printable(text).chars().take(MESSAGE_CHARACTERS_MAX).collect();
+    if shown.len() < text.len() && text.chars().count() > MESSAGE_CHARACTERS_MAX {
+        shown.push('…');
+    }
+    shown
+}
+
+/// A text without what could steer a terminal or mislead its reader.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_mark(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Marks that change the direction of writing, and other characters that only pretend to be nothing.
+pub(crate) fn is_mark(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

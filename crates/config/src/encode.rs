@@ -5,7 +5,9 @@ mod writer;
 
 pub(crate) use writer::{Writer, quote};
 
-use crate::model::{Admin, CacheBudget, Config, Log, LogFormat, LogTarget, Rotation, Timeouts};
+use crate::model::{
+    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind, Timeouts,
+};
 use crate::read::{show_duration, show_size};
 use std::path::Path;
 
@@ -21,6 +23,36 @@ pub fn to_kdl(config: &Config) -> String {
         site::encode(&mut writer, config, site);
     }
     writer.finish()
+}
+
+/// The same without places and without the names of the files that were read: what two texts may have in common.
+pub fn without_places(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.files.clear();
+    for listener in &mut config.listeners {
+        listener.place = Place::default();
+    }
+    for log in &mut config.logs {
+        log.place = Place::default();
+    }
+    for site in &mut config.sites {
+        site.place = Place::default();
+        if let Some(Certificate::Files { place, .. }) = &mut site.certificate {
+            *place = Place::default();
+        }
+        clear_places(&mut site.block);
+    }
+    config
+}
+
+/// As deep as blocks are nested, which the grammar bounds.
+fn clear_places(block: &mut [Step]) {
+    for step in block {
+        step.place = Place::default();
+        if let StepKind::Route(route) = &mut step.kind {
+            clear_places(&mut route.block);
+        }
+    }
 }
 
 fn process(writer: &mut Writer, config: &Config) {

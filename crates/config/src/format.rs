@@ -67,6 +67,8 @@ struct Formatter<'a> {
     /// Whether the last line opened a block, so that no empty line follows.
     opened: bool,
     last: Option<Kind>,
+    /// Where the last token ended in the source: `/-` keeps the space behind it, or its absence.
+    last_end: usize,
 }
 
 impl Formatter<'_> {
@@ -81,7 +83,8 @@ impl Formatter<'_> {
                 }
             }
             Kind::Semicolon => {
-                let needless = matches!(next, None | Some(Kind::Newline | Kind::Close | Kind::LineComment | Kind::Semicolon));
+                let needless =
+                    matches!(next, None | Some(Kind::Newline | Kind::Close | Kind::LineComment | Kind::Semicolon));
                 if !needless && !matches!(self.last, Some(Kind::Open)) && !self.line.is_empty() {
                     self.line.push(';');
                 }
@@ -123,8 +126,15 @@ impl Formatter<'_> {
                     self.opened = true;
                 }
             }
-            kind => self.append(content, kind),
+            kind => {
+                let parted = self.last == Some(Kind::Slashdash) && self.last_end < token.start;
+                if parted && !self.line.is_empty() {
+                    self.line.push(' ');
+                }
+                self.append(content, kind);
+            }
         }
+        self.last_end = token.end;
         if !matches!(token.kind, Kind::Semicolon) || self.line.ends_with(';') {
             self.last = Some(token.kind);
         }

@@ -53,15 +53,17 @@ impl<'a> Loader<'a> {
 
     fn read(&self, path: &Path) -> Result<String, (Code, String)> {
         let shown = path.display();
-        let content = self.sources.read(path, FILE_BYTES_MAX).map_err(|error| {
-            (Code::FileUnreadable, format!("cannot read {shown}: {}", reason(&error)))
-        })?;
+        let content = self
+            .sources
+            .read(path, FILE_BYTES_MAX)
+            .map_err(|error| (Code::FileUnreadable, format!("cannot read {shown}: {}", reason(&error))))?;
         if content.len() > FILE_BYTES_MAX {
             return Err((Code::TooLarge, format!("{shown} is larger than 1 MiB")));
         }
         String::from_utf8(content).map_err(|error| {
-            let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-            (Code::FileNotText, format!("{shown} is not UTF-8 (line {})", line + 1))
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = valid.split(|byte| *byte == b'\n').count();
+            (Code::FileNotText, format!("{shown} is not UTF-8 (line {line})"))
         })
     }
 
@@ -113,7 +115,9 @@ impl<'a> Loader<'a> {
     fn include(&mut self, node: &Node) -> Vec<Node> {
         let mut included = Vec::new();
         if node.arguments.is_empty() {
-            self.report.add(Code::ValueMissing, node.span, "`include` needs a path").note("include \"sites/*.kdl\"");
+            self.report
+                .add(Code::ValueMissing, node.span, "`include` needs a path")
+                .note("as in: include \"sites/*.kdl\"");
         }
         if let Some(property) = node.properties.first() {
             let message = format!("`include` has no property `{}`", property.name);
@@ -148,7 +152,9 @@ impl<'a> Loader<'a> {
         let folder = self.paths.get(value.span.file as usize).and_then(|path| path.parent()).unwrap_or(Path::new(""));
         let path = folder.join(pattern);
         let (parent, last) = (path.parent().unwrap_or(Path::new("")), path.file_name().and_then(|name| name.to_str()));
-        if parent.to_str().is_some_and(glob::is_pattern) && glob::is_pattern(pattern.rsplit_once('/').map_or("", |(folder, _)| folder)) {
+        if parent.to_str().is_some_and(glob::is_pattern)
+            && glob::is_pattern(pattern.rsplit_once('/').map_or("", |(folder, _)| folder))
+        {
             self.report.add(Code::IncludePattern, value.span, "a star can stand in the last part of a path only");
             return Vec::new();
         }

@@ -7,6 +7,8 @@
 
 mod grammar;
 mod node;
+#[cfg(test)]
+mod tests;
 mod token;
 
 pub(crate) use grammar::parse_document;

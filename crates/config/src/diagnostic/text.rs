@@ -2,6 +2,7 @@
 
 use super::{Excerpt, printable};
 use crate::model::Place;
+use std::cell::Cell;
 
 /// Characters of a line that are shown; longer ones are cut around what is meant.
 const LINE_CHARACTERS_MAX: usize = 100;
@@ -24,12 +25,24 @@ impl Span {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     list: Vec<Text>,
+    /// The last place that was looked up: places are mostly asked for in their order, and a hostile file may be one
+    /// line of a mebibyte, which must not be counted anew for each.
+    last: Cell<Counted>,
+}
+
+/// How many characters there are from the beginning of a line to an offset.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    file: u32,
+    line_start: usize,
+    offset: usize,
+    characters: usize,
 }
 
 #[derive(Debug)]
 struct Text {
     name: String,
-    text: String,
+    content: String,
     /// Where each line begins.
     lines: Vec<usize>,
 }
@@ -39,7 +52,7 @@ impl Texts {
     pub(crate) fn add(&mut self, name: String, text: String) -> u32 {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(starts).collect();
-        self.list.push(Text { name, text, lines });
+        self.list.push(Text { name, content: text, lines });
         (self.list.len() - 1) as u32
     }
 
@@ -48,15 +61,15 @@ impl Texts {
     }
 
     pub(crate) fn text(&self, file: u32) -> &str {
-        self.list.get(file as usize).map_or("", |text| &text.text)
+        self.list.get(file as usize).map_or("", |text| text.content.as_str())
     }
 
     /// Where a line and a column, from 1, are; columns count bytes.
     pub(crate) fn offset(&self, file: u32, line: usize, column: usize) -> usize {
         let Some(text) = self.list.get(file as usize) else { return 0 };
         let start = text.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
-        let mut at = (start + column.saturating_sub(1)).min(text.text.len());
-        while !text.text.is_char_boundary(at) {
+        let mut at = (start + column.saturating_sub(1)).min(text.content.len());
+        while !text.content.is_char_boundary(at) {
             at -= 1;
         }
         at
@@ -68,8 +81,13 @@ impl Texts {
             return Place::default();
         };
         let line = text.line_of(span.start as usize);
-        let before = text.text.get(text.lines[line]..span.start as usize).unwrap_or("");
-        Place { file: text.name.clone(), line: line as u32 + 1, column: before.chars().count() as u32 + 1 }
+        let (line_start, offset) = (text.lines[line], span.start as usize);
+        let last = self.last.get();
+        let follows = (last.file, last.line_start) == (span.file, line_start) && last.offset <= offset;
+        let (from, counted) = if follows { (last.offset, last.characters) } else { (line_start, 0) };
+        let characters = counted + text.content.get(from..offset).map_or(0, |between| between.chars().count());
+        self.last.set(Counted { file: span.file, line_start, offset, characters });
+        Place { file: text.name.clone(), line: line as u32 + 1, column: characters as u32 + 1 }
     }
 
     /// The line, with what is meant in it.
@@ -77,7 +95,7 @@ impl Texts {
         let text = self.list.get(span.file as usize)?;
         let line = text.line_of(span.start as usize);
         let content = text.line(line);
-        if text.text.is_empty() {
+        if text.content.is_empty() {
             return None;
         }
         let from = (span.start as usize).saturating_sub(text.lines[line]);
@@ -101,8 +119,8 @@ impl Text {
 
     fn line(&self, line: usize) -> &str {
         let start = self.lines[line];
-        let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
-        self.text.get(start..end).unwrap_or("").trim_end_matches(['\n', '\r'])
+        let end = self.lines.get(line + 1).copied().unwrap_or(self.content.len());
+        self.content.get(start..end).unwrap_or("").trim_end_matches(['\n', '\r'])
     }
 }
 

@@ -1,5 +1,6 @@
 //! KDL text, setting by setting, neatly indented.
 
+use crate::diagnostic::is_mark;
 use std::fmt::Write as _;
 
 const INDENT: &str = "    ";
@@ -96,7 +97,7 @@ pub(crate) fn quote(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
             // What KDL forbids or takes for a new line, and the marks of direction that would mislead a reader.
-            c if c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}') => {
+            c if c.is_control() || is_mark(c) => {
                 let _ = write!(quoted, "\\u{{{:x}}}", c as u32);
             }
             c => quoted.push(c),

@@ -2,6 +2,7 @@
 
 use super::Reader;
 use super::route;
+use super::site::ADDRESS_DEFAULT;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Listener, Protocol, Site};
@@ -41,6 +42,9 @@ impl Listeners {
         let message = format!("{} is described in two ways", listener.address);
         let draft = reader.report.add(Code::ListenerConflict, span, message);
         draft.label(what).related(*first, "the other description");
+        if listener.address == ADDRESS_DEFAULT {
+            draft.note(format!("a site without `listen` is served on {ADDRESS_DEFAULT}"));
+        }
         None
     }
 }
@@ -69,7 +73,6 @@ pub(super) fn sites(reader: &mut Reader<'_>, nodes: &[&Node], sites: &[Site], li
             }
         }
         certificate(reader, node, site, listeners);
-        answers(reader, node, site, listeners);
     }
 }
 
@@ -100,19 +103,10 @@ fn has_tls_property(node: &Node) -> bool {
 }
 
 /// A site that only redirects to https needs no handler; every other needs one.
-fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Listeners) {
+pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Listeners) {
     let redirects = |listener: &usize| listeners.list[*listener].0.redirect_https_port.is_some();
-    let only_redirects = !site.listeners.is_empty() && site.listeners.iter().all(redirects);
-    let handles = |name: &str| matches!(name, "files" | "respond" | "redirect" | "metrics" | "route");
-    // A handler with a mistake of its own is not in the block.
-    let meant = node.children.iter().flatten().any(|child| handles(&child.name));
-    let empty = node.children.as_ref().is_none_or(Vec::is_empty);
-    let answers = site.block.iter().any(|step| route::answers_ever(&step.kind));
-    let routed = node.children.iter().flatten().any(|child| child.name == "route");
-    if answers || only_redirects || empty || (meant && !routed) {
-        return;
-    }
-    if routed && !reader.report.is_empty() {
+    let only_redirects = site.listeners.iter().all(redirects);
+    if only_redirects || site.block.iter().any(|step| route::answers_ever(&step.kind)) {
         return;
     }
     let draft = reader.report.add(Code::NoAnswer, node.span, "nothing in this site ever answers");

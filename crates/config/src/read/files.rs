@@ -26,8 +26,18 @@ const CACHE_CONTROL: Shape = Shape { arguments: (2, 2), ..Shape::value("cache-co
 const EXPIRES: Shape = Shape { arguments: (2, 2), ..Shape::value("expires \"image/*\" \"30d\"") };
 
 const ALLOWED: &[&str] = &[
-    "index", "listing", "hidden", "try", "spa", "compress", "precompressed", "digest", "content-md5", "cache-control",
-    "expires", "pass",
+    "index",
+    "listing",
+    "hidden",
+    "try",
+    "spa",
+    "compress",
+    "precompressed",
+    "digest",
+    "content-md5",
+    "cache-control",
+    "expires",
+    "pass",
 ];
 
 /// Entries of a listing, when nothing is said about it.
@@ -70,7 +80,8 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
         let draft = reader.report.add(Code::Contradiction, spa.span, "`spa` is a `try` in one word: have one of them");
         draft.related(tries.span, "the other");
     }
-    if let (true, Some(pass)) = (files.pass && !files.try_targets.is_empty(), children().find(|child| child.name == "pass"))
+    if let (true, Some(pass)) =
+        (files.pass && !files.try_targets.is_empty(), children().find(|child| child.name == "pass"))
         && matches!(files.try_targets.last(), Some(TryTarget::Status(_)))
     {
         reader.report.add(Code::Contradiction, pass.span, "`try` ends with a status, so nothing is passed on");
@@ -139,7 +150,10 @@ fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
 fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.line(value)?;
     if name.contains('/') || name == "." || name == ".." {
-        reader.report.add(Code::TextBad, value.span, format!("`{name}` is no name of a file")).label("a name without folders");
+        reader
+            .report
+            .add(Code::TextBad, value.span, format!("`{name}` is no name of a file"))
+            .label("a name without folders");
         return None;
     }
     Some(name)

@@ -75,7 +75,9 @@ impl Logs {
     fn set_default(&mut self, reader: &mut Reader<'_>, log: Option<usize>, span: Span) {
         if let Some((_, first)) = self.default {
             let draft = reader.report.add(Code::GivenTwice, span, "two logs are meant for all sites");
-            draft.related(first, "the first").note("give all but one of them a name, for sites to choose: log name=\"…\"");
+            draft
+                .related(first, "the first")
+                .note("give all but one of them a name, for sites to choose: log name=\"…\"");
             return;
         }
         self.default = Some((log, span));
@@ -100,7 +102,8 @@ impl Logs {
             }
             (None, Some(name)) => self.choose(reader, node, &name.value),
             (None, None) => {
-                let draft = reader.report.add(Code::ValueMissing, node.span, "`log` needs a target, a name, or off=#true");
+                let draft =
+                    reader.report.add(Code::ValueMissing, node.span, "`log` needs a target, a name, or off=#true");
                 draft.note("as in: log \"access.log\", log name=\"main\", log off=#true");
                 None
             }
@@ -122,9 +125,10 @@ impl Logs {
             if let Some(near) = near {
                 draft.label(format!("did you mean \"{near}\"?"));
             }
-            draft.note(match names.is_empty() {
-                true => format!("as in, at the top level: log \"access.log\" name=\"{text}\""),
-                false => format!("there is: {}", names.join(", ")),
+            draft.note(if names.is_empty() {
+                format!("as in, at the top level: log \"access.log\" name=\"{text}\"")
+            } else {
+                format!("there is: {}", names.join(", "))
             });
         }
         found.map(|(_, index, _)| *index)
@@ -172,7 +176,8 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
         let draft = reader.report.add(Code::Contradiction, path.span, "`path` is for \"syslog\" only");
         draft.note("a file's path is the value itself: log \"/var/log/access.log\"");
     }
-    let format = property(node, "format").map_or(Some(LogFormat::default()), |format| reader.word(&format.value, FORMATS));
+    let format =
+        property(node, "format").map_or(Some(LogFormat::default()), |format| reader.word(&format.value, FORMATS));
     let mut log = Log {
         place: reader.place(node.span),
         target,
@@ -187,7 +192,8 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
             "fields" => {
                 fields(reader, child, &mut log);
                 if format == Some(LogFormat::Combined) {
-                    let draft = reader.report.add(Code::Contradiction, child.span, "the combined format has its own fields");
+                    let draft =
+                        reader.report.add(Code::Contradiction, child.span, "the combined format has its own fields");
                     draft.label("fields can be chosen with format=\"json\"");
                 }
             }
@@ -225,9 +231,6 @@ fn rotate(reader: &mut Reader<'_>, node: &Node, rotation: &mut Rotation) {
     let size = property(node, "size").and_then(|size| reader.size(&size.value, 4096..=1 << 40));
     let age = property(node, "age").and_then(|age| reader.duration(&age.value, 60_000..=366 * 86_400_000));
     let keep = property(node, "keep").and_then(|keep| reader.number(&keep.value, 0..=10_000));
-    *rotation = Rotation {
-        bytes_max: size,
-        age_max_s: age.map(|age_ms| age_ms / 1_000),
-        keep: keep.unwrap_or(0) as u32,
-    };
+    *rotation =
+        Rotation { bytes_max: size, age_max_s: age.map(|age_ms| age_ms / 1_000), keep: keep.unwrap_or(0) as u32 };
 }

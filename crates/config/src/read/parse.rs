@@ -16,8 +16,7 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
 ];
 
-const DURATION_UNITS: &[(&str, u64)] =
-    &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const DURATION_UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// `64MiB` to bytes.
 pub(crate) fn size(text: &str) -> Option<u64> {
@@ -132,7 +131,11 @@ pub(super) fn host_fault(host: &str) -> Option<&'static str> {
     }
     if let Some(inside) = host.strip_prefix('[') {
         let address = inside.strip_suffix(']').and_then(|inside| inside.parse::<Ipv6Addr>().ok());
-        return if address.is_some() { None } else { Some("not an IPv6 address in brackets; a port belongs to `listen`") };
+        return if address.is_some() {
+            None
+        } else {
+            Some("not an IPv6 address in brackets; a port belongs to `listen`")
+        };
     }
     if host.parse::<Ipv6Addr>().is_ok() {
         return Some("an IPv6 address stands in brackets");
@@ -216,7 +219,9 @@ pub(super) fn is_media_pattern(text: &str) -> bool {
 pub(super) fn is_media_type(text: &str) -> bool {
     let (kind, parameters) = text.split_once(';').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
     let parameters_fit = parameters.is_none_or(|rest| {
-        rest.split(';').all(|parameter| parameter.trim().split_once('=').is_some_and(|(name, value)| is_token(name) && !value.is_empty()))
+        rest.split(';').all(|parameter| {
+            parameter.trim().split_once('=').is_some_and(|(name, value)| is_token(name) && !value.is_empty())
+        })
     });
     kind != "*" && !kind.contains('*') && is_media_pattern(kind.trim_end()) && is_field_value(text) && parameters_fit
 }
@@ -231,7 +236,11 @@ pub(super) fn is_origin(text: &str) -> bool {
         _ => (host, None),
     };
     let lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
-    scheme_fits && lower && !name.contains('*') && host_fault(name).is_none() && port.is_none_or(|port| digits(port).is_some())
+    scheme_fits
+        && lower
+        && !name.contains('*')
+        && host_fault(name).is_none()
+        && port.is_none_or(|port| digits(port).is_some())
 }
 
 /// What is wrong with a path pattern, if anything is.

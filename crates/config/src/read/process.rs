@@ -9,9 +9,8 @@ use crate::diagnostic::Span;
 use crate::model::{Admin, CacheBudget, Config, Timeouts};
 use crate::syntax::{Node, Value};
 
-const ALLOWED: &[&str] = &[
-    "site", "include", "log", "timeouts", "cache", "workers", "user", "state", "admin", "open-files", "landlock",
-];
+const ALLOWED: &[&str] =
+    &["site", "include", "log", "timeouts", "cache", "workers", "user", "state", "admin", "open-files", "landlock"];
 
 /// A day: longer is no timeout.
 const TIMEOUT_MS_MAX: u64 = 86_400_000;
@@ -21,20 +20,20 @@ const OPEN_FILES: Shape = Shape::value("open-files 65536");
 const LANDLOCK: Shape = Shape::value("landlock #true");
 const STATE: Shape = Shape::value("state \"/var/lib/flatout\"");
 const USER: Shape = Shape { properties: &["group"], ..Shape::value("user \"www-data\" group=\"www-data\"") };
-const ADMIN: Shape = Shape {
-    arguments: (0, 1),
-    properties: &["off"],
-    block: Block::None,
-    example: "admin \"/run/flatout.sock\"",
-};
+const ADMIN: Shape =
+    Shape { arguments: (0, 1), properties: &["off"], block: Block::None, example: "admin \"/run/flatout.sock\"" };
 const CACHE: Shape = Shape {
     arguments: (0, 0),
     properties: &["memory", "entries"],
     block: Block::None,
     example: "cache memory=\"64MiB\" entries=16384",
 };
-const TIMEOUTS: Shape =
-    Shape { arguments: (0, 0), properties: &[], block: Block::Needed, example: "timeouts { idle \"60s\"; head \"10s\" }" };
+const TIMEOUTS: Shape = Shape {
+    arguments: (0, 0),
+    properties: &[],
+    block: Block::Needed,
+    example: "timeouts { idle \"60s\"; head \"10s\" }",
+};
 const TIMEOUT: Shape = Shape::value("idle \"60s\"");
 
 const TIMEOUT_NAMES: &[&str] = &["idle", "head", "body", "write", "handshake", "drain"];
@@ -54,11 +53,18 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
         }
     }
     let mut listeners = check::Listeners::default();
+    // Whether each site is without mistakes of its own: what it lacks is no news otherwise.
+    let mut sound = Vec::new();
     for node in &sites {
+        let count = reader.report.count();
         let site = site::read(reader, node, &mut listeners, &mut logs);
         config.sites.push(site);
+        sound.push(reader.report.count() == count);
     }
     check::sites(reader, &sites, &config.sites, &listeners);
+    for ((node, site), _) in sites.iter().zip(&config.sites).zip(sound).filter(|(_, sound)| *sound) {
+        check::answers(reader, node, site, &listeners);
+    }
     // Where nothing could be read, a missing site is no news.
     if sites.is_empty() && reader.report.is_empty() {
         let draft = reader.report.add(Code::SiteMissing, Span::new(0, 0, 0), "there is no site");

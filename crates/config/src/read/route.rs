@@ -8,6 +8,7 @@ use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Handler, Matcher, Redirect, Route, Step, StepKind, Text, TextPart, Variable};
 use crate::syntax::{Node, Scalar, Value};
+use std::collections::HashMap;
 
 const ROUTE: Shape = Shape {
     arguments: (0, VALUES_MAX),
@@ -41,8 +42,10 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
     if let Some(property) = property(node, "header") {
         route.matchers.extend(header(reader, &property.value));
     }
+    let mut conditional = !node.arguments.is_empty() || !node.properties.is_empty();
     let mut steps = Vec::new();
     for child in node.children.iter().flatten() {
+        conditional |= child.name == "match";
         if child.name != "match" {
             steps.push(child);
             continue;
@@ -52,6 +55,10 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
             draft.related(before.span, "a step here");
         }
         conditions(reader, child, &mut route.matchers);
+    }
+    if conditional && route.matchers.is_empty() {
+        // Its conditions have mistakes of their own: it must not pass for a route without any.
+        route.matchers.push(Matcher::Path(Vec::new()));
     }
     if steps.is_empty() && node.children.as_ref().is_some_and(|children| !children.is_empty()) {
         let message = "this route has conditions and does nothing";
@@ -143,19 +150,17 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
         fits.then_some(number as u16)
     });
     let paths: Vec<Value> = node.arguments.iter().filter(|value| !is_number(value)).cloned().collect();
-    let to = match property(node, "to") {
-        Some(to) => target(reader, &to.value),
-        None => {
-            let draft = reader.report.add(Code::PropertyMissing, node.span, "`redirect` needs the property `to`");
-            if let [only] = &paths[..]
-                && let Scalar::Text(text) = &only.scalar
-            {
-                draft.label(format!("write redirect to=\"{text}\" to redirect everything there"));
-            }
-            draft.note(format!("as in: {}", REDIRECT.example));
-            None
+    let to = property(node, "to");
+    if to.is_none() {
+        let draft = reader.report.add(Code::PropertyMissing, node.span, "`redirect` needs the property `to`");
+        if let [only] = &paths[..]
+            && let Scalar::Text(text) = &only.scalar
+        {
+            draft.label(format!("write redirect to=\"{text}\" to redirect everything there"));
         }
-    };
+        draft.note(format!("as in: {}", REDIRECT.example));
+    }
+    let to = to.and_then(|to| target(reader, &to.value));
     let has_paths = !paths.is_empty();
     let paths = patterns(reader, &paths);
     let handler = StepKind::Handler(Handler::Redirect(Redirect { to: to?, status: status? }));
@@ -171,7 +176,8 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     let is_url = match text.parts.first() {
         Some(TextPart::Literal(literal)) => {
             let host = literal.strip_prefix("https://").or_else(|| literal.strip_prefix("http://"));
-            host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')) || host == Some("") && text.parts.len() > 1
+            host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'))
+                || host == Some("") && text.parts.len() > 1
         }
         Some(TextPart::Variable(Variable::Scheme)) => {
             matches!(text.parts.get(1), Some(TextPart::Literal(literal)) if literal.starts_with("://"))
@@ -195,6 +201,8 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
 
 /// Steps behind one that answers everything are a mistake, and so is the same condition twice.
 pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Span]) {
+    // By conditions, as text: the first route with them that always answers.
+    let mut routes: HashMap<String, Span> = HashMap::new();
     for (index, step) in block.iter().enumerate() {
         if answers_always(&step.kind)
             && let Some(behind) = spans.get(index + 1)
@@ -209,13 +217,16 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
             return;
         }
         let StepKind::Route(route) = &step.kind else { continue };
-        let same = block[..index].iter().position(|earlier| match &earlier.kind {
-            StepKind::Route(earlier) => earlier.matchers == route.matchers && earlier.block.iter().any(|step| answers_always(&step.kind)),
-            _ => false,
-        });
-        if let Some(same) = same {
+        let has_faults = route.matchers.iter().any(|matcher| *matcher == Matcher::Path(Vec::new()));
+        if has_faults {
+            continue;
+        }
+        let conditions = format!("{:?}", route.matchers);
+        if let Some(first) = routes.get(&conditions) {
             let draft = reader.report.add(Code::Unreachable, spans[index], "nothing gets to this route");
-            draft.related(spans[same], "this one has the same conditions, and answers");
+            draft.related(*first, "this one has the same conditions, and answers");
+        } else if route.block.iter().any(|step| answers_always(&step.kind)) {
+            routes.insert(conditions, spans[index]);
         }
     }
 }
@@ -225,7 +236,9 @@ pub(super) fn answers_always(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Files(files)) => !files.pass,
         StepKind::Handler(_) => true,
-        StepKind::Route(route) => route.matchers.is_empty() && route.block.iter().any(|step| answers_always(&step.kind)),
+        StepKind::Route(route) => {
+            route.matchers.is_empty() && route.block.iter().any(|step| answers_always(&step.kind))
+        }
         _ => false,
     }
 }

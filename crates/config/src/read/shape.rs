@@ -53,15 +53,38 @@ const HOMES: &[(&str, &[&str])] = &[
     (
         "belongs in a `site` or `route` block",
         &[
-            "access", "allow", "deny", "header", "basic-auth", "rate-limit", "cors", "early-hints", "error", "route",
-            "redirect", "rewrite", "respond", "files", "metrics",
+            "access",
+            "allow",
+            "deny",
+            "header",
+            "basic-auth",
+            "rate-limit",
+            "cors",
+            "early-hints",
+            "error",
+            "route",
+            "redirect",
+            "rewrite",
+            "respond",
+            "files",
+            "metrics",
         ],
     ),
     (
         "belongs in the block of `files`",
         &[
-            "index", "listing", "hidden", "try", "spa", "compress", "precompressed", "digest", "content-md5",
-            "cache-control", "expires", "pass",
+            "index",
+            "listing",
+            "hidden",
+            "try",
+            "spa",
+            "compress",
+            "precompressed",
+            "digest",
+            "content-md5",
+            "cache-control",
+            "expires",
+            "pass",
         ],
     ),
     ("belongs in the first block of a `route`", &["match"]),
@@ -181,13 +204,17 @@ impl Reader<'_> {
     /// A setting that nobody here knows.
     pub(super) fn unknown(&mut self, node: &Node, allowed: &[&str]) {
         let name = node.name.as_str();
+        if self.report.is_full() {
+            self.report.add(Code::SettingUnknown, node.span, String::new());
+            return;
+        }
         if let Some((home, _)) = HOMES.iter().find(|(_, names)| names.contains(&name)) {
             let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
             return;
         }
         let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours));
-        let near = nearest(name, allowed).or(foreign.map(|(_, ours)| *ours));
+        let near = foreign.map(|(_, ours)| *ours).or_else(|| nearest(name, allowed));
         let draft = self.report.add(Code::SettingUnknown, node.span, format!("unknown setting `{name}`"));
         if let Some(near) = near {
             draft.label(format!("did you mean `{near}`?"));
@@ -208,7 +235,10 @@ pub(super) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str>
         return None;
     }
     let plain = word.to_lowercase().replace('_', "-");
-    let distance = |candidate: &&&str| strsim::damerau_levenshtein(&plain, candidate);
+    let distance = |candidate: &&&str| {
+        let begins = plain.len() > 1 && (candidate.starts_with(&plain) || plain.starts_with(**candidate));
+        if begins { 1 } else { strsim::damerau_levenshtein(&plain, candidate) }
+    };
     let near = candidates.iter().min_by_key(distance)?;
     let allowed = match near.chars().count() {
         0..=3 => 1,

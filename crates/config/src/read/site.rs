@@ -36,7 +36,7 @@ const RECHECK: Shape = Shape::value("recheck \"1s\"");
 const WATCH: Shape = Shape::value("watch #true");
 
 /// Where a site is served that does not say where.
-const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// How long what is known of a file is believed, when nothing is said about it.
 pub(crate) const RECHECK_MS_DEFAULT: u64 = 1_000;

@@ -16,8 +16,22 @@ use std::ops::RangeInclusive;
 
 /// The names of all steps.
 pub(super) const STEPS: &[&str] = &[
-    "files", "route", "redirect", "rewrite", "respond", "metrics", "header", "access", "allow", "deny", "basic-auth",
-    "rate-limit", "cors", "early-hints", "error", "include",
+    "files",
+    "route",
+    "redirect",
+    "rewrite",
+    "respond",
+    "metrics",
+    "header",
+    "access",
+    "allow",
+    "deny",
+    "basic-auth",
+    "rate-limit",
+    "cors",
+    "early-hints",
+    "error",
+    "include",
 ];
 
 const HEADER: Shape = Shape {
@@ -82,8 +96,16 @@ pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";
 /// Fields that the server itself writes: framing and connection (RFC 9112, sections 6 and 9), and what says which part
 /// of a representation this is.
 const OWNED: &[&str] = &[
-    "connection", "content-length", "content-range", "date", "keep-alive", "proxy-connection", "te", "trailer",
-    "transfer-encoding", "upgrade",
+    "connection",
+    "content-length",
+    "content-range",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
 
 /// Reads steps in their order; `allowed` is for messages. Allow and deny that follow one another are one step.
@@ -97,7 +119,10 @@ pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], allowed: &[&s
             reader.unknown(node, allowed);
             continue;
         }
-        if is_rule && follows_rule && let Some(Step { kind: StepKind::Access(access), .. }) = block.last_mut() {
+        if is_rule
+            && follows_rule
+            && let Some(Step { kind: StepKind::Access(access), .. }) = block.last_mut()
+        {
             rules(reader, node, access);
             continue;
         }
@@ -143,7 +168,8 @@ fn header(reader: &mut Reader<'_>, node: &Node) -> Vec<FieldOp> {
     let mut operations = Vec::new();
     match (&node.arguments[..], &node.children) {
         ([], None) => {
-            let draft = reader.report.add(Code::ValueMissing, node.span, "`header` needs a name and a value, or a block");
+            let draft =
+                reader.report.add(Code::ValueMissing, node.span, "`header` needs a name and a value, or a block");
             draft.note(format!("as in: {}", HEADER.example));
         }
         ([name], _) => {
@@ -193,7 +219,8 @@ fn field_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
 pub(super) fn token(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.text(value)?;
     if !parse::is_token(&name) {
-        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("`{name}` is no field name"));
+        let shown = if name.is_empty() { "an empty text".to_owned() } else { format!("`{name}`") };
+        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("{shown} is no field name"));
         if name.ends_with(':') {
             draft.label("without the colon");
         }
@@ -205,9 +232,10 @@ pub(super) fn token(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
 pub(super) fn field_value(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.text(value)?;
     if !parse::is_field_value(&text) {
-        reader.report.add(Code::FieldValueBad, value.span, "this cannot be a field's value").note(
-            "no control characters, and no spaces at either end",
-        );
+        reader
+            .report
+            .add(Code::FieldValueBad, value.span, "this cannot be a field's value")
+            .note("no control characters, and no spaces at either end");
         return None;
     }
     Some(text)
@@ -241,7 +269,9 @@ fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network> {
             if let NetworkError::HostBits(cidr) = fault {
                 draft.label(format!("did you mean \"{}/{}\"?", cidr.address, cidr.bits));
             }
-            draft.note("a network is \"10.0.0.0/8\" or \"2001:db8::/32\", one address \"192.0.2.1\", and everybody \"all\"");
+            draft.note(
+                "a network is \"10.0.0.0/8\" or \"2001:db8::/32\", one address \"192.0.2.1\", and everybody \"all\"",
+            );
             None
         }
     }
@@ -337,7 +367,8 @@ fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
     let credentials = property(node, "credentials");
     cors.credentials = credentials.and_then(|flag| reader.flag(&flag.value)).unwrap_or(false);
     if let (Some(property), true) = (credentials, cors.credentials && cors.origins.iter().any(|origin| origin == "*")) {
-        let draft = reader.report.add(Code::Contradiction, property.span, "no browser takes credentials for all origins");
+        let draft =
+            reader.report.add(Code::Contradiction, property.span, "no browser takes credentials for all origins");
         draft.note("name the origins: with \"*\" every page in the world could read what the visitor may read");
     }
     let max_age = property(node, "max-age").and_then(|age| reader.duration(&age.value, 0..=86_400_000));
@@ -457,7 +488,8 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
             Some(Rewrite::To(text))
         }
         (Some(prefix), Some(to)) => {
-            let draft = reader.report.add(Code::Contradiction, to.span, "`rewrite` strips a prefix or sets a path, not both");
+            let draft =
+                reader.report.add(Code::Contradiction, to.span, "`rewrite` strips a prefix or sets a path, not both");
             draft.related(prefix.span, "strips here").note("two rewrites may follow one another");
             None
         }
@@ -488,7 +520,9 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
         return None;
     }
     let (status_value, body) = match &node.arguments[..] {
-        [only] if matches!(only.scalar, crate::syntax::Scalar::Text(_)) && only.annotation.is_none() => (None, Some(only)),
+        [only] if matches!(only.scalar, crate::syntax::Scalar::Text(_)) && only.annotation.is_none() => {
+            (None, Some(only))
+        }
         [first, rest @ ..] => (Some(first), rest.first()),
         [] => (None, None),
     };
@@ -503,7 +537,8 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
             let text = reader.text(&kind.value)?;
             let fits = parse::is_media_type(&text);
             if !fits {
-                let draft = reader.report.add(Code::MediaTypeBad, kind.value.span, format!("`{text}` is no media type"));
+                let draft =
+                    reader.report.add(Code::MediaTypeBad, kind.value.span, format!("`{text}` is no media type"));
                 draft.label("as in \"text/plain; charset=utf-8\"");
             }
             fits.then_some(text)

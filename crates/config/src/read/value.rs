@@ -137,9 +137,11 @@ impl Reader<'_> {
         };
         let fitting = u64::try_from(number).ok().filter(|number| bounds.contains(number));
         if fitting.is_none() {
-            self.report
-                .add(Code::NumberBounds, value.span, format!("{number} is out of bounds"))
-                .label(format!("{} to {}", bounds.start(), bounds.end()));
+            self.report.add(Code::NumberBounds, value.span, format!("{number} is out of bounds")).label(format!(
+                "{} to {}",
+                bounds.start(),
+                bounds.end()
+            ));
         }
         fitting
     }
@@ -150,7 +152,9 @@ impl Reader<'_> {
             Scalar::Text(text) => text,
             Scalar::Integer(number) => {
                 let message = format!("the size {number} has no unit");
-                self.report.add(Code::SizeBad, value.span, message).label(format!("write \"{number}B\", or another unit"));
+                self.report
+                    .add(Code::SizeBad, value.span, message)
+                    .label(format!("write \"{number}B\", or another unit"));
                 return None;
             }
             other => {

@@ -8,7 +8,7 @@ use kdl::{KdlEntry, KdlValue};
 /// Reads a text. When something is wrong with it, the report says what, and the tree is not to be used.
 pub(crate) fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
     let tokens = scan(file, text, report);
-    let mut parser = Parser { file, text, tokens, at: 0, frames: Vec::new(), crooked: None, report };
+    let mut parser = Parser { file, text, tokens, at: 0, frames: Vec::new(), crooked: None, line_start: 0, report };
     parser.document()
 }
 
@@ -35,6 +35,8 @@ struct Parser<'a> {
     frames: Vec<Frame>,
     /// The first block whose closing brace is not indented as its opening line is.
     crooked: Option<Span>,
+    /// Where the line of the last token begins.
+    line_start: usize,
     report: &'a mut Report,
 }
 
@@ -51,10 +53,18 @@ impl Parser<'_> {
         while let Some(token) = self.next() {
             match token.kind {
                 Kind::Newline | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
-                Kind::Semicolon => {}
-                Kind::Slashdash => dropped = Some(token),
-                Kind::Close => self.close(token),
+                Kind::Semicolon => {
+                    self.add(Code::Syntax, token, "nothing stands before this `;`");
+                }
+                Kind::Slashdash => {
+                    self.dangling(dropped.replace(token));
+                }
+                Kind::Close => {
+                    self.dangling(dropped.take());
+                    self.close(token);
+                }
                 Kind::Open => {
+                    dropped = None;
                     self.add(Code::NameMissing, token, "a block without a name")
                         .label("the name of its setting stands before the brace, on the same line");
                     self.open(None, token, true);
@@ -73,12 +83,22 @@ impl Parser<'_> {
                 return Vec::new();
             }
         }
+        self.dangling(dropped);
         self.end()
+    }
+
+    /// A `/-` with nothing behind it that it could take out.
+    fn dangling(&mut self, slashdash: Option<Token>) {
+        if let Some(token) = slashdash {
+            self.add(Code::Syntax, token, "nothing stands behind this `/-` that it could take out");
+        }
     }
 
     /// The end of the text: which block is still open?
     fn end(&mut self) -> Vec<Node> {
-        if self.frames.len() > 1 {
+        // A text that is never closed has swallowed the braces behind it.
+        let swallowed = self.report.has_in(Code::QuoteUnclosed, Span::new(self.file, 0, 0));
+        if self.frames.len() > 1 && !swallowed {
             let innermost = self.frames.last().map_or_else(Span::default, |frame| frame.open);
             let span = self.crooked.unwrap_or(innermost);
             let draft = self.report.add(Code::BraceUnclosed, span, "this block is never closed");
@@ -93,7 +113,21 @@ impl Parser<'_> {
     fn next(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.at).copied()?;
         self.at += 1;
+        self.pass(token);
         Some(token)
+    }
+
+    /// Keeps in mind where the line begins: looking for it anew at each brace would take a hostile file's square.
+    fn pass(&mut self, token: Token) {
+        match token.kind {
+            Kind::Newline | Kind::Continuation => self.line_start = token.end,
+            Kind::BlockComment | Kind::Quoted => {
+                if let Some(at) = self.content(token).rfind('\n') {
+                    self.line_start = token.start + at + 1;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The next token that is neither comment nor continued line.
@@ -106,7 +140,9 @@ impl Parser<'_> {
         while let Some(token) = self.tokens.get(self.at)
             && matches!(token.kind, Kind::BlockComment | Kind::Continuation)
         {
+            let token = *token;
             self.at += 1;
+            self.pass(token);
         }
     }
 
@@ -124,8 +160,8 @@ impl Parser<'_> {
     }
 
     fn push_frame(&mut self, node: Option<Node>, node_dropped: bool, block_dropped: bool, open: Span) {
-        let line = self.text[..open.start as usize].rfind('\n').map_or(0, |at| at + 1);
-        let indent = self.text[line..].len() - self.text[line..].trim_start_matches([' ', '\t']).len();
+        let line = &self.text[self.line_start..];
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
         self.frames.push(Frame { node, node_dropped, block_dropped, nodes: Vec::new(), open, indent });
     }
 
@@ -148,20 +184,20 @@ impl Parser<'_> {
             return;
         }
         let Some(frame) = self.frames.pop() else { return };
-        let line = self.text[..token.start].rfind('\n').map_or(0, |at| at + 1);
-        let before = &self.text[line..token.start];
-        if self.crooked.is_none() && before.trim().is_empty() && before.len() != frame.indent {
+        let before = &self.text[self.line_start..token.start];
+        let indent = before.len() - before.trim_start_matches([' ', '\t']).len();
+        if self.crooked.is_none() && indent == before.len() && indent != frame.indent {
             self.crooked = Some(frame.open);
         }
         let Some(mut node) = frame.node else { return };
         if !frame.block_dropped {
             node.children = Some(frame.nodes);
         }
-        self.behind_block(Open { node, dropped: frame.node_dropped });
+        self.behind_block(Open { node, dropped: frame.node_dropped }, frame.block_dropped);
     }
 
     /// Behind a block there may be another that is taken out, and then the setting ends.
-    fn behind_block(&mut self, open: Open) {
+    fn behind_block(&mut self, open: Open, block_dropped: bool) {
         self.skip_to_peeked();
         match self.peek() {
             Some(token) if token.kind == Kind::Slashdash => {
@@ -175,8 +211,18 @@ impl Parser<'_> {
                 }
             }
             None => {}
+            // Another block was taken out, and this is the one that counts.
+            Some(token) if token.kind == Kind::Open && block_dropped && open.node.children.is_none() => {
+                self.skip_to_peeked();
+                self.at += 1;
+                return self.open(Some(open), token, false);
+            }
             Some(token) => match token.kind {
-                Kind::Newline | Kind::Semicolon | Kind::Close | Kind::LineComment => {}
+                Kind::Semicolon => {
+                    self.skip_to_peeked();
+                    self.at += 1;
+                }
+                Kind::Newline | Kind::Close | Kind::LineComment => {}
                 _ => {
                     self.add(Code::Syntax, token, "a new line is needed behind a block")
                         .label("this begins another setting: put it on a line of its own, or `;` before it");
@@ -214,21 +260,32 @@ impl Parser<'_> {
     fn entries(&mut self, mut open: Open) {
         // Where the last value ended, as one must not touch the next.
         let mut touched = open.node.span.end as usize;
-        let mut drop_next = false;
+        let mut slashdash: Option<Token> = None;
         loop {
             self.skip_to_peeked();
             let Some(token) = self.next() else {
+                self.dangling(slashdash);
                 return self.attach(open);
             };
             match token.kind {
-                Kind::Newline if drop_next => continue,
-                Kind::Newline | Kind::Semicolon | Kind::LineComment => return self.attach(open),
-                Kind::Close => {
-                    self.at -= 1;
+                // What is taken out may stand on the next line.
+                Kind::Newline | Kind::LineComment if slashdash.is_some() => {}
+                Kind::Newline | Kind::Semicolon | Kind::LineComment => {
+                    self.dangling(slashdash);
                     return self.attach(open);
                 }
-                Kind::Open => return self.open(Some(open), token, drop_next),
-                Kind::Slashdash => drop_next = true,
+                Kind::Close => {
+                    self.at -= 1;
+                    self.dangling(slashdash);
+                    return self.attach(open);
+                }
+                Kind::Open => return self.open(Some(open), token, slashdash.is_some()),
+                Kind::Slashdash => {
+                    if token.start == touched {
+                        self.touching(token);
+                    }
+                    self.dangling(slashdash.replace(token));
+                }
                 Kind::ParenClose => {
                     self.add(Code::Syntax, token, "this `)` closes nothing");
                 }
@@ -238,11 +295,11 @@ impl Parser<'_> {
                     if token.start == touched {
                         self.touching(token);
                     }
-                    self.entry(token, &mut open, drop_next);
-                    drop_next = false;
+                    self.entry(token, &mut open, slashdash.take().is_some());
                 }
             }
-            touched = self.tokens[self.at - 1].end;
+            // Behind `/-` and its white space nothing touches.
+            touched = if slashdash.is_some() { usize::MAX } else { self.tokens[self.at - 1].end };
         }
     }
 
@@ -273,7 +330,9 @@ impl Parser<'_> {
         let draft = self.report.add(Code::CallForm, span, format!("KDL has no functions such as `{word}(…)`"));
         match Annotation::of(&word) {
             Some(annotation) => draft.label(format!("write ({})\"{argument}\"", annotation.name())),
-            None => draft.note("a value may come from elsewhere: (env)\"NAME\", (env)\"NAME:-default\", (file)\"path\""),
+            None => {
+                draft.note("a value may come from elsewhere: (env)\"NAME\", (env)\"NAME:-default\", (file)\"path\"")
+            }
         };
     }
 
@@ -303,9 +362,10 @@ impl Parser<'_> {
             self.skip_to_peeked();
             let Some(equals) = self.next() else { return };
             self.skip_to_peeked();
-            let Some(first) = self.peek().filter(|next| {
-                matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword | Kind::ParenOpen)
-            }) else {
+            let Some(first) = self
+                .peek()
+                .filter(|next| matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword | Kind::ParenOpen))
+            else {
                 let name = self.content(token).to_owned();
                 self.add(Code::Syntax, equals, format!("a value is missing behind `{name}=`"));
                 return;
@@ -330,7 +390,10 @@ impl Parser<'_> {
         }
         let inside = self.at;
         self.skip_to_peeked();
-        let name = self.next()?;
+        let Some(name) = self.next() else {
+            self.add(Code::AnnotationUnknown, token, "this parenthesis is never closed");
+            return None;
+        };
         self.skip_to_peeked();
         let close = self.next();
         let annotation = Annotation::of(self.content(name));
@@ -419,6 +482,18 @@ impl Parser<'_> {
 
     /// Escapes, raw texts and texts over several lines are kdl's business.
     fn decode(&mut self, token: Token) -> Scalar {
+        let span = self.span(token);
+        if self.report.has_at(Code::QuoteUnclosed, span) {
+            return Scalar::Text(String::new());
+        }
+        if let Some((at, escape)) = bad_escape(self.content(token)) {
+            let at = token.start + at;
+            let span = Span::new(self.file, at, at + escape.len());
+            let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is no escape"));
+            draft.label("a backslash is written twice: \\\\");
+            draft.note("or the text is written raw: #\"C:\\folder\"#");
+            return Scalar::Text(String::new());
+        }
         match KdlEntry::parse(self.content(token)) {
             Ok(entry) => scalar_of(entry.value()),
             Err(error) => {
@@ -426,10 +501,8 @@ impl Parser<'_> {
                 let (start, length) = first.as_ref().map_or((0, 0), |first| (first.span.offset(), first.span.len()));
                 let start = (token.start + start).min(token.end.saturating_sub(1));
                 let inside = self.text.is_char_boundary(start) && self.text.is_char_boundary(start + length);
-                let span = match inside && start + length <= token.end {
-                    true => Span::new(self.file, start, start + length),
-                    false => self.span(token),
-                };
+                let fits = inside && start + length <= token.end;
+                let span = if fits { Span::new(self.file, start, start + length) } else { self.span(token) };
                 let draft = self.report.add(Code::Syntax, span, "this text cannot be read");
                 if let Some(message) = first.as_ref().and_then(|first| first.message.as_deref()) {
                     draft.label(message.trim_end_matches('.').to_lowercase());
@@ -437,11 +510,28 @@ impl Parser<'_> {
                 if let Some(help) = first.and_then(|first| first.help) {
                     draft.note(help);
                 }
-                draft.note("a backslash is written twice, or the text raw: #\"C:\\folder\"#");
                 Scalar::Text(String::new())
             }
         }
     }
+}
+
+/// The first escape that KDL does not have, and where it stands. `\u{…}` and white space are left to kdl.
+fn bad_escape(content: &str) -> Option<(usize, &str)> {
+    if content.starts_with('#') {
+        return None;
+    }
+    let mut at = 0;
+    while let Some(found) = content[at..].find('\\') {
+        let start = at + found;
+        let escaped = content[start + 1..].chars().next()?;
+        at = start + 1 + escaped.len_utf8();
+        let known = matches!(escaped, 'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' | 'u') || escaped.is_whitespace();
+        if !known {
+            return Some((start, &content[start..at]));
+        }
+    }
+    None
 }
 
 fn scalar_of(value: &KdlValue) -> Scalar {

@@ -46,7 +46,7 @@ impl Scalar {
         match self {
             Self::Text(_) => "a text",
             Self::Integer(_) | Self::Float(_) => "a number",
-            Self::Bool(_) => "yes or no",
+            Self::Bool(_) => "#true or #false",
             Self::Null => "nothing",
         }
     }

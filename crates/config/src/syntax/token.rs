@@ -166,7 +166,7 @@ impl Scanner<'_> {
         if rest[hashes..].starts_with('"') {
             return self.quoted(hashes);
         }
-        let length = rest.find(ends_word).unwrap_or(rest.len());
+        let length = rest.find(|c| ends_word(c) || c == '/').unwrap_or(rest.len());
         let word = &rest[..length];
         if KEYWORDS.contains(&word) {
             return self.take(Kind::Keyword, length);
@@ -206,7 +206,7 @@ impl Scanner<'_> {
             }
             at += c.len_utf8();
             if c == '\\' && hashes == 0 {
-                at += self.escape_length(&rest[at..]);
+                at += escape_length(&rest[at..]);
             }
         };
         if let Some(end) = end {
@@ -224,16 +224,6 @@ impl Scanner<'_> {
         self.take(Kind::Quoted, length);
     }
 
-    /// How much behind a `\` belongs to it. An escape may be white space and a new line, which vanish.
-    fn escape_length(&self, behind: &str) -> usize {
-        let is_blank = |c: char| is_space(c) || is_newline(c);
-        match behind.chars().next() {
-            Some(c) if is_blank(c) => behind.len() - behind.trim_start_matches(is_blank).len(),
-            Some(c) => c.len_utf8(),
-            None => 0,
-        }
-    }
-
     /// Bare text, as far as a person may mean it: paths and URLs are taken whole, to be named in one message.
     fn word(&mut self) {
         let rest = self.rest();
@@ -249,6 +239,16 @@ impl Scanner<'_> {
         }
         let length = length.max(rest.chars().next().map_or(0, char::len_utf8));
         self.take(Kind::Word, length);
+    }
+}
+
+/// How much behind a `\` belongs to it. An escape may be white space and a new line, which vanish.
+fn escape_length(behind: &str) -> usize {
+    let is_blank = |c: char| is_space(c) || is_newline(c);
+    match behind.chars().next() {
+        Some(c) if is_blank(c) => behind.len() - behind.trim_start_matches(is_blank).len(),
+        Some(c) => c.len_utf8(),
+        None => 0,
     }
 }
 
