@@ -2,6 +2,7 @@
 
 use clap::Args;
 use flatout_http::limits::Limits;
+use flatout_net::access::{LogSettings, Logs, Target};
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::handler::Handler;
 use flatout_net::server::{
@@ -12,7 +13,6 @@ use flatout_serve::cache::CacheLimits;
 use flatout_serve::root::{Root, check_kernel};
 use flatout_serve::{Site, SiteOptions};
 use std::fmt::{self, Write as _};
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -34,7 +34,8 @@ const EXIT_UNCLEAN: u8 = 3;
   flatout serve ./public --access-log - | grep ' 404 '
 
 Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder.
-SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 prints the counters.")]
+SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 opens the log anew, after it
+has been renamed, and prints the counters.")]
 pub(crate) struct ServeArgs {
     /// The folder to serve.
     #[arg(value_name = "DIR", default_value = ".")]
@@ -126,7 +127,7 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
     check_folder(&arguments.folder)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let worker_count = arguments.workers.map_or(cores, usize::from);
-    let access_file = open_access_log(arguments.access_log.as_deref())?;
+    let logs = open_access_log(arguments.access_log.as_deref())?;
     let (addresses, mut listeners) = bind_all(&arguments.listen, worker_count)?;
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count);
@@ -137,7 +138,7 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
         let folder = arguments.folder.clone();
         let cache_limits = CacheLimits { descriptors_max: shares.files_max, ..CacheLimits::DEFAULT };
         let options = SiteOptions { hidden: arguments.hidden, cache_limits, ..SiteOptions::DEFAULT };
-        let (counters, access_file, phases) = (Arc::clone(&counters[index]), access_file.clone(), phases.clone());
+        let (counters, log, phases) = (Arc::clone(&counters[index]), logs.worker(), phases.clone());
         move || -> io::Result<WorkerParts<Site>> {
             let handler = Site::new(Arc::new(Root::open(&folder)?), options);
             let listeners =
@@ -145,7 +146,7 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
             let listeners = listeners.collect();
             // Nobody gives commands here: the receiver ends at once, and nothing waits for it.
             let (_, commands) = command_channel();
-            Ok(WorkerParts { handler, settings, listeners, commands, access_file, counters, phases })
+            Ok(WorkerParts { handler, settings, listeners, commands, log, counters, phases })
         }
     };
     let first = parts(0, listeners.remove(0));
@@ -159,9 +160,13 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
     }
     announce(arguments, &addresses, worker_count);
     // The first worker runs here, so that one worker is one thread.
-    let reported = counters.clone();
+    let (reported, reopened) = (counters.clone(), Arc::clone(&logs));
+    let report = move || {
+        reopened.reopen();
+        print_counters(&reported, &reopened);
+    };
     let signals = async move {
-        if let Err(error) = follow_signals(&phase_sender, || print_counters(&reported)).await {
+        if let Err(error) = follow_signals(&phase_sender, report).await {
             eprintln!("warning: signals are not handled ({error}); SIGTERM will cut what is under way");
             std::future::pending::<()>().await;
         }
@@ -172,7 +177,8 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
         let report = thread.join().map_err(|_| Failure::runtime("a worker panicked; please report this"))?;
         connections_cut += report.map_err(failed)?.connections_cut;
     }
-    print_counters(&counters);
+    logs.close();
+    print_counters(&counters, &logs);
     if connections_cut > 0 {
         eprintln!("stopped with {connections_cut} connections cut: --drain-timeout passed, or a second signal came");
         return Ok(ExitCode::from(EXIT_UNCLEAN));
@@ -227,15 +233,13 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-fn open_access_log(path: Option<&Path>) -> Result<Option<Arc<File>>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    let file = if path == Path::new("-") {
-        rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).map(File::from).map_err(io::Error::from)
-    } else {
-        OpenOptions::new().append(true).create(true).open(path)
+fn open_access_log(path: Option<&Path>) -> Result<Arc<Logs>, Failure> {
+    let target = path.map(|path| if path == Path::new("-") { Target::Stdout } else { Target::File(path.to_owned()) });
+    let settings: Vec<LogSettings> = target.map(LogSettings::new).into_iter().collect();
+    let warn = |text: &str| {
+        let _ = writeln!(io::stderr(), "warning: {text}");
     };
-    file.map(|file| Some(Arc::new(file)))
-        .map_err(|error| Failure::usage(format!("cannot write the access log {}: {error}", path.display())))
+    Logs::open(&settings, Box::new(warn)).map(Arc::new).map_err(Failure::usage)
 }
 
 /// Listeners for every worker, in the order of the addresses, and the addresses with their ports.
@@ -305,9 +309,12 @@ fn announce(arguments: &ServeArgs, addresses: &[SocketAddr], worker_count: usize
     };
 }
 
-fn print_counters(counters: &[Arc<Counters>]) {
+fn print_counters(counters: &[Arc<Counters>], logs: &Logs) {
     let counters: Vec<&Counters> = counters.iter().map(Arc::as_ref).collect();
-    let rows = sum_rows(&counters, Site::OUTCOMES);
+    let mut rows = sum_rows(&counters, Site::OUTCOMES);
+    if logs.lines_lost() > 0 {
+        rows.push(("log_lines_lost".to_owned(), logs.lines_lost()));
+    }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let text: String = rows.iter().map(|(name, count)| format!("{name:width$} {count}\n")).collect();
     let _ = io::stderr().write_all(text.as_bytes());

@@ -1,4 +1,5 @@
-//! What the operating system tells the server: SIGTERM and SIGINT to stop, SIGUSR1 to say what it has counted.
+//! What the operating system tells the server: SIGTERM and SIGINT to stop, SIGUSR1 to open its logs anew
+//! and to say what it has counted.
 
 use super::worker::Phase;
 use std::future::poll_fn;
