@@ -398,7 +398,8 @@ fn a_reload_keeps_what_is_wanted_and_closes_the_rest_when_its_lines_have_come() 
     let staged = log.take_staged(0, 0);
     let description = log.describe(PEER, TIME_MS, Logged::Raw(b"later"));
     let is_open = |name: &str| {
-        let links = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        let links =
+            fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
         links.into_iter().any(|link| link == folder.join(name))
     };
     let json = LogSettings { format: Format::Json, ..kept };
@@ -416,7 +417,11 @@ fn a_reload_keeps_what_is_wanted_and_closes_the_rest_when_its_lines_have_come() 
     wait_until("it is closed", || !is_open("dropped"));
     assert!(is_open("kept"));
     let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    assert!(text("dropped").contains("\"download\"") && text("dropped").contains("\"later\" 200"), "{}", text("dropped"));
+    assert!(
+        text("dropped").contains("\"download\"") && text("dropped").contains("\"later\" 200"),
+        "{}",
+        text("dropped")
+    );
     assert!(text("kept").starts_with('{') && text("kept").lines().count() == 1, "{}", text("kept"));
     // And to none at all.
     log.adopt(&opened.logs.replace(&[]).unwrap());

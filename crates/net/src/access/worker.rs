@@ -46,7 +46,15 @@ impl WorkerLog {
     pub(super) fn new(set: &LogSet) -> Self {
         let (home, spares) = sync_channel(SPARES_MAX);
         let (lanes, retired) = (Vec::new(), Vec::new());
-        let mut log = Self { set: LogSet::default(), lanes, retired, staged: Staged::default(), dates: Dates::new(), home, spares };
+        let mut log = Self {
+            set: LogSet::default(),
+            lanes,
+            retired,
+            staged: Staged::default(),
+            dates: Dates::new(),
+            home,
+            spares,
+        };
         log.adopt(set);
         log
     }
