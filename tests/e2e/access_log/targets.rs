@@ -3,12 +3,12 @@
 
 use crate::e2e::harness::{Folder, PATIENCE, read_response, read_to_end, wait_until};
 use flatout_http::limits::Limits;
-use flatout_net::access::{Field, Format, LogCount, LogSettings, Logs, Rotation, Target};
+use flatout_net::access::{Field, Format, LogCount, LogSet, LogSettings, Logs, Rotation, Target};
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::{Body, Head, Response};
+use flatout_net::server::{Command, Phase, run_worker};
 use flatout_net::server::{Listener, Protocol, Settings, Timeouts, WorkerParts, command_channel, phase_channel};
-use flatout_net::server::{Phase, run_worker};
 use flatout_net::shared::SharedBytes;
 use flatout_net::socket::bind_listener;
 use serde_json::Value;
@@ -17,9 +17,11 @@ use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// Answers everything with ten bytes.
 struct OnePage;
@@ -37,6 +39,8 @@ impl Handler for OnePage {
 struct Inside {
     address: SocketAddr,
     logs: Arc<Logs>,
+    /// Has the workers adopt other logs.
+    adopt: Box<dyn Fn(&LogSet)>,
     stop: Option<Box<dyn FnOnce()>>,
 }
 
@@ -46,27 +50,34 @@ impl Inside {
         let (phase, phases) = phase_channel();
         let settings = Settings { limits: Limits::DEFAULT, timeouts: Timeouts::DEFAULT, connections_max: 1000 };
         let mut address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut commanders = Vec::new();
         let workers: Vec<_> = (0..worker_count)
             .map(|_| {
                 let (fd, bound) = bind_listener(&address).unwrap();
                 address = bound;
                 let (log, phases) = (logs.worker(), phases.clone());
+                let (commander, commands) = command_channel();
+                commanders.push(commander);
                 thread::spawn(move || {
                     let listeners = vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } }];
-                    let (_, commands) = command_channel();
                     let counters = Arc::default();
                     let parts = WorkerParts { handler: OnePage, settings, listeners, commands, log, counters, phases };
                     run_worker(parts, std::future::pending()).unwrap();
                 })
             })
             .collect();
+        let adopt = move |set: &LogSet| {
+            for commander in &commanders {
+                assert!(commander.send(Command::Logs(set.clone(), Box::new(|_: &OnePage| ()))).is_ok());
+            }
+        };
         let stop = move || {
             phase.send_replace(Phase::Drain);
             for worker in workers {
                 worker.join().unwrap();
             }
         };
-        Self { address, logs, stop: Some(Box::new(stop)) }
+        Self { address, logs, adopt: Box::new(adopt), stop: Some(Box::new(stop)) }
     }
 
     fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
@@ -91,7 +102,7 @@ fn to_file(path: &Path) -> LogSettings {
 
 /// Feeds `text` to a tool that must be content with it, and returns what that says.
 fn read_by(program: &str, arguments: &[&str], text: &str) -> String {
-    let mut command = Command::new(program);
+    let mut command = process::Command::new(program);
     let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -197,6 +208,43 @@ fn rotation_by_size_under_load_loses_no_line() {
     assert_eq!(seen.len() as u64, total);
 }
 
+/// Requests on connections that stay; how many there were.
+fn load(address: SocketAddr, done: &AtomicBool) -> usize {
+    let (mut stream, mut count) = (TcpStream::connect(address).unwrap(), 0);
+    while !done.load(Ordering::Relaxed) {
+        stream.write_all(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert_eq!(read_response(&mut stream).status, 200);
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_reload_under_load_loses_no_line() {
+    let logs = Folder::new();
+    let settings = |reload: usize| {
+        let file = to_file(&logs.path().join(if reload.is_multiple_of(3) { "a" } else { "b" }));
+        LogSettings { format: if reload.is_multiple_of(2) { Format::Combined } else { Format::Json }, ..file }
+    };
+    let server = Inside::start(2, &[settings(0)]);
+    let (address, done) = (server.address, AtomicBool::new(false));
+    let requests: usize = thread::scope(|scope| {
+        let clients: Vec<_> = (0..2).map(|_| scope.spawn(|| load(address, &done))).collect();
+        for reload in 1..=30 {
+            thread::sleep(Duration::from_millis(20));
+            (server.adopt)(&server.logs.replace(&[settings(reload)]).unwrap());
+        }
+        done.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().unwrap()).sum()
+    });
+    let all = Arc::clone(&server.logs);
+    server.stop();
+    assert_eq!(all.lines_lost(), 0);
+    let text = ["a", "b"].map(|name| fs::read_to_string(logs.path().join(name)).unwrap());
+    assert!(text.iter().all(|text| text.ends_with('\n')));
+    assert_eq!(text.iter().map(|text| text.lines().count()).sum::<usize>(), requests);
+}
+
 #[test]
 fn rotation_by_age_happens_without_requests() {
     let logs = Folder::new();
@@ -206,7 +254,7 @@ fn rotation_by_age_happens_without_requests() {
     wait_until("it is put aside", || fs::read_dir(logs.path()).unwrap().count() == 2);
     assert_eq!(fs::metadata(logs.path().join("log")).unwrap().len(), 0);
     // An empty file is not put aside.
-    thread::sleep(std::time::Duration::from_millis(2500));
+    thread::sleep(Duration::from_millis(2500));
     assert_eq!(fs::read_dir(logs.path()).unwrap().count(), 2);
     assert_eq!(server.stop()[0].rotations, 1);
 }
@@ -229,7 +277,7 @@ fn syslog_gets_the_lines() {
         let mut buffer = [0; 1000];
         let count = daemon.recv(&mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
-        let (head, line) = text.split_once(&format!(" flatout[{}]: ", std::process::id())).unwrap();
+        let (head, line) = text.split_once(&format!(" flatout[{}]: ", process::id())).unwrap();
         assert!(head.starts_with("<30>") && head.len() == "<30>Nov  6 08:49:37".len(), "{text}");
         lines.push(line.to_owned());
     }
