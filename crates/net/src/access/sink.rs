@@ -56,6 +56,8 @@ pub(super) struct Sink {
     /// Bytes taken of the first chunk that waits.
     taken: usize,
     trouble: Option<Trouble>,
+    /// What the channel had counted as lost when it was looked at last.
+    lines_lost_seen: u64,
     retired: bool,
 }
 
@@ -88,6 +90,7 @@ impl Sink {
             pending_bytes: 0,
             taken: 0,
             trouble: None,
+            lines_lost_seen: 0,
             retired: false,
         })
     }
@@ -151,30 +154,39 @@ impl Sink {
                 Some(Stop::Blocked) => return,
                 Some(Stop::Failed(error)) => Some(error),
             };
-            let Some(chunk) = self.pending.pop_front() else { return };
-            let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
-            let lines_left = left.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            self.pending_bytes -= chunk.bytes.len();
-            self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+            let Some(lines_left) = self.end_chunk() else { return };
             match lost {
                 Some(error) => self.lose(lines_left, &error.to_string(), unix_s, warn),
                 None => self.note_success(),
             }
-            recycle(chunk);
         }
     }
 
+    /// No more of the first chunk that waits will be written. Returns how many of its lines were not.
+    fn end_chunk(&mut self) -> Option<u64> {
+        let chunk = self.pending.pop_front()?;
+        let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
+        let lines_left = left.split_inclusive(|&byte| byte == b'\n').count() as u64;
+        self.pending_bytes -= chunk.bytes.len();
+        self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+        recycle(chunk);
+        Some(lines_left)
+    }
+
     fn lose(&mut self, lines: u64, why: &str, unix_s: i64, warn: &Warn) {
+        self.channel.count_lost(lines);
+        self.lines_lost_seen += lines;
+        self.begin_trouble(self.lines_lost_seen - lines, why, unix_s, warn);
+    }
+
+    fn begin_trouble(&mut self, lines_lost_before: u64, why: &str, unix_s: i64, warn: &Warn) {
         if self.trouble.is_none() {
-            let lines_lost_before = self.channel.lines_lost.load(Ordering::Relaxed);
-            self.trouble = Some(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
             warn(&format!("the access log {} takes no lines ({why}); they are lost and counted", self.target));
         }
-        self.channel.count_lost(lines);
-        if let Some(trouble) = &mut self.trouble {
-            trouble.latest_loss_s = unix_s;
-            trouble.works_again = false;
-        }
+        let trouble =
+            self.trouble.get_or_insert(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
+        trouble.latest_loss_s = unix_s;
+        trouble.works_again = false;
     }
 
     const fn note_success(&mut self) {
@@ -186,6 +198,13 @@ impl Sink {
     /// Tries again what waits, and sees to what only time brings.
     pub(super) fn look(&mut self, unix_s: i64, warn: &Warn) {
         self.write_pending(unix_s, warn);
+        // Workers have lost some when the queue had no room.
+        let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
+        if lines_lost > self.lines_lost_seen {
+            let lines_lost_before = std::mem::replace(&mut self.lines_lost_seen, lines_lost);
+            self.begin_trouble(lines_lost_before, "more come than can be written", unix_s, warn);
+            self.note_success();
+        }
         if let Some(trouble) = &self.trouble {
             let quiet_s = unix_s.saturating_sub(trouble.latest_loss_s);
             if trouble.works_again && self.pending.is_empty() && !(0..RECOVERY_S).contains(&quiet_s) {
@@ -224,13 +243,9 @@ impl Sink {
 
     /// What still waits is lost.
     pub(super) fn give_up(&mut self) {
-        while let Some(chunk) = self.pending.pop_front() {
-            let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
-            let lines_left = left.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+        while let Some(lines_left) = self.end_chunk() {
             self.channel.count_lost(lines_left);
         }
-        self.pending_bytes = 0;
     }
 }
 
@@ -253,7 +268,7 @@ impl Outlet {
     fn open_path(path: &Path, rotation: Rotation, unix_s: i64) -> io::Result<Self> {
         // Opened for writing alone, a FIFO would wait for its reader; this way it never does.
         if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
-            let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+            let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
             return Ok(Self::Stream(StreamTarget::new(file)));
         }

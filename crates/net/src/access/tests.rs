@@ -196,7 +196,7 @@ fn rotation_by_size_loses_no_line_and_keeps_so_many() {
     fs::write(folder.join("log.not-ours"), "").unwrap();
     let rotation = Rotation { bytes_max: Some(2000), ..Rotation::default() };
     let settings = LogSettings { rotation, ..to_file(&folder.join("log")) };
-    let opened = open(&[settings.clone()]);
+    let opened = open(std::slice::from_ref(&settings));
     let mut log = opened.logs.worker();
     for number in 0..LINES {
         stage(&mut log, format!("line {number}").as_bytes());

@@ -213,7 +213,7 @@ impl Lane {
             return;
         }
         let chunk = self.take_chunk(home, spares.try_recv().unwrap_or_default());
-        let (Err(TrySendError::Full(message)) | Err(TrySendError::Disconnected(message))) =
+        let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.log.queue.try_send(Message::Chunk(chunk))
         else {
             return;
