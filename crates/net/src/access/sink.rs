@@ -55,6 +55,8 @@ pub(super) struct Sink {
     pending_bytes: usize,
     /// Bytes taken of the first chunk that waits.
     taken: usize,
+    /// The target has taken something since that was asked last.
+    progress: bool,
     trouble: Option<Trouble>,
     /// What the channel had counted as lost when it was looked at last.
     lines_lost_seen: u64,
@@ -89,6 +91,7 @@ impl Sink {
             pending: VecDeque::new(),
             pending_bytes: 0,
             taken: 0,
+            progress: false,
             trouble: None,
             lines_lost_seen: 0,
             retired: false,
@@ -124,6 +127,10 @@ impl Sink {
         !self.pending.is_empty()
     }
 
+    pub(super) const fn take_progress(&mut self) -> bool {
+        std::mem::replace(&mut self.progress, false)
+    }
+
     pub(super) const fn needs_looks(&self) -> bool {
         let ages = matches!(&self.outlet, Outlet::File(file) if file.ages());
         ages || self.retired || self.trouble.is_some()
@@ -149,6 +156,7 @@ impl Sink {
         while let Some(chunk) = self.pending.front() {
             let written = self.outlet.write(&chunk.bytes[self.taken..], unix_s);
             self.taken += written.bytes;
+            self.progress |= written.bytes > 0;
             let lost = match written.stop {
                 None => None,
                 Some(Stop::Blocked) => return,

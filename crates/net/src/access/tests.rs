@@ -364,7 +364,12 @@ fn syslog_has_a_datagram_for_each_line() {
     log.commit("sent", 0);
     log.flush();
     assert!(receive(&daemon).contains("\"again\""));
-    assert_eq!(opened.words.lock().unwrap().len(), 1);
+    wait_until("it says so", || opened.words.lock().unwrap().len() == 2);
+    let words = opened.words.lock().unwrap();
+    assert!(
+        words[0].contains(" takes no lines (No such file") && words[1].ends_with("again; 1 were lost"),
+        "{words:?}"
+    );
 }
 
 #[test]
