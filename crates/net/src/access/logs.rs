@@ -35,11 +35,11 @@ pub(super) struct Log {
 #[derive(Clone, Debug, Default)]
 pub struct LogSet(pub(super) Arc<[Arc<Log>]>);
 
-/// What one log has done.
+/// What has become of the lines for one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCount {
-    /// Where its lines go.
-    pub name: String,
+    /// Where they go.
+    pub target: Target,
     /// Lines that the target has taken.
     pub lines_written: u64,
     /// Lines that it has not.
@@ -156,11 +156,14 @@ impl Logs {
         }
     }
 
-    /// What each log of the present configuration has done.
+    /// What each target of the present configuration has done, in the order of the logs; each once.
     pub fn counts(&self) -> Vec<LogCount> {
-        let control = self.control();
-        let counts = control.set.0.iter().map(|log| LogCount {
-            name: log.channel.name.clone(),
+        let set = self.control().set.clone();
+        let is_first =
+            |index: usize, log: &Log| set.0[..index].iter().all(|earlier| !Arc::ptr_eq(&earlier.channel, &log.channel));
+        let firsts = set.0.iter().enumerate().filter(|(index, log)| is_first(*index, log));
+        let counts = firsts.map(|(_, log)| LogCount {
+            target: log.channel.target.clone(),
             lines_written: log.channel.lines_written.load(Ordering::Relaxed),
             lines_lost: log.channel.lines_lost.load(Ordering::Relaxed),
             rotations: log.channel.rotations.load(Ordering::Relaxed),

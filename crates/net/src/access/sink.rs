@@ -78,7 +78,7 @@ impl Sink {
         let outlet = Outlet::open(&target, settings.rotation, unix_s)
             .map_err(|error| OpenError { target: target.clone(), error })?;
         let channel = Arc::new(Channel {
-            name: target.to_string(),
+            target: target.clone(),
             lines_written: AtomicU64::new(0),
             lines_lost: AtomicU64::new(0),
             rotations: AtomicU64::new(0),

@@ -176,9 +176,10 @@ fn each_line_says_what_became_of_its_own_response() {
 #[test]
 fn the_index_chooses_the_log_and_255_none() {
     let folder = Folder::new();
-    let opened = open(&[to_file(&folder.join("a")), to_file(&folder.join("b"))]);
+    let again = LogSettings { format: Format::Json, ..to_file(&folder.join("b")) };
+    let opened = open(&[to_file(&folder.join("a")), to_file(&folder.join("b")), again]);
     let mut log = opened.logs.worker();
-    for index in [0, 1, 1, 2, 255] {
+    for index in [0, 1, 2, 3, 255] {
         log.stage(PEER, TIME_MS, Logged::Raw(b""), &Answer { log: index, ..answer(400, "x") });
     }
     log.commit("sent", 0);

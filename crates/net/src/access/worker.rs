@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
 /// Empty buffers kept for a worker; more are given back to the heap.
-const SPARES_MAX: usize = 4;
+const SPARES_MAX: usize = 2;
 
 /// At the end of a worker, its last lines may wait so long for room in the queue.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
