@@ -21,6 +21,9 @@ const PENDING_BYTES_MAX: usize = 1024 * 1024;
 /// A target works again when it has lost nothing for so long: a reader at its limit is no news every second.
 const RECOVERY_S: i64 = 5;
 
+/// A target that is not wanted any more has so long to take what waits for it, in seconds.
+const RETIRED_S: i64 = 5;
+
 /// How far a write came.
 #[derive(Debug)]
 pub(super) struct Written {
@@ -60,7 +63,8 @@ pub(super) struct Sink {
     trouble: Option<Trouble>,
     /// What the channel had counted as lost when it was looked at last.
     lines_lost_seen: u64,
-    retired: bool,
+    /// Since when it is not wanted any more.
+    retired_s: Option<i64>,
 }
 
 /// A target takes nothing, or not enough.
@@ -94,7 +98,7 @@ impl Sink {
             progress: false,
             trouble: None,
             lines_lost_seen: 0,
-            retired: false,
+            retired_s: None,
         })
     }
 
@@ -111,8 +115,8 @@ impl Sink {
     }
 
     /// It is wanted still, with this rotation, or not any more.
-    pub(super) const fn keep(&mut self, rotation: Option<Rotation>) {
-        self.retired = rotation.is_none();
+    pub(super) fn keep(&mut self, rotation: Option<Rotation>, unix_s: i64) {
+        self.retired_s = rotation.is_none().then(|| self.retired_s.unwrap_or(unix_s));
         if let (Outlet::File(file), Some(rotation)) = (&mut self.outlet, rotation) {
             file.set_rotation(rotation);
         }
@@ -120,7 +124,7 @@ impl Sink {
 
     /// Whether it is not wanted any more and nobody can send to it.
     pub(super) fn is_over(&self) -> bool {
-        self.retired && self.pending.is_empty() && Arc::strong_count(&self.channel) == 1
+        self.retired_s.is_some() && self.pending.is_empty() && Arc::strong_count(&self.channel) == 1
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -133,7 +137,7 @@ impl Sink {
 
     pub(super) const fn needs_looks(&self) -> bool {
         let ages = matches!(&self.outlet, Outlet::File(file) if file.ages());
-        ages || self.retired || self.trouble.is_some()
+        ages || self.retired_s.is_some() || self.trouble.is_some()
     }
 
     /// Writes `chunk`, or lets it wait.
@@ -206,6 +210,9 @@ impl Sink {
     /// Tries again what waits, and sees to what only time brings.
     pub(super) fn look(&mut self, unix_s: i64, warn: &Warn) {
         self.write_pending(unix_s, warn);
+        if self.retired_s.is_some_and(|since_s| unix_s.saturating_sub(since_s) >= RETIRED_S) {
+            self.give_up();
+        }
         // Workers have lost some when the queue had no room.
         let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
         if lines_lost > self.lines_lost_seen {
@@ -253,6 +260,7 @@ impl Sink {
     pub(super) fn give_up(&mut self) {
         while let Some(lines_left) = self.end_chunk() {
             self.channel.count_lost(lines_left);
+            self.lines_lost_seen += lines_left;
         }
     }
 }

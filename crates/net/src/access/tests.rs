@@ -277,6 +277,12 @@ fn a_full_disk_is_told_once_and_counted() {
     assert!(words[0].starts_with("the access log /dev/full takes no lines (No space left"), "{words:?}");
 }
 
+/// Whether this process has the file open.
+fn is_open(path: &Path) -> bool {
+    let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == path)
+}
+
 /// Makes a FIFO with the real tool.
 fn make_fifo(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -303,6 +309,21 @@ fn a_fifo_that_nobody_reads_holds_nobody_up() {
     let count = opened.logs.counts()[0].clone();
     assert!(count.lines_lost > 0 && count.lines_lost < LINES, "{count:?}");
     assert!(count.lines_written + count.lines_lost <= LINES, "{count:?}");
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_closed_when_it_is_not_wanted() {
+    let folder = Folder::new();
+    make_fifo(&folder.join("fifo"));
+    let opened = open(&[to_file(&folder.join("fifo"))]);
+    let mut log = opened.logs.worker();
+    for _ in 0..5000 {
+        stage(&mut log, b"GET /");
+    }
+    log.commit("sent", 0);
+    log.adopt(&opened.logs.replace(&[to_file(&folder.join("log"))]).unwrap());
+    wait_until("it is closed", || !is_open(&folder.join("fifo")));
+    assert!(opened.logs.lines_lost() > 1000, "{}", opened.logs.lines_lost());
 }
 
 #[test]
@@ -403,11 +424,7 @@ fn a_reload_keeps_what_is_wanted_and_closes_the_rest_when_its_lines_have_come() 
     stage(&mut log, b"download");
     let staged = log.take_staged(0, 0);
     let description = log.describe(PEER, TIME_MS, Logged::Raw(b"later"));
-    let is_open = |name: &str| {
-        let links =
-            fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-        links.into_iter().any(|link| link == folder.join(name))
-    };
+    let is_open = |name: &str| is_open(&folder.join(name));
     let json = LogSettings { format: Format::Json, ..kept };
     log.adopt(&opened.logs.replace(&[json]).unwrap());
     log.flush();

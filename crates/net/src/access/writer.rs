@@ -92,7 +92,7 @@ impl Writer {
         self.sinks.append(&mut opened);
         for sink in &mut self.sinks {
             let wanted = settings.iter().rev().find(|log| log.target == *sink.target());
-            sink.keep(wanted.map(|log| log.rotation));
+            sink.keep(wanted.map(|log| log.rotation), unix_s());
         }
         let channel = |log: &LogSettings| self.sinks.iter().find(|sink| *sink.target() == log.target);
         Ok(settings.iter().filter_map(channel).map(|sink| Arc::clone(sink.channel())).collect())
