@@ -9,12 +9,7 @@ use super::record::{Answer, Record};
 use super::text::{Dates, append_address, append_decimal, append_escaped, append_escaped_word, append_three_digits};
 
 /// Appends a line.
-pub(super) fn append_combined(
-    text: &mut Vec<u8>,
-    dates: &mut Dates,
-    record: &Record<'_>,
-    answer: &Answer<'_>,
-) -> Gaps {
+pub(super) fn append_combined(text: &mut Vec<u8>, dates: &mut Dates, record: &Record<'_>, answer: &Answer<'_>) -> Gaps {
     match record.client {
         Some(client) => append_address(text, client),
         None => text.push(b'-'),
@@ -55,4 +50,3 @@ pub(super) fn append_combined(
     text.push(b'\n');
     [ending, duration]
 }
-

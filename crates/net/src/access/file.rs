@@ -28,6 +28,8 @@ pub(super) struct FileTarget {
     retry_s: i64,
     rotations: u64,
     complaint: Option<String>,
+    /// It was said already, and has not worked since.
+    complained: bool,
     /// A part of a line could not be taken back.
     within_line: bool,
 }
@@ -52,6 +54,7 @@ impl FileTarget {
             retry_s: i64::MIN,
             rotations: 0,
             complaint: None,
+            complained: false,
             within_line: false,
         }
     }
@@ -163,7 +166,11 @@ impl FileTarget {
         let Some(age_max_s) = self.rotation.age_max_s else { return };
         let age_s = u64::try_from(unix_s.saturating_sub(self.began_s)).unwrap_or(0);
         if self.size_bytes > 0 && age_s >= age_max_s {
-            self.rotate(unix_s);
+            // Unless others have emptied it meanwhile.
+            self.read_size();
+            if self.size_bytes > 0 {
+                self.rotate(unix_s);
+            }
         }
     }
 
@@ -174,11 +181,12 @@ impl FileTarget {
             Ok(()) => {
                 self.size_bytes = 0;
                 self.began_s = unix_s;
+                self.delete_oldest(&path);
                 true
             }
             Err(error) => {
                 self.retry_s = unix_s.saturating_add(RETRY_S);
-                self.complaint = Some(format!("cannot put the access log {} aside: {error}", path.display()));
+                self.complain(format!("cannot put the access log {} aside: {error}", path.display()));
                 false
             }
         }
@@ -201,9 +209,114 @@ impl FileTarget {
             }
         }
         self.rotations += u64::from(is_ours);
-        if let Err(error) = delete_oldest(path, self.rotation.keep) {
-            self.complaint = Some(format!("cannot delete old access logs of {}: {error}", path.display()));
-        }
         Ok(())
+    }
+
+    fn delete_oldest(&mut self, path: &Path) {
+        match delete_oldest(path, self.rotation.keep) {
+            Ok(()) => self.complained = false,
+            Err(error) => self.complain(format!("cannot delete old access logs of {}: {error}", path.display())),
+        }
+    }
+
+    fn complain(&mut self, text: String) {
+        if !self.complained {
+            self.complaint = Some(text);
+        }
+        self.complained = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FileTarget;
+    use crate::access::settings::Rotation;
+    use std::fs::{self, OpenOptions};
+    use std::path::{Path, PathBuf};
+
+    const NOW_S: i64 = 784_111_777;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("flatout-file-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn open(path: &Path, rotation: Rotation) -> FileTarget {
+        let file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        let metadata = file.metadata().unwrap();
+        FileTarget::new(path, file, &metadata, rotation, NOW_S)
+    }
+
+    fn write(target: &mut FileTarget, text: &str, unix_s: i64) {
+        let written = target.write(text.as_bytes(), unix_s);
+        assert!(written.bytes == text.len() && written.stop.is_none(), "{written:?}");
+    }
+
+    #[test]
+    fn age_counts_from_the_first_line() {
+        let folder = folder("age");
+        let path = folder.join("log");
+        let mut target = open(&path, Rotation { age_max_s: Some(60), ..Rotation::default() });
+        target.handle_time(NOW_S + 100);
+        write(&mut target, "a\n", NOW_S + 100);
+        target.handle_time(NOW_S + 159);
+        assert_eq!(target.take_rotations(), 0);
+        write(&mut target, "b\n", NOW_S + 160);
+        assert_eq!(fs::read_to_string(folder.join("log.19941106-085217")).unwrap(), "a\n");
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), target.take_rotations()), ("b\n", 1));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_others_do_to_the_file_is_seen() {
+        let folder = folder("others");
+        let path = folder.join("log");
+        let mut target = open(&path, Rotation { bytes_max: Some(10), ..Rotation::default() });
+        write(&mut target, "12345678\n", NOW_S);
+        // Emptied in place: there is room again.
+        fs::write(&path, "").unwrap();
+        write(&mut target, "abcdefgh\n", NOW_S);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "abcdefgh\n");
+        // Renamed, and another in its place: that is nobody's to put aside, and is appended to.
+        fs::rename(&path, folder.join("renamed")).unwrap();
+        fs::write(&path, "other\n").unwrap();
+        write(&mut target, "next one\n", NOW_S);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "other\nnext one\n");
+        assert_eq!(target.take_rotations(), 0);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn names_within_a_second_are_counted_and_a_link_stays() {
+        let folder = folder("names");
+        let (path, link) = (folder.join("real"), folder.join("link"));
+        fs::write(&path, "").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut target = open(&link, Rotation { bytes_max: Some(1), keep: 2, ..Rotation::default() });
+        write(&mut target, "longer than may be\nb\nc\nd\n", NOW_S);
+        let mut names: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["link", "real", "real.19941106-084937.1", "real.19941106-084937.2"]);
+        assert_eq!(fs::read_to_string(&link).unwrap(), "d\n");
+        assert_eq!(fs::read_to_string(folder.join("real.19941106-084937.2")).unwrap(), "c\n");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_rotation_that_cannot_be_is_told_once_and_lines_go_on() {
+        let folder = folder("cannot");
+        let path = folder.join("inner/log");
+        fs::create_dir(folder.join("inner")).unwrap();
+        let mut target = open(&path, Rotation { bytes_max: Some(4), ..Rotation::default() });
+        write(&mut target, "abc\n", NOW_S);
+        fs::rename(folder.join("inner"), folder.join("moved")).unwrap();
+        for minute in 0..3 {
+            write(&mut target, "def\n", NOW_S + minute * 60);
+            assert_eq!(target.take_complaint().is_some(), minute == 0);
+        }
+        assert_eq!(fs::read_to_string(folder.join("moved/log")).unwrap(), "abc\ndef\ndef\ndef\n");
+        fs::remove_dir_all(folder).unwrap();
     }
 }

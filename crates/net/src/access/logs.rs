@@ -8,7 +8,7 @@ use super::writer::Writer;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,11 +35,11 @@ pub(super) struct Log {
 #[derive(Clone, Debug, Default)]
 pub struct LogSet(pub(super) Arc<[Arc<Log>]>);
 
-/// What one log has done.
+/// What has become of the lines for one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCount {
-    /// Where its lines go.
-    pub name: String,
+    /// Where they go.
+    pub target: Target,
     /// Lines that the target has taken.
     pub lines_written: u64,
     /// Lines that it has not.
@@ -52,7 +52,10 @@ pub struct LogCount {
 /// to be opened anew later.
 pub struct Logs {
     totals: Arc<Totals>,
+    /// Held only for moments: signals are handled on an event loop.
     control: Mutex<Control>,
+    /// Held by whoever replaces the logs.
+    replacing: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -76,7 +79,7 @@ impl Logs {
     /// When a target cannot be written.
     pub fn open(settings: &[LogSettings], warn: Warn) -> Result<Self, OpenError> {
         let control = Control { warn: Some(warn), ..Control::default() };
-        let logs = Self { totals: Arc::default(), control: Mutex::new(control) };
+        let logs = Self { totals: Arc::default(), control: Mutex::new(control), replacing: Mutex::default() };
         logs.replace(settings)?;
         Ok(logs)
     }
@@ -89,51 +92,78 @@ impl Logs {
     /// When a target cannot be written; then the logs stay as they were.
     pub fn replace(&self, settings: &[LogSettings]) -> Result<LogSet, OpenError> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(first) = settings.first() else {
-            if let Some(thread) = &control.thread {
-                ask(&thread.queue, Vec::new()).map_err(|error| OpenError { target: Target::Stdout, error })??;
-            }
-            control.set = LogSet::default();
-            return Ok(LogSet::default());
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let set_before = self.control().set.clone();
+        let target = settings.first().map_or(Target::Stdout, |log| log.target.clone());
+        let opened = self.open_channels(settings).map_err(|error| OpenError { target, error })?;
+        let (channels, queue) = match opened {
+            Some((channels, queue)) => (channels?, queue),
+            None => return Ok(LogSet::default()),
         };
-        let failed = |error| OpenError { target: first.target.clone(), error };
-        let queue = control.queue(&self.totals).map_err(failed)?;
-        let channels = ask(&queue, settings.to_vec()).map_err(failed)??;
         let logs = settings.iter().zip(channels).map(|(settings, channel)| {
             let form = Form::new(settings);
             // What has not changed stays the same log, so that workers go on with their buffers.
-            let kept = control.set.0.iter().find(|log| Arc::ptr_eq(&log.channel, &channel) && log.form == form);
+            let kept = set_before.0.iter().find(|log| Arc::ptr_eq(&log.channel, &channel) && log.form == form);
             kept.cloned().unwrap_or_else(|| {
                 let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
                 Arc::new(Log { number, form, channel, queue: queue.clone() })
             })
         });
         let set = LogSet(logs.collect());
-        control.set = set.clone();
+        self.control().set = set.clone();
         Ok(set)
+    }
+
+    /// Has the writer open the targets. `None` when there is no writer and none is needed.
+    fn open_channels(&self, settings: &[LogSettings]) -> io::Result<Option<(Opened, SyncSender<Message>)>> {
+        let queue = {
+            let mut control = self.control();
+            if settings.is_empty() && control.thread.is_none() {
+                return Ok(None);
+            }
+            control.queue(&self.totals)?
+        };
+        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let (answer, answered) = sync_channel(1);
+        if send_until(&queue, Message::Replace(settings.to_vec(), answer), deadline).is_err() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the log writer is busy"));
+        }
+        match answered.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(opened) => Ok(Some((opened, queue))),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "the file system does not answer"))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the log writer has ended")),
+        }
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A worker's side of the logs.
     pub fn worker(&self) -> WorkerLog {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let control = self.control();
         WorkerLog::new(&control.set)
     }
 
     /// Opens the files anew by their names, after others have renamed them. Returns at once.
     pub fn reopen(&self) {
         self.totals.reopen.store(true, Ordering::Release);
-        if let Some(thread) = &self.control.lock().unwrap_or_else(PoisonError::into_inner).thread {
+        if let Some(thread) = &self.control().thread {
             // Where there is no room, the writer is awake and will look.
             let _ = thread.queue.try_send(Message::Wake);
         }
     }
 
-    /// What each log of the present configuration has done.
+    /// What each target of the present configuration has done, in the order of the logs; each once.
     pub fn counts(&self) -> Vec<LogCount> {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = control.set.0.iter().map(|log| LogCount {
-            name: log.channel.name.clone(),
+        let set = self.control().set.clone();
+        let is_first =
+            |index: usize, log: &Log| set.0[..index].iter().all(|earlier| !Arc::ptr_eq(&earlier.channel, &log.channel));
+        let firsts = set.0.iter().enumerate().filter(|(index, log)| is_first(*index, log));
+        let counts = firsts.map(|(_, log)| LogCount {
+            target: log.channel.target.clone(),
             lines_written: log.channel.lines_written.load(Ordering::Relaxed),
             lines_lost: log.channel.lines_lost.load(Ordering::Relaxed),
             rotations: log.channel.rotations.load(Ordering::Relaxed),
@@ -149,9 +179,12 @@ impl Logs {
     /// Writes what is queued, waiting for it a few seconds at the most, and ends the writer. What comes later is lost
     /// and counted.
     pub fn close(&self) {
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        control.closed = true;
-        let Some(thread) = control.thread.take() else { return };
+        let thread = {
+            let mut control = self.control();
+            control.closed = true;
+            control.thread.take()
+        };
+        let Some(thread) = thread else { return };
         let deadline = Instant::now() + CLOSE_TIMEOUT;
         if send_until(&thread.queue, Message::Close(deadline), deadline).is_ok() {
             // The writer ends by itself at the deadline, unless the kernel holds it.
@@ -190,18 +223,3 @@ impl Control {
 }
 
 type Opened = Result<Vec<Arc<Channel>>, OpenError>;
-
-/// Has the writer open what is wanted.
-fn ask(queue: &SyncSender<Message>, settings: Vec<LogSettings>) -> io::Result<Opened> {
-    let deadline = Instant::now() + OPEN_TIMEOUT;
-    let (answer, answered) = sync_channel(1);
-    let ended = || io::Error::other("the log writer has ended");
-    match send_until(queue, Message::Replace(settings, answer), deadline) {
-        Ok(()) => {}
-        Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the log writer is busy")),
-    }
-    answered.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
-        RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "the file system does not answer"),
-        RecvTimeoutError::Disconnected => ended(),
-    })
-}

@@ -1,6 +1,6 @@
 //! What passes between the workers and the writer: one bounded queue for the process.
 
-use super::settings::{LogSettings, OpenError};
+use super::settings::{LogSettings, OpenError, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -25,7 +25,7 @@ pub(super) struct Totals {
 /// One target, as those who send to it know it.
 #[derive(Debug)]
 pub(super) struct Channel {
-    pub(super) name: String,
+    pub(super) target: Target,
     pub(super) lines_written: AtomicU64,
     pub(super) lines_lost: AtomicU64,
     pub(super) rotations: AtomicU64,

@@ -79,9 +79,7 @@ impl<'a> Record<'a> {
         match self.source {
             Source::Logged(Logged::Head(head)) => Some((head.method.as_str(), head.version)),
             Source::Logged(Logged::Raw(_)) => None,
-            Source::Owned(description) => {
-                description.version.map(|version| (&description.method[..], version))
-            }
+            Source::Owned(description) => description.version.map(|version| (&description.method[..], version)),
         }
     }
 

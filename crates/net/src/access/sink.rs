@@ -21,6 +21,9 @@ const PENDING_BYTES_MAX: usize = 1024 * 1024;
 /// A target works again when it has lost nothing for so long: a reader at its limit is no news every second.
 const RECOVERY_S: i64 = 5;
 
+/// A target that is not wanted any more has so long to take what waits for it, in seconds.
+const RETIRED_S: i64 = 5;
+
 /// How far a write came.
 #[derive(Debug)]
 pub(super) struct Written {
@@ -55,8 +58,13 @@ pub(super) struct Sink {
     pending_bytes: usize,
     /// Bytes taken of the first chunk that waits.
     taken: usize,
+    /// The target has taken something since that was asked last.
+    progress: bool,
     trouble: Option<Trouble>,
-    retired: bool,
+    /// What the channel had counted as lost when it was looked at last.
+    lines_lost_seen: u64,
+    /// Since when it is not wanted any more.
+    retired_s: Option<i64>,
 }
 
 /// A target takes nothing, or not enough.
@@ -74,7 +82,7 @@ impl Sink {
         let outlet = Outlet::open(&target, settings.rotation, unix_s)
             .map_err(|error| OpenError { target: target.clone(), error })?;
         let channel = Arc::new(Channel {
-            name: target.to_string(),
+            target: target.clone(),
             lines_written: AtomicU64::new(0),
             lines_lost: AtomicU64::new(0),
             rotations: AtomicU64::new(0),
@@ -87,8 +95,10 @@ impl Sink {
             pending: VecDeque::new(),
             pending_bytes: 0,
             taken: 0,
+            progress: false,
             trouble: None,
-            retired: false,
+            lines_lost_seen: 0,
+            retired_s: None,
         })
     }
 
@@ -105,8 +115,8 @@ impl Sink {
     }
 
     /// It is wanted still, with this rotation, or not any more.
-    pub(super) const fn keep(&mut self, rotation: Option<Rotation>) {
-        self.retired = rotation.is_none();
+    pub(super) fn keep(&mut self, rotation: Option<Rotation>, unix_s: i64) {
+        self.retired_s = rotation.is_none().then(|| self.retired_s.unwrap_or(unix_s));
         if let (Outlet::File(file), Some(rotation)) = (&mut self.outlet, rotation) {
             file.set_rotation(rotation);
         }
@@ -114,16 +124,20 @@ impl Sink {
 
     /// Whether it is not wanted any more and nobody can send to it.
     pub(super) fn is_over(&self) -> bool {
-        self.retired && self.pending.is_empty() && Arc::strong_count(&self.channel) == 1
+        self.retired_s.is_some() && self.pending.is_empty() && Arc::strong_count(&self.channel) == 1
     }
 
     pub(super) fn is_blocked(&self) -> bool {
         !self.pending.is_empty()
     }
 
+    pub(super) const fn take_progress(&mut self) -> bool {
+        std::mem::replace(&mut self.progress, false)
+    }
+
     pub(super) const fn needs_looks(&self) -> bool {
         let ages = matches!(&self.outlet, Outlet::File(file) if file.ages());
-        ages || self.retired || self.trouble.is_some()
+        ages || self.retired_s.is_some() || self.trouble.is_some()
     }
 
     /// Writes `chunk`, or lets it wait.
@@ -146,35 +160,45 @@ impl Sink {
         while let Some(chunk) = self.pending.front() {
             let written = self.outlet.write(&chunk.bytes[self.taken..], unix_s);
             self.taken += written.bytes;
+            self.progress |= written.bytes > 0;
             let lost = match written.stop {
                 None => None,
                 Some(Stop::Blocked) => return,
                 Some(Stop::Failed(error)) => Some(error),
             };
-            let Some(chunk) = self.pending.pop_front() else { return };
-            let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
-            let lines_left = left.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            self.pending_bytes -= chunk.bytes.len();
-            self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+            let Some(lines_left) = self.end_chunk() else { return };
             match lost {
                 Some(error) => self.lose(lines_left, &error.to_string(), unix_s, warn),
                 None => self.note_success(),
             }
-            recycle(chunk);
         }
     }
 
+    /// No more of the first chunk that waits will be written. Returns how many of its lines were not.
+    fn end_chunk(&mut self) -> Option<u64> {
+        let chunk = self.pending.pop_front()?;
+        let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
+        let lines_left = left.split_inclusive(|&byte| byte == b'\n').count() as u64;
+        self.pending_bytes -= chunk.bytes.len();
+        self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+        recycle(chunk);
+        Some(lines_left)
+    }
+
     fn lose(&mut self, lines: u64, why: &str, unix_s: i64, warn: &Warn) {
+        self.channel.count_lost(lines);
+        self.lines_lost_seen += lines;
+        self.begin_trouble(self.lines_lost_seen - lines, why, unix_s, warn);
+    }
+
+    fn begin_trouble(&mut self, lines_lost_before: u64, why: &str, unix_s: i64, warn: &Warn) {
         if self.trouble.is_none() {
-            let lines_lost_before = self.channel.lines_lost.load(Ordering::Relaxed);
-            self.trouble = Some(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
             warn(&format!("the access log {} takes no lines ({why}); they are lost and counted", self.target));
         }
-        self.channel.count_lost(lines);
-        if let Some(trouble) = &mut self.trouble {
-            trouble.latest_loss_s = unix_s;
-            trouble.works_again = false;
-        }
+        let trouble =
+            self.trouble.get_or_insert(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
+        trouble.latest_loss_s = unix_s;
+        trouble.works_again = false;
     }
 
     const fn note_success(&mut self) {
@@ -186,6 +210,16 @@ impl Sink {
     /// Tries again what waits, and sees to what only time brings.
     pub(super) fn look(&mut self, unix_s: i64, warn: &Warn) {
         self.write_pending(unix_s, warn);
+        if self.retired_s.is_some_and(|since_s| unix_s.saturating_sub(since_s) >= RETIRED_S) {
+            self.give_up();
+        }
+        // Workers have lost some when the queue had no room.
+        let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
+        if lines_lost > self.lines_lost_seen {
+            let lines_lost_before = std::mem::replace(&mut self.lines_lost_seen, lines_lost);
+            self.begin_trouble(lines_lost_before, "more come than can be written", unix_s, warn);
+            self.note_success();
+        }
         if let Some(trouble) = &self.trouble {
             let quiet_s = unix_s.saturating_sub(trouble.latest_loss_s);
             if trouble.works_again && self.pending.is_empty() && !(0..RECOVERY_S).contains(&quiet_s) {
@@ -224,13 +258,10 @@ impl Sink {
 
     /// What still waits is lost.
     pub(super) fn give_up(&mut self) {
-        while let Some(chunk) = self.pending.pop_front() {
-            let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
-            let lines_left = left.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+        while let Some(lines_left) = self.end_chunk() {
             self.channel.count_lost(lines_left);
+            self.lines_lost_seen += lines_left;
         }
-        self.pending_bytes = 0;
     }
 }
 
@@ -253,7 +284,7 @@ impl Outlet {
     fn open_path(path: &Path, rotation: Rotation, unix_s: i64) -> io::Result<Self> {
         // Opened for writing alone, a FIFO would wait for its reader; this way it never does.
         if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
-            let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+            let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
             return Ok(Self::Stream(StreamTarget::new(file)));
         }

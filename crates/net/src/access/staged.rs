@@ -74,7 +74,9 @@ impl Staged {
             let bounds = (start, line.end);
             start = line.end;
             let ending = if line.output_end.is_some_and(|end| end <= self.taken) { "sent" } else { ending };
-            let duration_us = now_ns.saturating_sub(line.started_ns) / 1000;
+            // 0: when it began there was no log, and nobody looked at the clock.
+            let started_ns = if line.started_ns == 0 { now_ns } else { line.started_ns };
+            let duration_us = now_ns.saturating_sub(started_ns) / 1000;
             EndedLine { log: line.log, text: &self.text, bounds, gaps: line.gaps, ending, duration_us }
         })
     }
@@ -86,7 +88,10 @@ impl Staged {
         // Responses are sent in the order of their lines.
         let count = self.lines.iter().take_while(|line| is_sent(line)).count();
         let text_start = count.checked_sub(1).map_or(0, |last| self.lines[last].end);
-        let mut unsent = Self { text: self.text.split_off(text_start), lines: self.lines.split_off(count), taken: 0 };
+        // Copied, not split off: what is kept with a slow reader's answers is no larger than it must be.
+        let mut unsent = Self { text: self.text[text_start..].to_vec(), lines: self.lines[count..].to_vec(), taken: 0 };
+        self.text.truncate(text_start);
+        self.lines.truncate(count);
         for line in &mut unsent.lines {
             line.end -= text_start;
             line.output_end = line.output_end.map(|end| end.saturating_sub(taken));

@@ -176,9 +176,10 @@ fn each_line_says_what_became_of_its_own_response() {
 #[test]
 fn the_index_chooses_the_log_and_255_none() {
     let folder = Folder::new();
-    let opened = open(&[to_file(&folder.join("a")), to_file(&folder.join("b"))]);
+    let again = LogSettings { format: Format::Json, ..to_file(&folder.join("b")) };
+    let opened = open(&[to_file(&folder.join("a")), to_file(&folder.join("b")), again]);
     let mut log = opened.logs.worker();
-    for index in [0, 1, 1, 2, 255] {
+    for index in [0, 1, 2, 3, 255] {
         log.stage(PEER, TIME_MS, Logged::Raw(b""), &Answer { log: index, ..answer(400, "x") });
     }
     log.commit("sent", 0);
@@ -196,7 +197,7 @@ fn rotation_by_size_loses_no_line_and_keeps_so_many() {
     fs::write(folder.join("log.not-ours"), "").unwrap();
     let rotation = Rotation { bytes_max: Some(2000), ..Rotation::default() };
     let settings = LogSettings { rotation, ..to_file(&folder.join("log")) };
-    let opened = open(&[settings.clone()]);
+    let opened = open(std::slice::from_ref(&settings));
     let mut log = opened.logs.worker();
     for number in 0..LINES {
         stage(&mut log, format!("line {number}").as_bytes());
@@ -276,6 +277,12 @@ fn a_full_disk_is_told_once_and_counted() {
     assert!(words[0].starts_with("the access log /dev/full takes no lines (No space left"), "{words:?}");
 }
 
+/// Whether this process has the file open.
+fn is_open(path: &Path) -> bool {
+    let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == path)
+}
+
 /// Makes a FIFO with the real tool.
 fn make_fifo(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -302,6 +309,21 @@ fn a_fifo_that_nobody_reads_holds_nobody_up() {
     let count = opened.logs.counts()[0].clone();
     assert!(count.lines_lost > 0 && count.lines_lost < LINES, "{count:?}");
     assert!(count.lines_written + count.lines_lost <= LINES, "{count:?}");
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_closed_when_it_is_not_wanted() {
+    let folder = Folder::new();
+    make_fifo(&folder.join("fifo"));
+    let opened = open(&[to_file(&folder.join("fifo"))]);
+    let mut log = opened.logs.worker();
+    for _ in 0..5000 {
+        stage(&mut log, b"GET /");
+    }
+    log.commit("sent", 0);
+    log.adopt(&opened.logs.replace(&[to_file(&folder.join("log"))]).unwrap());
+    wait_until("it is closed", || !is_open(&folder.join("fifo")));
+    assert!(opened.logs.lines_lost() > 1000, "{}", opened.logs.lines_lost());
 }
 
 #[test]
@@ -364,7 +386,12 @@ fn syslog_has_a_datagram_for_each_line() {
     log.commit("sent", 0);
     log.flush();
     assert!(receive(&daemon).contains("\"again\""));
-    assert_eq!(opened.words.lock().unwrap().len(), 1);
+    wait_until("it says so", || opened.words.lock().unwrap().len() == 2);
+    let words = opened.words.lock().unwrap();
+    assert!(
+        words[0].contains(" takes no lines (No such file") && words[1].ends_with("again; 1 were lost"),
+        "{words:?}"
+    );
 }
 
 #[test]
@@ -397,10 +424,7 @@ fn a_reload_keeps_what_is_wanted_and_closes_the_rest_when_its_lines_have_come() 
     stage(&mut log, b"download");
     let staged = log.take_staged(0, 0);
     let description = log.describe(PEER, TIME_MS, Logged::Raw(b"later"));
-    let is_open = |name: &str| {
-        let links = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-        links.into_iter().any(|link| link == folder.join(name))
-    };
+    let is_open = |name: &str| is_open(&folder.join(name));
     let json = LogSettings { format: Format::Json, ..kept };
     log.adopt(&opened.logs.replace(&[json]).unwrap());
     log.flush();
@@ -416,7 +440,11 @@ fn a_reload_keeps_what_is_wanted_and_closes_the_rest_when_its_lines_have_come() 
     wait_until("it is closed", || !is_open("dropped"));
     assert!(is_open("kept"));
     let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    assert!(text("dropped").contains("\"download\"") && text("dropped").contains("\"later\" 200"), "{}", text("dropped"));
+    assert!(
+        text("dropped").contains("\"download\"") && text("dropped").contains("\"later\" 200"),
+        "{}",
+        text("dropped")
+    );
     assert!(text("kept").starts_with('{') && text("kept").lines().count() == 1, "{}", text("kept"));
     // And to none at all.
     log.adopt(&opened.logs.replace(&[]).unwrap());

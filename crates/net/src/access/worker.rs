@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
 /// Empty buffers kept for a worker; more are given back to the heap.
-const SPARES_MAX: usize = 4;
+const SPARES_MAX: usize = 2;
 
 /// At the end of a worker, its last lines may wait so long for room in the queue.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,7 +46,15 @@ impl WorkerLog {
     pub(super) fn new(set: &LogSet) -> Self {
         let (home, spares) = sync_channel(SPARES_MAX);
         let (lanes, retired) = (Vec::new(), Vec::new());
-        let mut log = Self { set: LogSet::default(), lanes, retired, staged: Staged::default(), dates: Dates::new(), home, spares };
+        let mut log = Self {
+            set: LogSet::default(),
+            lanes,
+            retired,
+            staged: Staged::default(),
+            dates: Dates::new(),
+            home,
+            spares,
+        };
         log.adopt(set);
         log
     }
@@ -205,7 +213,7 @@ impl Lane {
             return;
         }
         let chunk = self.take_chunk(home, spares.try_recv().unwrap_or_default());
-        let (Err(TrySendError::Full(message)) | Err(TrySendError::Disconnected(message))) =
+        let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.log.queue.try_send(Message::Chunk(chunk))
         else {
             return;

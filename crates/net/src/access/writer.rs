@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A target that takes nothing now is asked again so often: a pipe of 64 KiB empties at up to 6 MB/s so.
+/// A target that takes nothing now is asked again so soon, and while it goes on like that less and less often: a pipe of
+/// 64 KiB that is read empties at up to 6 MB/s so, and one that nobody reads costs nothing.
 const BLOCKED_INTERVAL: Duration = Duration::from_millis(10);
+const BLOCKED_INTERVAL_MAX: Duration = Duration::from_millis(320);
 
 /// Ages, recoveries and targets that are to be closed are looked at so often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,11 +23,12 @@ pub(super) struct Writer {
     totals: Arc<Totals>,
     warn: Warn,
     sinks: Vec<Sink>,
+    blocked_interval: Duration,
 }
 
 impl Writer {
     pub(super) const fn new(messages: Receiver<Message>, totals: Arc<Totals>, warn: Warn) -> Self {
-        Self { messages, totals, warn, sinks: Vec::new() }
+        Self { messages, totals, warn, sinks: Vec::new(), blocked_interval: BLOCKED_INTERVAL }
     }
 
     /// Writes until it is told to close, or until nobody is left who could send.
@@ -47,7 +50,7 @@ impl Writer {
 
     fn receive(&self) -> Result<Message, RecvTimeoutError> {
         if self.sinks.iter().any(Sink::is_blocked) {
-            self.messages.recv_timeout(BLOCKED_INTERVAL)
+            self.messages.recv_timeout(self.blocked_interval)
         } else if self.sinks.iter().any(Sink::needs_looks) {
             self.messages.recv_timeout(LOOK_INTERVAL)
         } else {
@@ -73,6 +76,9 @@ impl Writer {
             sink.look(unix_s(), &self.warn);
         }
         self.sinks.retain(|sink| !sink.is_over());
+        let progress = self.sinks.iter_mut().fold(false, |progress, sink| sink.take_progress() | progress);
+        let longer = (self.blocked_interval * 2).min(BLOCKED_INTERVAL_MAX);
+        self.blocked_interval = if progress { BLOCKED_INTERVAL } else { longer };
     }
 
     /// Opens what is new, and only when all of it can be opened lets go of what is not wanted any more.
@@ -86,7 +92,7 @@ impl Writer {
         self.sinks.append(&mut opened);
         for sink in &mut self.sinks {
             let wanted = settings.iter().rev().find(|log| log.target == *sink.target());
-            sink.keep(wanted.map(|log| log.rotation));
+            sink.keep(wanted.map(|log| log.rotation), unix_s());
         }
         let channel = |log: &LogSettings| self.sinks.iter().find(|sink| *sink.target() == log.target);
         Ok(settings.iter().filter_map(channel).map(|sink| Arc::clone(sink.channel())).collect())
@@ -110,7 +116,5 @@ impl Writer {
 }
 
 fn unix_s() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }

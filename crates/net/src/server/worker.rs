@@ -95,11 +95,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Stages the line of a request described before.
-    pub(crate) fn stage_described<'a>(
-        &self,
-        description: Option<&Description>,
-        answer: impl FnOnce() -> Answer<'a>,
-    ) {
+    pub(crate) fn stage_described<'a>(&self, description: Option<&Description>, answer: impl FnOnce() -> Answer<'a>) {
         if let Some(description) = description {
             self.log.borrow_mut().stage_described(description, &answer());
         }
