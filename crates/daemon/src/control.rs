@@ -10,12 +10,13 @@ use crate::confine::Confinement;
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
-use crate::shape::{Engine, Spec};
 use crate::status::{Shared, describe, phase_name};
 use crate::supervisor::Supervisor;
 use crate::upgrade::Upgrade;
 use crate::workers::{Workers, worker_name};
 use flatout_config::model::Config;
+use flatout_engine::engine::Engine;
+use flatout_engine::spec::{MetricsText, Spec};
 use flatout_net::access::Logs;
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::server::{Phase, Signals, Told};
@@ -32,6 +33,8 @@ pub(crate) struct Control {
     /// The configuration in force, its listeners arranged.
     pub(crate) config: Config,
     pub(crate) spec: Arc<Spec>,
+    /// What a `metrics` step answers with.
+    pub(crate) metrics: MetricsText,
     pub(crate) addresses: Vec<Address>,
     pub(crate) workers: Workers<Engine>,
     pub(crate) logs: Arc<Logs>,

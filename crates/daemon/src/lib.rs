@@ -15,7 +15,7 @@
 //! | [`admin`], [`status`], `metrics` | what operators ask and are told |
 //! | `confine`, `privileges`, `shares` | what the process may do |
 //! | `supervisor` | systemd |
-//! | `logs` | the configuration's logs |
+//! | `logs`, `spec` | the configuration's logs, its sites put to use |
 //! | [`failure`] | what went wrong, and the exit code |
 //!
 //! Absent by design: requests. No connection is touched here.
@@ -33,7 +33,7 @@ mod logs;
 mod metrics;
 mod privileges;
 mod reload;
-mod shape;
+mod spec;
 mod shares;
 pub mod source;
 mod start;

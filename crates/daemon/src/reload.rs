@@ -9,9 +9,10 @@ use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
-use crate::shape::Spec;
+use crate::spec::compile;
 use flatout_config::Style;
 use flatout_config::model::Config;
+use flatout_engine::spec::Spec;
 use flatout_net::access::LogSet;
 use flatout_net::server::{Command, Listener, Phase};
 use std::io;
@@ -71,8 +72,8 @@ impl Control {
     fn prepare(&self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
-        let spec = Spec::compile(&config).map_err(Failure::usage)?;
-        self.check_confinement(&config)?;
+        let spec = compile(&config, Some(&self.spec), &self.metrics)?;
+        self.check_confinement(&spec)?;
         let added = self.bind_added(&config, &live)?;
         let listeners = self.listeners_of(&added).map_err(|error| {
             Failure::runtime(format!("no descriptor for the listeners of the new configuration: {error}"))
@@ -84,9 +85,9 @@ impl Control {
     }
 
     /// Confined threads stay so for life.
-    fn check_confinement(&self, config: &Config) -> Result<(), Failure> {
+    fn check_confinement(&self, spec: &Spec) -> Result<(), Failure> {
         let Some(confinement) = &self.confinement else { return Ok(()) };
-        let wanted = Confinement::of(config);
+        let wanted = Confinement::of(spec);
         match confinement.find_outside(&wanted) {
             None => Ok(()),
             Some(path) => Err(Failure::usage(format!(

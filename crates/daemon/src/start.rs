@@ -13,12 +13,14 @@ use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
 use crate::privileges::{decide_identity, drop_privileges};
-use crate::shape::{Engine, Spec};
 use crate::shares::{raise_open_files, share_descriptors};
+use crate::spec::{compile, metrics_text};
 use crate::status::Shared;
 use crate::supervisor::Supervisor;
 use crate::workers::{Worker, Workers, start_worker};
 use flatout_config::model::{Admin, Config};
+use flatout_engine::engine::Engine;
+use flatout_engine::spec::Spec;
 use flatout_http::limits::Limits;
 use flatout_net::access::Logs;
 use flatout_net::counters::Counters;
@@ -43,7 +45,9 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let worker_count = config.workers.map_or_else(available_cores, usize::from);
     let descriptors = raise_open_files(config.open_files)?;
     let identity = decide_identity(&config)?;
-    let spec = Spec::compile(&config).map_err(Failure::usage)?;
+    let told = Arc::default();
+    let metrics = metrics_text(&told);
+    let spec = compile(&config, None, &metrics)?;
     let logs = open_logs(&config)?;
     let mut addresses = Vec::new();
     for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id]) {
@@ -60,7 +64,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         drop_privileges(identity)?;
     }
     let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
-    let confinement = config.landlock.then(|| Confinement::of(&config));
+    let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
     let cache_limits = CacheLimits {
@@ -88,10 +92,13 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         workers.all.push(worker);
     }
     let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs)));
+    // It is empty until now, so that this is the first.
+    let _ = told.set(Arc::clone(&shared));
     Ok(Control {
         options,
         config,
         spec,
+        metrics,
         addresses,
         workers,
         logs,
