@@ -2,12 +2,14 @@
 
 use clap::Args;
 use flatout_http::limits::Limits;
+use flatout_net::clock::Now;
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::handler::Handler;
 use flatout_net::server::{
     Listener, Protocol, Settings, Timeouts, WorkerParts, command_channel, follow_signals, phase_channel, run_worker,
 };
 use flatout_net::socket::{bind_listener, check_free, find_port_owner, raise_descriptor_limit, suggest_port};
+use flatout_net::tls::{SiteCertificate, TlsServer};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::root::{Root, check_kernel};
 use flatout_serve::{Site, SiteOptions};
@@ -56,6 +58,18 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     hidden: bool,
 
+    /// Speak https, with this certificate and what leads to its authority, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "h2c")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Without TLS, speak HTTP/2 with clients that begin with it.
+    #[arg(long)]
+    h2c: bool,
+
     /// Close a connection on which no request begins for so long.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration_ms)]
     idle_timeout: u64,
@@ -67,6 +81,10 @@ pub(crate) struct ServeArgs {
     /// Answer 408 when a request's body takes longer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     body_timeout: u64,
+
+    /// Close a connection whose TLS handshake, or preface of HTTP/2, takes longer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
+    handshake_timeout: u64,
 
     /// Close a connection whose client takes no byte of a response for so long.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
@@ -127,6 +145,8 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let worker_count = arguments.workers.map_or(cores, usize::from);
     let access_file = open_access_log(arguments.access_log.as_deref())?;
+    let tls = open_tls(arguments)?;
+    let protocol = if tls.is_some() { Protocol::Tls } else { Protocol::Plain { http2: arguments.h2c } };
     let (addresses, mut listeners) = bind_all(&arguments.listen, worker_count)?;
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count);
@@ -137,15 +157,14 @@ fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
         let folder = arguments.folder.clone();
         let cache_limits = CacheLimits { descriptors_max: shares.files_max, ..CacheLimits::DEFAULT };
         let options = SiteOptions { hidden: arguments.hidden, cache_limits, ..SiteOptions::DEFAULT };
+        let tls = tls.clone();
         let (counters, access_file, phases) = (Arc::clone(&counters[index]), access_file.clone(), phases.clone());
         move || -> io::Result<WorkerParts<Site>> {
             let handler = Site::new(Arc::new(Root::open(&folder)?), options);
-            let listeners =
-                listeners.into_iter().map(|fd| Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } });
-            let listeners = listeners.collect();
+            let listeners = listeners.into_iter().map(|fd| Listener { fd, id: 0, protocol }).collect();
             // Nobody gives commands here: the receiver ends at once, and nothing waits for it.
             let (_, commands) = command_channel();
-            Ok(WorkerParts { handler, settings, listeners, commands, access_file, counters, phases })
+            Ok(WorkerParts { handler, settings, tls, listeners, commands, access_file, counters, phases })
         }
     };
     let first = parts(0, listeners.remove(0));
@@ -206,9 +225,29 @@ fn timeouts(arguments: &ServeArgs) -> Timeouts {
         head_timeout_ms: arguments.head_timeout,
         body_timeout_ms: arguments.body_timeout,
         write_timeout_ms: arguments.write_timeout,
+        handshake_timeout_ms: arguments.handshake_timeout,
         drain_timeout_ms: arguments.drain_timeout,
         ..Timeouts::DEFAULT
     }
+}
+
+/// The certificate that the flags name, if they do.
+fn open_tls(arguments: &ServeArgs) -> Result<Option<Arc<TlsServer>>, Failure> {
+    let (Some(chain), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+    };
+    let site = SiteCertificate {
+        names: vec!["*".to_owned()],
+        chain_pem: read(chain)?,
+        key_pem: read(key)?,
+        label: chain.display().to_string(),
+    };
+    let server = TlsServer::new().map_err(|error| Failure::runtime(format!("cannot speak TLS: {error}")))?;
+    for warning in server.replace(&[site], Now::read().unix_s).map_err(Failure::usage)? {
+        eprintln!("warning: {warning}");
+    }
+    Ok(Some(server))
 }
 
 fn check_folder(folder: &Path) -> Result<(), Failure> {
@@ -291,7 +330,8 @@ fn announce(arguments: &ServeArgs, addresses: &[SocketAddr], worker_count: usize
             ip => ip,
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "http://{}/", SocketAddr::new(ip, address.port()));
+        let scheme = if arguments.tls_cert.is_some() { "https" } else { "http" };
+        let _ = writeln!(text, "{scheme}://{}/", SocketAddr::new(ip, address.port()));
     }
     let folder = arguments.folder.canonicalize().unwrap_or_else(|_| arguments.folder.clone());
     let plural = if worker_count == 1 { "worker" } else { "workers" };

@@ -14,6 +14,7 @@
 //! | [`target`], [`host`], [`path`] | what a request is for |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
 //! | [`connection`] | the life of a connection, as one table |
+//! | [`http2`] | where frames begin, and when there are too many |
 //! | [`etag`], [`conditional`], [`range`], [`date`] | what a request asks about a representation |
 //!
 //! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
@@ -28,6 +29,7 @@ pub mod feed;
 pub mod framing;
 pub mod head;
 pub mod host;
+pub mod http2;
 pub mod limits;
 pub mod path;
 pub mod range;
