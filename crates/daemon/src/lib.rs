@@ -13,6 +13,7 @@
 //! | `listeners`, `arrange` | sockets by address; numbers that stay |
 //! | `workers`, `bell` | threads, what they are told, and how their ends are known |
 //! | [`admin`], [`status`], `metrics` | what operators ask and are told |
+//! | `certificates`, `authority` | what https shows, and our own certificate authority |
 //! | `confine`, `privileges`, `shares` | what the process may do |
 //! | `supervisor` | systemd |
 //! | `logs`, `spec` | the configuration's logs, its sites put to use |
@@ -22,8 +23,10 @@
 
 pub mod admin;
 mod arrange;
+mod authority;
 mod banner;
 mod bell;
+mod certificates;
 mod confine;
 mod control;
 pub mod failure;

@@ -3,6 +3,7 @@
 
 use crate::admin::Answer;
 use crate::arrange::arrange;
+use crate::certificates::{Certificates, Loaded};
 use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{EXIT_USAGE, Failure, say};
@@ -28,6 +29,7 @@ struct Prepared {
     listeners: Vec<Vec<Listener>>,
     /// Numbers of listeners that are no more.
     removed: Vec<u32>,
+    certificates: Option<Loaded>,
     logs: LogSet,
 }
 
@@ -69,11 +71,15 @@ impl Control {
 
     /// Tries everything that can fail. Nothing of the running configuration is changed by it but for the log files,
     /// which come last.
-    fn prepare(&self) -> Result<Prepared, Failure> {
+    fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
         let spec = compile(&config, Some(&self.spec), &self.metrics)?;
         self.check_confinement(&spec)?;
+        let certificates = match &mut self.certificates {
+            Some(certificates) => certificates.load(&config)?,
+            None => None,
+        };
         let added = self.bind_added(&config, &live)?;
         let listeners = self.listeners_of(&added).map_err(|error| {
             Failure::runtime(format!("no descriptor for the listeners of the new configuration: {error}"))
@@ -81,7 +87,7 @@ impl Control {
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
         let logs = self.logs.replace(&log_settings(&config)).map_err(Failure::usage)?;
-        Ok(Prepared { config, spec, added, listeners, removed, logs })
+        Ok(Prepared { config, spec, added, listeners, removed, certificates, logs })
     }
 
     /// Confined threads stay so for life.
@@ -124,8 +130,13 @@ impl Control {
 
     /// Brings it into force, and says what has changed.
     fn commit(&mut self, prepared: Prepared) -> String {
-        let Prepared { config, spec, added, mut listeners, removed, logs } = prepared;
+        let Prepared { config, spec, added, mut listeners, removed, certificates, logs } = prepared;
         let changes = self.describe_changes(&config, &added, &removed);
+        // Before the listeners that show them.
+        if let Some(all) = &mut self.certificates {
+            let shown = Certificates::show(all, certificates);
+            self.shared.view().certificates = shown;
+        }
         // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
         // engine that knows them, and old ones go last.
         self.workers.tell(|_| {
