@@ -90,8 +90,7 @@ impl Authority {
         unix_s: u64,
     ) -> Result<SiteCertificate, Failure> {
         let shown = names.join(", ");
-        let failed =
-            |error: rcgen::Error| Failure::usage(format!("cannot make a certificate for {shown}: {error}"));
+        let failed = |error: rcgen::Error| Failure::usage(format!("cannot make a certificate for {shown}: {error}"));
         let mut params = CertificateParams::new(names.clone()).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, names.first().map_or(NAME, String::as_str));
         let from_s = unix_s.saturating_sub(SKEW_S);

@@ -57,8 +57,7 @@ impl Certificates {
     /// # Errors
     /// With the first that cannot be used.
     pub(crate) fn load(&mut self, config: &Config) -> Result<Option<Loaded>, Failure> {
-        let mut loaded =
-            Loaded { sites: Vec::new(), stamps: Vec::new(), shown: Vec::new(), renew_at_s: u64::MAX };
+        let mut loaded = Loaded { sites: Vec::new(), stamps: Vec::new(), shown: Vec::new(), renew_at_s: u64::MAX };
         for site in &config.sites {
             let secure = |&index: &usize| config.listeners.get(index).is_some_and(|on| on.protocol == Protocol::Tls);
             if site.listeners.iter().any(secure) {

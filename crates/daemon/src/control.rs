@@ -167,7 +167,10 @@ impl Control {
             }
         }
         if let Some(root) = self.certificates.as_ref().and_then(Certificates::root_path) {
-            say(&format!("the local certificate authority signs for this machine; trust {} (curl --cacert, or the browser's settings)", root.display()));
+            say(&format!(
+                "the local certificate authority signs for this machine; trust {} (curl --cacert, or the browser's settings)",
+                root.display()
+            ));
         }
         announce(&self.options.source, &self.config, &self.addresses, self.workers.all.len());
         self.announced = true;
@@ -191,7 +194,9 @@ impl Control {
             Ended::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
         };
         let Some(failed) = failed else { return };
-        say(&format!("error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"));
+        say(&format!(
+            "error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"
+        ));
         self.failed = true;
         if self.workers.phase() == Phase::Serve {
             self.set_phase(Phase::Drain);

@@ -15,11 +15,11 @@ use crate::listeners::Address;
 use crate::logs::log_settings;
 use crate::privileges::{decide_identity, drop_privileges};
 use crate::shares::{raise_open_files, share_descriptors};
+use crate::source::Source;
 use crate::spec::{compile, metrics_text};
 use crate::status::Shared;
 use crate::supervisor::Supervisor;
 use crate::workers::{Worker, Workers, start_worker};
-use crate::source::Source;
 use flatout_config::model::{Admin, Config, Protocol};
 use flatout_engine::engine::Engine;
 use flatout_engine::spec::Spec;
@@ -27,10 +27,10 @@ use flatout_http::limits::Limits;
 use flatout_net::access::Logs;
 use flatout_net::counters::Counters;
 use flatout_net::handler::Handler;
-use flatout_net::tls::TlsServer;
 use flatout_net::server::{
     Phase, Settings, Signals, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
 };
+use flatout_net::tls::TlsServer;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
 use std::sync::Arc;
@@ -40,8 +40,7 @@ use tokio::sync::watch;
 /// Starts everything. The workers may not accept yet when this returns; they tell when they do.
 pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     // Before any thread: they all inherit what is blocked here.
-    let signals =
-        Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
+    let signals = Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
     let mut inherited = Inherited::take();
     let mut config = options.source.load(options.style)?;
     let live = arrange(&mut config, &[]);

@@ -8,7 +8,7 @@ use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_he
 use super::link::{Io, Link};
 use super::settings;
 use super::stream::{Awaiting, Exchange, Receiving, Sending, Step, Stream};
-use crate::access::{Answer, Logged};
+use crate::access::{Answer, Logged, Peer};
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
 use crate::handler::{Handler, Reply, Request};
@@ -235,6 +235,7 @@ impl<H: Handler> Http2Task<H> {
         let whole = content.is_end_stream();
         let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
         let Origin { client, listener, secure } = self.origin;
+        let peer = self.peer();
         with_head(&parts, whole, &worker.settings.limits, |head| {
             let head = match head {
                 Ok(head) => head,
@@ -251,11 +252,11 @@ impl<H: Handler> Http2Task<H> {
             let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
             match reply {
                 Reply::Now(response) if whole => {
-                    worker.stage(client, now, logged, || log_answer::<H>(&response, &exchange));
+                    worker.stage(peer, logged, || log_answer::<H>(&response, &exchange));
                     self.answer(respond, response, exchange.to_head, context);
                 }
                 reply => {
-                    exchange.description = worker.describe(client, now, logged);
+                    exchange.description = worker.describe(peer, logged);
                     let expects_continue = head.expects_continue && !whole;
                     self.wait(respond, content, reply, exchange, (whole, expects_continue), context);
                 }
@@ -292,7 +293,14 @@ impl<H: Handler> Http2Task<H> {
             reply => {
                 let deadline_ms = self.now_ms().saturating_add(self.worker.settings.timeouts.body_timeout_ms);
                 let received_bytes = 0;
-                Stream::Receiving(Box::new(Receiving { content, respond, reply, exchange, received_bytes, deadline_ms }))
+                Stream::Receiving(Box::new(Receiving {
+                    content,
+                    respond,
+                    reply,
+                    exchange,
+                    received_bytes,
+                    deadline_ms,
+                }))
             }
         };
         self.streams.push(stream);
@@ -337,8 +345,12 @@ impl<H: Handler> Http2Task<H> {
         self.streams.swap(index, last);
     }
 
+    fn peer(&self) -> Peer {
+        Peer { client: self.origin.client, secure: self.origin.secure }
+    }
+
     fn log_unanswered(&self, exchange: &Exchange) {
-        let answer = || Answer::refused(0, "unanswered", 0, exchange.started_ns);
+        let answer = || Answer::refused(0, 0, "unanswered", 0, exchange.started_ns);
         self.worker.stage_described(exchange.description.as_ref(), answer);
         self.worker.counters.http2_streams_cut.add(1);
         if let Some(reason) = self.closing {
@@ -396,7 +408,7 @@ impl<H: Handler> Http2Task<H> {
             worker.commit("sent");
             return;
         }
-        let staged = worker.take_staged();
+        let staged = worker.take_staged(0);
         let segments: VecDeque<Segment> = match response.body {
             // One that is in memory is the protocol machine's to send, whatever its size: it is not copied.
             Body::Bytes(bytes) => {
@@ -434,9 +446,10 @@ impl<H: Handler> Http2Task<H> {
         let worker = Rc::clone(&self.worker);
         let response = worker.handler.handle_error(status, text);
         let body_bytes = if exchange.to_head { 0 } else { response.body.len() };
-        let answer = || Answer::refused(status, name, body_bytes, exchange.started_ns);
+        let log = response.log;
+        let answer = || Answer::refused(log, status, name, body_bytes, exchange.started_ns);
         match raw {
-            Some(raw) => worker.stage(self.origin.client, worker.clock.latest(), Logged::Raw(raw), answer),
+            Some(raw) => worker.stage(self.peer(), Logged::Raw(raw), answer),
             None => worker.stage_described(exchange.description.as_ref(), answer),
         }
         worker.counters.requests.add(1);
@@ -448,7 +461,7 @@ impl<H: Handler> Http2Task<H> {
         match respond.send_response(head_of(&response, worker.http2_date()), bytes.is_none()) {
             Ok(mut stream) => match bytes {
                 Some(bytes) => {
-                    let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged());
+                    let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged(0));
                     let _ = stream.send_data(last, true);
                 }
                 None => worker.commit("sent"),
@@ -694,12 +707,15 @@ impl<H: Handler> Drop for Http2Task<H> {
 }
 
 /// What the log says of `response`.
-fn log_answer<H: Handler>(response: &Response, exchange: &Exchange) -> Answer {
+fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> Answer<'a> {
     Answer {
+        log: response.log,
         status: response.status,
         body_bytes: if exchange.to_head { 0 } else { response.body.len() },
         outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
         started_ns: exchange.started_ns,
+        user: response.user.as_deref(),
+        site: None,
     }
 }
 
