@@ -14,6 +14,7 @@ use crate::listeners::Address;
 use crate::status::{Shared, describe, phase_name};
 use crate::supervisor::Supervisor;
 use crate::upgrade::Upgrade;
+use crate::watch::Watch;
 use crate::workers::{Workers, worker_name};
 use flatout_config::model::Config;
 use flatout_engine::engine::Engine;
@@ -36,6 +37,8 @@ pub(crate) struct Control {
     pub(crate) spec: Arc<Spec>,
     /// What a `metrics` step answers with.
     pub(crate) metrics: MetricsText,
+    /// `None` when nothing is watched.
+    pub(crate) watch: Option<Watch>,
     /// `None` when https cannot come.
     pub(crate) certificates: Option<Certificates>,
     pub(crate) addresses: Vec<Address>,

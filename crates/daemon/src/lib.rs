@@ -14,6 +14,7 @@
 //! | `workers`, `bell` | threads, what they are told, and how their ends are known |
 //! | [`admin`], [`status`], `metrics` | what operators ask and are told |
 //! | `certificates`, `authority` | what https shows, and our own certificate authority |
+//! | `watch` | changes of files, as the kernel tells them |
 //! | `confine`, `privileges`, `shares` | what the process may do |
 //! | `supervisor` | systemd |
 //! | `logs`, `spec` | the configuration's logs, its sites put to use |
@@ -43,6 +44,7 @@ mod start;
 pub mod status;
 mod supervisor;
 mod upgrade;
+mod watch;
 mod workers;
 
 pub use failure::Failure;

@@ -11,6 +11,7 @@ use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
 use crate::spec::compile;
+use crate::watch;
 use flatout_config::Style;
 use flatout_config::model::Config;
 use flatout_engine::spec::Spec;
@@ -154,6 +155,7 @@ impl Control {
             self.workers.tell(|_| Command::RemoveListener(id));
         }
         self.addresses.extend(added);
+        watch::follow(&mut self.watch, &spec);
         (self.config, self.spec) = (config, spec);
         self.show();
         changes

@@ -19,6 +19,7 @@ use crate::source::Source;
 use crate::spec::{compile, metrics_text};
 use crate::status::Shared;
 use crate::supervisor::Supervisor;
+use crate::watch::Watch;
 use crate::workers::{Worker, Workers, start_worker};
 use flatout_config::model::{Admin, Config, Protocol};
 use flatout_engine::engine::Engine;
@@ -109,8 +110,9 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     Ok(Control {
         options,
         config,
-        spec,
+        spec: Arc::clone(&spec),
         metrics,
+        watch: Watch::start(&spec)?,
         certificates,
         addresses,
         workers,
