@@ -5,6 +5,7 @@
 
 mod e2e {
     mod access_log;
+    mod admin;
     mod bad_input;
     mod bench;
     mod cli;
@@ -15,8 +16,12 @@ mod e2e {
     mod memory;
     mod patience;
     mod real_site;
+    mod reload;
+    mod run;
+    mod site;
     mod smoke;
     mod syscalls;
     mod tool;
+    mod upgrade;
     mod versions;
 }
