@@ -184,7 +184,7 @@ impl Parser<'_> {
             return;
         }
         let Some(frame) = self.frames.pop() else { return };
-        let before = &self.text[self.line_start..token.start];
+        let before = self.text.get(self.line_start..token.start).unwrap_or("");
         let indent = before.len() - before.trim_start_matches([' ', '\t']).len();
         if self.crooked.is_none() && indent == before.len() && indent != frame.indent {
             self.crooked = Some(frame.open);
@@ -388,7 +388,7 @@ impl Parser<'_> {
             let scalar = self.scalar(token, false);
             return Some(Value { scalar, annotation: None, span: self.span(token) });
         }
-        let inside = self.at;
+        let (inside, line_start) = (self.at, self.line_start);
         self.skip_to_peeked();
         let Some(name) = self.next() else {
             self.add(Code::AnnotationUnknown, token, "this parenthesis is never closed");
@@ -406,7 +406,7 @@ impl Parser<'_> {
             let draft = self.add(Code::AnnotationUnknown, if closed { name } else { token }, message);
             draft.note("allowed here: (env), (file)");
             if !closed {
-                self.at = inside;
+                (self.at, self.line_start) = (inside, line_start);
                 self.skip_parentheses();
                 return None;
             }
