@@ -13,10 +13,10 @@ pub fn format(name: &str, text: &str) -> Result<String, Diagnostics> {
     let mut texts = Texts::default();
     let file = texts.add(name.to_owned(), text.to_owned());
     parse_document(file, text, &mut report);
-    let tokens = scan(file, text, &mut Report::new());
     if !report.is_empty() {
         return Err(report.finish(&texts));
     }
+    let tokens = scan(file, text, &mut Report::new());
     let broken = blocks_over_lines(&tokens);
     let mut formatter = Formatter { text, out: String::new(), line: String::new(), ..Formatter::default() };
     for (index, token) in tokens.iter().enumerate() {

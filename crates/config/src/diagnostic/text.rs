@@ -60,6 +60,11 @@ impl Texts {
         self.list.len()
     }
 
+    /// How many bytes all texts have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.iter().map(|text| text.content.len()).sum()
+    }
+
     pub(crate) fn text(&self, file: u32) -> &str {
         self.list.get(file as usize).map_or("", |text| text.content.as_str())
     }
