@@ -4,11 +4,11 @@
 //! difference before it is committed.
 
 use super::harness::{Folder, flatout};
-use super::tool::said;
+use super::tool::{said, tool};
 use flatout_config::{Code, Memory, load};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -215,6 +215,43 @@ fn passwd_prints_hashes_that_a_configuration_takes() {
     assert!(refused(&["passwd"], "\n").contains("empty"));
     assert!(refused(&["passwd", "--bcrypt"], &"x".repeat(72)).contains("71 bytes"));
     assert!(refused(&["passwd", "--bcrypt", "--argon2"], "x\n").contains("cannot be used with"));
+}
+
+/// What is shown up to these words, or to the end.
+fn read_until(stdout: &mut impl Read, words: &str, shown: &mut String) {
+    let mut buffer = [0; 1024];
+    while !shown.contains(words) {
+        match stdout.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(length) => shown.push_str(&String::from_utf8_lossy(&buffer[..length])),
+        }
+    }
+}
+
+/// `script` gives it a terminal. Whether the answer is hidden is not asked: the echo is switched off just behind the
+/// prompt, and this test is quicker than any person.
+#[test]
+fn passwd_asks_twice_on_a_terminal() {
+    let ask = |first: &[u8], second: &[u8]| {
+        let program = format!("{} passwd", env!("CARGO_BIN_EXE_flatout"));
+        let mut command = tool("script");
+        command.args(["--quiet", "--return", "--command", &program, "/dev/null"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut input, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut shown = String::new();
+        read_until(&mut stdout, "Password: ", &mut shown);
+        input.write_all(first).unwrap();
+        read_until(&mut stdout, "The same again: ", &mut shown);
+        input.write_all(second).unwrap();
+        read_until(&mut stdout, "\0", &mut shown);
+        (child.wait().unwrap().code(), shown)
+    };
+    let (code, shown) = ask(b"correct horse\n", b"correct horse\n");
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("$argon2id$v=19$"), "{shown}");
+    let (code, shown) = ask(b"correct horse\n", b"correct hose\n");
+    assert_eq!(code, Some(2), "{shown}");
+    assert!(shown.contains("the two differ") && !shown.contains("$argon2"), "{shown}");
 }
 
 #[test]

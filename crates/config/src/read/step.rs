@@ -9,7 +9,7 @@ use super::shape::{Block, Shape, VALUES_MAX, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
-use crate::syntax::{Node, Value};
+use crate::syntax::{Node, Scalar, Value};
 use std::ops::RangeInclusive;
 
 /// The names of all steps.
@@ -311,9 +311,7 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
         return None;
     }
     let (status_value, body) = match &node.arguments[..] {
-        [only] if matches!(only.scalar, crate::syntax::Scalar::Text(_)) && only.annotation.is_none() => {
-            (None, Some(only))
-        }
+        [only] if matches!(only.scalar, Scalar::Text(_)) => (None, Some(only)),
         [first, rest @ ..] => (Some(first), rest.first()),
         [] => (None, None),
     };
