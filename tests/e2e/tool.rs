@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("man", "man-db"),
     ("openssl", "openssl"),
     ("prlimit", "util-linux"),
+    ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("sha256sum", "coreutils"),
     ("strace", "strace"),
