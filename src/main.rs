@@ -1,6 +1,7 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
 mod bench;
+mod config;
 mod limits;
 mod serve;
 
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 
 /// A web server at the speed of the machine, and a load lab that proves it.
 #[derive(Parser)]
-#[command(name = "flatout", version, about, max_term_width = 100)]
+#[command(name = "flatout", version, about, max_term_width = 100, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -20,6 +21,11 @@ enum Verb {
     Serve(serve::ServeArgs),
     Bench(bench::BenchArgs),
     Limits(limits::LimitsArgs),
+    Validate(config::ValidateArgs),
+    Fmt(config::FmtArgs),
+    Adapt(config::AdaptArgs),
+    Passwd(config::PasswdArgs),
+    Help(config::HelpArgs),
 }
 
 fn main() -> ExitCode {
@@ -27,5 +33,10 @@ fn main() -> ExitCode {
         Verb::Serve(arguments) => serve::run(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Limits(arguments) => limits::run(arguments),
+        Verb::Validate(arguments) => config::validate(&arguments),
+        Verb::Fmt(arguments) => config::fmt(&arguments),
+        Verb::Adapt(arguments) => config::adapt(&arguments),
+        Verb::Passwd(arguments) => config::passwd(&arguments),
+        Verb::Help(arguments) => config::help::<Arguments>(&arguments),
     }
 }

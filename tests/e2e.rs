@@ -8,6 +8,7 @@ mod e2e {
     mod bad_input;
     mod bench;
     mod cli;
+    mod config;
     mod conformance;
     mod docs;
     mod harness;

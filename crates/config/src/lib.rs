@@ -1,5 +1,49 @@
-//! The configuration: KDL 2 to typed settings.
+//! The configuration: KDL 2 to typed settings, with all mistakes at once and what to do about each.
 //!
-//! Absent by design: sockets, handlers, the clock.
+//! [`load`] reads a file with all that it includes; the rest is for people: [`format`] writes a file neatly, [`adapt`]
+//! has its exact JSON twin, [`encode`] prints a [`Config`] back.
+//!
+//! Absent by design: sockets, handlers, the clock. Files and the environment come from [`Sources`] only.
 
+pub mod adapt;
+pub mod code;
+pub mod diagnostic;
+pub mod encode;
+pub mod format;
+mod glob;
+mod include;
 pub mod model;
+mod read;
+pub mod source;
+mod syntax;
+
+pub use code::Code;
+pub use diagnostic::{Diagnostic, Diagnostics, Style};
+pub use encode::to_kdl;
+pub use model::Config;
+pub use source::{Disk, Memory, Sources};
+
+use diagnostic::Report;
+use include::Loader;
+use read::Reader;
+use std::path::Path;
+
+/// Reads a configuration, KDL or (by its name, `.json`) JSON, with all that it includes.
+pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
+    let mut report = Report::new();
+    let loaded = Loader::new(sources, &mut report).load(path);
+    let mut reader = Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources };
+    let config = reader.read(&loaded.nodes);
+    if report.is_empty() { Ok(config) } else { Err(report.finish(&loaded.texts)) }
+}
+
+/// Reads a text as if it were the file `flatout.kdl` in the current folder, with nothing beside it and no environment.
+pub fn load_text(text: &str) -> Result<Config, Diagnostics> {
+    let path = Path::new("flatout.kdl");
+    load(path, &Memory::new().file(path, text))
+}
+
+/// What a folder is served with when nothing but its path is given.
+pub fn files_defaults() -> model::Files {
+    read::files_defaults()
+}

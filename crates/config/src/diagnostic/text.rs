@@ -1,0 +1,181 @@
+//! The texts that were read, and places in them.
+
+use super::{Excerpt, printable};
+use crate::model::Place;
+use std::cell::Cell;
+
+/// Characters of a line that are shown; longer ones are cut around what is meant.
+const LINE_CHARACTERS_MAX: usize = 100;
+
+/// A stretch of one text, in bytes. Texts are at most 1 MiB, so 32 bits are ample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) file: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    pub(crate) fn new(file: u32, start: usize, end: usize) -> Self {
+        Self { file, start: start as u32, end: end as u32 }
+    }
+}
+
+/// The texts that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    list: Vec<Text>,
+    /// The last place that was looked up: places are mostly asked for in their order, and a hostile file may be one
+    /// line of a mebibyte, which must not be counted anew for each.
+    last: Cell<Counted>,
+}
+
+/// How many characters there are from the beginning of a line to an offset.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    file: u32,
+    line_start: usize,
+    offset: usize,
+    characters: usize,
+}
+
+#[derive(Debug)]
+struct Text {
+    name: String,
+    content: String,
+    /// Where each line begins.
+    lines: Vec<usize>,
+}
+
+impl Texts {
+    /// Takes a text in, and returns its number.
+    pub(crate) fn add(&mut self, name: String, text: String) -> u32 {
+        let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(starts).collect();
+        self.list.push(Text { name, content: text, lines });
+        (self.list.len() - 1) as u32
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn text(&self, file: u32) -> &str {
+        self.list.get(file as usize).map_or("", |text| text.content.as_str())
+    }
+
+    /// Where a line and a column, from 1, are; columns count bytes.
+    pub(crate) fn offset(&self, file: u32, line: usize, column: usize) -> usize {
+        let Some(text) = self.list.get(file as usize) else { return 0 };
+        let start = text.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
+        let mut at = (start + column.saturating_sub(1)).min(text.content.len());
+        while !text.content.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    }
+
+    /// Line and column, from 1; columns count characters.
+    pub(crate) fn place(&self, span: Span) -> Place {
+        let Some(text) = self.list.get(span.file as usize) else {
+            return Place::default();
+        };
+        let line = text.line_of(span.start as usize);
+        let (line_start, offset) = (text.lines[line], span.start as usize);
+        let last = self.last.get();
+        let follows = (last.file, last.line_start) == (span.file, line_start) && last.offset <= offset;
+        let (from, counted) = if follows { (last.offset, last.characters) } else { (line_start, 0) };
+        let characters = counted + text.content.get(from..offset).map_or(0, |between| between.chars().count());
+        self.last.set(Counted { file: span.file, line_start, offset, characters });
+        Place { file: text.name.clone(), line: line as u32 + 1, column: characters as u32 + 1 }
+    }
+
+    /// The line, with what is meant in it.
+    pub(crate) fn excerpt(&self, span: Span) -> Option<Excerpt> {
+        let text = self.list.get(span.file as usize)?;
+        let line = text.line_of(span.start as usize);
+        let content = text.line(line);
+        if text.content.is_empty() {
+            return None;
+        }
+        let from = (span.start as usize).saturating_sub(text.lines[line]);
+        let to = ((span.end as usize).saturating_sub(text.lines[line])).min(content.len());
+        let caret_start = content.get(..from).unwrap_or(content).chars().count();
+        let caret_width = content.get(from..to).map_or(1, |meant| meant.chars().count().max(1));
+        let before = line.checked_sub(1).map(|before| text.line(before)).filter(|before| !before.trim().is_empty());
+        let before = before.map(|before| cut(before, 0).0);
+        let (line, skipped) = cut(content, caret_start);
+        let shift = if skipped == 0 { 0 } else { skipped - 1 };
+        let caret_start = caret_start - shift;
+        let caret_width = caret_width.min((LINE_CHARACTERS_MAX + 1).saturating_sub(caret_start)).max(1);
+        Some(Excerpt { before, line, caret_start, caret_width })
+    }
+}
+
+impl Text {
+    fn line_of(&self, offset: usize) -> usize {
+        self.lines.partition_point(|start| *start <= offset).saturating_sub(1)
+    }
+
+    fn line(&self, line: usize) -> &str {
+        let start = self.lines[line];
+        let end = self.lines.get(line + 1).copied().unwrap_or(self.content.len());
+        self.content.get(start..end).unwrap_or("").trim_end_matches(['\n', '\r'])
+    }
+}
+
+/// As much of a line as is shown, around the character that is meant, and how many characters were cut off in front.
+/// A cut is shown as an ellipsis, which takes the place of one character.
+fn cut(line: &str, around: usize) -> (String, usize) {
+    let skipped = around.saturating_sub(LINE_CHARACTERS_MAX * 3 / 4);
+    let mut shown = String::new();
+    let mut rest = line.chars().skip(skipped);
+    if skipped > 0 {
+        shown.push('…');
+    }
+    shown.extend(rest.by_ref().take(LINE_CHARACTERS_MAX).map(|c| if c == '\t' { ' ' } else { c }));
+    if rest.next().is_some() {
+        shown.push('…');
+    }
+    (printable(&shown), skipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Span, Texts};
+
+    #[test]
+    fn a_place_counts_characters_and_an_excerpt_has_the_line_before() {
+        let mut texts = Texts::default();
+        let file = texts.add("a.kdl".into(), "eins\r\nzwei ü drei\n".into());
+        let span = Span::new(file, 14, 18);
+        let place = texts.place(span);
+        assert_eq!((place.line, place.column), (2, 8));
+        let excerpt = texts.excerpt(span).unwrap();
+        assert_eq!(excerpt.before.as_deref(), Some("eins"));
+        assert_eq!((excerpt.line.as_str(), excerpt.caret_start, excerpt.caret_width), ("zwei ü drei", 7, 4));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_caret() {
+        let mut texts = Texts::default();
+        let line = format!("{}X{}", "a".repeat(500), "b".repeat(500));
+        let file = texts.add("a.kdl".into(), line);
+        let excerpt = texts.excerpt(Span::new(file, 500, 501)).unwrap();
+        assert_eq!(excerpt.line.chars().nth(excerpt.caret_start), Some('X'));
+        assert!(excerpt.line.chars().count() <= 102 && excerpt.caret_width == 1);
+        let whole = texts.excerpt(Span::new(file, 0, 1001)).unwrap();
+        assert!(whole.caret_width <= 101);
+    }
+
+    #[test]
+    fn the_end_and_an_empty_text_have_places_too() {
+        let mut texts = Texts::default();
+        let empty = texts.add("empty.kdl".into(), String::new());
+        assert_eq!(texts.place(Span::new(empty, 0, 0)).line, 1);
+        assert_eq!(texts.excerpt(Span::new(empty, 0, 0)), None);
+        let file = texts.add("a.kdl".into(), "a\n".into());
+        assert_eq!(texts.place(Span::new(file, 2, 2)).line, 2);
+        assert!(texts.excerpt(Span::new(file, 2, 2)).is_some());
+    }
+}

@@ -1,0 +1,162 @@
+//! A configuration printed as KDL: what is printed reads as the same configuration, places apart.
+
+mod site;
+mod writer;
+
+pub(crate) use writer::{Writer, quote};
+
+use crate::model::{
+    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind, Timeouts,
+};
+use crate::read::{show_duration, show_size};
+use std::path::Path;
+
+/// Prints a configuration. Includes, the environment and secrets are resolved: their values stand in it.
+pub fn to_kdl(config: &Config) -> String {
+    let mut writer = Writer::default();
+    process(&mut writer, config);
+    for (index, log) in config.logs.iter().enumerate() {
+        encode_log(&mut writer, index, log);
+    }
+    for site in &config.sites {
+        writer.blank();
+        site::encode(&mut writer, config, site);
+    }
+    writer.finish()
+}
+
+/// The same without places and without the names of the files that were read: what two texts may have in common.
+pub fn without_places(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.files.clear();
+    for listener in &mut config.listeners {
+        listener.place = Place::default();
+    }
+    for log in &mut config.logs {
+        log.place = Place::default();
+    }
+    for site in &mut config.sites {
+        site.place = Place::default();
+        if let Some(Certificate::Files { place, .. }) = &mut site.certificate {
+            *place = Place::default();
+        }
+        clear_places(&mut site.block);
+    }
+    config
+}
+
+/// As deep as blocks are nested, which the grammar bounds.
+fn clear_places(block: &mut [Step]) {
+    for step in block {
+        step.place = Place::default();
+        if let StepKind::Route(route) = &mut step.kind {
+            clear_places(&mut route.block);
+        }
+    }
+}
+
+fn process(writer: &mut Writer, config: &Config) {
+    if let Some(workers) = config.workers {
+        writer.begin("workers").raw(&workers.to_string()).end();
+    }
+    if let Some(user) = &config.user {
+        writer.begin("user").text(user);
+        if let Some(group) = &config.group {
+            writer.property("group", group);
+        }
+        writer.end();
+    }
+    if let Some(open_files) = config.open_files {
+        writer.begin("open-files").raw(&open_files.to_string()).end();
+    }
+    if config.landlock {
+        writer.begin("landlock").raw("#true").end();
+    }
+    if let Some(state) = &config.state {
+        writer.begin("state").text(&path(state)).end();
+    }
+    match &config.admin {
+        Admin::Default => {}
+        Admin::Off => {
+            writer.begin("admin").raw_property("off", "#true").end();
+        }
+        Admin::Path(socket) => {
+            writer.begin("admin").text(&path(socket)).end();
+        }
+    }
+    if config.timeouts != Timeouts::default() {
+        encode_timeouts(writer, &config.timeouts);
+    }
+    if config.cache != CacheBudget::default() {
+        writer.begin("cache").property("memory", &show_size(config.cache.bytes_max as u64));
+        writer.raw_property("entries", &config.cache.entries_max.to_string()).end();
+    }
+}
+
+fn encode_timeouts(writer: &mut Writer, timeouts: &Timeouts) {
+    writer.begin("timeouts").open();
+    for (name, timeout_ms) in [
+        ("idle", timeouts.idle_timeout_ms),
+        ("head", timeouts.head_timeout_ms),
+        ("body", timeouts.body_timeout_ms),
+        ("write", timeouts.write_timeout_ms),
+        ("handshake", timeouts.handshake_timeout_ms),
+        ("drain", timeouts.drain_timeout_ms),
+    ] {
+        writer.begin(name).text(&show_duration(timeout_ms)).end();
+    }
+    writer.close();
+}
+
+/// The name under which sites choose a log.
+fn log_name(index: usize) -> String {
+    format!("log-{index}")
+}
+
+fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
+    writer.begin("log");
+    match &log.target {
+        LogTarget::Stdout => writer.text("stdout"),
+        LogTarget::Syslog(socket) => writer.text("syslog").property("path", &path(socket)),
+        LogTarget::File(file) => writer.text(&target_path(file)),
+    };
+    writer.property("name", &log_name(index));
+    if log.format == LogFormat::Json {
+        writer.property("format", "json");
+    }
+    if log.fields.is_empty() && log.rotation == Rotation::default() {
+        writer.end();
+        return;
+    }
+    writer.open();
+    if !log.fields.is_empty() {
+        writer.begin("fields");
+        for field in &log.fields {
+            let name = crate::model::LogField::ALL.iter().find(|(known, _)| known == field);
+            writer.text(name.map_or("", |(_, name)| name));
+        }
+        writer.end();
+    }
+    if log.rotation != Rotation::default() {
+        writer.begin("rotate");
+        if let Some(bytes_max) = log.rotation.bytes_max {
+            writer.property("size", &show_size(bytes_max));
+        }
+        if let Some(age_max_s) = log.rotation.age_max_s {
+            writer.property("age", &show_duration(age_max_s.saturating_mul(1_000)));
+        }
+        writer.raw_property("keep", &log.rotation.keep.to_string()).end();
+    }
+    writer.close();
+}
+
+/// A path as a text. What is not UTF-8 cannot be written in KDL; nothing that was read from KDL is.
+fn path(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A log's file whose name would be taken for one of the other targets is written as a path.
+fn target_path(file: &Path) -> String {
+    let text = path(file);
+    if matches!(text.as_str(), "stdout" | "syslog" | "-") { format!("./{text}") } else { text }
+}

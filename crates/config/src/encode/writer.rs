@@ -1,0 +1,108 @@
+//! KDL text, setting by setting, neatly indented.
+
+use crate::diagnostic::is_mark;
+use std::fmt::Write as _;
+
+const INDENT: &str = "    ";
+
+/// Writes settings one after another.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    text: String,
+    depth: usize,
+}
+
+impl Writer {
+    /// Begins a setting.
+    pub(crate) fn begin(&mut self, name: &str) -> &mut Self {
+        self.indent();
+        self.text.push_str(&identifier(name));
+        self
+    }
+
+    /// A value that is written already.
+    pub(crate) fn raw(&mut self, value: &str) -> &mut Self {
+        let _ = write!(self.text, " {value}");
+        self
+    }
+
+    /// A text.
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        self.raw(&quote(text))
+    }
+
+    /// A property whose value is written already.
+    pub(crate) fn raw_property(&mut self, name: &str, value: &str) -> &mut Self {
+        let _ = write!(self.text, " {}={value}", identifier(name));
+        self
+    }
+
+    /// A property with a text.
+    pub(crate) fn property(&mut self, name: &str, text: &str) -> &mut Self {
+        self.raw_property(name, &quote(text))
+    }
+
+    /// The setting ends.
+    pub(crate) fn end(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// The setting's block begins.
+    pub(crate) fn open(&mut self) {
+        self.text.push_str(" {\n");
+        self.depth += 1;
+    }
+
+    /// The block ends, and the setting with it.
+    pub(crate) fn close(&mut self) {
+        self.depth -= 1;
+        self.indent();
+        self.text.push_str("}\n");
+    }
+
+    /// An empty line, but not as the first.
+    pub(crate) fn blank(&mut self) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+
+    fn indent(&mut self) {
+        for _ in 0..self.depth {
+            self.text.push_str(INDENT);
+        }
+    }
+}
+
+/// A name, in quotes when it needs them.
+fn identifier(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && !matches!(name, "true" | "false" | "null" | "inf" | "nan");
+    if is_plain { name.to_owned() } else { quote(name) }
+}
+
+/// A text in quotes.
+pub(crate) fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            // What KDL forbids or takes for a new line, and the marks of direction that would mislead a reader.
+            c if c.is_control() || is_mark(c) => {
+                let _ = write!(quoted, "\\u{{{:x}}}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

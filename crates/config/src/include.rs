@@ -1,0 +1,220 @@
+//! Files to one tree: reading, and putting included files in the place of their `include`.
+
+use crate::adapt;
+use crate::code::Code;
+use crate::diagnostic::{Report, Span, Texts};
+use crate::glob;
+use crate::source::Sources;
+use crate::syntax::{FILE_BYTES_MAX, Node, Scalar, Value, parse_document};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Levels of includes.
+const LEVELS_MAX: usize = 16;
+
+/// Files read, all in all.
+const FILES_MAX: usize = 1_000;
+
+/// What was read, and what it said.
+pub(crate) struct Loaded {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) texts: Texts,
+    /// By number of the text: the file's path.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+pub(crate) struct Loader<'a> {
+    sources: &'a dyn Sources,
+    report: &'a mut Report,
+    texts: Texts,
+    paths: Vec<PathBuf>,
+    /// The files that include the present one, for cycles.
+    chain: Vec<PathBuf>,
+}
+
+impl<'a> Loader<'a> {
+    pub(crate) fn new(sources: &'a dyn Sources, report: &'a mut Report) -> Self {
+        Self { sources, report, texts: Texts::default(), paths: Vec::new(), chain: Vec::new() }
+    }
+
+    pub(crate) fn load(mut self, path: &Path) -> Loaded {
+        let nodes = match self.read(path) {
+            Ok(text) => self.parse(path, text),
+            Err((code, message)) => {
+                // Without a text there is no line; the name of the file stands for its place.
+                let file = self.texts.add(path.display().to_string(), String::new());
+                self.paths.push(path.to_owned());
+                self.report.add(code, Span::new(file, 0, 0), message);
+                Vec::new()
+            }
+        };
+        Loaded { nodes, texts: self.texts, paths: self.paths }
+    }
+
+    fn read(&self, path: &Path) -> Result<String, (Code, String)> {
+        let shown = path.display();
+        let content = self
+            .sources
+            .read(path, FILE_BYTES_MAX)
+            .map_err(|error| (Code::FileUnreadable, format!("cannot read {shown}: {}", reason(&error))))?;
+        if content.len() > FILE_BYTES_MAX {
+            return Err((Code::TooLarge, format!("{shown} is larger than 1 MiB")));
+        }
+        String::from_utf8(content).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = valid.split(|byte| *byte == b'\n').count();
+            (Code::FileNotText, format!("{shown} is not UTF-8 (line {line})"))
+        })
+    }
+
+    fn parse(&mut self, path: &Path, text: String) -> Vec<Node> {
+        let (name, text) = if path.extension().is_some_and(|extension| extension == "json") {
+            match adapt::json_to_kdl(&text) {
+                Ok(kdl) => (format!("{} (as KDL)", path.display()), kdl),
+                Err(error) => {
+                    let file = self.texts.add(path.display().to_string(), text);
+                    self.paths.push(path.to_owned());
+                    let at = self.texts.offset(file, error.line, error.column);
+                    self.report.add(Code::JsonBad, Span::new(file, at, at + 1), error.message);
+                    return Vec::new();
+                }
+            }
+        } else {
+            (path.display().to_string(), text)
+        };
+        let file = self.texts.add(name, text);
+        self.paths.push(path.to_owned());
+        let count = self.report.count();
+        let nodes = parse_document(file, self.texts.text(file), self.report);
+        if self.report.count() > count {
+            // What cannot be read says nothing about the rest.
+            return Vec::new();
+        }
+        self.chain.push(self.sources.identify(path));
+        let nodes = self.expand(nodes);
+        self.chain.pop();
+        nodes
+    }
+
+    /// Puts what is included in its place, in blocks too. Depth is bounded by the grammar's and by `LEVELS_MAX`.
+    fn expand(&mut self, nodes: Vec<Node>) -> Vec<Node> {
+        let mut expanded = Vec::with_capacity(nodes.len());
+        for mut node in nodes {
+            if node.name == "include" {
+                expanded.extend(self.include(&node));
+                continue;
+            }
+            if let Some(children) = node.children.take() {
+                node.children = Some(self.expand(children));
+            }
+            expanded.push(node);
+        }
+        expanded
+    }
+
+    fn include(&mut self, node: &Node) -> Vec<Node> {
+        let mut included = Vec::new();
+        if node.arguments.is_empty() {
+            self.report
+                .add(Code::ValueMissing, node.span, "`include` needs a path")
+                .note("as in: include \"sites/*.kdl\"");
+        }
+        if let Some(property) = node.properties.first() {
+            let message = format!("`include` has no property `{}`", property.name);
+            self.report.add(Code::PropertyUnknown, property.span, message);
+        }
+        if node.children.is_some() {
+            self.report.add(Code::BlockUnexpected, node.span, "`include` takes no block");
+        }
+        for value in &node.arguments {
+            for path in self.matches(value) {
+                included.extend(self.include_file(value.span, &path));
+            }
+        }
+        included
+    }
+
+    /// The files that a path or pattern names, sorted.
+    fn matches(&mut self, value: &Value) -> Vec<PathBuf> {
+        let Scalar::Text(pattern) = &value.scalar else {
+            let message = format!("`include` takes a path, and this is {}", value.scalar.kind());
+            self.report.add(Code::TypeWrong, value.span, message);
+            return Vec::new();
+        };
+        if value.annotation.is_some() {
+            self.report.add(Code::AnnotationUnknown, value.span, "`include` takes a path as it is written");
+            return Vec::new();
+        }
+        if pattern.is_empty() || pattern.contains('\0') {
+            self.report.add(Code::TextBad, value.span, "this cannot be a path");
+            return Vec::new();
+        }
+        let folder = self.paths.get(value.span.file as usize).and_then(|path| path.parent()).unwrap_or(Path::new(""));
+        let path = folder.join(pattern);
+        let (parent, last) = (path.parent().unwrap_or(Path::new("")), path.file_name().and_then(|name| name.to_str()));
+        if parent.to_str().is_some_and(glob::is_pattern)
+            && glob::is_pattern(pattern.rsplit_once('/').map_or("", |(folder, _)| folder))
+        {
+            self.report.add(Code::IncludePattern, value.span, "a star can stand in the last part of a path only");
+            return Vec::new();
+        }
+        let Some(last) = last.filter(|last| glob::is_pattern(last)) else {
+            return vec![path];
+        };
+        let names = match self.sources.list(parent) {
+            Ok(names) => names,
+            Err(error) => {
+                let message = format!("cannot list {}: {}", parent.display(), reason(&error));
+                self.report.add(Code::FileUnreadable, value.span, message);
+                return Vec::new();
+            }
+        };
+        let mut names: Vec<String> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
+        names.retain(|name| glob::matches(last, name) && (!name.starts_with('.') || last.starts_with('.')));
+        names.sort_unstable();
+        names.into_iter().map(|name| parent.join(name)).collect()
+    }
+
+    fn include_file(&mut self, span: Span, path: &Path) -> Vec<Node> {
+        if self.chain.contains(&self.sources.identify(path)) {
+            let message = format!("{} includes itself", path.display());
+            self.report.add(Code::IncludeCycle, span, message).label("by this include");
+            return Vec::new();
+        }
+        if self.chain.len() > LEVELS_MAX || self.texts.len() >= FILES_MAX {
+            let what = if self.chain.len() > LEVELS_MAX {
+                format!("includes are nested deeper than {LEVELS_MAX} levels")
+            } else {
+                format!("more than {FILES_MAX} files are included")
+            };
+            self.report.add(Code::IncludeTooMany, span, what);
+            return Vec::new();
+        }
+        match self.read(path) {
+            Ok(text) => self.parse(path, text),
+            Err((Code::FileUnreadable, message)) if message.ends_with(NOT_FOUND) => {
+                self.report
+                    .add(Code::IncludeNothing, span, format!("there is no file {}", path.display()))
+                    .note("a path is relative to the file it stands in; a pattern, `sites/*.kdl`, may match nothing");
+                Vec::new()
+            }
+            Err((code, message)) => {
+                self.report.add(code, span, message);
+                Vec::new()
+            }
+        }
+    }
+}
+
+const NOT_FOUND: &str = "no such file";
+
+/// Why a file could not be read, in our own words, which do not change with the system.
+pub(crate) fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND.into(),
+        io::ErrorKind::PermissionDenied => "no permission".into(),
+        io::ErrorKind::IsADirectory => "it is a folder".into(),
+        io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
+        _ => error.to_string(),
+    }
+}

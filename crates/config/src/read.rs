@@ -1,0 +1,53 @@
+//! The tree to the model: every setting by name, every value in its bounds.
+//!
+//! A mistake never ends the reading: what cannot be read is left out, said, and the rest is read on.
+
+mod check;
+mod files;
+mod log;
+mod parse;
+mod process;
+mod route;
+mod shape;
+mod site;
+mod step;
+mod text;
+mod value;
+
+pub(crate) use files::{ENDINGS, LISTING_ENTRIES_DEFAULT, defaults as files_defaults};
+pub(crate) use parse::{show_duration, show_size};
+pub(crate) use site::RECHECK_MS_DEFAULT;
+pub(crate) use text::encode_text;
+
+use crate::diagnostic::{Report, Span, Texts};
+use crate::model::{Config, Place};
+use crate::source::Sources;
+use crate::syntax::Node;
+use std::path::{Path, PathBuf};
+
+/// What reading needs besides the tree.
+pub(crate) struct Reader<'a> {
+    pub(crate) report: &'a mut Report,
+    pub(crate) texts: &'a Texts,
+    pub(crate) paths: &'a [PathBuf],
+    pub(crate) sources: &'a dyn Sources,
+}
+
+impl Reader<'_> {
+    /// The whole configuration. It is to be used only when the report stays empty.
+    pub(crate) fn read(&mut self, nodes: &[Node]) -> Config {
+        let mut config = process::read(self, nodes);
+        config.files = self.paths.to_vec();
+        config
+    }
+
+    fn place(&self, span: Span) -> Place {
+        self.texts.place(span)
+    }
+
+    /// A path is relative to the file that it stands in.
+    fn resolve(&self, span: Span, path: &str) -> PathBuf {
+        let file = self.paths.get(span.file as usize);
+        file.and_then(|file| file.parent()).unwrap_or(Path::new("")).join(path)
+    }
+}

@@ -1,0 +1,114 @@
+//! How things fit together: listeners, hosts, certificates.
+
+use super::Reader;
+use super::route;
+use super::site::ADDRESS_DEFAULT;
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::model::{Listener, Protocol, Site};
+use crate::syntax::Node;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// All listeners; an address is listened on once.
+#[derive(Default)]
+pub(super) struct Listeners {
+    list: Vec<(Listener, Span)>,
+    known: HashMap<SocketAddr, usize>,
+}
+
+impl Listeners {
+    pub(super) fn into_list(self) -> Vec<Listener> {
+        self.list.into_iter().map(|(listener, _)| listener).collect()
+    }
+
+    /// The index of the listener, the same for all sites that describe it in the same way.
+    pub(super) fn insert(&mut self, reader: &mut Reader<'_>, listener: Listener, span: Span) -> Option<usize> {
+        let Some(index) = self.known.get(&listener.address).copied() else {
+            self.known.insert(listener.address, self.list.len());
+            self.list.push((listener, span));
+            return Some(self.list.len() - 1);
+        };
+        let (known, first) = &self.list[index];
+        let what = if known.protocol != listener.protocol {
+            "TLS here and plain HTTP there"
+        } else if known.http2_cleartext != listener.http2_cleartext {
+            "h2c on one side only"
+        } else if known.redirect_https_port != listener.redirect_https_port {
+            "different redirects"
+        } else {
+            return Some(index);
+        };
+        let message = format!("{} is described in two ways", listener.address);
+        let draft = reader.report.add(Code::ListenerConflict, span, message);
+        draft.label(what).related(*first, "the other description");
+        if listener.address == ADDRESS_DEFAULT {
+            draft.note(format!("a site without `listen` is served on {ADDRESS_DEFAULT}"));
+        }
+        None
+    }
+}
+
+/// Everything that concerns sites and their listeners together.
+pub(super) fn sites(reader: &mut Reader<'_>, nodes: &[&Node], sites: &[Site], listeners: &Listeners) {
+    let mut hosts: HashMap<(usize, &str), Span> = HashMap::new();
+    for (node, site) in nodes.iter().zip(sites) {
+        let host_span = |host: &str| {
+            let is_it = |value: &&crate::syntax::Value| match &value.scalar {
+                crate::syntax::Scalar::Text(text) => text.trim_end_matches('.').eq_ignore_ascii_case(host),
+                _ => false,
+            };
+            node.arguments.iter().find(is_it).map_or(node.span, |value| value.span)
+        };
+        'hosts: for host in &site.hosts {
+            for listener in &site.listeners {
+                let span = host_span(host);
+                if let Some(first) = hosts.get(&(*listener, host.as_str())) {
+                    let address = listeners.list[*listener].0.address;
+                    let message = format!("another site answers for `{host}` on {address}");
+                    reader.report.add(Code::HostTwice, span, message).related(*first, "the other site");
+                    continue 'hosts;
+                }
+                hosts.insert((*listener, host), span);
+            }
+        }
+        certificate(reader, node, site, listeners);
+    }
+}
+
+fn certificate(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Listeners) {
+    let child = |name: &str| node.children.iter().flatten().find(|child| child.name == name);
+    let speaks_tls = |listener: &&usize| listeners.list[**listener].0.protocol == Protocol::Tls;
+    let tls = child("tls");
+    match (site.listeners.iter().find(speaks_tls), tls) {
+        (Some(listener), None) => {
+            let (listener, first) = &listeners.list[*listener];
+            let message = format!("no certificate for TLS on {}", listener.address);
+            let draft = reader.report.add(Code::CertificateMissing, node.span, message);
+            draft.related(*first, "TLS here");
+            draft.note("give the site one: tls cert=\"chain.pem\" key=\"key.pem\", or our own: tls \"internal\"");
+        }
+        // A listener with a mistake of its own is not in the list.
+        (None, Some(tls)) if !has_tls_property(node) => {
+            let draft = reader.report.add(Code::CertificateUnused, tls.span, "no address of this site speaks TLS");
+            draft.note("as in: listen \"0.0.0.0:443\" tls=#true");
+        }
+        _ => {}
+    }
+}
+
+fn has_tls_property(node: &Node) -> bool {
+    let listens = node.children.iter().flatten().filter(|child| child.name == "listen");
+    listens.flat_map(|listen| &listen.properties).any(|property| property.name == "tls")
+}
+
+/// A site that only redirects to https needs no handler; every other needs one.
+pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Listeners) {
+    let redirects = |listener: &usize| listeners.list[*listener].0.redirect_https_port.is_some();
+    let only_redirects = site.listeners.iter().all(redirects);
+    if only_redirects || site.block.iter().any(|step| route::answers_ever(&step.kind)) {
+        return;
+    }
+    let draft = reader.report.add(Code::NoAnswer, node.span, "nothing in this site ever answers");
+    draft.note("give it a handler: files, respond, redirect or metrics");
+}

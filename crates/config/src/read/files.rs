@@ -1,0 +1,294 @@
+//! The handler of files, and what can be set about it.
+
+use super::Reader;
+use super::parse;
+use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::model::{Coding, Files, Listing, Text, TextPart, TryTarget, Variable};
+use crate::syntax::{Node, Scalar, Value};
+
+const SHAPE: Shape = Shape {
+    arguments: (1, 1),
+    properties: &[],
+    block: Block::Optional,
+    example: "files \"/srv/www\" { listing #true }",
+};
+const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.html\"") };
+const LISTING: Shape = Shape { properties: &["entries"], ..Shape::value("listing #true") };
+const FLAG: Shape = Shape::value("hidden #true");
+const TRY: Shape = Shape::values(1, "try \"{path}.html\" \"=404\"");
+const SPA: Shape = Shape::value("spa \"index.html\"");
+const CODINGS: Shape =
+    Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("compress \"br\" \"zstd\" \"gzip\"") };
+const DIGEST: Shape = Shape { properties: &["always"], ..Shape::value("digest #true always=#true") };
+const CACHE_CONTROL: Shape = Shape { arguments: (2, 2), ..Shape::value("cache-control \"text/html\" \"no-cache\"") };
+const EXPIRES: Shape = Shape { arguments: (2, 2), ..Shape::value("expires \"image/*\" \"30d\"") };
+
+const ALLOWED: &[&str] = &[
+    "index",
+    "listing",
+    "hidden",
+    "try",
+    "spa",
+    "compress",
+    "precompressed",
+    "digest",
+    "content-md5",
+    "cache-control",
+    "expires",
+    "pass",
+];
+
+/// Entries of a listing, when nothing is said about it.
+pub(crate) const LISTING_ENTRIES_DEFAULT: u32 = 10_000;
+
+/// Names of files that lie beside a file.
+pub(crate) const ENDINGS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zst"), (Coding::Gzip, "gz")];
+
+const COMPRESS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zstd"), (Coding::Gzip, "gzip")];
+
+/// A year, in milliseconds: caches count no longer (RFC 9111, section 5.3, was once RFC 2616's advice).
+const EXPIRES_MS_MAX: u64 = 366 * 86_400_000;
+
+/// What a folder is served with when only its path is given.
+pub(crate) fn defaults() -> Files {
+    Files {
+        index: vec!["index.html".into()],
+        compress: Coding::ALL.to_vec(),
+        precompressed: Coding::ALL.to_vec(),
+        ..Files::default()
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
+    let complete = reader.shape(node, &SHAPE);
+    let mut files = defaults();
+    let mut seen = Seen::default();
+    for child in node.children.iter().flatten() {
+        let repeats = matches!(child.name.as_str(), "cache-control" | "expires");
+        if !ALLOWED.contains(&child.name.as_str()) {
+            reader.unknown(child, ALLOWED);
+        } else if repeats || reader.first(&mut seen, child) {
+            setting(reader, child, &mut files);
+        }
+    }
+    let children = || node.children.iter().flatten();
+    if let (Some(spa), Some(tries)) =
+        (children().find(|child| child.name == "spa"), children().find(|child| child.name == "try"))
+    {
+        let draft = reader.report.add(Code::Contradiction, spa.span, "`spa` is a `try` in one word: have one of them");
+        draft.related(tries.span, "the other");
+    }
+    if let (true, Some(pass)) =
+        (files.pass && !files.try_targets.is_empty(), children().find(|child| child.name == "pass"))
+        && matches!(files.try_targets.last(), Some(TryTarget::Status(_)))
+    {
+        reader.report.add(Code::Contradiction, pass.span, "`try` ends with a status, so nothing is passed on");
+    }
+    if !complete {
+        return None;
+    }
+    files.root = reader.path(&node.arguments[0])?;
+    Some(files)
+}
+
+fn setting(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    match node.name.as_str() {
+        "index" => index(reader, node, files),
+        "listing" => listing(reader, node, files),
+        "hidden" => files.hidden = flag(reader, node, &FLAG),
+        "try" => tries(reader, node, files),
+        "spa" => spa(reader, node, files),
+        "compress" => files.compress = codings(reader, node, COMPRESS),
+        "precompressed" => files.precompressed = codings(reader, node, ENDINGS),
+        "digest" => digest(reader, node, files),
+        "content-md5" => files.content_md5 = flag(reader, node, &FLAG),
+        "cache-control" => {
+            if reader.shape(node, &CACHE_CONTROL)
+                && let Some(kind) = media(reader, &node.arguments[0], files.cache_control.iter().map(|(kind, _)| kind))
+                && let Some(value) = super::step::field_value(reader, &node.arguments[1])
+            {
+                files.cache_control.push((kind, value));
+            }
+        }
+        "expires" => {
+            if reader.shape(node, &EXPIRES)
+                && let Some(kind) = media(reader, &node.arguments[0], files.expires.iter().map(|(kind, _)| kind))
+                && let Some(duration_ms) = reader.duration(&node.arguments[1], 0..=EXPIRES_MS_MAX)
+            {
+                files.expires.push((kind, (duration_ms / 1_000) as u32));
+            }
+        }
+        _ => files.pass = flag(reader, node, &FLAG),
+    }
+}
+
+fn flag(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
+    reader.shape(node, shape) && reader.flag(&node.arguments[0]).unwrap_or(false)
+}
+
+/// Whether a list is switched off; it has entries or is off, and never both or neither.
+fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
+    reader.shape(node, shape);
+    let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
+    match (off, node.arguments.first()) {
+        (true, Some(value)) => {
+            let message = format!("`{}` has entries and is switched off", node.name);
+            reader.report.add(Code::Contradiction, value.span, message);
+        }
+        (false, None) => {
+            let message = format!("`{}` needs a value, or off=#true", node.name);
+            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
+        }
+        _ => {}
+    }
+    off
+}
+
+/// The name of a file in a folder.
+fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let name = reader.line(value)?;
+    if name.contains('/') || name == "." || name == ".." {
+        reader
+            .report
+            .add(Code::TextBad, value.span, format!("`{name}` is no name of a file"))
+            .label("a name without folders");
+        return None;
+    }
+    Some(name)
+}
+
+fn index(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    files.index.clear();
+    if is_off(reader, node, &INDEX) {
+        return;
+    }
+    for value in &node.arguments {
+        let Some(name) = file_name(reader, value) else { continue };
+        if files.index.contains(&name) {
+            reader.same_twice(value.span, "this name");
+        } else {
+            files.index.push(name);
+        }
+    }
+}
+
+fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    if !reader.shape(node, &LISTING) {
+        return;
+    }
+    let on = reader.flag(&node.arguments[0]).unwrap_or(false);
+    let entries = property(node, "entries").and_then(|entries| reader.number(&entries.value, 1..=1_000_000));
+    let entries_max = entries.map_or(LISTING_ENTRIES_DEFAULT, |entries| entries as u32);
+    files.listing = on.then_some(Listing { entries_max });
+}
+
+fn tries(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    reader.shape(node, &TRY);
+    for (index, value) in node.arguments.iter().enumerate() {
+        let Some(target) = try_target(reader, value) else { continue };
+        let is_last = index + 1 == node.arguments.len();
+        if matches!(target, TryTarget::Status(_)) && !is_last {
+            let draft = reader.report.add(Code::Unreachable, node.arguments[index + 1].span, "this is never tried");
+            draft.related(value.span, "a status always answers");
+            return;
+        }
+        files.try_targets.push(target);
+    }
+}
+
+fn try_target(reader: &mut Reader<'_>, value: &Value) -> Option<TryTarget> {
+    let text = reader.line(value)?;
+    if let Some(status) = text.strip_prefix('=') {
+        let number = parse::digits(status).filter(|status| (400..=599).contains(status));
+        if number.is_none() {
+            let draft = reader.report.add(Code::StatusBad, value.span, format!("`{status}` is no status for this"));
+            draft.label("400 to 599, as in \"=404\"");
+        }
+        return number.map(TryTarget::Status);
+    }
+    let text = reader.parse_template(value.span, &text)?;
+    file_target(reader, value.span, text).map(TryTarget::File)
+}
+
+/// A path below the root: it begins with a slash, and holds nothing that is not a path.
+fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Text> {
+    let is_foreign = |part: &TextPart| match part {
+        TextPart::Variable(Variable::Uri | Variable::Query | Variable::Scheme | Variable::HostPort) => true,
+        TextPart::Variable(_) => false,
+        TextPart::Literal(literal) => literal.split('/').any(|segment| segment == ".."),
+    };
+    if text.parts.iter().any(is_foreign) {
+        let draft = reader.report.add(Code::TargetBad, span, "this is no path of a file");
+        draft.label("a path below the folder, with {path}, {rest} or {host} in it");
+        return None;
+    }
+    match text.parts.first_mut() {
+        Some(TextPart::Variable(Variable::Path)) => {}
+        Some(TextPart::Literal(literal)) if literal.starts_with('/') => {}
+        Some(TextPart::Literal(literal)) => literal.insert(0, '/'),
+        _ => text.parts.insert(0, TextPart::Literal("/".into())),
+    }
+    Some(text)
+}
+
+fn spa(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    if !reader.shape(node, &SPA) {
+        return;
+    }
+    let value = &node.arguments[0];
+    let Some(text) = reader.line(value) else { return };
+    let text = Text { parts: vec![TextPart::Literal(text)] };
+    if let Some(text) = file_target(reader, value.span, text) {
+        files.try_targets = vec![TryTarget::File(text)];
+    }
+}
+
+fn codings(reader: &mut Reader<'_>, node: &Node, names: &[(Coding, &str)]) -> Vec<Coding> {
+    let mut codings = Vec::new();
+    if is_off(reader, node, &CODINGS) {
+        return codings;
+    }
+    for value in &node.arguments {
+        let Some(coding) = reader.word(value, names) else { continue };
+        if codings.contains(&coding) {
+            reader.same_twice(value.span, "this coding");
+        } else {
+            codings.push(coding);
+        }
+    }
+    codings
+}
+
+fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    if !reader.shape(node, &DIGEST) {
+        return;
+    }
+    files.digest = reader.flag(&node.arguments[0]).unwrap_or(false);
+    let always = property(node, "always");
+    files.digest_always = always.and_then(|always| reader.flag(&always.value)).unwrap_or(false);
+    if let (true, false, Some(always)) = (files.digest_always, files.digest, always) {
+        let digest = &node.arguments[0];
+        // Behind an error of its own the value says nothing.
+        if matches!(digest.scalar, Scalar::Bool(false)) {
+            reader.report.add(Code::Contradiction, always.span, "digests are switched off and always sent");
+        }
+        files.digest_always = false;
+    }
+}
+
+/// A media type or family, or `*`, that the list does not have yet.
+fn media<'k>(reader: &mut Reader<'_>, value: &Value, mut known: impl Iterator<Item = &'k String>) -> Option<String> {
+    let text = reader.line(value)?.to_ascii_lowercase();
+    if !parse::is_media_pattern(&text) {
+        let draft = reader.report.add(Code::MediaTypeBad, value.span, format!("`{text}` is no media type"));
+        draft.label("as in \"text/html\", \"image/*\" or \"*\"");
+        return None;
+    }
+    if known.any(|known| *known == text) {
+        reader.same_twice(value.span, "this type");
+        return None;
+    }
+    Some(text)
+}

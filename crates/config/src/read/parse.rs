@@ -1,0 +1,267 @@
+//! Texts to numbers, addresses and networks, by rule alone.
+
+use crate::model::Cidr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+const SIZE_UNITS: &[(&str, u64)] = &[
+    ("TiB", 1 << 40),
+    ("TB", 1_000_000_000_000),
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("KB", 1_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+const DURATION_UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// `64MiB` to bytes.
+pub(crate) fn size(text: &str) -> Option<u64> {
+    measure(text, SIZE_UNITS)
+}
+
+/// `250ms` to milliseconds.
+pub(crate) fn duration_ms(text: &str) -> Option<u64> {
+    measure(text, DURATION_UNITS)
+}
+
+fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start_matches(' '))?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// Bytes to a text that [`size`] reads as the same.
+pub(crate) fn show_size(size: u64) -> String {
+    show(size, &SIZE_UNITS.iter().filter(|(name, _)| name.contains('i') || *name == "B").copied().collect::<Vec<_>>())
+}
+
+/// Milliseconds to a text that [`duration_ms`] reads as the same.
+pub(crate) fn show_duration(duration_ms: u64) -> String {
+    if duration_ms == 0 {
+        return "0s".into();
+    }
+    show(duration_ms, DURATION_UNITS)
+}
+
+fn show(number: u64, units: &[(&str, u64)]) -> String {
+    let unit = units.iter().find(|(_, factor)| number >= *factor && number.is_multiple_of(*factor));
+    let (name, factor) = unit.or(units.last()).copied().unwrap_or(("", 1));
+    format!("{}{name}", number / factor)
+}
+
+/// `127.0.0.1:8080`, `[::1]:8080`, and `:8080` for all addresses of both families.
+pub(super) fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
+    if let Some(port) = text.strip_prefix(':') {
+        let port = digits(port)?;
+        return Some(vec![(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]);
+    }
+    text.parse().ok().map(|address| vec![address])
+}
+
+/// A port without sign or space, as `u16::from_str` would take a plus.
+pub(super) fn digits(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// What is wrong with a network.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NetworkError {
+    /// No address, or no number of bits.
+    Form,
+    /// Bits behind the network's are set; this would be the network.
+    HostBits(Cidr),
+}
+
+/// `10.0.0.0/8`, or one address.
+pub(super) fn network(text: &str) -> Result<Cidr, NetworkError> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| NetworkError::Form)?;
+    let bits_max = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match bits {
+        None => bits_max,
+        Some(bits) => {
+            let bits = digits(bits).and_then(|bits| u8::try_from(bits).ok());
+            bits.filter(|bits| *bits <= bits_max).ok_or(NetworkError::Form)?
+        }
+    };
+    let network = match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V4((u32::from(address) & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V6((u128::from(address) & mask).into())
+        }
+    };
+    let cidr = Cidr { address: network, bits };
+    if network == address { Ok(cidr) } else { Err(NetworkError::HostBits(cidr)) }
+}
+
+/// RFC 9110, section 5.6.2.
+pub(crate) fn is_token(text: &str) -> bool {
+    let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_tchar)
+}
+
+/// RFC 9110, section 5.5: visible characters, with spaces and tabs within.
+pub(crate) fn is_field_value(text: &str) -> bool {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let bytes = text.as_bytes();
+    bytes.iter().all(|byte| *byte == b'\t' || (*byte >= 0x20 && *byte != 0x7f))
+        && !bytes.first().is_some_and(is_blank)
+        && !bytes.last().is_some_and(is_blank)
+}
+
+/// What is wrong with a host name, if anything is.
+pub(super) fn host_fault(host: &str) -> Option<&'static str> {
+    if host == "*" {
+        return None;
+    }
+    if host.contains("://") {
+        return Some("without `http://` or `https://`");
+    }
+    if let Some(inside) = host.strip_prefix('[') {
+        let address = inside.strip_suffix(']').and_then(|inside| inside.parse::<Ipv6Addr>().ok());
+        return if address.is_some() {
+            None
+        } else {
+            Some("not an IPv6 address in brackets; a port belongs to `listen`")
+        };
+    }
+    if host.parse::<Ipv6Addr>().is_ok() {
+        return Some("an IPv6 address stands in brackets");
+    }
+    if host.contains(':') {
+        return Some("without port: that belongs to `listen`");
+    }
+    if host.contains('/') {
+        return Some("without path: that belongs to `route`");
+    }
+    if !host.is_ascii() {
+        return Some("other letters are written in their ASCII form, `xn--…` (RFC 5891)");
+    }
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    if name.contains('*') {
+        return Some("a star stands for whole labels, and in front only: `*.example.com`");
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.is_empty() || name.len() > 253 {
+        return Some("a name has 1 to 253 characters");
+    }
+    for label in name.split('.') {
+        if label.is_empty() || label.len() > 63 {
+            return Some("each part between dots has 1 to 63 characters");
+        }
+        if !label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+            return Some("letters, digits, hyphens and dots only");
+        }
+        if label.starts_with('-') || label.ends_with('-') {
+            return Some("no part begins or ends with a hyphen");
+        }
+    }
+    None
+}
+
+/// Whether a text looks like a password's hash that we can check: argon2 in PHC form, or bcrypt.
+pub(super) fn is_password_hash(text: &str) -> bool {
+    is_bcrypt(text) || is_argon2(text)
+}
+
+/// `$2b$12$` and 53 characters of bcrypt's base64.
+fn is_bcrypt(text: &str) -> bool {
+    let Some(rest) = ["$2a$", "$2b$", "$2x$", "$2y$"].iter().find_map(|prefix| text.strip_prefix(prefix)) else {
+        return false;
+    };
+    let Some((cost, hash)) = rest.split_once('$') else { return false };
+    let cost_fits = cost.len() == 2 && digits(cost).is_some_and(|cost| (4..=31).contains(&cost));
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
+    cost_fits && hash.len() == 53 && hash.bytes().all(is_base64)
+}
+
+/// `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
+fn is_argon2(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('$').collect();
+    let ["", kind, version, parameters, salt, hash] = parts[..] else { return false };
+    let is_base64 = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/');
+    let mut named = parameters.split(',').map(|parameter| {
+        let (name, number) = parameter.split_once('=')?;
+        number.parse::<u32>().ok().map(|_| name)
+    });
+    let named = [named.next(), named.next(), named.next(), named.next()];
+    matches!(kind, "argon2id" | "argon2i" | "argon2d")
+        && version == "v=19"
+        && named == [Some(Some("m")), Some(Some("t")), Some(Some("p")), None]
+        && (11..=64).contains(&salt.len())
+        && (14..=86).contains(&hash.len())
+        && is_base64(salt)
+        && is_base64(hash)
+}
+
+/// `text/html`, `image/*` or `*`.
+pub(super) fn is_media_pattern(text: &str) -> bool {
+    if text == "*" {
+        return true;
+    }
+    let Some((family, kind)) = text.split_once('/') else { return false };
+    is_token(family) && !family.contains('*') && (kind == "*" || is_token(kind) && !kind.contains('*'))
+}
+
+/// `text/plain; charset=utf-8`.
+pub(super) fn is_media_type(text: &str) -> bool {
+    let (kind, parameters) = text.split_once(';').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+    let parameters_fit = parameters.is_none_or(|rest| {
+        rest.split(';').all(|parameter| {
+            parameter.trim().split_once('=').is_some_and(|(name, value)| is_token(name) && !value.is_empty())
+        })
+    });
+    kind != "*" && !kind.contains('*') && is_media_pattern(kind.trim_end()) && is_field_value(text) && parameters_fit
+}
+
+/// `https://example.com`, with a port perhaps (RFC 6454, section 6.2).
+pub(super) fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return false };
+    let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte));
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
+    scheme_fits
+        && lower
+        && !name.contains('*')
+        && host_fault(name).is_none()
+        && port.is_none_or(|port| digits(port).is_some())
+}
+
+/// What is wrong with a path pattern, if anything is.
+pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
+    if !pattern.starts_with(['/', '*']) {
+        return Some("a pattern begins with `/` or `*`");
+    }
+    if pattern.contains(['?', '#']) {
+        return Some("a path ends before `?` and `#`");
+    }
+    if pattern.split('/').any(|segment| segment == "." || segment == "..") {
+        return Some("no path that is asked for has a part of dots");
+    }
+    if pattern.contains("//") {
+        return Some("slashes that follow one another are merged before");
+    }
+    if pattern.contains("**") {
+        return Some("one star is enough");
+    }
+    if pattern.chars().any(char::is_control) {
+        return Some("control characters");
+    }
+    None
+}

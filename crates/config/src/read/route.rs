@@ -1,0 +1,263 @@
+//! Routes, redirects, and whether a step is ever reached.
+
+use super::Reader;
+use super::parse;
+use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::step::{self, STEPS};
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::model::{Handler, Matcher, Redirect, Route, Step, StepKind, Text, TextPart, Variable};
+use crate::syntax::{Node, Scalar, Value};
+use std::collections::HashMap;
+
+const ROUTE: Shape = Shape {
+    arguments: (0, VALUES_MAX),
+    properties: &["method", "header"],
+    block: Block::Needed,
+    example: "route \"/api/*\" method=\"GET\" { respond 200 \"hi\" }",
+};
+const MATCH: Shape = Shape {
+    arguments: (0, 0),
+    properties: &[],
+    block: Block::Needed,
+    example: "match { path \"/a/*\" \"/b/*\"; method \"GET\" \"HEAD\"; header \"X-Beta\" \"yes\" }",
+};
+const VALUES: Shape = Shape::values(1, MATCH.example);
+const REDIRECT: Shape = Shape {
+    arguments: (0, VALUES_MAX),
+    properties: &["to"],
+    block: Block::None,
+    example: "redirect \"/old/*\" to=\"/new/{rest}\" 301",
+};
+
+pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
+    reader.shape(node, &ROUTE);
+    let mut route = Route::default();
+    if !node.arguments.is_empty() {
+        route.matchers.push(Matcher::Path(patterns(reader, &node.arguments)));
+    }
+    if let Some(property) = property(node, "method") {
+        route.matchers.extend(step::method(reader, &property.value).map(|method| Matcher::Method(vec![method])));
+    }
+    if let Some(property) = property(node, "header") {
+        route.matchers.extend(header(reader, &property.value));
+    }
+    let mut conditional = !node.arguments.is_empty() || !node.properties.is_empty();
+    let mut steps = Vec::new();
+    for child in node.children.iter().flatten() {
+        conditional |= child.name == "match";
+        if child.name != "match" {
+            steps.push(child);
+            continue;
+        }
+        if let Some(before) = steps.first() {
+            let draft = reader.report.add(Code::WrongPlace, child.span, "`match` stands before all steps of its route");
+            draft.related(before.span, "a step here");
+        }
+        conditions(reader, child, &mut route.matchers);
+    }
+    if conditional && route.matchers.is_empty() {
+        // Its conditions have mistakes of their own: it must not pass for a route without any.
+        route.matchers.push(Matcher::Path(Vec::new()));
+    }
+    if steps.is_empty() && node.children.as_ref().is_some_and(|children| !children.is_empty()) {
+        let message = "this route has conditions and does nothing";
+        reader.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", ROUTE.example));
+    }
+    let allowed: Vec<&str> = STEPS.iter().chain(&["match"]).copied().collect();
+    route.block = step::read_block(reader, &steps, &allowed);
+    route
+}
+
+fn conditions(reader: &mut Reader<'_>, node: &Node, matchers: &mut Vec<Matcher>) {
+    reader.shape(node, &MATCH);
+    let mut seen = Seen::default();
+    for child in node.children.iter().flatten() {
+        match child.name.as_str() {
+            "path" | "method" if !reader.first(&mut seen, child) => {}
+            "path" => {
+                reader.shape(child, &VALUES);
+                matchers.push(Matcher::Path(patterns(reader, &child.arguments)));
+            }
+            "method" => {
+                reader.shape(child, &VALUES);
+                let methods = child.arguments.iter().filter_map(|value| step::method(reader, value)).collect();
+                matchers.push(Matcher::Method(methods));
+            }
+            "header" => {
+                reader.shape(child, &VALUES);
+                let Some((name, values)) = child.arguments.split_first() else { continue };
+                let name = step::token(reader, name).map(|name| name.to_ascii_lowercase());
+                let values = values.iter().filter_map(|value| step::field_value(reader, value)).collect();
+                matchers.extend(name.map(|name| Matcher::Header { name, values }));
+            }
+            _ => reader.unknown(child, &["path", "method", "header"]),
+        }
+    }
+}
+
+fn patterns(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
+    let mut patterns = Vec::new();
+    for value in values {
+        let Some(pattern) = reader.line(value) else { continue };
+        if let Some(fault) = parse::pattern_fault(&pattern) {
+            let draft = reader.report.add(Code::PatternBad, value.span, format!("`{pattern}` is no path pattern"));
+            draft.label(fault);
+        } else if patterns.contains(&pattern) {
+            reader.same_twice(value.span, "this pattern");
+        } else {
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// `X-Beta`, or `X-Beta: yes`.
+fn header(reader: &mut Reader<'_>, value: &Value) -> Option<Matcher> {
+    let text = reader.text(value)?;
+    let (name, wanted) = match text.split_once(':') {
+        Some((name, wanted)) => (name, Some(wanted.trim_matches([' ', '\t']))),
+        None => (text.as_str(), None),
+    };
+    if !parse::is_token(name) {
+        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("`{name}` is no field name"));
+        draft.label("as in \"X-Beta\", or \"X-Beta: yes\"");
+        return None;
+    }
+    if !wanted.is_none_or(parse::is_field_value) {
+        reader.report.add(Code::FieldValueBad, value.span, "this cannot be a field's value");
+        return None;
+    }
+    Some(Matcher::Header { name: name.to_ascii_lowercase(), values: wanted.map(str::to_owned).into_iter().collect() })
+}
+
+/// With paths before it, a redirect is a route in one line.
+pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
+    reader.shape(node, &REDIRECT);
+    let is_number = |value: &&Value| matches!(value.scalar, Scalar::Integer(_));
+    let mut statuses = node.arguments.iter().filter(is_number);
+    let status = statuses.next();
+    if let Some(second) = statuses.next() {
+        reader.report.add(Code::ValueUnexpected, second.span, "`redirect` takes one status");
+    }
+    let status = status.map_or(Some(302), |value| {
+        let number = reader.number(value, 0..=u64::MAX)?;
+        let fits = matches!(number, 301 | 302 | 303 | 307 | 308);
+        if !fits {
+            let draft = reader.report.add(Code::StatusBad, value.span, format!("{number} is no status for a redirect"));
+            draft.label("301, 302, 303, 307 or 308");
+        }
+        fits.then_some(number as u16)
+    });
+    let paths: Vec<Value> = node.arguments.iter().filter(|value| !is_number(value)).cloned().collect();
+    let to = property(node, "to");
+    if to.is_none() {
+        let draft = reader.report.add(Code::PropertyMissing, node.span, "`redirect` needs the property `to`");
+        if let [only] = &paths[..]
+            && let Scalar::Text(text) = &only.scalar
+        {
+            draft.label(format!("write redirect to=\"{text}\" to redirect everything there"));
+        }
+        draft.note(format!("as in: {}", REDIRECT.example));
+    }
+    let to = to.and_then(|to| target(reader, &to.value));
+    let has_paths = !paths.is_empty();
+    let paths = patterns(reader, &paths);
+    let handler = StepKind::Handler(Handler::Redirect(Redirect { to: to?, status: status? }));
+    if !has_paths {
+        return Some(handler);
+    }
+    let block = vec![Step { place: reader.place(node.span), kind: handler }];
+    Some(StepKind::Route(Route { matchers: vec![Matcher::Path(paths)], block }))
+}
+
+fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
+    let text = reader.template(value)?;
+    let is_url = match text.parts.first() {
+        Some(TextPart::Literal(literal)) => {
+            let host = literal.strip_prefix("https://").or_else(|| literal.strip_prefix("http://"));
+            host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'))
+                || host == Some("") && text.parts.len() > 1
+        }
+        Some(TextPart::Variable(Variable::Scheme)) => {
+            matches!(text.parts.get(1), Some(TextPart::Literal(literal)) if literal.starts_with("://"))
+        }
+        _ => false,
+    };
+    let is_plain = |part: &TextPart| match part {
+        TextPart::Literal(literal) => literal.bytes().all(|byte| (0x21..0x7f).contains(&byte)),
+        TextPart::Variable(_) => true,
+    };
+    let fault = if !is_url && !step::is_path(&text) {
+        "it begins with http:// or https://, or with one `/`"
+    } else if !text.parts.iter().all(is_plain) {
+        "spaces and other letters are percent-encoded: %20"
+    } else {
+        return Some(text);
+    };
+    reader.report.add(Code::TargetBad, value.span, "this is no target of a redirect").label(fault);
+    None
+}
+
+/// Steps behind one that answers everything are a mistake, and so is the same condition twice.
+pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Span]) {
+    // By conditions, as text: the first route with them that always answers.
+    let mut routes: HashMap<String, Span> = HashMap::new();
+    for (index, step) in block.iter().enumerate() {
+        if answers_always(&step.kind)
+            && let Some(behind) = spans.get(index + 1)
+        {
+            let name = name(&step.kind);
+            let draft = reader.report.add(Code::Unreachable, *behind, format!("nothing gets past `{name}` to here"));
+            draft.related(spans[index], "this answers every request");
+            draft.note("move it before the handler, or put the handler into a route");
+            if name == "files" {
+                draft.note("files { pass #true } lets through what is not found");
+            }
+            return;
+        }
+        let StepKind::Route(route) = &step.kind else { continue };
+        let has_faults = route.matchers.iter().any(|matcher| *matcher == Matcher::Path(Vec::new()));
+        if has_faults {
+            continue;
+        }
+        let conditions = format!("{:?}", route.matchers);
+        if let Some(first) = routes.get(&conditions) {
+            let draft = reader.report.add(Code::Unreachable, spans[index], "nothing gets to this route");
+            draft.related(*first, "this one has the same conditions, and answers");
+        } else if route.block.iter().any(|step| answers_always(&step.kind)) {
+            routes.insert(conditions, spans[index]);
+        }
+    }
+}
+
+/// Whether the step answers whatever comes.
+pub(super) fn answers_always(kind: &StepKind) -> bool {
+    match kind {
+        StepKind::Handler(Handler::Files(files)) => !files.pass,
+        StepKind::Handler(_) => true,
+        StepKind::Route(route) => {
+            route.matchers.is_empty() && route.block.iter().any(|step| answers_always(&step.kind))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the step, or one within, can answer at all.
+pub(super) fn answers_ever(kind: &StepKind) -> bool {
+    match kind {
+        StepKind::Handler(_) => true,
+        StepKind::Route(route) => route.block.iter().any(|step| answers_ever(&step.kind)),
+        _ => false,
+    }
+}
+
+fn name(kind: &StepKind) -> &'static str {
+    match kind {
+        StepKind::Handler(Handler::Files(_)) => "files",
+        StepKind::Handler(Handler::Redirect(_)) => "redirect",
+        StepKind::Handler(Handler::Respond(_)) => "respond",
+        StepKind::Handler(Handler::Metrics) => "metrics",
+        _ => "route",
+    }
+}

@@ -1,0 +1,249 @@
+//! What may stand where: the number of values, the properties, the block.
+
+use super::Reader;
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::syntax::{Node, Property};
+
+/// Values of one setting: lists are compared entry by entry, so their length is bounded.
+pub(super) const VALUES_MAX: usize = 10_000;
+
+/// What a setting looks like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Fewest and most values.
+    pub(super) arguments: (usize, usize),
+    pub(super) properties: &'static [&'static str],
+    pub(super) block: Block,
+    /// How it is written, for those who wrote it otherwise.
+    pub(super) example: &'static str,
+}
+
+/// Whether a setting has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    None,
+    Optional,
+    Needed,
+}
+
+impl Shape {
+    /// One value, no properties, no block.
+    pub(super) const fn value(example: &'static str) -> Self {
+        Self { arguments: (1, 1), properties: &[], block: Block::None, example }
+    }
+
+    /// Some values, no properties, no block.
+    pub(super) const fn values(least: usize, example: &'static str) -> Self {
+        Self { arguments: (least, VALUES_MAX), properties: &[], block: Block::None, example }
+    }
+}
+
+/// Settings seen in a block, so that none is given twice.
+#[derive(Debug, Default)]
+pub(super) struct Seen<'a>(Vec<(&'a str, Span)>);
+
+/// Where each setting belongs, for those who put it elsewhere.
+const HOMES: &[(&str, &[&str])] = &[
+    (
+        "belongs at the top level of the file",
+        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "cache", "site"],
+    ),
+    ("belongs in a `site` block, not in a route", &["listen", "tls", "recheck", "watch", "log"]),
+    (
+        "belongs in a `site` or `route` block",
+        &[
+            "access",
+            "allow",
+            "deny",
+            "header",
+            "basic-auth",
+            "rate-limit",
+            "cors",
+            "early-hints",
+            "error",
+            "route",
+            "redirect",
+            "rewrite",
+            "respond",
+            "files",
+            "metrics",
+        ],
+    ),
+    (
+        "belongs in the block of `files`",
+        &[
+            "index",
+            "listing",
+            "hidden",
+            "try",
+            "spa",
+            "compress",
+            "precompressed",
+            "digest",
+            "content-md5",
+            "cache-control",
+            "expires",
+            "pass",
+        ],
+    ),
+    ("belongs in the first block of a `route`", &["match"]),
+    ("belongs in the block of `timeouts`", &["idle", "head", "body", "write", "handshake", "drain"]),
+    ("belongs in the block of `log`", &["fields", "rotate"]),
+];
+
+/// Names that people bring along from other servers.
+const FOREIGN: &[(&str, &str)] = &[
+    ("root", "files"),
+    ("file_server", "files"),
+    ("file-server", "files"),
+    ("server", "site"),
+    ("server_name", "site"),
+    ("location", "route"),
+    ("handle", "route"),
+    ("return", "respond"),
+    ("try_files", "try"),
+    ("add_header", "header"),
+    ("error_page", "error"),
+    ("access_log", "log"),
+    ("listen-tls", "listen"),
+    ("gzip", "compress"),
+    ("encode", "compress"),
+    ("autoindex", "listing"),
+    ("browse", "listing"),
+    ("basicauth", "basic-auth"),
+    ("basic_auth", "basic-auth"),
+    ("ssl", "tls"),
+    ("hsts", "header"),
+];
+
+impl Reader<'_> {
+    /// Holds a setting against its shape. What is too much is reported; `false` when values are missing, so that
+    /// nobody reads them.
+    pub(super) fn shape(&mut self, node: &Node, shape: &Shape) -> bool {
+        let name = &node.name;
+        let (least, most) = shape.arguments;
+        let complete = node.arguments.len() >= least;
+        if !complete {
+            let message = match least - node.arguments.len() {
+                1 if least == 1 => format!("`{name}` needs a value"),
+                1 => format!("`{name}` needs one more value"),
+                more => format!("`{name}` needs {more} more values"),
+            };
+            self.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
+        }
+        if let Some(extra) = node.arguments.get(most) {
+            let message = match most {
+                0 => format!("`{name}` takes no value"),
+                1 => format!("`{name}` takes one value"),
+                _ => format!("`{name}` takes {most} values"),
+            };
+            self.report.add(Code::ValueUnexpected, extra.span, message).note(format!("as in: {}", shape.example));
+        }
+        self.properties(node, shape);
+        match (&node.children, shape.block) {
+            (Some(_), Block::None) => {
+                let message = format!("`{name}` takes no block");
+                self.report.add(Code::BlockUnexpected, node.span, message).note(format!("as in: {}", shape.example));
+            }
+            (None, Block::Needed) => {
+                let message = format!("`{name}` needs a block");
+                self.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", shape.example));
+            }
+            (Some(children), Block::Needed) if children.is_empty() => {
+                let message = format!("the block of `{name}` is empty");
+                self.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", shape.example));
+            }
+            _ => {}
+        }
+        complete
+    }
+
+    fn properties(&mut self, node: &Node, shape: &Shape) {
+        for (index, property) in node.properties.iter().enumerate() {
+            if !shape.properties.contains(&property.name.as_str()) {
+                let message = format!("`{}` has no property `{}`", node.name, property.name);
+                let near = nearest(&property.name, shape.properties);
+                let draft = self.report.add(Code::PropertyUnknown, property.span, message);
+                if let Some(near) = near {
+                    draft.label(format!("did you mean `{near}`?"));
+                }
+                if shape.properties.is_empty() {
+                    draft.note(format!("it has none; as in: {}", shape.example));
+                } else {
+                    draft.note(format!("allowed here: {}", shape.properties.join(", ")));
+                }
+            } else if let Some(first) = node.properties[..index].iter().find(|first| first.name == property.name) {
+                let message = format!("`{}` is given twice", property.name);
+                self.report.add(Code::GivenTwice, property.span, message).related(first.span, "first here");
+            }
+        }
+    }
+
+    /// A property that must be there.
+    pub(super) fn needed<'n>(&mut self, node: &'n Node, name: &str, shape: &Shape) -> Option<&'n Property> {
+        let property = property(node, name);
+        if property.is_none() {
+            let message = format!("`{}` needs the property `{name}`", node.name);
+            self.report.add(Code::PropertyMissing, node.span, message).note(format!("as in: {}", shape.example));
+        }
+        property
+    }
+
+    /// Whether the setting comes for the first time in its block; reported when not.
+    pub(super) fn first<'n>(&mut self, seen: &mut Seen<'n>, node: &'n Node) -> bool {
+        if let Some((_, first)) = seen.0.iter().find(|(name, _)| *name == node.name) {
+            let message = format!("`{}` is given twice", node.name);
+            self.report.add(Code::GivenTwice, node.span, message).related(*first, "first here");
+            return false;
+        }
+        seen.0.push((&node.name, node.span));
+        true
+    }
+
+    /// A setting that nobody here knows.
+    pub(super) fn unknown(&mut self, node: &Node, allowed: &[&str]) {
+        let name = node.name.as_str();
+        if self.report.is_full() {
+            self.report.add(Code::SettingUnknown, node.span, String::new());
+            return;
+        }
+        if let Some((home, _)) = HOMES.iter().find(|(_, names)| names.contains(&name)) {
+            let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
+            draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
+            return;
+        }
+        let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours));
+        let near = foreign.map(|(_, ours)| *ours).or_else(|| nearest(name, allowed));
+        let draft = self.report.add(Code::SettingUnknown, node.span, format!("unknown setting `{name}`"));
+        if let Some(near) = near {
+            draft.label(format!("did you mean `{near}`?"));
+        }
+        draft.note(format!("allowed here: {}", allowed.join(", ")));
+    }
+}
+
+/// A property by name; of several the last, as KDL has it.
+pub(super) fn property<'n>(node: &'n Node, name: &str) -> Option<&'n Property> {
+    node.properties.iter().rev().find(|property| property.name == name)
+}
+
+/// The candidate that was most likely meant, when one is near enough.
+pub(super) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+    // Distances take word × candidate steps: nobody misspells a word of 40 characters.
+    if word.chars().count() > 40 {
+        return None;
+    }
+    let plain = word.to_lowercase().replace('_', "-");
+    let distance = |candidate: &&&str| {
+        let begins = plain.len() > 1 && (candidate.starts_with(&plain) || plain.starts_with(**candidate));
+        if begins { 1 } else { strsim::damerau_levenshtein(&plain, candidate) }
+    };
+    let near = candidates.iter().min_by_key(distance)?;
+    let allowed = match near.chars().count() {
+        0..=3 => 1,
+        4..=6 => 2,
+        _ => 3,
+    };
+    (distance(&near) <= allowed).then_some(*near)
+}

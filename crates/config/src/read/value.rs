@@ -1,0 +1,234 @@
+//! Values to types, through the environment and files where they say so.
+
+use super::Reader;
+use super::parse;
+use super::shape::nearest;
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::include::reason;
+use crate::syntax::{Annotation, Scalar, Value};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// Bytes of a file that holds a value.
+const SECRET_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a value; whatever is longer is no setting.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+impl Reader<'_> {
+    /// What the value is, wherever it comes from.
+    fn scalar(&mut self, value: &Value) -> Option<Scalar> {
+        let Some(annotation) = value.annotation else {
+            return Some(value.scalar.clone());
+        };
+        let Scalar::Text(name) = &value.scalar else {
+            let message = format!("behind `({})` stands a name in quotes", annotation.name());
+            self.report.add(Code::TypeWrong, value.span, message);
+            return None;
+        };
+        match annotation {
+            Annotation::Environment => self.variable(value.span, name),
+            Annotation::File => self.secret(value.span, name),
+        }
+        .map(Scalar::Text)
+    }
+
+    fn variable(&mut self, span: Span, name: &str) -> Option<String> {
+        let (name, default) = match name.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (name, None),
+        };
+        let found = self.sources.variable(name).or_else(|| default.map(str::to_owned));
+        if found.is_none() {
+            let message = format!("the environment variable {name} is not set");
+            let draft = self.report.add(Code::EnvironmentMissing, span, message);
+            draft.note(format!("set it, or give a default: (env)\"{name}:-default\""));
+        }
+        found
+    }
+
+    fn secret(&mut self, span: Span, name: &str) -> Option<String> {
+        let path = self.resolve(span, name);
+        let why = match self.sources.read(&path, SECRET_BYTES_MAX) {
+            Err(error) => reason(&error),
+            Ok(content) if content.len() > SECRET_BYTES_MAX => "it is larger than 64 KiB".into(),
+            Ok(content) => match String::from_utf8(content) {
+                Ok(text) => {
+                    let text = text.strip_suffix('\n').unwrap_or(&text);
+                    return Some(text.strip_suffix('\r').unwrap_or(text).to_owned());
+                }
+                Err(_) => "it is not UTF-8".into(),
+            },
+        };
+        let message = format!("cannot read {}: {why}", path.display());
+        self.report.add(Code::SecretUnreadable, span, message);
+        None
+    }
+
+    fn type_wrong(&mut self, value: &Value, found: &Scalar, wanted: &str) {
+        let draft = self.report.add(Code::TypeWrong, value.span, format!("{wanted} is needed here"));
+        draft.label(format!("this is {}", found.kind()));
+        match found {
+            Scalar::Integer(number) if wanted.starts_with("a text") => {
+                draft.note(format!("a text stands in quotes: \"{number}\""));
+            }
+            Scalar::Text(text) if wanted.starts_with("a number") && text.parse::<i128>().is_ok() => {
+                draft.note(format!("a number stands without quotes: {text}"));
+            }
+            Scalar::Text(text) if wanted.starts_with("#true") => {
+                let yes = matches!(text.as_str(), "true" | "yes" | "on" | "1");
+                draft.note(format!("write {}", if yes { "#true" } else { "#true or #false" }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Any text without control characters.
+    pub(super) fn text(&mut self, value: &Value) -> Option<String> {
+        let text = match self.scalar(value)? {
+            Scalar::Text(text) => text,
+            other => {
+                self.type_wrong(value, &other, "a text");
+                return None;
+            }
+        };
+        if text.len() > TEXT_BYTES_MAX {
+            self.report.add(Code::TextBad, value.span, "this text is longer than 64 KiB");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A text that is neither empty nor holds control characters.
+    pub(super) fn line(&mut self, value: &Value) -> Option<String> {
+        let text = self.text(value)?;
+        if text.is_empty() || text.chars().any(char::is_control) {
+            let what = if text.is_empty() { "this text is empty" } else { "this text holds control characters" };
+            self.report.add(Code::TextBad, value.span, what);
+            return None;
+        }
+        Some(text)
+    }
+
+    /// `#true` or `#false`.
+    pub(super) fn flag(&mut self, value: &Value) -> Option<bool> {
+        match self.scalar(value)? {
+            Scalar::Bool(flag) => Some(flag),
+            // From the environment everything is a text.
+            Scalar::Text(text) if value.annotation.is_some() && text == "true" => Some(true),
+            Scalar::Text(text) if value.annotation.is_some() && text == "false" => Some(false),
+            other => {
+                self.type_wrong(value, &other, "#true or #false");
+                None
+            }
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn number(&mut self, value: &Value, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let number = match self.scalar(value)? {
+            Scalar::Integer(number) => number,
+            Scalar::Text(text) if value.annotation.is_some() && text.parse::<i128>().is_ok() => text.parse().ok()?,
+            other => {
+                self.type_wrong(value, &other, "a number");
+                return None;
+            }
+        };
+        let fitting = u64::try_from(number).ok().filter(|number| bounds.contains(number));
+        if fitting.is_none() {
+            self.report.add(Code::NumberBounds, value.span, format!("{number} is out of bounds")).label(format!(
+                "{} to {}",
+                bounds.start(),
+                bounds.end()
+            ));
+        }
+        fitting
+    }
+
+    /// A size in bytes.
+    pub(super) fn size(&mut self, value: &Value, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let text = match self.scalar(value)? {
+            Scalar::Text(text) => text,
+            Scalar::Integer(number) => {
+                let message = format!("the size {number} has no unit");
+                self.report
+                    .add(Code::SizeBad, value.span, message)
+                    .label(format!("write \"{number}B\", or another unit"));
+                return None;
+            }
+            other => {
+                self.type_wrong(value, &other, "a text with a size, \"64MiB\",");
+                return None;
+            }
+        };
+        let Some(size) = parse::size(&text) else {
+            let draft = self.report.add(Code::SizeBad, value.span, format!("`{text}` is no size"));
+            draft.note("a size is a whole number with a unit: \"512KiB\", \"64MiB\", \"1GB\"");
+            return None;
+        };
+        if !bounds.contains(&size) {
+            let (least, most) = (parse::show_size(*bounds.start()), parse::show_size(*bounds.end()));
+            let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
+            draft.label(format!("{least} to {most}"));
+            return None;
+        }
+        Some(size)
+    }
+
+    /// A duration in milliseconds.
+    pub(super) fn duration(&mut self, value: &Value, bounds_ms: RangeInclusive<u64>) -> Option<u64> {
+        let text = match self.scalar(value)? {
+            Scalar::Text(text) => text,
+            Scalar::Integer(number) => {
+                let message = format!("the duration {number} has no unit");
+                let draft = self.report.add(Code::DurationBad, value.span, message);
+                draft.label(format!("write \"{number}s\", or another unit"));
+                return None;
+            }
+            other => {
+                self.type_wrong(value, &other, "a text with a duration, \"10s\",");
+                return None;
+            }
+        };
+        let Some(duration_ms) = parse::duration_ms(&text) else {
+            let draft = self.report.add(Code::DurationBad, value.span, format!("`{text}` is no duration"));
+            draft.note("a duration is a whole number with a unit: \"250ms\", \"10s\", \"2m\", \"1h\", \"7d\"");
+            return None;
+        };
+        if !bounds_ms.contains(&duration_ms) {
+            let (least, most) = (parse::show_duration(*bounds_ms.start()), parse::show_duration(*bounds_ms.end()));
+            let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
+            draft.label(format!("{least} to {most}"));
+            return None;
+        }
+        Some(duration_ms)
+    }
+
+    /// A path, relative to the file it stands in.
+    pub(super) fn path(&mut self, value: &Value) -> Option<PathBuf> {
+        let text = self.line(value)?;
+        Some(self.resolve(value.span, &text))
+    }
+
+    /// One of a few words.
+    pub(super) fn word<T: Copy>(&mut self, value: &Value, words: &[(T, &str)]) -> Option<T> {
+        let text = self.text(value)?;
+        let found = words.iter().find(|(_, word)| *word == text);
+        if found.is_none() {
+            let words: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
+            let near = nearest(&text, &words);
+            let draft = self.report.add(Code::WordUnknown, value.span, format!("unknown word `{text}`"));
+            if let Some(near) = near {
+                draft.label(format!("did you mean \"{near}\"?"));
+            }
+            draft.note(format!("allowed here: {}", words.join(", ")));
+        }
+        found.map(|(word, _)| *word)
+    }
+
+    /// Reports a list's entry that was there already.
+    pub(super) fn same_twice(&mut self, span: Span, what: &str) {
+        self.report.add(Code::SameTwice, span, format!("{what} is in the list twice"));
+    }
+}

@@ -1,0 +1,545 @@
+//! Tokens to the tree, with a message for every mistake that people make.
+
+use super::{Annotation, DEPTH_MAX, Kind, Node, Property, Scalar, Token, Value, scan};
+use crate::code::Code;
+use crate::diagnostic::{Draft, Report, Span};
+use kdl::{KdlEntry, KdlValue};
+
+/// Reads a text. When something is wrong with it, the report says what, and the tree is not to be used.
+pub(crate) fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
+    let tokens = scan(file, text, report);
+    let mut parser = Parser { file, text, tokens, at: 0, frames: Vec::new(), crooked: None, line_start: 0, report };
+    parser.document()
+}
+
+/// An open block.
+struct Frame {
+    /// The setting that the block belongs to; what stands in the file itself belongs to none.
+    node: Option<Node>,
+    /// Whether the setting, or the block, is taken out by `/-`.
+    node_dropped: bool,
+    block_dropped: bool,
+    /// The settings of the block up to now.
+    nodes: Vec<Node>,
+    /// The brace.
+    open: Span,
+    /// How far the line with the brace is indented.
+    indent: usize,
+}
+
+struct Parser<'a> {
+    file: u32,
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    frames: Vec<Frame>,
+    /// The first block whose closing brace is not indented as its opening line is.
+    crooked: Option<Span>,
+    /// Where the line of the last token begins.
+    line_start: usize,
+    report: &'a mut Report,
+}
+
+/// A setting while it is read, and whether `/-` takes it out.
+struct Open {
+    node: Node,
+    dropped: bool,
+}
+
+impl Parser<'_> {
+    fn document(&mut self) -> Vec<Node> {
+        self.push_frame(None, false, false, Span::new(self.file, 0, 0));
+        let mut dropped = None;
+        while let Some(token) = self.next() {
+            match token.kind {
+                Kind::Newline | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
+                Kind::Semicolon => {
+                    self.add(Code::Syntax, token, "nothing stands before this `;`");
+                }
+                Kind::Slashdash => {
+                    self.dangling(dropped.replace(token));
+                }
+                Kind::Close => {
+                    self.dangling(dropped.take());
+                    self.close(token);
+                }
+                Kind::Open => {
+                    dropped = None;
+                    self.add(Code::NameMissing, token, "a block without a name")
+                        .label("the name of its setting stands before the brace, on the same line");
+                    self.open(None, token, true);
+                }
+                _ => {
+                    self.at -= 1;
+                    if let Some(open) = self.name(dropped.take().is_some()) {
+                        self.entries(open);
+                    }
+                }
+            }
+            if self.frames.len() > DEPTH_MAX + 1 {
+                let message = format!("blocks are nested deeper than {DEPTH_MAX} levels");
+                let span = self.frames.last().map_or_else(Span::default, |frame| frame.open);
+                self.report.add(Code::TooDeep, span, message);
+                return Vec::new();
+            }
+        }
+        self.dangling(dropped);
+        self.end()
+    }
+
+    /// A `/-` with nothing behind it that it could take out.
+    fn dangling(&mut self, slashdash: Option<Token>) {
+        if let Some(token) = slashdash {
+            self.add(Code::Syntax, token, "nothing stands behind this `/-` that it could take out");
+        }
+    }
+
+    /// The end of the text: which block is still open?
+    fn end(&mut self) -> Vec<Node> {
+        // A text that is never closed has swallowed the braces behind it.
+        let swallowed = self.report.has_in(Code::QuoteUnclosed, Span::new(self.file, 0, 0));
+        if self.frames.len() > 1 && !swallowed {
+            let innermost = self.frames.last().map_or_else(Span::default, |frame| frame.open);
+            let span = self.crooked.unwrap_or(innermost);
+            let draft = self.report.add(Code::BraceUnclosed, span, "this block is never closed");
+            draft.label("no `}` for this `{`");
+            if self.crooked.is_some() {
+                draft.note("the indentation says that it is this one; the file ends with a block still open");
+            }
+        }
+        self.frames.drain(..).next().map_or_else(Vec::new, |frame| frame.nodes)
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        let token = self.tokens.get(self.at).copied()?;
+        self.at += 1;
+        self.pass(token);
+        Some(token)
+    }
+
+    /// Keeps in mind where the line begins: looking for it anew at each brace would take a hostile file's square.
+    fn pass(&mut self, token: Token) {
+        match token.kind {
+            Kind::Newline | Kind::Continuation => self.line_start = token.end,
+            Kind::BlockComment | Kind::Quoted => {
+                if let Some(at) = self.content(token).rfind('\n') {
+                    self.line_start = token.start + at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The next token that is neither comment nor continued line.
+    fn peek(&self) -> Option<Token> {
+        let rest = self.tokens.get(self.at..)?;
+        rest.iter().find(|token| !matches!(token.kind, Kind::BlockComment | Kind::Continuation)).copied()
+    }
+
+    fn skip_to_peeked(&mut self) {
+        while let Some(token) = self.tokens.get(self.at)
+            && matches!(token.kind, Kind::BlockComment | Kind::Continuation)
+        {
+            let token = *token;
+            self.at += 1;
+            self.pass(token);
+        }
+    }
+
+    fn span(&self, token: Token) -> Span {
+        Span::new(self.file, token.start, token.end)
+    }
+
+    fn content(&self, token: Token) -> &str {
+        &self.text[token.start..token.end]
+    }
+
+    fn add(&mut self, code: Code, token: Token, message: impl Into<String>) -> &mut Draft {
+        let span = self.span(token);
+        self.report.add(code, span, message)
+    }
+
+    fn push_frame(&mut self, node: Option<Node>, node_dropped: bool, block_dropped: bool, open: Span) {
+        let line = &self.text[self.line_start..];
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        self.frames.push(Frame { node, node_dropped, block_dropped, nodes: Vec::new(), open, indent });
+    }
+
+    fn open(&mut self, open: Option<Open>, token: Token, block_dropped: bool) {
+        let span = self.span(token);
+        let (node, dropped) = open.map_or((None, true), |open| (Some(open.node), open.dropped));
+        self.push_frame(node, dropped, block_dropped, span);
+    }
+
+    /// A setting ends.
+    fn attach(&mut self, open: Open) {
+        if let (Some(frame), false) = (self.frames.last_mut(), open.dropped) {
+            frame.nodes.push(open.node);
+        }
+    }
+
+    fn close(&mut self, token: Token) {
+        if self.frames.len() < 2 {
+            self.add(Code::BraceStray, token, "this `}` closes nothing");
+            return;
+        }
+        let Some(frame) = self.frames.pop() else { return };
+        let before = &self.text[self.line_start..token.start];
+        let indent = before.len() - before.trim_start_matches([' ', '\t']).len();
+        if self.crooked.is_none() && indent == before.len() && indent != frame.indent {
+            self.crooked = Some(frame.open);
+        }
+        let Some(mut node) = frame.node else { return };
+        if !frame.block_dropped {
+            node.children = Some(frame.nodes);
+        }
+        self.behind_block(Open { node, dropped: frame.node_dropped }, frame.block_dropped);
+    }
+
+    /// Behind a block there may be another that is taken out, and then the setting ends.
+    fn behind_block(&mut self, open: Open, block_dropped: bool) {
+        self.skip_to_peeked();
+        match self.peek() {
+            Some(token) if token.kind == Kind::Slashdash => {
+                self.at += 1;
+                self.skip_to_peeked();
+                match self.next() {
+                    Some(brace) if brace.kind == Kind::Open => return self.open(Some(open), brace, true),
+                    _ => {
+                        self.add(Code::Syntax, token, "behind a block, `/-` can take out another block only");
+                    }
+                }
+            }
+            None => {}
+            // Another block was taken out, and this is the one that counts.
+            Some(token) if token.kind == Kind::Open && block_dropped && open.node.children.is_none() => {
+                self.skip_to_peeked();
+                self.at += 1;
+                return self.open(Some(open), token, false);
+            }
+            Some(token) => match token.kind {
+                Kind::Semicolon => {
+                    self.skip_to_peeked();
+                    self.at += 1;
+                }
+                Kind::Newline | Kind::Close | Kind::LineComment => {}
+                _ => {
+                    self.add(Code::Syntax, token, "a new line is needed behind a block")
+                        .label("this begins another setting: put it on a line of its own, or `;` before it");
+                }
+            },
+        }
+        self.attach(open);
+    }
+
+    /// The name of a setting.
+    fn name(&mut self, dropped: bool) -> Option<Open> {
+        let token = self.next()?;
+        match token.kind {
+            Kind::Word | Kind::Quoted => {}
+            Kind::ParenOpen => {
+                self.add(Code::AnnotationUnknown, token, "nothing stands in parentheses before a name");
+                self.skip_parentheses();
+                return None;
+            }
+            _ => {
+                let message = format!("a setting cannot begin with `{}`", self.content(token));
+                self.add(Code::Syntax, token, message);
+                return None;
+            }
+        }
+        let value = self.scalar(token, true);
+        let (span, Scalar::Text(name)) = (self.span(token), value) else {
+            return None;
+        };
+        let node = Node { name, span, arguments: Vec::new(), properties: Vec::new(), children: None };
+        Some(Open { node, dropped })
+    }
+
+    /// What stands behind the name, up to the end of the setting or its block.
+    fn entries(&mut self, mut open: Open) {
+        // Where the last value ended, as one must not touch the next.
+        let mut touched = open.node.span.end as usize;
+        let mut slashdash: Option<Token> = None;
+        loop {
+            self.skip_to_peeked();
+            let Some(token) = self.next() else {
+                self.dangling(slashdash);
+                return self.attach(open);
+            };
+            match token.kind {
+                // What is taken out may stand on the next line.
+                Kind::Newline | Kind::LineComment if slashdash.is_some() => {}
+                Kind::Newline | Kind::Semicolon | Kind::LineComment => {
+                    self.dangling(slashdash);
+                    return self.attach(open);
+                }
+                Kind::Close => {
+                    self.at -= 1;
+                    self.dangling(slashdash);
+                    return self.attach(open);
+                }
+                Kind::Open => return self.open(Some(open), token, slashdash.is_some()),
+                Kind::Slashdash => {
+                    if token.start == touched {
+                        self.touching(token);
+                    }
+                    self.dangling(slashdash.replace(token));
+                }
+                Kind::ParenClose => {
+                    self.add(Code::Syntax, token, "this `)` closes nothing");
+                }
+                Kind::Equals => self.stray_equals(token, &open),
+                Kind::ParenOpen if token.start == touched => self.call(&open),
+                _ => {
+                    if token.start == touched {
+                        self.touching(token);
+                    }
+                    self.entry(token, &mut open, slashdash.take().is_some());
+                }
+            }
+            // Behind `/-` and its white space nothing touches.
+            touched = if slashdash.is_some() { usize::MAX } else { self.tokens[self.at - 1].end };
+        }
+    }
+
+    fn stray_equals(&mut self, token: Token, open: &Open) {
+        let behind_name = open.node.arguments.is_empty() && open.node.properties.is_empty();
+        let name = open.node.name.clone();
+        let draft = self.add(Code::EqualsStray, token, "this `=` does not belong here");
+        if behind_name {
+            draft.label(format!("the value of `{name}` stands behind it without `=`"));
+        }
+    }
+
+    fn touching(&mut self, token: Token) {
+        if self.content(token).starts_with(',') {
+            return;
+        }
+        self.add(Code::Syntax, token, "a space is needed between two values");
+    }
+
+    /// `env("X")`: no KDL, but what people write.
+    fn call(&mut self, open: &Open) {
+        let word = open.node.arguments.last().map(|value| (value.span, self.text_of(value.span).to_owned()));
+        let (span, word) = word.unwrap_or((open.node.span, open.node.name.clone()));
+        let argument = self.peek().filter(|next| next.kind == Kind::Quoted || next.kind == Kind::Word);
+        let argument = argument.map_or_else(String::new, |next| self.content(next).trim_matches('"').to_owned());
+        self.skip_parentheses();
+        let span = Span { end: self.tokens[self.at - 1].end as u32, ..span };
+        let draft = self.report.add(Code::CallForm, span, format!("KDL has no functions such as `{word}(…)`"));
+        match Annotation::of(&word) {
+            Some(annotation) => draft.label(format!("write ({})\"{argument}\"", annotation.name())),
+            None => {
+                draft.note("a value may come from elsewhere: (env)\"NAME\", (env)\"NAME:-default\", (file)\"path\"")
+            }
+        };
+    }
+
+    fn text_of(&self, span: Span) -> &str {
+        &self.text[span.start as usize..span.end as usize]
+    }
+
+    /// To behind the `)`, or to the end of the line.
+    fn skip_parentheses(&mut self) {
+        while let Some(token) = self.tokens.get(self.at) {
+            match token.kind {
+                Kind::Newline | Kind::Semicolon | Kind::Open | Kind::Close | Kind::LineComment => return,
+                Kind::ParenClose => {
+                    self.at += 1;
+                    return;
+                }
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// A value, or a property.
+    fn entry(&mut self, token: Token, open: &mut Open, dropped: bool) {
+        let is_key = matches!(token.kind, Kind::Word | Kind::Quoted);
+        if is_key && self.peek().is_some_and(|next| next.kind == Kind::Equals) {
+            let name = self.scalar(token, true);
+            self.skip_to_peeked();
+            let Some(equals) = self.next() else { return };
+            self.skip_to_peeked();
+            let Some(first) = self
+                .peek()
+                .filter(|next| matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword | Kind::ParenOpen))
+            else {
+                let name = self.content(token).to_owned();
+                self.add(Code::Syntax, equals, format!("a value is missing behind `{name}=`"));
+                return;
+            };
+            self.at += 1;
+            let value = self.value(first);
+            if let (Scalar::Text(name), Some(value), false) = (name, value, dropped) {
+                open.node.properties.push(Property { name, span: self.span(token), value });
+            }
+            return;
+        }
+        if let (Some(value), false) = (self.value(token), dropped) {
+            open.node.arguments.push(value);
+        }
+    }
+
+    /// A value, perhaps behind its annotation.
+    fn value(&mut self, token: Token) -> Option<Value> {
+        if token.kind != Kind::ParenOpen {
+            let scalar = self.scalar(token, false);
+            return Some(Value { scalar, annotation: None, span: self.span(token) });
+        }
+        let inside = self.at;
+        self.skip_to_peeked();
+        let Some(name) = self.next() else {
+            self.add(Code::AnnotationUnknown, token, "this parenthesis is never closed");
+            return None;
+        };
+        self.skip_to_peeked();
+        let close = self.next();
+        let annotation = Annotation::of(self.content(name));
+        let closed = close.is_some_and(|close| close.kind == Kind::ParenClose);
+        if !closed || annotation.is_none() {
+            let message = match name.kind {
+                Kind::Word if closed => format!("unknown annotation `({})`", self.content(name)),
+                _ => "this is no annotation".to_owned(),
+            };
+            let draft = self.add(Code::AnnotationUnknown, if closed { name } else { token }, message);
+            draft.note("allowed here: (env), (file)");
+            if !closed {
+                self.at = inside;
+                self.skip_parentheses();
+                return None;
+            }
+        }
+        self.skip_to_peeked();
+        let value = self.peek().filter(|next| matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword));
+        let Some(value) = value else {
+            self.add(Code::ValueMissing, token, "a value is missing behind the annotation")
+                .note("such as (env)\"NAME\" or (file)\"path\"");
+            return None;
+        };
+        self.at += 1;
+        let scalar = self.scalar(value, false);
+        let span = Span::new(self.file, token.start, value.end);
+        annotation.map(|annotation| Value { scalar, annotation: Some(annotation), span })
+    }
+
+    /// What a token means. Bad ones are reported, and stand for themselves.
+    fn scalar(&mut self, token: Token, is_name: bool) -> Scalar {
+        let content = self.content(token);
+        match token.kind {
+            Kind::Keyword => match content {
+                "#false" => Scalar::Bool(false),
+                "#null" => Scalar::Null,
+                "#true" => Scalar::Bool(true),
+                "#inf" => Scalar::Float(f64::INFINITY),
+                "#-inf" => Scalar::Float(f64::NEG_INFINITY),
+                _ => Scalar::Float(f64::NAN),
+            },
+            Kind::Quoted => {
+                let plain = content.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                match plain {
+                    Some(plain) if !plain.contains(['\\', '"']) => Scalar::Text(plain.to_owned()),
+                    _ => self.decode(token),
+                }
+            }
+            _ => self.word(token, is_name),
+        }
+    }
+
+    fn word(&mut self, token: Token, is_name: bool) -> Scalar {
+        let content = self.content(token).to_owned();
+        let text = Scalar::Text(content.clone());
+        if content.starts_with(',') || content.ends_with(',') {
+            self.add(Code::CommaStray, token, "no comma belongs here").label("values have spaces between them");
+            return text;
+        }
+        if content.contains(['/', '\\', '[', ']', '#']) || content.starts_with('\'') {
+            let bare = content.trim_matches('\'').replace('\\', "/");
+            self.add(Code::QuotesMissing, token, format!("`{content}` needs quotes"))
+                .label(format!("write \"{bare}\""))
+                .note("in KDL, paths, patterns and addresses need double quotes");
+            return text;
+        }
+        if matches!(content.as_str(), "true" | "false" | "null" | "inf" | "-inf" | "nan") {
+            self.add(Code::KeywordBare, token, format!("`{content}` needs a `#` before it"))
+                .label(format!("write #{content}, or \"{content}\" for the text"));
+            return text;
+        }
+        let digits = content.trim_start_matches(['+', '-']).trim_start_matches('.');
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit()) && content.len() - digits.len() <= 2;
+        if !is_number {
+            return text;
+        }
+        if !is_name && let Ok(entry) = KdlEntry::parse(&content) {
+            return scalar_of(entry.value());
+        }
+        self.add(Code::QuotesMissing, token, format!("`{content}` is no number, and as a text it needs quotes"))
+            .label(format!("write \"{content}\""))
+            .note("in KDL, a text that begins with a digit needs double quotes: sizes, durations and addresses do");
+        text
+    }
+
+    /// Escapes, raw texts and texts over several lines are kdl's business.
+    fn decode(&mut self, token: Token) -> Scalar {
+        let span = self.span(token);
+        if self.report.has_at(Code::QuoteUnclosed, span) {
+            return Scalar::Text(String::new());
+        }
+        if let Some((at, escape)) = bad_escape(self.content(token)) {
+            let at = token.start + at;
+            let span = Span::new(self.file, at, at + escape.len());
+            let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is no escape"));
+            draft.label("a backslash is written twice: \\\\");
+            draft.note("or the text is written raw: #\"C:\\folder\"#");
+            return Scalar::Text(String::new());
+        }
+        match KdlEntry::parse(self.content(token)) {
+            Ok(entry) => scalar_of(entry.value()),
+            Err(error) => {
+                let first = error.diagnostics.into_iter().next();
+                let (start, length) = first.as_ref().map_or((0, 0), |first| (first.span.offset(), first.span.len()));
+                let start = (token.start + start).min(token.end.saturating_sub(1));
+                let inside = self.text.is_char_boundary(start) && self.text.is_char_boundary(start + length);
+                let fits = inside && start + length <= token.end;
+                let span = if fits { Span::new(self.file, start, start + length) } else { self.span(token) };
+                let draft = self.report.add(Code::Syntax, span, "this text cannot be read");
+                if let Some(message) = first.as_ref().and_then(|first| first.message.as_deref()) {
+                    draft.label(message.trim_end_matches('.').to_lowercase());
+                }
+                if let Some(help) = first.and_then(|first| first.help) {
+                    draft.note(help);
+                }
+                Scalar::Text(String::new())
+            }
+        }
+    }
+}
+
+/// The first escape that KDL does not have, and where it stands. `\u{…}` and white space are left to kdl.
+fn bad_escape(content: &str) -> Option<(usize, &str)> {
+    if content.starts_with('#') {
+        return None;
+    }
+    let mut at = 0;
+    while let Some(found) = content[at..].find('\\') {
+        let start = at + found;
+        let escaped = content[start + 1..].chars().next()?;
+        at = start + 1 + escaped.len_utf8();
+        let known = matches!(escaped, 'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' | 'u') || escaped.is_whitespace();
+        if !known {
+            return Some((start, &content[start..at]));
+        }
+    }
+    None
+}
+
+fn scalar_of(value: &KdlValue) -> Scalar {
+    match value {
+        KdlValue::String(text) => Scalar::Text(text.clone()),
+        KdlValue::Integer(integer) => Scalar::Integer(*integer),
+        KdlValue::Float(float) => Scalar::Float(*float),
+        KdlValue::Bool(value) => Scalar::Bool(*value),
+        KdlValue::Null => Scalar::Null,
+    }
+}

@@ -1,0 +1,265 @@
+//! Text to tokens: what stands between white space, with comments, so that a formatter loses none.
+
+use crate::code::Code;
+use crate::diagnostic::{Report, Span};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bare text: a name, a number, or something that needs quotes.
+    Word,
+    /// A text in quotes, of any of the four forms.
+    Quoted,
+    /// `#true`, `#false`, `#null`, `#inf`, `#-inf`, `#nan`.
+    Keyword,
+    Newline,
+    Semicolon,
+    Open,
+    Close,
+    ParenOpen,
+    ParenClose,
+    Equals,
+    /// `/-`
+    Slashdash,
+    /// Without its line's end.
+    LineComment,
+    BlockComment,
+    /// `\` up to and with its line's end.
+    Continuation,
+}
+
+/// A token and where it stands, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// Newlines by the KDL 2 specification, section 3.18.
+pub(crate) fn is_newline(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{85}' | '\u{0b}' | '\u{0c}' | '\u{2028}' | '\u{2029}')
+}
+
+/// White space by the KDL 2 specification, section 3.17; and the byte order mark, where it is first.
+fn is_space(c: char) -> bool {
+    matches!(c, '\t' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+}
+
+/// What may stand nowhere in a document: KDL 2 specification, section 3.19.
+fn is_forbidden(c: char) -> bool {
+    matches!(c, '\0'..='\u{08}' | '\u{0e}'..='\u{1f}' | '\u{7f}' | '\u{200e}' | '\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+const KEYWORDS: [&str; 6] = ["#true", "#false", "#null", "#inf", "#-inf", "#nan"];
+
+/// Splits a text into tokens. Mistakes go into the report, and the scan goes on behind them.
+pub(crate) fn scan(file: u32, text: &str, report: &mut Report) -> Vec<Token> {
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let mut scanner = Scanner { file, text, at: start, tokens: Vec::new(), report };
+    scanner.find_forbidden(start);
+    while scanner.step() {}
+    scanner.tokens
+}
+
+struct Scanner<'a> {
+    file: u32,
+    text: &'a str,
+    at: usize,
+    tokens: Vec<Token>,
+    report: &'a mut Report,
+}
+
+impl Scanner<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.file, start, end)
+    }
+
+    fn take(&mut self, kind: Kind, length: usize) {
+        let start = self.at;
+        self.at += length;
+        self.tokens.push(Token { kind, start, end: self.at });
+    }
+
+    fn find_forbidden(&mut self, start: usize) {
+        for (at, c) in self.text[start..].char_indices().filter(|(_, c)| is_forbidden(*c)) {
+            let at = start + at;
+            let message = format!("forbidden character U+{:04X}", c as u32);
+            self.report
+                .add(Code::CharacterBad, Span::new(self.file, at, at + c.len_utf8()), message)
+                .note("control characters and marks of direction are written as escapes in a text: \"\\u{7f}\"");
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let rest = self.rest();
+        let Some(c) = rest.chars().next() else {
+            return false;
+        };
+        match c {
+            '\r' if rest.starts_with("\r\n") => self.take(Kind::Newline, 2),
+            c if is_newline(c) => self.take(Kind::Newline, c.len_utf8()),
+            c if is_space(c) || is_forbidden(c) => self.at += c.len_utf8(),
+            ';' => self.take(Kind::Semicolon, 1),
+            '{' => self.take(Kind::Open, 1),
+            '}' => self.take(Kind::Close, 1),
+            '(' => self.take(Kind::ParenOpen, 1),
+            ')' => self.take(Kind::ParenClose, 1),
+            '=' => self.take(Kind::Equals, 1),
+            '"' => self.quoted(0),
+            '#' => self.hash(),
+            '/' if rest.starts_with("//") => self.take(Kind::LineComment, line_length(rest)),
+            '/' if rest.starts_with("/-") => self.take(Kind::Slashdash, 2),
+            '/' if rest.starts_with("/*") => self.block_comment(),
+            '\\' => self.continuation(),
+            _ => self.word(),
+        }
+        true
+    }
+
+    fn block_comment(&mut self) {
+        let (mut depth, mut length) = (0_usize, 0);
+        let rest = self.rest();
+        let bytes = rest.as_bytes();
+        loop {
+            match bytes.get(length..length + 2) {
+                Some(b"/*") => (depth, length) = (depth + 1, length + 2),
+                Some(b"*/") => (depth, length) = (depth - 1, length + 2),
+                Some(_) => length += 1,
+                None => break,
+            }
+            if depth == 0 {
+                return self.take(Kind::BlockComment, length);
+            }
+        }
+        let span = self.span(self.at, self.at + 2);
+        self.report.add(Code::QuoteUnclosed, span, "this comment is never closed").label("no `*/` follows");
+        let length = self.rest().len();
+        self.take(Kind::BlockComment, length);
+    }
+
+    /// `\`, white space, perhaps a comment, and the end of the line.
+    fn continuation(&mut self) {
+        let rest = self.rest();
+        let behind = rest[1..].trim_start_matches(is_space);
+        let length = rest.len() - behind.len();
+        if behind.is_empty() || behind.starts_with("//") || behind.starts_with(is_newline) {
+            let line = line_length(behind);
+            let newline = if behind[line..].starts_with("\r\n") {
+                2
+            } else {
+                behind[line..].chars().next().map_or(0, char::len_utf8)
+            };
+            return self.take(Kind::Continuation, length + line + newline);
+        }
+        self.word();
+    }
+
+    fn hash(&mut self) {
+        let rest = self.rest();
+        let hashes = rest.len() - rest.trim_start_matches('#').len();
+        if rest[hashes..].starts_with('"') {
+            return self.quoted(hashes);
+        }
+        let length = rest.find(|c| ends_word(c) || c == '/').unwrap_or(rest.len());
+        let word = &rest[..length];
+        if KEYWORDS.contains(&word) {
+            return self.take(Kind::Keyword, length);
+        }
+        let lower = word.to_ascii_lowercase();
+        let span = self.span(self.at, self.at + length);
+        if let Some(keyword) = KEYWORDS.iter().find(|keyword| strsim::damerau_levenshtein(keyword, &lower) <= 1) {
+            let message = format!("unknown keyword `{word}`");
+            self.report.add(Code::KeywordBare, span, message).label(format!("did you mean `{keyword}`?"));
+            return self.take(Kind::Keyword, length);
+        }
+        let span = self.span(self.at, self.at + 1);
+        self.report
+            .add(Code::CommentForm, span, "a comment does not begin with `#`")
+            .label("write `//` instead")
+            .note("`#` begins a keyword (`#true`) or a raw text (#\"…\"#)");
+        let length = line_length(self.rest());
+        self.take(Kind::LineComment, length);
+    }
+
+    fn quoted(&mut self, hashes: usize) {
+        let rest = &self.rest()[hashes..];
+        let multiline = rest.starts_with("\"\"\"") && !(hashes == 0 && rest.starts_with("\"\"\"\""));
+        // Three quotes that a newline does not follow are, in a raw text, quotes within it: kdl says so itself.
+        let quotes = if multiline { "\"\"\"" } else { "\"" };
+        let closing = format!("{quotes}{}", "#".repeat(hashes));
+        let mut at = quotes.len();
+        let end = loop {
+            let Some(c) = rest[at..].chars().next() else {
+                break None;
+            };
+            if rest[at..].starts_with(&closing) {
+                break Some(at + closing.len());
+            }
+            if !multiline && is_newline(c) {
+                break None;
+            }
+            at += c.len_utf8();
+            if c == '\\' && hashes == 0 {
+                at += escape_length(&rest[at..]);
+            }
+        };
+        if let Some(end) = end {
+            return self.take(Kind::Quoted, hashes + end);
+        }
+        let (start, length) = (self.at, hashes + at.min(rest.len()));
+        let span = self.span(start, start + hashes + quotes.len());
+        let draft = self.report.add(Code::QuoteUnclosed, span, "this text is never closed");
+        if multiline {
+            draft.label(format!("no {closing} follows"));
+        } else {
+            draft.label(format!("no {closing} in this line"));
+            draft.note("a text over several lines begins with three quotes and a new line");
+        }
+        self.take(Kind::Quoted, length);
+    }
+
+    /// Bare text, as far as a person may mean it: paths and URLs are taken whole, to be named in one message.
+    fn word(&mut self) {
+        let rest = self.rest();
+        let mut length = 0;
+        while let Some(c) = rest[length..].chars().next() {
+            let tail = &rest[length..];
+            let is_url = tail.starts_with("//") && rest[..length].ends_with(':');
+            let is_comment = tail.starts_with("//") && !is_url || tail.starts_with("/*") && closes_in_line(tail);
+            if ends_word(c) || length > 0 && is_comment {
+                break;
+            }
+            length += c.len_utf8();
+        }
+        let length = length.max(rest.chars().next().map_or(0, char::len_utf8));
+        self.take(Kind::Word, length);
+    }
+}
+
+/// How much behind a `\` belongs to it. An escape may be white space and a new line, which vanish.
+fn escape_length(behind: &str) -> usize {
+    let is_blank = |c: char| is_space(c) || is_newline(c);
+    match behind.chars().next() {
+        Some(c) if is_blank(c) => behind.len() - behind.trim_start_matches(is_blank).len(),
+        Some(c) => c.len_utf8(),
+        None => 0,
+    }
+}
+
+fn closes_in_line(tail: &str) -> bool {
+    tail[..line_length(tail)].contains("*/")
+}
+
+fn ends_word(c: char) -> bool {
+    is_space(c) || is_newline(c) || is_forbidden(c) || matches!(c, ';' | '{' | '}' | '(' | ')' | '=' | '"')
+}
+
+fn line_length(text: &str) -> usize {
+    text.find(is_newline).unwrap_or(text.len())
+}

@@ -1,0 +1,341 @@
+//! `flatout validate`, `fmt`, `adapt`, `passwd` and `help`: what people do with a configuration before it runs.
+
+use clap::{Args, CommandFactory, ValueEnum};
+use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// `fmt --check` found differences, or something failed at run time.
+const EXIT_FAILED: u8 = 1;
+
+/// The command line or the configuration is wrong.
+const EXIT_USAGE: u8 = 2;
+
+/// Bytes of a file that is read from standard input.
+const INPUT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The work factor of bcrypt: a quarter of a second on the machines of this decade.
+const BCRYPT_COST: u32 = 12;
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// The style of what goes to standard error.
+    pub(crate) fn style(self) -> Style {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match self {
+            Self::Always => Style::Colour,
+            Self::Auto if io::stderr().is_terminal() && !no_color => Style::Colour,
+            Self::Auto | Self::Never => Style::Plain,
+        }
+    }
+}
+
+/// Check a configuration, and say all that is wrong with it
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The exit code is 0 when it is valid and 2 when it is not. `flatout help CODE` explains a code."
+)]
+pub(crate) struct ValidateArgs {
+    /// The configuration [default: ./flatout.kdl, then the user's, then /etc/flatout/flatout.kdl]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the result as JSON to standard output
+    #[arg(long)]
+    json: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// Write configurations neatly, comments and all
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A file that cannot be read is not touched. The exit code is 0, or 1 when --check found a file that \
+    would change, or 2 when one cannot be read."
+)]
+pub(crate) struct FmtArgs {
+    /// Change nothing; name the files that would change
+    #[arg(long)]
+    check: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+    /// The files; `-` is standard input, and goes to standard output [default: as for validate]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Print a configuration's exact JSON twin, or a twin's KDL
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A file named .json is turned into KDL, any other into JSON. Includes stay includes, and (env) and \
+    (file) stay what they are."
+)]
+pub(crate) struct AdaptArgs {
+    /// The configuration [default: as for validate]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// Ask for a password and print its hash, for basic-auth
+#[derive(Args, Debug)]
+#[command(
+    after_help = "On a terminal the password is asked for twice, and not shown; otherwise the first line of standard \
+    input is taken."
+)]
+pub(crate) struct PasswdArgs {
+    /// Hash with argon2id (the default)
+    #[arg(long, conflicts_with = "bcrypt")]
+    argon2: bool,
+    /// Hash with bcrypt
+    #[arg(long)]
+    bcrypt: bool,
+}
+
+/// Explain a command, or a code such as C0102
+#[derive(Args, Debug)]
+pub(crate) struct HelpArgs {
+    /// A command or a code
+    #[arg(value_name = "COMMAND|CODE")]
+    topics: Vec<String>,
+}
+
+/// The configuration to use: the one that was named, or the first that is there.
+pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
+    }
+    let mut candidates = vec![PathBuf::from("flatout.kdl")];
+    let home = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = home("XDG_CONFIG_HOME").or_else(|| home("HOME").map(|home| home.join(".config")));
+    candidates.extend(user.map(|user| user.join("flatout/flatout.kdl")));
+    candidates.push(PathBuf::from("/etc/flatout/flatout.kdl"));
+    if let Some(found) = candidates.iter().find(|path| path.exists()) {
+        return Ok(found.clone());
+    }
+    let names: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+    Err(format!("there is no configuration; looked for {}", names.join(", ")))
+}
+
+/// Prints what is wrong, and how much of it there is.
+pub(crate) fn complain(path: &Path, diagnostics: &Diagnostics, style: Style) -> ExitCode {
+    let count = diagnostics.count();
+    let errors = if count == 1 { "error" } else { "errors" };
+    eprint!("{}\n{}: {count} {errors}\n", diagnostics.render(style), path.display());
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn failed(message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::from(EXIT_FAILED)
+}
+
+/// A reader that has gone away is no failure of ours.
+fn print(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+pub(crate) fn validate(arguments: &ValidateArgs) -> ExitCode {
+    let path = match find(arguments.config.as_deref()) {
+        Ok(path) => path,
+        Err(message) => return usage(&message),
+    };
+    match load(&path, &Disk) {
+        Ok(config) => {
+            if arguments.json {
+                print(&format!("{:#}\n", Diagnostics::default().to_json()));
+            } else {
+                let sites = config.sites.len();
+                let noun = if sites == 1 { "site" } else { "sites" };
+                print(&format!("{} is valid: {sites} {noun}\n", path.display()));
+            }
+            ExitCode::SUCCESS
+        }
+        Err(diagnostics) if arguments.json => {
+            print(&format!("{:#}\n", diagnostics.to_json()));
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(diagnostics) => complain(&path, &diagnostics, arguments.color.style()),
+    }
+}
+
+pub(crate) fn fmt(arguments: &FmtArgs) -> ExitCode {
+    let files = if arguments.files.is_empty() {
+        match find(None) {
+            Ok(path) => vec![path],
+            Err(message) => return usage(&message),
+        }
+    } else {
+        arguments.files.clone()
+    };
+    let (mut unreadable, mut differs) = (false, false);
+    for path in &files {
+        match format_one(path, arguments) {
+            Ok(changed) => differs |= changed,
+            Err(_) => unreadable = true,
+        }
+    }
+    match (unreadable, arguments.check && differs) {
+        (true, _) => ExitCode::from(EXIT_USAGE),
+        (false, true) => ExitCode::from(EXIT_FAILED),
+        (false, false) => ExitCode::SUCCESS,
+    }
+}
+
+/// Formats one file and says whether it changed, or would.
+fn format_one(path: &Path, arguments: &FmtArgs) -> Result<bool, ExitCode> {
+    let is_input = path == Path::new("-");
+    let read = if is_input { read_input() } else { fs::read_to_string(path) };
+    let text = read.map_err(|error| usage(&format!("cannot read {}: {error}", path.display())))?;
+    let name = path.display().to_string();
+    let formatted = format::format(&name, &text).map_err(|found| complain(path, &found, arguments.color.style()))?;
+    let changed = formatted != text;
+    if is_input && !arguments.check {
+        print(&formatted);
+    } else if changed {
+        if !arguments.check {
+            replace(path, &formatted).map_err(|error| usage(&format!("cannot write {name}: {error}")))?;
+        }
+        println!("{name}");
+    }
+    Ok(changed)
+}
+
+fn read_input() -> io::Result<String> {
+    let mut text = String::new();
+    io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Written beside and renamed: whoever reads meanwhile has the one or the other, and a full disk loses nothing.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // A link stays a link; what it leads to is replaced.
+    let path = path.canonicalize()?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    let written = fs::write(&beside, text)
+        .and_then(|()| fs::set_permissions(&beside, fs::metadata(&path)?.permissions()))
+        .and_then(|()| fs::rename(&beside, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+pub(crate) fn adapt(arguments: &AdaptArgs) -> ExitCode {
+    let path = match find(arguments.config.as_deref()) {
+        Ok(path) => path,
+        Err(message) => return usage(&message),
+    };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => return usage(&format!("cannot read {}: {error}", path.display())),
+    };
+    if path.extension().is_some_and(|extension| extension == "json") {
+        return match adapt::json_to_kdl(&text) {
+            Ok(kdl) => {
+                print(&kdl);
+                ExitCode::SUCCESS
+            }
+            Err(fault) => usage(&format!("{}:{}:{}: {}", path.display(), fault.line, fault.column, fault.message)),
+        };
+    }
+    match adapt::kdl_to_json(&path.display().to_string(), &text) {
+        Ok(json) => {
+            print(&format!("{json:#}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(diagnostics) => complain(&path, &diagnostics, arguments.color.style()),
+    }
+}
+
+pub(crate) fn passwd(arguments: &PasswdArgs) -> ExitCode {
+    let password = match read_password() {
+        Ok(password) => password,
+        Err(message) => return usage(&message),
+    };
+    let hash = if arguments.bcrypt { hash_bcrypt(&password) } else { hash_argon2(&password) };
+    match hash {
+        Ok(hash) => {
+            print(&format!("{hash}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(message) => failed(&message),
+    }
+}
+
+fn read_password() -> Result<String, String> {
+    let failed = |error: io::Error| format!("cannot read the password: {error}");
+    let password = if io::stdin().is_terminal() {
+        let password = rpassword::prompt_password("Password: ").map_err(failed)?;
+        if rpassword::prompt_password("The same again: ").map_err(failed)? != password {
+            return Err("the two differ".into());
+        }
+        password
+    } else {
+        let mut line = String::new();
+        io::stdin().lock().take(4096).read_line(&mut line).map_err(failed)?;
+        line.trim_end_matches(['\n', '\r']).to_owned()
+    };
+    if password.is_empty() {
+        return Err("the password is empty".into());
+    }
+    Ok(password)
+}
+
+fn hash_argon2(password: &str) -> Result<String, String> {
+    use argon2::password_hash::PasswordHasher as _;
+    let hash = argon2::Argon2::default().hash_password(password.as_bytes());
+    hash.map(|hash| hash.to_string()).map_err(|error| format!("cannot hash: {error}"))
+}
+
+/// bcrypt sees 72 bytes only; a longer password is refused rather than cut.
+fn hash_bcrypt(password: &str) -> Result<String, String> {
+    if password.len() >= 72 {
+        return Err("bcrypt takes at most 71 bytes; argon2 takes more".into());
+    }
+    bcrypt::hash(password, BCRYPT_COST).map_err(|error| format!("cannot hash: {error}"))
+}
+
+pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
+    let mut command = C::command();
+    command.build();
+    if let [topic] = &arguments.topics[..]
+        && let Some(code) = Code::ALL.iter().find(|code| code.id().eq_ignore_ascii_case(topic))
+    {
+        print(&format!("{}: {}\n\n{}\n", code.id(), code.title(), code.text()));
+        return ExitCode::SUCCESS;
+    }
+    let mut found = &mut command;
+    for topic in &arguments.topics {
+        if found.find_subcommand(topic).is_none() {
+            return usage(&format!("there is neither a command nor a code named `{topic}`; try: flatout --help"));
+        }
+        let Some(inner) = found.find_subcommand_mut(topic) else { return usage("no such command") };
+        found = inner;
+    }
+    let help = found.render_long_help();
+    print(&if io::stdout().is_terminal() { help.ansi().to_string() } else { help.to_string() });
+    ExitCode::SUCCESS
+}

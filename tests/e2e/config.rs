@@ -1,0 +1,230 @@
+//! Configurations, wrong and right: `flatout validate`, `fmt`, `adapt`, `passwd` and `help`, as people meet them.
+//!
+//! Each file in `config/bad` has its exact diagnostics beside it. With FLATOUT_BLESS=1 they are written anew: read the
+//! difference before it is committed.
+
+use super::harness::{Folder, flatout};
+use super::tool::said;
+use flatout_config::{Code, Memory, load};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/config").join(name)
+}
+
+/// flatout in a folder, with nothing of this environment that could change what it says.
+fn flatout_in(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = flatout();
+    command
+        .current_dir(folder)
+        .args(arguments)
+        .env_remove("NO_COLOR")
+        .env_remove("XDG_CONFIG_HOME")
+        .env("HOME", folder);
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> Output {
+    flatout_in(folder, arguments).output().unwrap()
+}
+
+fn with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut command = flatout_in(folder, arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that refuses its arguments reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The names of the configurations in a folder, sorted.
+fn configurations(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "kdl" || extension == "json"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Whether what should be written in a file is there; written anew when that is asked for.
+fn is_as_written(path: &Path, expected: &str) -> bool {
+    if std::env::var_os("FLATOUT_BLESS").is_some() {
+        fs::write(path, expected).unwrap();
+        return true;
+    }
+    fs::read_to_string(path).is_ok_and(|written| written == expected)
+}
+
+#[test]
+fn every_wrong_configuration_has_its_exact_diagnostics() {
+    let folder = folder("bad");
+    let names = configurations(&folder);
+    assert!(names.len() >= 60, "{}", names.len());
+    let mut stale = Vec::new();
+    for name in &names {
+        let output = output(&folder, &["validate", "-c", name]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", said(&output));
+        assert!(output.stdout.is_empty(), "{name}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        if !is_as_written(&folder.join(name).with_extension("txt"), &said) {
+            stale.push(format!("{name}:\n{said}"));
+        }
+    }
+    assert!(stale.is_empty(), "these differ from what is written beside them:\n{}", stale.join("\n"));
+}
+
+/// What cannot lie in a folder of examples: files that are missing, too large, or too many.
+#[test]
+fn every_code_is_met_by_an_example() {
+    let folder = folder("bad");
+    let snapshots = configurations(&folder).into_iter().map(|name| folder.join(name).with_extension("txt"));
+    let snapshots: String = snapshots.map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
+    let mut met: BTreeSet<Code> =
+        Code::ALL.iter().copied().filter(|code| snapshots.contains(&format!("[{}]", code.id()))).collect();
+    let codes = |sources: &Memory| {
+        let found = load(Path::new("flatout.kdl"), sources).unwrap_err();
+        found.list.into_iter().map(|diagnostic| diagnostic.code).collect::<Vec<_>>()
+    };
+    met.extend(codes(&Memory::new()));
+    met.extend(codes(&Memory::new().file("flatout.kdl", " ".repeat(1024 * 1024 + 1))));
+    let mut chain = Memory::new().file("flatout.kdl", "include \"0.kdl\"\n");
+    for level in 0..20 {
+        chain = chain.file(format!("{level}.kdl"), format!("include \"{}.kdl\"\n", level + 1));
+    }
+    met.extend(codes(&chain));
+    let missed: Vec<&str> = Code::ALL.iter().filter(|code| !met.contains(code)).map(|code| code.id()).collect();
+    assert!(missed.is_empty(), "no example has {missed:?}");
+}
+
+#[test]
+fn every_right_configuration_is_valid_neat_and_has_its_twin() {
+    let folder = folder("good");
+    let mut stale = Vec::new();
+    for name in configurations(&folder).iter().filter(|name| name.ends_with(".kdl")) {
+        let valid = output(&folder, &["validate", "-c", name]);
+        assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
+        assert!(stdout(&valid).starts_with(&format!("{name} is valid: ")), "{}", stdout(&valid));
+        let neat = output(&folder, &["fmt", "--check", name]);
+        assert_eq!((neat.status.code(), stdout(&neat)), (Some(0), String::new()), "{name}");
+        let twin = output(&folder, &["adapt", "-c", name]);
+        assert_eq!(twin.status.code(), Some(0), "{name}: {}", said(&twin));
+        if !is_as_written(&folder.join(name).with_extension("json"), &stdout(&twin)) {
+            stale.push(format!("{name}:\n{}", stdout(&twin)));
+        }
+    }
+    assert!(stale.is_empty(), "these differ from what is written beside them:\n{}", stale.join("\n"));
+    for name in configurations(&folder).iter().filter(|name| name.ends_with(".json")) {
+        let valid = output(&folder, &["validate", "-c", name]);
+        assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
+        // There and back again is the same.
+        let kdl = stdout(&output(&folder, &["adapt", "-c", name]));
+        let copy = Folder::with(&[("back.kdl", kdl.as_bytes())]);
+        let back = stdout(&output(copy.path(), &["adapt", "-c", "back.kdl"]));
+        assert_eq!(back, fs::read_to_string(folder.join(name)).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn json_diagnostics_are_for_programs() {
+    let output = output(&folder("bad"), &["validate", "--json", "-c", "never-reached.kdl"]);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(2), 0));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["schema"], &json["valid"]), (&1.into(), &false.into()));
+    let error = &json["errors"][0];
+    assert_eq!((&error["code"], &error["place"]["line"]), (&"C0404".into(), &3.into()));
+    assert_eq!(error["related"][0]["place"]["line"], 2);
+    let valid = flatout_in(&folder("good"), &["validate", "--json", "-c", "least.kdl"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&valid.stdout).unwrap();
+    assert_eq!((valid.status.code(), &json["valid"]), (Some(0), &true.into()));
+}
+
+#[test]
+fn colours_are_for_those_who_ask() {
+    let said_with = |arguments: &[&str]| {
+        let output = output(&folder("bad"), &[&["validate", "-c", "empty.kdl"], arguments].concat());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said_with(&["--color", "always"]).contains("\x1b[1;31merror:\x1b[0m"));
+    assert!(!said_with(&["--color", "never"]).contains('\x1b'));
+    assert!(!said_with(&[]).contains('\x1b'));
+}
+
+#[test]
+fn the_configuration_is_found_where_it_belongs() {
+    let empty = Folder::new();
+    let none = output(empty.path(), &["validate"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(said(&none).starts_with("error: there is no configuration; looked for flatout.kdl, "), "{}", said(&none));
+    let user = Folder::new();
+    fs::create_dir(user.path().join("flatout")).unwrap();
+    fs::write(user.path().join("flatout/flatout.kdl"), "site { files \".\" }").unwrap();
+    let found = flatout_in(empty.path(), &["validate"]).env("XDG_CONFIG_HOME", user.path()).output().unwrap();
+    assert!(stdout(&found).contains("flatout/flatout.kdl is valid"), "{}", said(&found));
+    let here = Folder::with(&[("flatout.kdl", b"site { files \".\" }")]);
+    let found = flatout_in(here.path(), &["validate"]).env("XDG_CONFIG_HOME", user.path()).output().unwrap();
+    assert_eq!(stdout(&found), "flatout.kdl is valid: 1 site\n");
+}
+
+#[test]
+fn fmt_changes_the_form_and_nothing_else() {
+    let untidy = "site   \"a\"  { // here\n\n\n  files \".\" ;\n     /* why */ header \"X\"   \"y\" ; }";
+    let neat = "site \"a\" { // here\n    files \".\"\n    /* why */ header \"X\" \"y\"\n}\n";
+    let copy = Folder::with(&[("flatout.kdl", untidy.as_bytes()), ("bad.kdl", b"site {")]);
+    let read = || fs::read_to_string(copy.path().join("flatout.kdl")).unwrap();
+    let check = output(copy.path(), &["fmt", "--check"]);
+    assert_eq!((check.status.code(), stdout(&check)), (Some(1), "flatout.kdl\n".into()));
+    assert_eq!(read(), untidy);
+    let piped = with_input(copy.path(), &["fmt", "-"], untidy);
+    assert_eq!((piped.status.code(), stdout(&piped)), (Some(0), neat.into()));
+    let written = output(copy.path(), &["fmt"]);
+    assert_eq!((written.status.code(), stdout(&written)), (Some(0), "flatout.kdl\n".into()));
+    assert_eq!(read(), neat);
+    let again = output(copy.path(), &["fmt", "--check", "flatout.kdl"]);
+    assert_eq!((again.status.code(), stdout(&again)), (Some(0), String::new()));
+    let bad = output(copy.path(), &["fmt", "bad.kdl", "none.kdl", "flatout.kdl"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(said(&bad).contains("[C0111]") && said(&bad).contains("cannot read none.kdl"), "{}", said(&bad));
+    assert_eq!(fs::read_dir(copy.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn passwd_prints_hashes_that_a_configuration_takes() {
+    let folder = Folder::new();
+    for (flags, prefix) in [(&["passwd"][..], "$argon2id$v=19$"), (&["passwd", "--bcrypt"], "$2b$12$")] {
+        let output = with_input(folder.path(), flags, "correct horse\n");
+        let hash = stdout(&output);
+        assert!(output.status.success() && hash.starts_with(prefix), "{}", said(&output));
+        let text = format!("site {{ basic-auth {{ user \"ann\" {:?} }}; files \".\" }}", hash.trim_end());
+        flatout_config::load_text(&text).unwrap();
+    }
+    let refused = |flags: &[&str], input: &str| {
+        let output = with_input(folder.path(), flags, input);
+        assert_eq!((output.status.code().is_some_and(|code| code != 0), output.stdout.len()), (true, 0));
+        said(&output)
+    };
+    assert!(refused(&["passwd"], "\n").contains("empty"));
+    assert!(refused(&["passwd", "--bcrypt"], &"x".repeat(72)).contains("71 bytes"));
+    assert!(refused(&["passwd", "--bcrypt", "--argon2"], "x\n").contains("cannot be used with"));
+}
+
+#[test]
+fn help_explains_codes_and_commands() {
+    let folder = Folder::new();
+    for code in Code::ALL {
+        let output = output(folder.path(), &["help", code.id()]);
+        assert_eq!(stdout(&output), format!("{}: {}\n\n{}\n", code.id(), code.title(), code.text()));
+    }
+    assert!(stdout(&output(folder.path(), &["help", "validate"])).contains("Usage: flatout validate"));
+    assert!(stdout(&output(folder.path(), &["help"])).contains("Usage: flatout <COMMAND>"));
+    let unknown = output(folder.path(), &["help", "C9999"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
