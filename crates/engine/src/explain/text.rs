@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 /// Routes that do not match, one after the other, are shown one by one up to so many.
 const SKIPPED_SHOWN_MAX: usize = 8;
 
-/// Columns of the longest fact beside which its place is still aligned.
-const FACT_COLUMNS_MAX: usize = 72;
+/// Columns of the longest fact, and of the longest remark, beside which what follows is still aligned.
+const COLUMNS_MAX: usize = 72;
 
 struct Row {
     label: &'static str,
@@ -23,8 +23,8 @@ impl Explanation {
     pub fn to_text(&self, colour: bool) -> String {
         let rows = self.rows();
         let label_columns = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
-        let facts = rows.iter().map(|row| row.fact.chars().count()).filter(|columns| *columns <= FACT_COLUMNS_MAX);
-        let fact_columns = facts.max().unwrap_or(0);
+        let fact_columns = widest(rows.iter().map(|row| &row.fact));
+        let note_columns = widest(rows.iter().filter(|row| !row.place.is_empty()).map(|row| &row.note));
         let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("{bold}{}{plain}\n", printable(&self.request));
         for Row { label, fact, note, place } in &rows {
@@ -33,9 +33,8 @@ impl Explanation {
             // Writing to a String cannot fail.
             let _ = write!(text, "  {dim}{label:label_columns$}{plain}  {fact}");
             if !note.is_empty() || !place.is_empty() {
-                let _ = write!(text, "{:gap$}  {}", "", printable(note));
-                let space = if note.is_empty() { "" } else { "  " };
-                let _ = write!(text, "{space}{dim}{place}{plain}");
+                let _ = write!(text, "{:gap$}  {:note_columns$}", "", printable(note));
+                let _ = write!(text, "  {dim}{place}{plain}");
             }
             text.truncate(text.trim_end().len());
             text.push('\n');
@@ -111,6 +110,10 @@ impl Explanation {
         text.push_str("}\n");
         text
     }
+}
+
+fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
+    texts.map(|text| text.chars().count()).filter(|columns| *columns <= COLUMNS_MAX).max().unwrap_or(0)
 }
 
 fn indent(step: &StepTold) -> String {
