@@ -19,6 +19,9 @@ pub const SHOWN_MAX: usize = 50;
 /// Drafts held at the most while reading: a hostile file must not grow memory without bound.
 const DRAFTS_MAX: usize = 1_000;
 
+/// Characters of a message: enough for every list of what is allowed.
+const MESSAGE_CHARACTERS_MAX: usize = 300;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -154,6 +157,11 @@ impl Report {
         self.drafts.is_empty()
     }
 
+    /// Whether there is no more room: what comes is only counted, so its words need no care.
+    pub(crate) fn is_full(&self) -> bool {
+        self.drafts.len() == DRAFTS_MAX
+    }
+
     /// How many there are by now.
     pub(crate) fn count(&self) -> usize {
         self.drafts.len() + self.dropped
@@ -198,13 +206,22 @@ fn settle(draft: Draft, texts: &Texts) -> Diagnostic {
     let related = |(span, label)| Related { place: texts.place(span), excerpt: texts.excerpt(span), label };
     Diagnostic {
         code: draft.code,
-        message: printable(&draft.message),
+        message: shorten(&draft.message),
         place: texts.place(draft.span),
         excerpt: texts.excerpt(draft.span),
-        label: printable(&draft.label),
+        label: shorten(&draft.label),
         related: draft.related.into_iter().map(related).collect(),
-        notes: draft.notes.iter().map(|note| printable(note)).collect(),
+        notes: draft.notes.iter().map(|note| shorten(note)).collect(),
     }
+}
+
+/// A text of a message, which may quote what was read: printable, and no longer than a few lines.
+fn shorten(text: &str) -> String {
+    let mut shown: String = printable(text).chars().take(MESSAGE_CHARACTERS_MAX).collect();
+    if shown.len() < text.len() && text.chars().count() > MESSAGE_CHARACTERS_MAX {
+        shown.push('…');
+    }
+    shown
 }
 
 /// A text without what could steer a terminal or mislead its reader.

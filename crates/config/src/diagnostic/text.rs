@@ -2,6 +2,7 @@
 
 use super::{Excerpt, printable};
 use crate::model::Place;
+use std::cell::Cell;
 
 /// Characters of a line that are shown; longer ones are cut around what is meant.
 const LINE_CHARACTERS_MAX: usize = 100;
@@ -24,6 +25,18 @@ impl Span {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     list: Vec<Text>,
+    /// The last place that was looked up: places are mostly asked for in their order, and a hostile file may be one
+    /// line of a mebibyte, which must not be counted anew for each.
+    last: Cell<Counted>,
+}
+
+/// How many characters there are from the beginning of a line to an offset.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    file: u32,
+    line_start: usize,
+    offset: usize,
+    characters: usize,
 }
 
 #[derive(Debug)]
@@ -68,8 +81,13 @@ impl Texts {
             return Place::default();
         };
         let line = text.line_of(span.start as usize);
-        let before = text.content.get(text.lines[line]..span.start as usize).unwrap_or("");
-        Place { file: text.name.clone(), line: line as u32 + 1, column: before.chars().count() as u32 + 1 }
+        let (line_start, offset) = (text.lines[line], span.start as usize);
+        let last = self.last.get();
+        let follows = (last.file, last.line_start) == (span.file, line_start) && last.offset <= offset;
+        let (from, counted) = if follows { (last.offset, last.characters) } else { (line_start, 0) };
+        let characters = counted + text.content.get(from..offset).map_or(0, |between| between.chars().count());
+        self.last.set(Counted { file: span.file, line_start, offset, characters });
+        Place { file: text.name.clone(), line: line as u32 + 1, column: characters as u32 + 1 }
     }
 
     /// The line, with what is meant in it.

@@ -204,6 +204,10 @@ impl Reader<'_> {
     /// A setting that nobody here knows.
     pub(super) fn unknown(&mut self, node: &Node, allowed: &[&str]) {
         let name = node.name.as_str();
+        if self.report.is_full() {
+            self.report.add(Code::SettingUnknown, node.span, String::new());
+            return;
+        }
         if let Some((home, _)) = HOMES.iter().find(|(_, names)| names.contains(&name)) {
             let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));

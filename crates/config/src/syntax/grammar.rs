@@ -8,7 +8,7 @@ use kdl::{KdlEntry, KdlValue};
 /// Reads a text. When something is wrong with it, the report says what, and the tree is not to be used.
 pub(crate) fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
     let tokens = scan(file, text, report);
-    let mut parser = Parser { file, text, tokens, at: 0, frames: Vec::new(), crooked: None, report };
+    let mut parser = Parser { file, text, tokens, at: 0, frames: Vec::new(), crooked: None, line_start: 0, report };
     parser.document()
 }
 
@@ -35,6 +35,8 @@ struct Parser<'a> {
     frames: Vec<Frame>,
     /// The first block whose closing brace is not indented as its opening line is.
     crooked: Option<Span>,
+    /// Where the line of the last token begins.
+    line_start: usize,
     report: &'a mut Report,
 }
 
@@ -50,10 +52,19 @@ impl Parser<'_> {
         let mut dropped = None;
         while let Some(token) = self.next() {
             match token.kind {
-                Kind::Newline | Kind::Semicolon | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
-                Kind::Slashdash => dropped = Some(token),
-                Kind::Close => self.close(token),
+                Kind::Newline | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
+                Kind::Semicolon => {
+                    self.add(Code::Syntax, token, "nothing stands before this `;`");
+                }
+                Kind::Slashdash => {
+                    self.dangling(dropped.replace(token));
+                }
+                Kind::Close => {
+                    self.dangling(dropped.take());
+                    self.close(token);
+                }
                 Kind::Open => {
+                    dropped = None;
                     self.add(Code::NameMissing, token, "a block without a name")
                         .label("the name of its setting stands before the brace, on the same line");
                     self.open(None, token, true);
@@ -72,7 +83,15 @@ impl Parser<'_> {
                 return Vec::new();
             }
         }
+        self.dangling(dropped);
         self.end()
+    }
+
+    /// A `/-` with nothing behind it that it could take out.
+    fn dangling(&mut self, slashdash: Option<Token>) {
+        if let Some(token) = slashdash {
+            self.add(Code::Syntax, token, "nothing stands behind this `/-` that it could take out");
+        }
     }
 
     /// The end of the text: which block is still open?
@@ -94,7 +113,21 @@ impl Parser<'_> {
     fn next(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.at).copied()?;
         self.at += 1;
+        self.pass(token);
         Some(token)
+    }
+
+    /// Keeps in mind where the line begins: looking for it anew at each brace would take a hostile file's square.
+    fn pass(&mut self, token: Token) {
+        match token.kind {
+            Kind::Newline | Kind::Continuation => self.line_start = token.end,
+            Kind::BlockComment | Kind::Quoted => {
+                if let Some(at) = self.content(token).rfind('\n') {
+                    self.line_start = token.start + at + 1;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The next token that is neither comment nor continued line.
@@ -107,7 +140,9 @@ impl Parser<'_> {
         while let Some(token) = self.tokens.get(self.at)
             && matches!(token.kind, Kind::BlockComment | Kind::Continuation)
         {
+            let token = *token;
             self.at += 1;
+            self.pass(token);
         }
     }
 
@@ -125,8 +160,8 @@ impl Parser<'_> {
     }
 
     fn push_frame(&mut self, node: Option<Node>, node_dropped: bool, block_dropped: bool, open: Span) {
-        let line = self.text[..open.start as usize].rfind('\n').map_or(0, |at| at + 1);
-        let indent = self.text[line..].len() - self.text[line..].trim_start_matches([' ', '\t']).len();
+        let line = &self.text[self.line_start..];
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
         self.frames.push(Frame { node, node_dropped, block_dropped, nodes: Vec::new(), open, indent });
     }
 
@@ -149,20 +184,20 @@ impl Parser<'_> {
             return;
         }
         let Some(frame) = self.frames.pop() else { return };
-        let line = self.text[..token.start].rfind('\n').map_or(0, |at| at + 1);
-        let before = &self.text[line..token.start];
-        if self.crooked.is_none() && before.trim().is_empty() && before.len() != frame.indent {
+        let before = &self.text[self.line_start..token.start];
+        let indent = before.len() - before.trim_start_matches([' ', '\t']).len();
+        if self.crooked.is_none() && indent == before.len() && indent != frame.indent {
             self.crooked = Some(frame.open);
         }
         let Some(mut node) = frame.node else { return };
         if !frame.block_dropped {
             node.children = Some(frame.nodes);
         }
-        self.behind_block(Open { node, dropped: frame.node_dropped });
+        self.behind_block(Open { node, dropped: frame.node_dropped }, frame.block_dropped);
     }
 
     /// Behind a block there may be another that is taken out, and then the setting ends.
-    fn behind_block(&mut self, open: Open) {
+    fn behind_block(&mut self, open: Open, block_dropped: bool) {
         self.skip_to_peeked();
         match self.peek() {
             Some(token) if token.kind == Kind::Slashdash => {
@@ -176,8 +211,18 @@ impl Parser<'_> {
                 }
             }
             None => {}
+            // Another block was taken out, and this is the one that counts.
+            Some(token) if token.kind == Kind::Open && block_dropped && open.node.children.is_none() => {
+                self.skip_to_peeked();
+                self.at += 1;
+                return self.open(Some(open), token, false);
+            }
             Some(token) => match token.kind {
-                Kind::Newline | Kind::Semicolon | Kind::Close | Kind::LineComment => {}
+                Kind::Semicolon => {
+                    self.skip_to_peeked();
+                    self.at += 1;
+                }
+                Kind::Newline | Kind::Close | Kind::LineComment => {}
                 _ => {
                     self.add(Code::Syntax, token, "a new line is needed behind a block")
                         .label("this begins another setting: put it on a line of its own, or `;` before it");
@@ -215,21 +260,32 @@ impl Parser<'_> {
     fn entries(&mut self, mut open: Open) {
         // Where the last value ended, as one must not touch the next.
         let mut touched = open.node.span.end as usize;
-        let mut drop_next = false;
+        let mut slashdash: Option<Token> = None;
         loop {
             self.skip_to_peeked();
             let Some(token) = self.next() else {
+                self.dangling(slashdash);
                 return self.attach(open);
             };
             match token.kind {
-                Kind::Newline if drop_next => continue,
-                Kind::Newline | Kind::Semicolon | Kind::LineComment => return self.attach(open),
-                Kind::Close => {
-                    self.at -= 1;
+                // What is taken out may stand on the next line.
+                Kind::Newline | Kind::LineComment if slashdash.is_some() => {}
+                Kind::Newline | Kind::Semicolon | Kind::LineComment => {
+                    self.dangling(slashdash);
                     return self.attach(open);
                 }
-                Kind::Open => return self.open(Some(open), token, drop_next),
-                Kind::Slashdash => drop_next = true,
+                Kind::Close => {
+                    self.at -= 1;
+                    self.dangling(slashdash);
+                    return self.attach(open);
+                }
+                Kind::Open => return self.open(Some(open), token, slashdash.is_some()),
+                Kind::Slashdash => {
+                    if token.start == touched {
+                        self.touching(token);
+                    }
+                    self.dangling(slashdash.replace(token));
+                }
                 Kind::ParenClose => {
                     self.add(Code::Syntax, token, "this `)` closes nothing");
                 }
@@ -239,11 +295,11 @@ impl Parser<'_> {
                     if token.start == touched {
                         self.touching(token);
                     }
-                    self.entry(token, &mut open, drop_next);
-                    drop_next = false;
+                    self.entry(token, &mut open, slashdash.take().is_some());
                 }
             }
-            touched = self.tokens[self.at - 1].end;
+            // Behind `/-` and its white space nothing touches.
+            touched = if slashdash.is_some() { usize::MAX } else { self.tokens[self.at - 1].end };
         }
     }
 
@@ -334,7 +390,10 @@ impl Parser<'_> {
         }
         let inside = self.at;
         self.skip_to_peeked();
-        let name = self.next()?;
+        let Some(name) = self.next() else {
+            self.add(Code::AnnotationUnknown, token, "this parenthesis is never closed");
+            return None;
+        };
         self.skip_to_peeked();
         let close = self.next();
         let annotation = Annotation::of(self.content(name));

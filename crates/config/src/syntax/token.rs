@@ -166,7 +166,7 @@ impl Scanner<'_> {
         if rest[hashes..].starts_with('"') {
             return self.quoted(hashes);
         }
-        let length = rest.find(ends_word).unwrap_or(rest.len());
+        let length = rest.find(|c| ends_word(c) || c == '/').unwrap_or(rest.len());
         let word = &rest[..length];
         if KEYWORDS.contains(&word) {
             return self.take(Kind::Keyword, length);
