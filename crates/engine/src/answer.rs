@@ -1,0 +1,101 @@
+//! Answers that no file decides: pages for errors, redirects, texts, each under the header steps in force.
+
+use crate::outcome::Outcome;
+use crate::policy::build_head;
+use flatout_config::model::Respond;
+use flatout_net::page::page_response;
+use flatout_net::response::{Body, Response};
+use flatout_serve::files::{ErrorAnswer, Policy};
+
+/// What may be done with what can only be read.
+pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// An error that has no page yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: u16,
+    pub(crate) text: &'static str,
+    pub(crate) fields: Vec<(&'static str, String)>,
+    /// An index into the outcomes.
+    pub(crate) outcome: u8,
+}
+
+impl Failure {
+    pub(crate) const fn new(status: u16, text: &'static str, outcome: Outcome) -> Self {
+        Self { status, text, fields: Vec::new(), outcome: outcome.index() }
+    }
+
+    /// One whose reason has its name among those of files.
+    pub(crate) const fn served(status: u16, text: &'static str, outcome: flatout_serve::outcome::Outcome) -> Self {
+        Self { status, text, fields: Vec::new(), outcome: outcome as u8 }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+}
+
+impl From<ErrorAnswer> for Failure {
+    fn from(error: ErrorAnswer) -> Self {
+        Self { status: error.status, text: error.text, fields: error.fields, outcome: error.outcome as u8 }
+    }
+}
+
+/// The plain page for `failure`.
+pub(crate) fn error_page(failure: &Failure, policy: &Policy) -> Response {
+    let fields: Vec<(&str, &str)> = failure.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let response = page_response(failure.status, failure.text, &fields, failure.outcome);
+    if policy.fields.is_empty() {
+        return response;
+    }
+    let length = response.body.len().to_string();
+    let mut all = vec![("Content-Type", "text/html; charset=utf-8"), ("Content-Length", length.as_str())];
+    all.extend(fields);
+    Response::new(failure.status, build_head(failure.status, &all, policy), response.body, failure.outcome)
+}
+
+/// The answer with `content` as the page for `failure`.
+pub(crate) fn custom_error_page(failure: &Failure, content_type: &str, content: Body, policy: &Policy) -> Response {
+    let length = content.len().to_string();
+    let mut fields = vec![("Content-Type", content_type), ("Content-Length", length.as_str())];
+    fields.extend(failure.fields.iter().map(|(name, value)| (*name, value.as_str())));
+    Response::new(failure.status, build_head(failure.status, &fields, policy), content, failure.outcome)
+}
+
+/// A redirect to `location`, which is fit for a header.
+pub(crate) fn redirect(status: u16, location: &str, policy: &Policy, outcome: u8) -> Response {
+    let page = page_response(status, "The page is elsewhere.", &[("Location", location)], outcome);
+    if policy.fields.is_empty() {
+        return page;
+    }
+    let length = page.body.len().to_string();
+    let fields =
+        [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", length.as_str()), ("Location", location)];
+    Response::new(status, build_head(status, &fields, policy), page.body, outcome)
+}
+
+/// The text of a `respond` step.
+pub(crate) fn respond(respond: &Respond, policy: &Policy) -> Response {
+    let outcome = Outcome::Responded.index();
+    text(respond.status, &respond.content_type, respond.body.as_bytes(), policy, outcome)
+}
+
+/// `content` as it is. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
+pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Policy, outcome: u8) -> Response {
+    if matches!(status, 204 | 304) {
+        return Response::new(status, build_head(status, &[], policy), Body::Empty, outcome);
+    }
+    let length = content.len().to_string();
+    let mut fields = vec![("Content-Length", length.as_str())];
+    if !content.is_empty() && !content_type.is_empty() {
+        fields.insert(0, ("Content-Type", content_type));
+    }
+    let body = if content.is_empty() { Body::Empty } else { Body::Bytes(content.into()) };
+    Response::new(status, build_head(status, &fields, policy), body, outcome)
+}
+
+/// 204 with `fields`.
+pub(crate) fn no_content(fields: &[(&str, &str)], policy: &Policy, outcome: u8) -> Response {
+    Response::new(204, build_head(204, fields, policy), Body::Empty, outcome)
+}

@@ -1,0 +1,274 @@
+//! Names and passwords: hashes that were checked when the configuration was put to use, and one thread that verifies,
+//! as one verification takes as long as thousands of requests.
+
+use crate::credentials::{BELIEVED_MS, Proof, ProofKey};
+use argon2::password_hash::PasswordVerifier as _;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Argon2, Params};
+use bcrypt::HashParts;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Passwords that may wait to be verified. At 50 ms each, the last one waits three seconds.
+const QUEUE_MAX: usize = 64;
+
+/// Right credentials that the thread remembers, for the other workers and for requests that came at the same time.
+const REMEMBERED_MAX: usize = 256;
+
+/// Verifying may take seconds beyond these; whoever wants a slower hash delays everybody's sign-in.
+const ARGON2_MEMORY_KIB_MAX: u32 = 1024 * 1024;
+const ARGON2_PASSES_MAX: u32 = 64;
+const BCRYPT_COST_MAX: u32 = 16;
+
+/// One `basic-auth` step.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    /// The WWW-Authenticate field.
+    pub(crate) challenge: String,
+    users: HashMap<Vec<u8>, usize>,
+    hashes: Vec<Hash>,
+}
+
+#[derive(Clone, Debug)]
+struct Hash {
+    name: String,
+    text: String,
+    scheme: Scheme,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Argon2,
+    Bcrypt,
+}
+
+/// What is wrong with a hash, if anything is.
+fn check_hash(text: &str) -> Result<Scheme, String> {
+    if text.starts_with("$argon2") {
+        let hash = PasswordHash::new(text).map_err(|error| format!("it is no argon2 hash in PHC form ({error})"))?;
+        let params = Params::try_from(&hash).map_err(|error| format!("its argon2 parameters are wrong ({error})"))?;
+        let slow = params.m_cost() > ARGON2_MEMORY_KIB_MAX || params.t_cost() > ARGON2_PASSES_MAX;
+        let algorithm = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
+        return match (hash.hash.is_some() && hash.salt.is_some() && algorithm, slow) {
+            (false, _) => Err("it lacks its salt or its hash, or the kind of argon2 is unknown".to_owned()),
+            (true, true) => Err("verifying it would need more than 1 GiB of memory, or more than 64 passes".to_owned()),
+            (true, false) => Ok(Scheme::Argon2),
+        };
+    }
+    if text.starts_with("$2") {
+        let parts = text.parse::<HashParts>().map_err(|error| format!("it is no bcrypt hash ({error})"))?;
+        if parts.get_cost() > BCRYPT_COST_MAX {
+            return Err(format!("verifying it would take seconds: its cost is above {BCRYPT_COST_MAX}"));
+        }
+        return Ok(Scheme::Bcrypt);
+    }
+    Err("it is neither an argon2 hash (`$argon2id$...`) nor a bcrypt hash (`$2b$...`)".to_owned())
+}
+
+impl Auth {
+    /// The step for `realm` and `users`, or what is wrong with each.
+    pub(crate) fn new(realm: &str, users: &[(String, String)]) -> Result<Self, Vec<String>> {
+        let mut faults = Vec::new();
+        if realm.chars().any(|character| !(' '..='~').contains(&character)) {
+            faults.push("the realm has a character that a header cannot hold".to_owned());
+        }
+        if users.is_empty() {
+            faults.push("nobody could sign in: there is no user".to_owned());
+        }
+        let (mut names, mut hashes) = (HashMap::new(), Vec::new());
+        for (name, text) in users {
+            match check_hash(text) {
+                _ if name.contains(':') => faults.push(format!("the name `{name}` has a colon, which ends a name")),
+                Ok(scheme) => {
+                    if names.insert(name.clone().into_bytes(), hashes.len()).is_some() {
+                        faults.push(format!("the name `{name}` is there twice"));
+                    }
+                    hashes.push(Hash { name: name.clone(), text: text.clone(), scheme });
+                }
+                Err(fault) => faults.push(format!("the hash of `{name}` cannot be used: {fault}")),
+            }
+        }
+        let quoted = realm.replace('\\', "\\\\").replace('"', "\\\"");
+        let challenge = format!("Basic realm=\"{quoted}\", charset=\"UTF-8\"");
+        if faults.is_empty() { Ok(Self { challenge, users: names, hashes }) } else { Err(faults) }
+    }
+
+    /// The user called `name`, or, for a name that is unknown, another one to spend the same time on.
+    pub(crate) fn user(&self, name: &[u8]) -> (usize, bool) {
+        self.users.get(name).map_or((0, false), |&user| (user, true))
+    }
+
+    /// The name of `user`.
+    pub(crate) fn name(&self, user: usize) -> &str {
+        self.hashes.get(user).map_or("", |hash| &hash.name)
+    }
+
+    /// The configured hash of `user`.
+    pub(crate) fn hash(&self, user: usize) -> &str {
+        self.hashes.get(user).map_or("", |hash| &hash.text)
+    }
+
+    fn verify(&self, user: usize, password: &[u8]) -> bool {
+        let Some(hash) = self.hashes.get(user) else { return false };
+        match hash.scheme {
+            Scheme::Argon2 => Argon2::default().verify_password(password, hash.text.as_str()).is_ok(),
+            // As everywhere, the first 72 bytes of a password count.
+            Scheme::Bcrypt => bcrypt::verify(password, &hash.text).unwrap_or(false),
+        }
+    }
+}
+
+struct Job {
+    auth: Arc<Auth>,
+    user: usize,
+    known: bool,
+    password: Vec<u8>,
+    proof: Proof,
+    answer: oneshot::Sender<bool>,
+}
+
+/// The thread that verifies, and the key of the proofs. One for the whole process, kept across reloads.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    pub(crate) key: ProofKey,
+    jobs: SyncSender<Job>,
+}
+
+impl Verifier {
+    /// Starts the thread. It ends when the verifier is dropped.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let key = ProofKey::new().map_err(|_| io::Error::other("the system gives no random bytes"))?;
+        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        thread::Builder::new().name("passwords".to_owned()).spawn(move || verify_all(&receiver))?;
+        Ok(Arc::new(Self { key, jobs: sender }))
+    }
+
+    /// Has `password` verified; `None` when too many wait already.
+    pub(crate) fn verify(
+        &self,
+        auth: &Arc<Auth>,
+        (user, known): (usize, bool),
+        password: Vec<u8>,
+        proof: Proof,
+    ) -> Option<oneshot::Receiver<bool>> {
+        let (answer, answered) = oneshot::channel();
+        match self.jobs.try_send(Job { auth: Arc::clone(auth), user, known, password, proof, answer }) {
+            Ok(()) => Some(answered),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        }
+    }
+}
+
+fn verify_all(jobs: &Receiver<Job>) {
+    let mut remembered: HashMap<Proof, Instant> = HashMap::new();
+    while let Ok(mut job) = jobs.recv() {
+        if job.answer.is_closed() {
+            continue;
+        }
+        let fresh = |since: &Instant| since.elapsed() < Duration::from_millis(BELIEVED_MS);
+        let right = if job.known && remembered.get(&job.proof).is_some_and(fresh) {
+            true
+        } else {
+            // An unknown name takes as long as a known one (with hashes of one kind), and is never right.
+            job.auth.verify(job.user, &job.password) && job.known
+        };
+        job.password.fill(0);
+        std::hint::black_box(&job.password);
+        if right {
+            if remembered.len() >= REMEMBERED_MAX {
+                remembered.retain(|_, since| fresh(since));
+            }
+            if remembered.len() >= REMEMBERED_MAX {
+                remembered.clear();
+            }
+            remembered.entry(job.proof).or_insert_with(Instant::now);
+        }
+        // Nobody to tell: the connection is gone.
+        let _ = job.answer.send(right);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::{Auth, QUEUE_MAX, Verifier, check_hash};
+    use argon2::password_hash::PasswordHasher as _;
+    use argon2::{Algorithm, Argon2, Params, Version};
+    use std::sync::Arc;
+
+    pub(crate) fn argon2_hash(password: &str) -> String {
+        let params = Params::new(64, 1, 1, None).unwrap();
+        let hash: argon2::password_hash::phc::PasswordHash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_with_salt(password.as_bytes(), b"salt of this test")
+            .unwrap();
+        hash.to_string()
+    }
+
+    pub(crate) fn bcrypt_hash(password: &str) -> String {
+        bcrypt::hash(password, 4).unwrap()
+    }
+
+    fn ask(verifier: &Verifier, auth: &Arc<Auth>, name: &str, password: &str) -> Option<bool> {
+        let (user, known) = auth.user(name.as_bytes());
+        let proof = verifier.key.prove(name.as_bytes(), auth.hash(user).as_bytes(), password.as_bytes());
+        let answer = verifier.verify(auth, (user, known), password.into(), proof)?;
+        Some(answer.blocking_recv().unwrap())
+    }
+
+    #[test]
+    fn both_kinds_of_hash_are_verified() {
+        let users = [("ada".to_owned(), argon2_hash("lovelace")), ("bob".to_owned(), bcrypt_hash("b\u{fc}b"))];
+        let auth = Arc::new(Auth::new("a \"realm\"", &users).unwrap());
+        assert_eq!(auth.challenge, r#"Basic realm="a \"realm\"", charset="UTF-8""#);
+        let verifier = Verifier::start().unwrap();
+        for (name, password, right) in [
+            ("ada", "lovelace", true),
+            ("ada", "lovelace", true),
+            ("ada", "Lovelace", false),
+            ("bob", "b\u{fc}b", true),
+            ("bob", "lovelace", false),
+            ("bob", "", false),
+            ("bob", "a\0b", false),
+            ("eve", "lovelace", false),
+            ("", "lovelace", false),
+        ] {
+            assert_eq!(ask(&verifier, &auth, name, password), Some(right), "{name} {password}");
+        }
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let slow = bcrypt::hash("x", 9).unwrap();
+        let auth = Arc::new(Auth::new("r", &[("a".to_owned(), slow)]).unwrap());
+        let verifier = Verifier::start().unwrap();
+        let ask = |count: usize| verifier.verify(&auth, (0, true), b"wrong".to_vec(), [count as u8; 32]);
+        let answers: Vec<_> = (0..2 * QUEUE_MAX + 2).map(ask).collect();
+        assert!(answers.iter().filter(|answer| answer.is_none()).count() >= QUEUE_MAX / 2);
+        assert!(answers[0].is_some());
+    }
+
+    #[test]
+    fn hashes_are_checked_beforehand() {
+        assert!(check_hash(&argon2_hash("x")).is_ok() && check_hash(&bcrypt_hash("x")).is_ok());
+        for (hash, part) in [
+            ("secret", "neither"),
+            ("", "neither"),
+            ("$argon2id$v=19$m=64,t=1,p=1", "salt"),
+            ("$argon2id$v=19$m=1,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo", "parameters"),
+            ("$argon2id$v=19$m=4194304,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo", "1 GiB"),
+            ("$argon2id$", "argon2"),
+            ("$2b$12$short", "bcrypt"),
+            ("$2b$31$L6Bc/AlTQHyd9liGgGEZyOFLPHNgyxeEPfgYfBCVxJ7JIlwxyVU3u", "seconds"),
+        ] {
+            let fault = check_hash(hash).unwrap_err();
+            assert!(fault.contains(part), "{hash}: {fault}");
+        }
+        let faults = Auth::new("\u{fc}", &[("a:b".to_owned(), bcrypt_hash("x")), ("c".to_owned(), "x".to_owned())]);
+        assert_eq!(faults.unwrap_err().len(), 3);
+        assert!(Auth::new("r", &[]).is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! Cross-origin sharing, as the Fetch standard has it (CORS protocol): which fields an answer gets, and preflights.
+
+use flatout_config::model::{self, FieldOp};
+use flatout_http::request::{Method, RequestHead};
+
+/// One `cors` step. What it adds to answers is a change of fields like those of `header` steps, one for each origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Cors {
+    /// Its settings.
+    pub(crate) settings: model::Cors,
+    any: bool,
+    /// The number of its first change; see [`Cors::changes`].
+    pub(crate) first_change: u32,
+}
+
+impl Cors {
+    pub(crate) fn new(settings: &model::Cors, first_change: u32) -> Self {
+        let any = settings.origins.iter().any(|origin| origin == "*");
+        Self { settings: settings.clone(), any, first_change }
+    }
+
+    /// The changes of fields: first for a request from no origin or from one that is not allowed, then for each
+    /// origin.
+    pub(crate) fn changes(&self) -> Vec<Vec<FieldOp>> {
+        let none = if self.any { self.allow("*") } else { vec![vary("Origin")] };
+        let each = self.settings.origins.iter().map(|origin| {
+            let mut fields = self.allow(origin);
+            if !self.any {
+                fields.push(vary("Origin"));
+            }
+            fields
+        });
+        std::iter::once(none).chain(each).collect()
+    }
+
+    fn allow(&self, origin: &str) -> Vec<FieldOp> {
+        let origin = if self.any { "*" } else { origin };
+        let mut fields = vec![FieldOp::Set("Access-Control-Allow-Origin".into(), origin.into())];
+        if self.settings.credentials {
+            fields.push(FieldOp::Set("Access-Control-Allow-Credentials".into(), "true".into()));
+        }
+        if !self.settings.expose.is_empty() {
+            fields.push(FieldOp::Set("Access-Control-Expose-Headers".into(), self.settings.expose.join(", ")));
+        }
+        fields
+    }
+
+    /// The index into [`Cors::changes`] for `head`, and whether its origin is allowed.
+    pub(crate) fn decide(&self, head: &RequestHead<'_>) -> (u32, bool) {
+        if self.any {
+            return (0, true);
+        }
+        let Some(origin) = head.fields.first("origin") else { return (0, false) };
+        match self.settings.origins.iter().position(|allowed| allowed.as_bytes() == origin) {
+            Some(index) => (index as u32 + 1, true),
+            None => (0, false),
+        }
+    }
+
+    /// Whether `head` asks for leave to send another request (Fetch, CORS-preflight request).
+    pub(crate) fn is_preflight(head: &RequestHead<'_>) -> bool {
+        head.method == Method::Options
+            && head.fields.first("origin").is_some()
+            && head.fields.first("access-control-request-method").is_some()
+    }
+
+    /// The fields of the answer to a preflight beside those of every answer.
+    pub(crate) fn preflight_fields(&self, allowed: bool) -> Vec<(&'static str, String)> {
+        let vary = "Access-Control-Request-Method, Access-Control-Request-Headers";
+        let mut fields = vec![("Vary", vary.to_owned())];
+        if !allowed {
+            return fields;
+        }
+        // GET, HEAD and POST need no leave; the lists say what else is allowed.
+        if !self.settings.methods.is_empty() {
+            fields.push(("Access-Control-Allow-Methods", self.settings.methods.join(", ")));
+        }
+        if !self.settings.headers.is_empty() {
+            fields.push(("Access-Control-Allow-Headers", self.settings.headers.join(", ")));
+        }
+        if let Some(max_age_s) = self.settings.max_age_s {
+            fields.push(("Access-Control-Max-Age", max_age_s.to_string()));
+        }
+        fields
+    }
+}
+
+fn vary(name: &str) -> FieldOp {
+    FieldOp::Add("Vary".into(), name.into())
+}

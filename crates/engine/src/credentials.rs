@@ -1,0 +1,209 @@
+//! The name and password of basic authentication (RFC 7617), and those that were right lately.
+//!
+//! What is remembered is a keyed hash of name, password and the configured hash together, never a password: a changed
+//! password is another entry, and the memory of the process tells nothing.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
+use aws_lc_rs::rand::fill;
+use std::rc::Rc;
+
+/// A keyed hash of credentials.
+pub(crate) type Proof = [u8; 32];
+
+/// How long right credentials are believed without looking again, in milliseconds.
+pub(crate) const BELIEVED_MS: u64 = 5 * 60 * 1000;
+
+/// Credentials that a worker remembers: sets of four.
+const SETS: usize = 64;
+const WAYS: usize = 4;
+
+/// What makes proofs; another one in every process.
+pub(crate) struct ProofKey(Key);
+
+impl std::fmt::Debug for ProofKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ProofKey")
+    }
+}
+
+impl ProofKey {
+    /// A random key; an error when the system has no randomness to give.
+    pub(crate) fn new() -> Result<Self, aws_lc_rs::error::Unspecified> {
+        let mut bytes = [0; 32];
+        fill(&mut bytes)?;
+        Ok(Self(Key::new(HMAC_SHA256, &bytes)))
+    }
+
+    /// The proof that `password` was shown by `user`, whose configured hash is `hash`.
+    pub(crate) fn prove(&self, user: &[u8], hash: &[u8], password: &[u8]) -> Proof {
+        let mut context = Context::with_key(&self.0);
+        for part in [user, hash, password] {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        let mut proof = [0; 32];
+        proof.copy_from_slice(context.sign().as_ref());
+        proof
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    proof: Proof,
+    expires_ms: u64,
+    user: Rc<str>,
+}
+
+/// The credentials that were right lately, of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Believed {
+    entries: Vec<Option<Entry>>,
+}
+
+impl Believed {
+    /// Whom `proof` was of, when it was right lately.
+    pub(crate) fn find(&self, proof: &Proof, now_ms: u64) -> Option<Rc<str>> {
+        let entries = self.entries.get(set(proof)..)?.iter().take(WAYS).flatten();
+        let mut found = None;
+        for entry in entries {
+            if verify_slices_are_equal(&entry.proof, proof).is_ok() && entry.expires_ms > now_ms {
+                found = Some(&entry.user);
+            }
+        }
+        found.cloned()
+    }
+
+    /// Remembers that `proof` of `user` was right.
+    pub(crate) fn insert(&mut self, proof: Proof, user: Rc<str>, now_ms: u64) {
+        if self.entries.is_empty() {
+            self.entries.resize_with(SETS * WAYS, || None);
+        }
+        let ways = &mut self.entries[set(&proof)..][..WAYS];
+        let age = |entry: &Option<Entry>| match entry {
+            Some(entry) if entry.proof == proof => 0,
+            Some(entry) => entry.expires_ms,
+            None => 1,
+        };
+        if let Some(oldest) = ways.iter_mut().min_by_key(|entry| age(entry)) {
+            *oldest = Some(Entry { proof, expires_ms: now_ms.saturating_add(BELIEVED_MS), user });
+        }
+    }
+}
+
+fn set(proof: &Proof) -> usize {
+    usize::from(proof[0]) % SETS * WAYS
+}
+
+/// The name and password in an Authorization field.
+pub(crate) fn parse_basic(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, token) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let mut decoded = decode_base64(flatout_http::token::trim(token))?;
+    // RFC 7617 §2: a name has no colon, a password may.
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    let password = decoded.split_off(colon + 1);
+    decoded.pop();
+    Some((decoded, password))
+}
+
+/// RFC 4648 §4, with or without its padding.
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let unpadded = match text {
+        [rest @ .., b'=', b'='] | [rest @ .., b'='] => {
+            if text.len() % 4 != 0 {
+                return None;
+            }
+            rest
+        }
+        _ => text,
+    };
+    let mut decoded = Vec::with_capacity(unpadded.len() / 4 * 3 + 2);
+    for group in unpadded.chunks(4) {
+        let mut bits = 0_u32;
+        for &digit in group {
+            let value = match digit {
+                b'A'..=b'Z' => digit - b'A',
+                b'a'..=b'z' => digit - b'a' + 26,
+                b'0'..=b'9' => digit - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return None,
+            };
+            bits = bits << 6 | u32::from(value);
+        }
+        let bytes = match group.len() {
+            4 => bits.to_be_bytes(),
+            // What is left over is no byte and must be zero.
+            3 if bits & 3 == 0 => (bits << 6).to_be_bytes(),
+            2 if bits & 15 == 0 => (bits << 12).to_be_bytes(),
+            _ => return None,
+        };
+        decoded.extend_from_slice(&bytes[1..group.len()]);
+    }
+    Some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BELIEVED_MS, Believed, ProofKey, decode_base64, parse_basic};
+    use std::rc::Rc;
+
+    #[test]
+    fn credentials_as_rfc_7617_has_them() {
+        let parse = |value: &str| {
+            parse_basic(value.as_bytes())
+                .map(|(user, password)| (String::from_utf8(user).unwrap(), String::from_utf8(password).unwrap()))
+        };
+        let aladdin = Some(("Aladdin".to_owned(), "open sesame".to_owned()));
+        assert_eq!(parse("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), aladdin);
+        assert_eq!(parse("bAsIc   QWxhZGRpbjpvcGVuIHNlc2FtZQ"), aladdin);
+        assert_eq!(parse("Basic dGVzdDoxMjPCow=="), Some(("test".to_owned(), "123\u{a3}".to_owned())));
+        assert_eq!(parse("Basic Ojo6"), Some((String::new(), "::".to_owned())));
+        for bad in
+            ["", "Basic", "Basic ", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Basic QQ==", "Basic !", "Basic QWx=hZGQ="]
+        {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn base64_is_strict() {
+        for (text, bytes) in [("", &b""[..]), ("Zg==", b"f"), ("Zm8=", b"fo"), ("Zm9v", b"foo"), ("Zm9vYg", b"foob")] {
+            assert_eq!(decode_base64(text.as_bytes()).as_deref(), Some(bytes), "{text}");
+        }
+        for bad in ["Z", "Zg=", "Zh==", "Zm9=", "Z===", "=", "Zm9v====", "Zm 9v", "Zm-_"] {
+            assert_eq!(decode_base64(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_right_is_believed_and_not_for_ever() {
+        let key = ProofKey::new().unwrap();
+        let right = key.prove(b"ada", b"$hash", b"secret");
+        assert_eq!(right, key.prove(b"ada", b"$hash", b"secret"));
+        for other in [
+            key.prove(b"ada", b"$hash", b"wrong"),
+            key.prove(b"bob", b"$hash", b"secret"),
+            key.prove(b"ada", b"$other", b"secret"),
+            key.prove(b"ada$", b"hash", b"secret"),
+            ProofKey::new().unwrap().prove(b"ada", b"$hash", b"secret"),
+        ] {
+            assert_ne!(other, right);
+        }
+        let mut believed = Believed::default();
+        assert_eq!(believed.find(&right, 0), None);
+        believed.insert(right, "ada".into(), 1000);
+        assert_eq!(believed.find(&right, 1000 + BELIEVED_MS - 1).as_deref(), Some("ada"));
+        assert_eq!(believed.find(&right, 1000 + BELIEVED_MS), None);
+        assert_eq!(believed.find(&key.prove(b"ada", b"$hash", b"wrong"), 1000), None);
+        let name: Rc<str> = "crowd".into();
+        for count in 0..10_000_u32 {
+            believed.insert(key.prove(b"crowd", b"", &count.to_le_bytes()), Rc::clone(&name), 2000);
+        }
+        assert_eq!(believed.entries.len(), super::SETS * super::WAYS);
+        assert_eq!(believed.find(&key.prove(b"crowd", b"", &9_999_u32.to_le_bytes()), 2000), Some(name));
+    }
+}

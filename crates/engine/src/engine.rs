@@ -1,0 +1,139 @@
+//! What one worker answers with.
+//!
+//! A reload swaps the configuration in force, between two turns. Answers in flight hold what they were made of, so
+//! nothing is cut. What has not changed stays warm: a `files` step with the same folder and settings goes on with its
+//! numbers, and so do policies, so what was cached under them is found again. The rest is forgotten with the last
+//! answer that used it.
+
+use crate::answer::{Failure, error_page};
+use crate::credentials::Believed;
+use crate::outcome::OUTCOMES;
+use crate::policy::Policies;
+use crate::spec::Spec;
+use crate::walk::{Silent, answer};
+use flatout_net::clock::Now;
+use flatout_net::handler::{Handler, Reply, Request};
+use flatout_net::response::Response;
+use flatout_serve::cache::CacheLimits;
+use flatout_serve::files::{Files, Policy, Services, Store};
+use flatout_serve::outcome::Outcome as Served;
+use foldhash::fast::RandomState;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Answers that are kept built: every `respond` and every redirect to a fixed address, under each policy.
+const ANSWERS_MAX: usize = 4096;
+
+/// Answers requests from one configuration, and from another after [`Engine::swap`]. One for each worker.
+pub struct Engine {
+    live: RefCell<Rc<Live>>,
+    store: Rc<Store>,
+    policy_ids: Rc<Cell<u32>>,
+}
+
+/// One configuration in force on one worker.
+pub(crate) struct Live {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) files: Vec<Rc<Files>>,
+    pub(crate) hints: Vec<Rc<Vec<String>>>,
+    pub(crate) policies: RefCell<Policies>,
+    pub(crate) believed: RefCell<Believed>,
+    pub(crate) scratch: RefCell<Scratch>,
+    answers: RefCell<HashMap<(u32, u32), Response, RandomState>>,
+}
+
+/// Room that one request after the other uses.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) decoded: Vec<u8>,
+    pub(crate) pages: Vec<u32>,
+}
+
+impl Live {
+    /// The answer number `id` under `policy`, built by `build` when it is asked for first.
+    pub(crate) fn prebuilt(&self, id: u32, policy: &Policy, build: impl FnOnce() -> Response) -> Response {
+        let key = (id, policy.id);
+        if let Some(response) = self.answers.borrow().get(&key) {
+            return response.clone();
+        }
+        let response = build();
+        let mut answers = self.answers.borrow_mut();
+        if answers.len() >= ANSWERS_MAX {
+            answers.clear();
+        }
+        answers.insert(key, response.clone());
+        response
+    }
+}
+
+impl Engine {
+    /// The engine of a worker, for `spec`. `limits` bound what is cached of files.
+    pub fn new(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits) -> Self {
+        let store = Store::new(limits, services);
+        let policy_ids = Rc::default();
+        let live = RefCell::new(Rc::new(make_live(spec, &store, None, &policy_ids)));
+        Self { live, store, policy_ids }
+    }
+
+    /// Answers from `spec` from now on.
+    pub fn swap(&self, spec: Arc<Spec>) {
+        let next = make_live(spec, &self.store, Some(&self.live.borrow()), &self.policy_ids);
+        // The old one is dropped after the borrow: it may be the last to hold much.
+        let before = self.live.replace(Rc::new(next));
+        drop(before);
+    }
+
+    pub(crate) fn live(&self) -> Rc<Live> {
+        Rc::clone(&self.live.borrow())
+    }
+}
+
+fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_ids: &Rc<Cell<u32>>) -> Live {
+    let files = spec.files.iter().map(|files| {
+        // The same number means the same folder and settings.
+        let known = before.and_then(|before| {
+            let index = before.spec.files.iter().position(|other| other.id == files.id)?;
+            before.files.get(index)
+        });
+        known.cloned().unwrap_or_else(|| {
+            let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
+            Rc::new(Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store))
+        })
+    });
+    let inherited = before.map(|before| before.policies.borrow().nodes().to_vec()).unwrap_or_default();
+    Live {
+        files: files.collect(),
+        hints: spec.hints.iter().cloned().map(Rc::new).collect(),
+        policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
+        believed: RefCell::default(),
+        scratch: RefCell::default(),
+        answers: RefCell::default(),
+        spec,
+    }
+}
+
+impl Handler for Engine {
+    const OUTCOMES: &'static [&'static str] = &OUTCOMES;
+
+    fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
+        let live = self.live();
+        answer(&live, request, now, &mut Silent, None)
+    }
+
+    fn handle_error(&self, status: u16, text: &'static str) -> Response {
+        // The outcome is not ours, so the pump ignores it.
+        error_page(&Failure::served(status, text, Served::ALL[0]), &Policy::default())
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Engine").field("spec", &self.live.borrow().spec).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

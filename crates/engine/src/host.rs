@@ -1,0 +1,161 @@
+//! From the host that a request names to the site that answers for it.
+//!
+//! Each listener has a table of its own, as a site is served at its own listeners only. An exact name goes before the
+//! longest `*.` that fits, and that before `*`. Where none fits, nothing is served under a name that nobody wrote:
+//! RFC 9110 §15.5.20 has 421 for it, and a page that lures a browser to our address under its own name (DNS
+//! rebinding) gets nothing. Whoever wants a default writes `*`. A request without Host, which only HTTP/1.0 may send,
+//! names no site: it is for `*`, or for the listener's only site.
+
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// RFC 1035 §2.3.4, in its text form with the last dot.
+const HOST_BYTES_MAX: usize = 254;
+
+/// Splits `host[:port]` at the port. What came in a request was checked by `flatout_http::host`.
+pub(crate) fn split_port(host_port: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let from = host_port.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
+    match host_port[from..].iter().position(|&byte| byte == b':') {
+        Some(colon) => (&host_port[..from + colon], Some(&host_port[from + colon + 1..])),
+        None => (host_port, None),
+    }
+}
+
+/// How a site was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Match {
+    /// By its name.
+    Exact,
+    /// By the part behind `*.`.
+    Suffix,
+    /// By `*`.
+    Any,
+    /// The request named no host, and the listener has one site only.
+    OnlySite,
+}
+
+/// The sites of one listener, by host.
+#[derive(Debug, Default)]
+pub(crate) struct HostTable {
+    exact: HashMap<Box<[u8]>, u32, RandomState>,
+    /// Without the `*.`.
+    suffixes: HashMap<Box<[u8]>, u32, RandomState>,
+    any: Option<u32>,
+    /// The sites, in written order.
+    pub(crate) sites: Vec<u32>,
+}
+
+impl HostTable {
+    /// Adds `site` under `host`. The site that has the name already is the error.
+    pub(crate) fn insert(&mut self, host: &str, site: u32) -> Result<(), u32> {
+        if self.sites.last() != Some(&site) {
+            self.sites.push(site);
+        }
+        if host == "*" {
+            return match self.any.replace(site) {
+                Some(other) if other != site => Err(other),
+                _ => Ok(()),
+            };
+        }
+        let (lists, name) = match host.strip_prefix("*.") {
+            Some(suffix) => (&mut self.suffixes, suffix),
+            None => (&mut self.exact, host),
+        };
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        match lists.entry(name.into_bytes().into()) {
+            Entry::Vacant(entry) => {
+                entry.insert(site);
+                Ok(())
+            }
+            Entry::Occupied(entry) if *entry.get() == site => Ok(()),
+            Entry::Occupied(entry) => Err(*entry.get()),
+        }
+    }
+
+    /// The site for `host`, which may have a port.
+    #[inline]
+    pub(crate) fn find(&self, host: Option<&[u8]>) -> Option<(u32, Match)> {
+        let any = self.any.map(|site| (site, Match::Any));
+        let Some(host) = host else {
+            return any.or(match self.sites[..] {
+                [only] => Some((only, Match::OnlySite)),
+                _ => None,
+            });
+        };
+        let (name, _) = split_port(host);
+        let mut buffer = [0; HOST_BYTES_MAX];
+        let Some(lower) = buffer.get_mut(..name.len()) else { return any };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let lower = lower.strip_suffix(b".").unwrap_or(lower);
+        if let Some(&site) = self.exact.get(lower) {
+            return Some((site, Match::Exact));
+        }
+        if !self.suffixes.is_empty() {
+            let mut rest = lower;
+            while let Some(dot) = rest.iter().position(|&byte| byte == b'.') {
+                rest = &rest[dot + 1..];
+                if let Some(&site) = self.suffixes.get(rest) {
+                    return Some((site, Match::Suffix));
+                }
+            }
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostTable, Match, split_port};
+
+    #[test]
+    fn ports_are_split_off() {
+        for (text, host, port) in [
+            ("a", "a", None),
+            ("a:80", "a", Some("80")),
+            ("a:", "a", Some("")),
+            ("[::1]", "[::1]", None),
+            ("[::1]:8", "[::1]", Some("8")),
+        ] {
+            assert_eq!(split_port(text.as_bytes()), (host.as_bytes(), port.map(str::as_bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_most_particular_name_wins() {
+        let mut table = HostTable::default();
+        for (site, host) in
+            [(0, "example.com"), (0, "127.0.0.1"), (0, "[::1]"), (1, "*.example.com"), (2, "*.b.example.com")]
+        {
+            assert_eq!(table.insert(host, site), Ok(()));
+        }
+        let find = |table: &HostTable, host: &str| table.find(Some(host.as_bytes()));
+        assert_eq!(find(&table, "EXAMPLE.com:8080"), Some((0, Match::Exact)));
+        assert_eq!(find(&table, "example.com."), Some((0, Match::Exact)));
+        assert_eq!(find(&table, "[::1]:80"), Some((0, Match::Exact)));
+        assert_eq!(find(&table, "127.0.0.1:80"), Some((0, Match::Exact)));
+        assert_eq!(find(&table, "a.example.com"), Some((1, Match::Suffix)));
+        assert_eq!(find(&table, "x.a.example.com"), Some((1, Match::Suffix)));
+        assert_eq!(find(&table, "x.a.b.example.com"), Some((2, Match::Suffix)));
+        assert_eq!(find(&table, "b.example.com"), Some((1, Match::Suffix)));
+        assert_eq!(find(&table, "badexample.com"), None);
+        assert_eq!(find(&table, "com"), None);
+        assert_eq!(find(&table, &"a.".repeat(200)), None);
+        assert_eq!(table.find(None), None);
+        assert_eq!(table.insert("*.B.example.com.", 3), Err(2));
+        assert_eq!(table.insert("*", 4), Ok(()));
+        assert_eq!(find(&table, "other"), Some((4, Match::Any)));
+        assert_eq!(table.find(None), Some((4, Match::Any)));
+    }
+
+    #[test]
+    fn without_a_host_an_only_site_is_meant() {
+        let mut table = HostTable::default();
+        assert_eq!(table.find(None), None);
+        table.insert("a", 7).unwrap();
+        table.insert("b", 7).unwrap();
+        assert_eq!(table.find(None), Some((7, Match::OnlySite)));
+        assert_eq!(table.find(Some(b"c")), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! Addresses and networks: who may come.
+
+use flatout_config::model::{Access, Cidr, Network};
+use std::net::IpAddr;
+
+/// `address` without the IPv6 form of an IPv4 address, which a socket for both has (RFC 4291 §2.5.5.2).
+pub(crate) fn normalise(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+fn contains(network: &Cidr, address: IpAddr) -> bool {
+    // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
+    let (base, bits) = match (network.address, normalise(network.address)) {
+        (IpAddr::V6(_), IpAddr::V4(base)) if network.bits >= 96 => (IpAddr::V4(base), network.bits - 96),
+        (base, _) => (base, network.bits),
+    };
+    match (base, address) {
+        (IpAddr::V4(base), IpAddr::V4(address)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            (base.to_bits() ^ address.to_bits()) & mask == 0
+        }
+        (IpAddr::V6(base), IpAddr::V6(address)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            (base.to_bits() ^ address.to_bits()) & mask == 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether `client` may come, and which rule said so. An address that the kernel would not tell fits only `all`, and
+/// is let in only by a rule.
+pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, Option<usize>) {
+    let fits = |network: &Network| match (network, client) {
+        (Network::All, _) => true,
+        (Network::Cidr(network), Some(client)) => contains(network, normalise(client)),
+        (Network::Cidr(_), None) => false,
+    };
+    match access.rules.iter().position(|(_, network)| fits(network)) {
+        Some(rule) => (access.rules[rule].0, Some(rule)),
+        None => (client.is_some() && access.rules.iter().all(|(allow, _)| !allow), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decide_access;
+    use flatout_config::model::{Access, Cidr, Network};
+
+    fn access(rules: &[(bool, &str, u8)]) -> Access {
+        let rule = |&(allow, address, bits): &(bool, &str, u8)| {
+            let network = match address {
+                "all" => Network::All,
+                _ => Network::Cidr(Cidr { address: address.parse().unwrap(), bits }),
+            };
+            (allow, network)
+        };
+        Access { rules: rules.iter().map(rule).collect() }
+    }
+
+    fn allows(access: &Access, client: &str) -> bool {
+        decide_access(access, client.parse().ok()).0
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let inner = access(&[(false, "10.0.0.13", 32), (true, "10.0.0.0", 8), (true, "fd00::", 8)]);
+        assert!(allows(&inner, "10.1.2.3") && allows(&inner, "::ffff:10.1.2.3") && allows(&inner, "fdab::1"));
+        assert!(!allows(&inner, "10.0.0.13") && !allows(&inner, "11.0.0.1") && !allows(&inner, "fe80::1"));
+        assert!(!allows(&inner, "nobody knows"));
+        let but_one = access(&[(false, "10.0.0.13", 32)]);
+        assert!(allows(&but_one, "10.0.0.14") && allows(&but_one, "::1") && !allows(&but_one, "::ffff:a00:d"));
+        assert!(!allows(&but_one, "nobody knows"));
+        assert!(!allows(&access(&[(false, "all", 0)]), "::1"));
+        assert!(allows(&access(&[(true, "all", 0)]), "nobody knows"));
+        assert!(allows(&access(&[]), "::1"));
+    }
+
+    #[test]
+    fn bits_at_their_bounds() {
+        assert!(allows(&access(&[(true, "0.0.0.0", 0)]), "255.1.1.1"));
+        assert!(!allows(&access(&[(true, "0.0.0.0", 0)]), "::1"));
+        assert!(allows(&access(&[(true, "::", 0)]), "::1"));
+        assert!(allows(&access(&[(true, "::ffff:10.0.0.0", 104)]), "10.9.9.9"));
+        assert!(!allows(&access(&[(true, "::ffff:10.0.0.0", 104)]), "11.9.9.9"));
+        assert!(
+            allows(&access(&[(true, "1.2.3.4", 32)]), "1.2.3.4")
+                && !allows(&access(&[(true, "1.2.3.4", 32)]), "1.2.3.5")
+        );
+        assert!(allows(&access(&[(true, "::2", 128)]), "::2") && !allows(&access(&[(true, "::2", 128)]), "::3"));
+        assert!(allows(&access(&[(true, "::", 200)]), "::"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Which header steps a request went through, as one number: what is built once per combination is found by it.
+//!
+//! The steps in force are a path in a tree that grows as combinations are met. Finding the next node costs one look-up
+//! and no allocation. The tree is bounded: should requests meet more combinations than it holds, it begins anew.
+
+use flatout_config::model::FieldOp;
+use flatout_net::response::Head;
+use flatout_serve::files::Policy;
+use foldhash::fast::RandomState;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Combinations that a tree holds.
+const POLICIES_MAX: usize = 1024;
+
+/// The combinations met so far, each with its policy.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    nodes: Vec<Rc<Policy>>,
+    edges: HashMap<(u32, u32), u32, RandomState>,
+    /// Those of the configuration before this one: equal ones keep their number, and what was built for them.
+    inherited: Vec<Rc<Policy>>,
+    ids: Rc<Cell<u32>>,
+}
+
+impl Policies {
+    pub(crate) fn new(inherited: Vec<Rc<Policy>>, ids: Rc<Cell<u32>>) -> Self {
+        Self { nodes: vec![Rc::new(Policy::default())], edges: HashMap::default(), inherited, ids }
+    }
+
+    /// The policy at `node`; 0 is the empty one.
+    pub(crate) fn policy(&self, node: u32) -> &Rc<Policy> {
+        self.nodes.get(node as usize).unwrap_or(&self.nodes[0])
+    }
+
+    /// All policies met, for the next configuration.
+    pub(crate) fn nodes(&self) -> &[Rc<Policy>] {
+        &self.nodes
+    }
+
+    /// The node for `node` and, after it, `change`, which makes the changes `fields`.
+    #[inline]
+    pub(crate) fn extend(&mut self, node: u32, change: u32, fields: &[FieldOp]) -> u32 {
+        match self.edges.get(&(node, change)) {
+            Some(&next) => next,
+            None => self.grow(node, change, fields),
+        }
+    }
+
+    fn grow(&mut self, node: u32, change: u32, fields: &[FieldOp]) -> u32 {
+        let before = Rc::clone(self.policy(node));
+        let fields: Vec<FieldOp> = before.fields.iter().chain(fields).cloned().collect();
+        let known = self.nodes.iter().chain(&self.inherited).find(|policy| policy.fields == fields);
+        let policy = known.cloned().unwrap_or_else(|| {
+            // 0 is the empty policy's.
+            self.ids.set(self.ids.get().wrapping_add(1).max(1));
+            Rc::new(Policy { id: self.ids.get(), fields })
+        });
+        if self.nodes.len() >= POLICIES_MAX {
+            self.nodes.truncate(1);
+            self.edges.clear();
+            self.inherited.clear();
+            // The edge leads from a node that is gone, so it is not kept.
+            self.nodes.push(policy);
+            return 1;
+        }
+        let next = self.nodes.len() as u32;
+        self.nodes.push(policy);
+        self.edges.insert((node, change), next);
+        next
+    }
+}
+
+/// `fields` after the changes of `policy`, in order.
+pub(crate) fn apply(fields: &[(&str, &str)], changes: &[FieldOp]) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> =
+        fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    for change in changes {
+        match change {
+            FieldOp::Add(name, value) => all.push((name.clone(), value.clone())),
+            FieldOp::Remove(name) => all.retain(|(other, _)| !other.eq_ignore_ascii_case(name)),
+            FieldOp::Set(name, value) => {
+                all.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+                all.push((name.clone(), value.clone()));
+            }
+        }
+    }
+    all
+}
+
+/// The head for `status` with `fields` under `policy`.
+pub(crate) fn build_head(status: u16, fields: &[(&str, &str)], policy: &Policy) -> Head {
+    if policy.fields.is_empty() {
+        return Head::new(status, fields);
+    }
+    let all = apply(fields, &policy.fields);
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    Head::new(status, &all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{POLICIES_MAX, Policies, apply};
+    use flatout_config::model::FieldOp;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    fn set(name: &str, value: &str) -> FieldOp {
+        FieldOp::Set(name.into(), value.into())
+    }
+
+    #[test]
+    fn changes_are_made_in_order() {
+        let changes = [
+            set("x-a", "2"),
+            FieldOp::Add("X-A".into(), "3".into()),
+            FieldOp::Remove("Server".into()),
+            FieldOp::Add("Vary".into(), "Origin".into()),
+        ];
+        let fields = apply(&[("X-A", "1"), ("server", "s"), ("Content-Length", "0")], &changes);
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(fields, [("Content-Length", "0"), ("x-a", "2"), ("X-A", "3"), ("Vary", "Origin")]);
+    }
+
+    #[test]
+    fn one_combination_has_one_number_also_after_a_reload() {
+        let ids = Rc::new(Cell::new(0));
+        let (a, b) = ([set("A", "1")], [set("B", "2")]);
+        let mut policies = Policies::new(Vec::new(), Rc::clone(&ids));
+        let ab = policies.extend(0, 0, &a);
+        let ab = policies.extend(ab, 1, &b);
+        assert_eq!(policies.extend(1, 1, &b), ab);
+        let id = policies.policy(ab).id;
+        let alone = policies.extend(0, 1, &b);
+        assert_ne!(policies.policy(alone).id, id);
+        assert_eq!((policies.policy(0).id, policies.policy(ab).fields.len()), (0, 2));
+        let mut next = Policies::new(policies.nodes().to_vec(), ids);
+        let other_way = next.extend(0, 7, &[a[0].clone(), b[0].clone()]);
+        assert_eq!(next.policy(other_way).id, id);
+        assert_eq!(next.nodes().len(), 2, "what was not met again is not kept");
+    }
+
+    #[test]
+    fn the_tree_is_bounded_and_never_wrong() {
+        let mut policies = Policies::new(Vec::new(), Rc::default());
+        let mut node = 0;
+        for change in 0..3 * POLICIES_MAX as u32 {
+            let name = change.to_string();
+            let next = policies.extend(0, change, &[set(&name, "x")]);
+            assert_eq!(policies.policy(next).fields, [set(&name, "x")]);
+            node = policies.extend(next, u32::MAX, &[set("y", "y")]);
+            assert_eq!(policies.policy(node).fields, [set(&name, "x"), set("y", "y")]);
+            assert!(policies.nodes().len() <= POLICIES_MAX);
+        }
+        assert!(policies.policy(node).id > 2 * POLICIES_MAX as u32);
+    }
+}

@@ -1,0 +1,150 @@
+//! A configuration put to use: folders opened, hashes and pages checked, hosts and routes indexed. It never changes,
+//! and all workers share it; a reload is another one.
+
+mod compile;
+
+use crate::auth::Verifier;
+use crate::error::SpecError;
+use crate::host::HostTable;
+use crate::rate::RateTable;
+use crate::step::Block;
+use flatout_config::model::{self, Config, FieldOp, Place};
+use flatout_serve::root::Root;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Gives the counters' text for Prometheus. It must be quick, as a worker waits for it.
+pub type MetricsText = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What a configuration is put to use with.
+#[derive(Clone, Default)]
+pub struct Sources<'a> {
+    /// The configuration before this one: what has not changed keeps what was learnt under it.
+    pub previous: Option<&'a Spec>,
+    /// What a `metrics` step answers with; without it, nothing.
+    pub metrics: Option<MetricsText>,
+}
+
+impl fmt::Debug for Sources<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sources").field("previous", &self.previous.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// A configuration put to use.
+pub struct Spec {
+    pub(crate) listeners: Vec<ListenerSpec>,
+    pub(crate) sites: Vec<SiteSpec>,
+    pub(crate) folders: Vec<Folder>,
+    pub(crate) files: Vec<FilesSpec>,
+    pub(crate) pages: Vec<PageSpec>,
+    pub(crate) hints: Vec<Vec<String>>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) rates: Vec<(String, Arc<RateTable>)>,
+    pub(crate) verifier: Option<Arc<Verifier>>,
+    pub(crate) metrics: Option<MetricsText>,
+    /// The number that the next `files` step gets which no step had before.
+    pub(crate) next_files_id: u32,
+}
+
+/// One listener.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerSpec {
+    pub(crate) hosts: HostTable,
+    pub(crate) redirect_https_port: Option<u16>,
+    pub(crate) place: Place,
+    /// Where what concerns no site is logged.
+    pub(crate) log: u8,
+}
+
+/// One site.
+#[derive(Debug)]
+pub(crate) struct SiteSpec {
+    pub(crate) place: Place,
+    pub(crate) hosts: Vec<String>,
+    /// The first name that is one host's, for requests that name none.
+    pub(crate) name: Option<String>,
+    pub(crate) log: u8,
+    pub(crate) block: Block,
+}
+
+/// A folder that is held open for all workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+    pub(crate) root: Arc<Root>,
+    epoch: Arc<AtomicU64>,
+    watched: bool,
+}
+
+/// A `files` step, or several that are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct FilesSpec {
+    pub(crate) id: u32,
+    pub(crate) root: Arc<Root>,
+    pub(crate) settings: model::Files,
+    pub(crate) recheck_ms: u64,
+    pub(crate) epoch: Option<Arc<AtomicU64>>,
+}
+
+impl FilesSpec {
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.root, &other.root)
+            && self.recheck_ms == other.recheck_ms
+            && self.epoch.is_some() == other.epoch.is_some()
+            && self.settings == other.settings
+    }
+}
+
+/// An `error-page` step.
+#[derive(Debug)]
+pub(crate) struct PageSpec {
+    pub(crate) place: Place,
+    pub(crate) statuses: Vec<u16>,
+    /// The file's name below its folder, encoded, with a slash before it.
+    pub(crate) path: String,
+    pub(crate) content_type: String,
+    /// Index into [`Spec::files`].
+    pub(crate) files: u32,
+}
+
+/// Changes of fields that one step makes.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) place: Place,
+    pub(crate) fields: Vec<FieldOp>,
+}
+
+impl Spec {
+    /// Puts `config` to use, or says everything that stands against it.
+    pub fn compile(config: &Config, sources: &Sources<'_>) -> Result<Self, Vec<SpecError>> {
+        compile::compile(config, sources)
+    }
+
+    /// Every folder that requests may lead into, the parents of error pages included: what a sandbox must allow.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(|folder| folder.path.as_path())
+    }
+
+    /// The folders below which the kernel should tell of changes, each with the number that is to be raised then.
+    pub fn watched(&self) -> impl Iterator<Item = (&Path, &Arc<AtomicU64>)> {
+        self.folders.iter().filter(|folder| folder.watched).map(|folder| (folder.path.as_path(), &folder.epoch))
+    }
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Spec")
+            .field("listeners", &self.listeners)
+            .field("sites", &self.sites)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

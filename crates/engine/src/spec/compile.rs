@@ -1,0 +1,372 @@
+//! From the typed settings to a [`Spec`]: every fault is gathered, none is passed over.
+
+use super::{Change, FilesSpec, Folder, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
+use crate::auth::{Auth, Verifier};
+use crate::cors::Cors;
+use crate::error::{SpecError, show_place};
+use crate::rate::RateTable;
+use crate::step::{Block, Kind, Rewrite, Route, Step};
+use crate::text::{Template, encode_segment};
+use flatout_config::model::{self, Config, FieldOp, Handler, Place, StepKind, Variable};
+use flatout_http::token::is_token;
+use flatout_net::response::LOG_NONE;
+use flatout_serve::media::content_type;
+use flatout_serve::root::{Root, check_kernel};
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Routes within routes. The walk goes as deep.
+const DEPTH_MAX: usize = 32;
+
+/// What frames a message or belongs to its connection is not for header steps.
+const FRAMING_FIELDS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
+    let mut compiler = Compiler {
+        previous: sources.previous,
+        errors: Vec::new(),
+        path: String::new(),
+        answers: 0,
+        auths: 0,
+        rate_keys: HashSet::new(),
+        spec: Spec {
+            listeners: Vec::new(),
+            sites: Vec::new(),
+            folders: Vec::new(),
+            files: Vec::new(),
+            pages: Vec::new(),
+            hints: Vec::new(),
+            changes: Vec::new(),
+            rates: Vec::new(),
+            verifier: None,
+            metrics: sources.metrics.clone(),
+            next_files_id: sources.previous.map_or(0, |previous| previous.next_files_id),
+        },
+    };
+    for listener in &config.listeners {
+        compiler.spec.listeners.push(ListenerSpec {
+            redirect_https_port: listener.redirect_https_port,
+            place: listener.place.clone(),
+            log: LOG_NONE,
+            ..ListenerSpec::default()
+        });
+    }
+    for site in &config.sites {
+        compiler.add_site(site);
+    }
+    for listener in &mut compiler.spec.listeners {
+        let first = listener.hosts.sites.first().and_then(|&site| compiler.spec.sites.get(site as usize));
+        listener.log = first.map_or(LOG_NONE, |site| site.log);
+    }
+    if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
+}
+
+struct Compiler<'a> {
+    previous: Option<&'a Spec>,
+    errors: Vec<SpecError>,
+    /// Hosts and conditions around the step at hand: what tells one rate limit from another across a reload.
+    path: String,
+    answers: u32,
+    auths: u32,
+    rate_keys: HashSet<String>,
+    spec: Spec,
+}
+
+impl Compiler<'_> {
+    fn fail(&mut self, place: &Place, what: impl Into<String>, advice: impl Into<String>) {
+        self.errors.push(SpecError::new(place, what, advice));
+    }
+
+    fn add_site(&mut self, site: &model::Site) {
+        let number = self.spec.sites.len() as u32;
+        for host in &site.hosts {
+            for &listener in &site.listeners {
+                let Some(table) = self.spec.listeners.get_mut(listener) else { continue };
+                if let Err(other) = table.hosts.insert(host, number) {
+                    let other =
+                        self.spec.sites.get(other as usize).map_or_else(String::new, |site| show_place(&site.place));
+                    self.fail(
+                        &site.place,
+                        format!("`{host}` has a site already on one of these listeners, at {other}"),
+                        "join the two sites, or give them different hosts",
+                    );
+                }
+            }
+        }
+        self.path = site.hosts.join(" ");
+        let log = site.log.and_then(|log| u8::try_from(log).ok()).unwrap_or(LOG_NONE);
+        let name = site.hosts.iter().find(|host| !host.contains('*')).cloned();
+        let block = self.compile_block(&site.block, site, 0);
+        self.spec.sites.push(SiteSpec { place: site.place.clone(), hosts: site.hosts.clone(), name, log, block });
+    }
+
+    fn compile_block(&mut self, block: &[model::Step], site: &model::Site, depth: usize) -> Block {
+        let steps = block.iter().filter_map(|step| {
+            let kind = self.compile_step(step, site, depth)?;
+            Some(Step { place: step.place.clone(), kind })
+        });
+        Block::new(steps.collect())
+    }
+
+    /// `None` when the step is wrong, and nothing is put to use.
+    fn compile_step(&mut self, step: &model::Step, site: &model::Site, depth: usize) -> Option<Kind> {
+        let place = &step.place;
+        Some(match &step.kind {
+            StepKind::Route(route) => {
+                if depth >= DEPTH_MAX {
+                    self.fail(place, "routes are nested too deeply", format!("at most {DEPTH_MAX} deep"));
+                    return None;
+                }
+                let outer = self.path.len();
+                // Writing to a String cannot fail.
+                let _ = write!(self.path, " {:?}", route.matchers);
+                let block = self.compile_block(&route.block, site, depth + 1);
+                self.path.truncate(outer);
+                Kind::Route(Route::new(&route.matchers, block))
+            }
+            StepKind::Header(fields) => Kind::Header(self.add_change(place, fields.clone())),
+            StepKind::BasicAuth(auth) => self.compile_auth(place, auth)?,
+            StepKind::Access(access) => Kind::Access(access.clone()),
+            StepKind::RateLimit(limit) => Kind::RateLimit(self.rate_table(*limit)),
+            StepKind::Cors(cors) => {
+                if cors.credentials && cors.origins.iter().any(|origin| origin == "*") {
+                    let what = "with credentials, every site of the world could read the answers to your users";
+                    self.fail(place, what, "name the origins instead of `*`, or leave the credentials out");
+                    return None;
+                }
+                let cors = Cors::new(cors, self.spec.changes.len() as u32);
+                for fields in cors.changes() {
+                    self.add_change(place, fields);
+                }
+                Kind::Cors(cors)
+            }
+            StepKind::EarlyHints(links) => {
+                self.spec.hints.push(links.clone());
+                Kind::EarlyHints(self.spec.hints.len() as u32 - 1)
+            }
+            StepKind::Rewrite(model::Rewrite::StripPrefix(prefix)) => {
+                Kind::Rewrite(Rewrite::StripPrefix(format!("/{}", prefix.trim_matches('/'))))
+            }
+            StepKind::Rewrite(model::Rewrite::To(text)) => Kind::Rewrite(Rewrite::To(Template::new(text))),
+            StepKind::ErrorPage(page) => Kind::ErrorPage(self.compile_page(place, page, site)?),
+            StepKind::Handler(handler) => self.compile_handler(place, handler, site)?,
+        })
+    }
+
+    fn compile_handler(&mut self, place: &Place, handler: &Handler, site: &model::Site) -> Option<Kind> {
+        Some(match handler {
+            Handler::Files(files) => {
+                let folder = self.open_folder(place, &files.root, site.watch)?;
+                Kind::Files { index: self.add_files(&folder, (**files).clone(), site), pass: files.pass }
+            }
+            Handler::Redirect(redirect) => {
+                let to = Template::new(&redirect.to);
+                // A visitor must not decide where a redirect leads: `{rest}` may be `https://elsewhere`.
+                if let Some(Variable::Rest | Variable::Query) = to.first_variable() {
+                    let what = "this would lead wherever a visitor's address says";
+                    self.fail(place, what, "begin the address with a slash, or with `https://` and a host");
+                    return None;
+                }
+                let literal = to.literal();
+                if literal.as_deref() == Some("") {
+                    self.fail(place, "a redirect to nowhere", "say where it leads");
+                    return None;
+                }
+                Kind::Redirect { id: self.next_answer(), to, status: redirect.status, literal }
+            }
+            Handler::Respond(respond) => {
+                if !is_field_value(&respond.content_type) {
+                    self.fail(place, "the type holds a character that a header cannot", "write it like `text/plain`");
+                    return None;
+                }
+                Kind::Respond { id: self.next_answer(), respond: respond.clone() }
+            }
+            Handler::Metrics => Kind::Metrics,
+        })
+    }
+
+    fn next_answer(&mut self) -> u32 {
+        self.answers += 1;
+        self.answers
+    }
+
+    fn add_change(&mut self, place: &Place, fields: Vec<FieldOp>) -> u32 {
+        for field in &fields {
+            let (name, value) = match field {
+                FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, value.as_str()),
+                FieldOp::Remove(name) => (name, ""),
+            };
+            if !is_token(name.as_bytes()) || !is_field_value(value) {
+                let what = format!("`{name}: {value}` cannot be a header line");
+                self.fail(place, what, "a name is one word, and a value is one line");
+            } else if FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(name)) {
+                let what = format!("`{name}` belongs to the message or to the connection itself");
+                self.fail(place, what, "leave it out: the server sets it as each protocol wants it");
+            }
+        }
+        self.spec.changes.push(Change { place: place.clone(), fields });
+        self.spec.changes.len() as u32 - 1
+    }
+
+    fn compile_auth(&mut self, place: &Place, auth: &model::BasicAuth) -> Option<Kind> {
+        let auth = match Auth::new(&auth.realm, &auth.users) {
+            Ok(auth) => Arc::new(auth),
+            Err(faults) => {
+                for fault in faults {
+                    self.fail(place, fault, "make a hash with `flatout passwd`");
+                }
+                return None;
+            }
+        };
+        if self.spec.verifier.is_none() {
+            let running = self.previous.and_then(|previous| previous.verifier.clone());
+            match running.map_or_else(Verifier::start, Ok) {
+                Ok(verifier) => self.spec.verifier = Some(verifier),
+                Err(error) => {
+                    let what = format!("the thread that verifies passwords cannot start: {error}");
+                    self.fail(place, what, "allow the process another thread");
+                    return None;
+                }
+            }
+        }
+        self.auths += 1;
+        Some(Kind::BasicAuth { id: self.auths, auth })
+    }
+
+    /// The table of the same limit under the same hosts and conditions before, or a new one.
+    fn rate_table(&mut self, limit: model::RateLimit) -> Arc<RateTable> {
+        let mut key = format!("{} {limit:?}", self.path);
+        let base = key.len();
+        let mut nth = 1;
+        while !self.rate_keys.insert(key.clone()) {
+            nth += 1;
+            key.truncate(base);
+            let _ = write!(key, " {nth}");
+        }
+        let known = self.previous.and_then(|previous| previous.rates.iter().find(|(other, _)| *other == key));
+        let table = known.map_or_else(|| Arc::new(RateTable::new(limit)), |(_, table)| Arc::clone(table));
+        self.spec.rates.push((key, Arc::clone(&table)));
+        table
+    }
+
+    /// The folder at `path`, opened once for all steps; that of the configuration before when it is still the same.
+    fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
+        if let Some(known) = self.spec.folders.iter_mut().find(|folder| folder.path == path) {
+            known.watched |= watched;
+            return Some(known.clone());
+        }
+        let shown = path.display();
+        let metadata = match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => metadata,
+            Ok(_) => {
+                self.fail(place, format!("`{shown}` is not a folder"), "name the folder that holds the files");
+                return None;
+            }
+            Err(error) => {
+                let advice = match error.kind() {
+                    io::ErrorKind::NotFound => "create it, or correct its name",
+                    io::ErrorKind::PermissionDenied => "give the user that starts flatout leave to enter it",
+                    _ => "see whether it can be listed by `ls -la`",
+                };
+                self.fail(place, format!("the folder `{shown}` cannot be used: {}", describe(&error)), advice);
+                return None;
+            }
+        };
+        let identity = (metadata.dev(), metadata.ino());
+        let same = |folder: &&Folder| folder.path == path && folder.identity == identity;
+        if let Some(before) = self.previous.and_then(|previous| previous.folders.iter().find(same)) {
+            let folder = Folder { watched, ..before.clone() };
+            self.spec.folders.push(folder.clone());
+            return Some(folder);
+        }
+        let opened = check_kernel(path).and_then(|()| Root::open(path));
+        match opened {
+            Ok(root) => {
+                let (root, epoch) = (Arc::new(root), Arc::new(AtomicU64::new(0)));
+                let folder = Folder { path: path.to_owned(), identity, root, epoch, watched };
+                self.spec.folders.push(folder.clone());
+                Some(folder)
+            }
+            Err(error) => {
+                let what = format!("the folder `{shown}` cannot be opened safely: {}", describe(&error));
+                self.fail(place, what, "flatout needs openat2 (Linux 5.6 or newer, not forbidden by a sandbox)");
+                None
+            }
+        }
+    }
+
+    fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
+        let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
+        let root = Arc::clone(&folder.root);
+        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch };
+        if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
+            return index as u32;
+        }
+        let before = self.previous.and_then(|previous| previous.files.iter().find(|other| other.is_same(&files)));
+        if let Some(before) = before {
+            files.id = before.id;
+        } else {
+            files.id = self.spec.next_files_id;
+            self.spec.next_files_id = self.spec.next_files_id.wrapping_add(1);
+        }
+        self.spec.files.push(files);
+        self.spec.files.len() as u32 - 1
+    }
+
+    fn compile_page(&mut self, place: &Place, page: &model::ErrorPage, site: &model::Site) -> Option<u32> {
+        let shown = page.file.display();
+        let Some(name) = page.file.file_name() else {
+            self.fail(place, format!("`{shown}` is not a file's name"), "name the file that holds the page");
+            return None;
+        };
+        let parent = match page.file.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let folder = self.open_folder(place, parent, site.watch)?;
+        if let Err(outcome) = folder.root.open_file(name.as_bytes()) {
+            let reason = outcome.text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
+            let what = format!("the error page `{shown}` cannot be read: {reason}");
+            self.fail(place, what, "name a file that this user may read");
+            return None;
+        }
+        let settings = model::Files { root: parent.to_owned(), hidden: true, ..model::Files::default() };
+        let files = self.add_files(&folder, settings, site);
+        self.spec.pages.push(PageSpec {
+            place: place.clone(),
+            statuses: page.statuses.clone(),
+            path: format!("/{}", encode_segment(name.as_bytes())),
+            content_type: content_type(name.as_bytes()),
+            files,
+        });
+        Some(self.spec.pages.len() as u32 - 1)
+    }
+}
+
+fn is_field_value(value: &str) -> bool {
+    value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is none".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,424 @@
+//! From a request to an answer: listener, host, path, and then step by step through the site.
+//!
+//! No step sees a path before it is decoded and found clean, so no encoding leads around a route: dot segments and
+//! encoded slashes are answered here, and empty segments are merged by a redirect.
+
+mod guard;
+mod handlers;
+pub(crate) mod trace;
+
+use crate::answer::{ALLOW, Failure, error_page, no_content, redirect};
+use crate::engine::Live;
+use crate::host::split_port;
+use crate::outcome::Outcome;
+use crate::spec::{ListenerSpec, SiteSpec};
+use crate::step::{Block, Kind, Rewrite, Step};
+use crate::text::{Variables, raw_offset};
+use flatout_http::path::{PathFacts, decode_path};
+use flatout_http::refusal::Refusal;
+use flatout_http::request::Method;
+use flatout_http::target::Target;
+use flatout_net::clock::Now;
+use flatout_net::handler::{Reply, Request};
+use flatout_net::response::Response;
+use flatout_serve::files::Policy;
+use flatout_serve::outcome::Outcome as Served;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::rc::Rc;
+pub(crate) use trace::{Silent, Trace};
+
+/// Where tokens of certificate authorities are looked for, in clear as well (RFC 8555 §8.3).
+const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
+
+/// What became of a password, for the walk that waited for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumed {
+    /// Those that were right: the steps' numbers, and who it was.
+    right: Vec<(u32, Rc<str>)>,
+    /// The step whose password was wrong, or could not be verified.
+    failed: Option<(u32, guard::Refused)>,
+}
+
+/// Answers `request`. `resumed` says what is known of passwords since the request came.
+pub(crate) fn answer<T: Trace>(
+    live: &Rc<Live>,
+    request: &Request<'_>,
+    now: Now,
+    trace: &mut T,
+    resumed: Option<Resumed>,
+) -> Reply {
+    let listener = live.spec.listeners.get(request.listener as usize);
+    let refuse = |failure: Failure| {
+        let mut response = error_page(&failure, &Policy::default());
+        response.log = listener.map_or(0, |listener| listener.log);
+        Reply::Now(response)
+    };
+    let head = request.head;
+    let (path, query, authority) = match (head.method, head.target) {
+        (Method::Connect | Method::Unknown(_), _) | (_, Target::Authority(_)) => {
+            return refuse(Failure::served(501, "This server does not know that method.", Served::MethodUnknown));
+        }
+        (Method::Known("TRACE"), _) => return refuse(method_not_allowed()),
+        (_, Target::Asterisk) => {
+            let mut response = no_content(&[("Allow", ALLOW)], &Policy::default(), Served::Options as u8);
+            response.log = listener.map_or(0, |listener| listener.log);
+            return Reply::Now(response);
+        }
+        (_, Target::Resource { path, query, authority }) => (path, query, authority),
+    };
+    // RFC 9112 §3.2.2: the authority of an absolute-form goes before Host.
+    let host = authority.or(head.host);
+    let unknown = || Failure::new(421, "This server has no site with that name.", Outcome::SiteUnknown);
+    let Some(listener) = listener else { return refuse(unknown()) };
+    if let Some(port) = listener.redirect_https_port {
+        if let Some(reply) = redirect_https(live, listener, port, host, path, query) {
+            return reply.unwrap_or_else(refuse);
+        }
+    }
+    let Some((site, matched)) = listener.hosts.find(host) else { return refuse(unknown()) };
+    let Some(site) = live.spec.sites.get(site as usize) else { return refuse(unknown()) };
+    trace.site(site, matched);
+    let mut scratch = std::mem::take(&mut *live.scratch.borrow_mut());
+    scratch.pages.clear();
+    let mut walk = Walk {
+        live,
+        site,
+        request,
+        now,
+        host,
+        path: Cow::Borrowed(path),
+        query: query.map(Cow::Borrowed),
+        decoded: scratch.decoded,
+        rewrites: 0,
+        before: Vec::new(),
+        rest: None,
+        policy: 0,
+        pages: scratch.pages,
+        links: None,
+        user: None,
+        passed: None,
+        resumed,
+        resumed_past: false,
+        trace,
+    };
+    let reply = walk.run(path, query);
+    let reply = walk.finish(reply);
+    let Walk { mut decoded, pages, .. } = walk;
+    // A path of 8 KiB is rare, and its room is not kept.
+    decoded.shrink_to(1024);
+    *live.scratch.borrow_mut() = crate::engine::Scratch { decoded, pages };
+    reply
+}
+
+pub(crate) fn method_not_allowed() -> Failure {
+    Failure::served(405, "This can be read, and nothing else.", Served::MethodNotAllowed).with("Allow", ALLOW)
+}
+
+/// The answer of a listener that only leads to https; `None` for what goes on. Hosts that no site has are not led
+/// anywhere. Tokens for certificate authorities go on to a site of this listener, if it has one: that is where the
+/// program that asked for the certificate put them.
+fn redirect_https(
+    live: &Live,
+    listener: &ListenerSpec,
+    port: u16,
+    host: Option<&[u8]>,
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> Option<Result<Reply, Failure>> {
+    let site = if listener.hosts.sites.is_empty() {
+        live.spec.listeners.iter().find_map(|other| other.hosts.find(host))
+    } else {
+        listener.hosts.find(host)
+    };
+    let (site, _) = site?;
+    let site = live.spec.sites.get(site as usize)?;
+    if path.starts_with(ACME_PREFIX) && !listener.hosts.sites.is_empty() {
+        return None;
+    }
+    let Some(host) = host.or(site.name.as_deref().map(str::as_bytes)) else {
+        return Some(Err(host_needed()));
+    };
+    let (host, _) = split_port(host);
+    let mut location = b"https://".to_vec();
+    location.extend_from_slice(host);
+    if port != 443 {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(path);
+    if let Some(query) = query {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let location = String::from_utf8_lossy(&location);
+    let mut response = redirect(308, &location, &Policy::default(), Outcome::HttpsRedirect.index());
+    response.log = site.log;
+    Some(Ok(Reply::Now(response)))
+}
+
+fn host_needed() -> Failure {
+    Failure::new(400, "The request must name a host.", Outcome::HostNeeded)
+}
+
+/// What the last star of the innermost route stands for: a part of the path as it was after so many changes.
+#[derive(Clone, Debug)]
+struct Rest {
+    rewrites: u32,
+    part: Range<usize>,
+}
+
+/// One request on its way.
+pub(crate) struct Walk<'w, T> {
+    live: &'w Rc<Live>,
+    site: &'w SiteSpec,
+    request: &'w Request<'w>,
+    now: Now,
+    host: Option<&'w [u8]>,
+    /// The path as it is now, encoded.
+    path: Cow<'w, [u8]>,
+    query: Option<Cow<'w, [u8]>>,
+    /// The path decoded, without its first slash.
+    decoded: Vec<u8>,
+    /// How often the path has changed, and what it was before each change.
+    rewrites: u32,
+    before: Vec<Cow<'w, [u8]>>,
+    rest: Option<Rest>,
+    /// The header steps in force, by their node.
+    policy: u32,
+    /// The error pages in force; of two for one status, the later one.
+    pages: Vec<u32>,
+    links: Option<Rc<Vec<String>>>,
+    user: Option<Rc<str>>,
+    /// What the last `files` step that lets requests pass did not find.
+    passed: Option<Failure>,
+    resumed: Option<Resumed>,
+    /// The walk has come further than the one before it.
+    resumed_past: bool,
+    trace: &'w mut T,
+}
+
+impl<'w, T: Trace> Walk<'w, T> {
+    fn run(&mut self, path: &[u8], query: Option<&[u8]>) -> Reply {
+        match decode_path(path, &mut self.decoded) {
+            Ok(PathFacts { empty_segment: false, encoded_slash: false, .. }) => {}
+            facts => return self.answer_unclean(facts, path, query).into(),
+        }
+        let site = self.site;
+        if let Some(reply) = self.walk_block(&site.block) {
+            return reply;
+        }
+        let failure = self.passed.take().unwrap_or_else(unrouted);
+        if self.request.head.method == Method::Options {
+            return self.answer_options().into();
+        }
+        self.fail(&failure).into()
+    }
+
+    /// A path that no step may see as it is.
+    fn answer_unclean(&mut self, facts: Result<PathFacts, Refusal>, path: &[u8], query: Option<&[u8]>) -> Response {
+        let method = self.request.head.method;
+        let reads = matches!(method, Method::Get | Method::Head);
+        match facts {
+            Err(_) if method == Method::Options => self.answer_options(),
+            Err(_) if !reads => self.fail(&method_not_allowed()),
+            Err(refusal) => {
+                let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::DotSegment };
+                self.fail(&Failure::served(refusal.status(), refusal.text(), outcome))
+            }
+            Ok(facts) if facts.encoded_slash || facts.hidden_segment => {
+                let outcome = if facts.hidden_segment { Served::HiddenName } else { Served::NotFound };
+                self.fail(&Failure::served(404, "Nothing here has this name.", outcome))
+            }
+            Ok(_) => {
+                // Merged, the path begins with one slash only, so it cannot be read as another host's address.
+                let mut merged = path.to_vec();
+                merged.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+                if let Some(query) = query {
+                    merged.push(b'?');
+                    merged.extend_from_slice(query);
+                }
+                let location = String::from_utf8_lossy(&merged);
+                let status = if reads { 301 } else { 308 };
+                redirect(status, &location, &Policy::default(), Served::SlashesMerged as u8)
+            }
+        }
+    }
+
+    fn answer_options(&mut self) -> Response {
+        no_content(&[("Allow", ALLOW)], &self.policy(), Served::Options as u8)
+    }
+
+    fn policy(&self) -> Rc<Policy> {
+        Rc::clone(self.live.policies.borrow().policy(self.policy))
+    }
+
+    fn walk_block(&mut self, block: &'w Block) -> Option<Reply> {
+        if T::TOLD {
+            // Those that an index would leave out are to be told of, too.
+            return block.steps.iter().find_map(|step| self.walk_step(step));
+        }
+        let mut rewrites = self.rewrites;
+        let mut candidates = block.index.candidates(&self.decoded, 0);
+        while let Some(index) = candidates.next() {
+            if let Some(reply) = self.walk_step(block.steps.get(index as usize)?) {
+                return Some(reply);
+            }
+            if self.rewrites != rewrites {
+                rewrites = self.rewrites;
+                candidates = block.index.candidates(&self.decoded, index + 1);
+            }
+        }
+        None
+    }
+
+    fn walk_step(&mut self, step: &'w Step) -> Option<Reply> {
+        match &step.kind {
+            Kind::Route(route) => match route.match_request(self.request.head, &self.decoded) {
+                Ok(rest) => {
+                    self.trace.step(step, || "matches".to_owned());
+                    let outer = self.rest.clone();
+                    if let Some(part) = rest {
+                        self.rest = Some(Rest { rewrites: self.rewrites, part });
+                    }
+                    self.trace.enter();
+                    let reply = self.walk_block(&route.block);
+                    self.trace.leave();
+                    self.rest = outer;
+                    reply
+                }
+                Err(mismatch) => {
+                    self.trace.step(step, || format!("does not match: {}", mismatch.text()));
+                    None
+                }
+            },
+            Kind::Header(change) => {
+                self.add_change(step, *change);
+                None
+            }
+            Kind::EarlyHints(hints) => {
+                self.trace.step(step, || "added".to_owned());
+                self.add_hints(*hints);
+                None
+            }
+            Kind::ErrorPage(page) => {
+                self.trace.step(step, || "in force from here".to_owned());
+                self.pages.push(*page);
+                None
+            }
+            Kind::Rewrite(rewrite) => self.rewrite(step, rewrite).map(Reply::Now),
+            Kind::Access(access) => self.check_access(step, access).map(Reply::Now),
+            Kind::RateLimit(table) => self.check_rate(step, table).map(Reply::Now),
+            Kind::Cors(cors) => self.check_cors(step, cors).map(Reply::Now),
+            Kind::BasicAuth { id, auth } => self.check_password(step, *id, auth),
+            Kind::Files { index, pass } => self.answer_files(step, *index, *pass),
+            Kind::Redirect { id, to, status, literal } => {
+                Some(self.answer_redirect(step, *id, to, *status, literal.as_deref()).into())
+            }
+            Kind::Respond { id, respond } => Some(self.answer_respond(step, *id, respond).into()),
+            Kind::Metrics => Some(self.answer_metrics(step).into()),
+        }
+    }
+
+    fn add_change(&mut self, step: &Step, change: u32) {
+        if let Some(changes) = self.live.spec.changes.get(change as usize) {
+            self.policy = self.live.policies.borrow_mut().extend(self.policy, change, &changes.fields);
+            self.trace.change(step, changes);
+        }
+    }
+
+    fn add_hints(&mut self, hints: u32) {
+        let Some(added) = self.live.hints.get(hints as usize) else { return };
+        self.links = Some(match self.links.take() {
+            None => Rc::clone(added),
+            Some(before) => Rc::new(before.iter().chain(added.iter()).cloned().collect()),
+        });
+    }
+
+    fn variables(&self) -> Variables<'_> {
+        let (path, query) = match self.request.head.target {
+            Target::Resource { path, query, .. } => (path, query),
+            _ => (&b"/"[..], None),
+        };
+        let rest = self.rest.as_ref().map_or(&b""[..], |Rest { rewrites, part }| {
+            let path = self.before.get(*rewrites as usize).unwrap_or(&self.path);
+            &path[raw_offset(path, part.start)..raw_offset(path, part.end)]
+        });
+        let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
+        Variables { host_port, path, query, secure: self.request.secure, rest }
+    }
+
+    /// Changes the path, or answers when what comes of it is none.
+    fn rewrite(&mut self, step: &Step, rewrite: &Rewrite) -> Option<Response> {
+        let changed = match rewrite {
+            Rewrite::StripPrefix(prefix) => {
+                let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
+                match self.decoded.strip_prefix(prefix) {
+                    Some(rest) if prefix.is_empty() || rest.is_empty() || rest.starts_with(b"/") => {
+                        let from = raw_offset(&self.path, prefix.len());
+                        let stripped = self.path[from..].to_vec();
+                        if stripped.is_empty() { Some(b"/".to_vec()) } else { Some(stripped) }
+                    }
+                    _ => None,
+                }
+                .filter(|_| !prefix.is_empty())
+            }
+            Rewrite::To(template) => match template.render(&self.variables()) {
+                Ok(text) => Some(text.into_bytes()),
+                Err(_) => return Some(self.fail(&host_needed())),
+            },
+        };
+        let Some(mut path) = changed else {
+            self.trace.step(step, || "does not apply: the path has no such beginning".to_owned());
+            return None;
+        };
+        if let Some(fragment) = path.iter().position(|&byte| byte == b'#') {
+            path.truncate(fragment);
+        }
+        if let Some(mark) = path.iter().position(|&byte| byte == b'?') {
+            let query = path.split_off(mark + 1);
+            path.pop();
+            self.query = Some(query.into());
+        }
+        if !path.starts_with(b"/") {
+            path.insert(0, b'/');
+        }
+        path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+        self.rewrites = self.rewrites.wrapping_add(1);
+        let decoded = decode_path(&path, &mut self.decoded);
+        self.trace.step(step, || format!("the path is now {}", String::from_utf8_lossy(&path)));
+        self.before.push(std::mem::replace(&mut self.path, path.into()));
+        match decoded {
+            Ok(facts) if !facts.encoded_slash => None,
+            Ok(_) => Some(self.fail(&Failure::served(404, "Nothing here has this name.", Served::NotFound))),
+            Err(refusal) => Some(self.fail(&Failure::served(refusal.status(), refusal.text(), Served::DotSegment))),
+        }
+    }
+
+    /// Adds to the answer what concerns the whole request.
+    fn finish(&self, reply: Reply) -> Reply {
+        let (log, user, links) = (self.site.log, self.user.clone(), self.links.clone());
+        match reply {
+            Reply::Now(response) => Reply::Now(finish(response, log, user, links)),
+            Reply::Later(response) => Reply::later(async move {
+                let response = response.await;
+                let user = response.user.clone().or(user);
+                let links = response.early_links.clone().or(links);
+                finish(response, log, user, links)
+            }),
+        }
+    }
+}
+
+fn finish(mut response: Response, log: u8, user: Option<Rc<str>>, links: Option<Rc<Vec<String>>>) -> Response {
+    response.log = log;
+    response.user = user;
+    // What is no page loads nothing.
+    if (200..300).contains(&response.status) {
+        response.early_links = links;
+    }
+    response
+}
+
+fn unrouted() -> Failure {
+    Failure::new(404, "Nothing here has this name.", Outcome::Unrouted)
+}

@@ -1,0 +1,177 @@
+//! Steps that let a request go on or not: addresses, rates, passwords, other origins.
+
+use super::{Resumed, Trace, Walk, answer};
+use crate::answer::{Failure, no_content};
+use crate::auth::Auth;
+use crate::cors::Cors;
+use crate::credentials::{Proof, parse_basic};
+use crate::engine::Live;
+use crate::network::decide_access;
+use crate::outcome::Outcome;
+use crate::owned::OwnedRequest;
+use crate::rate::{Decision, RateTable};
+use crate::step::Step;
+use crate::walk::Silent;
+use flatout_config::model::Access;
+use flatout_net::clock::Now;
+use flatout_net::handler::Reply;
+use flatout_net::response::Response;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Why a password opened nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It is not there, or not right.
+    Unauthorized,
+    /// It could not be verified now.
+    Busy,
+}
+
+impl<T: Trace> Walk<'_, T> {
+    fn client(&self) -> Option<IpAddr> {
+        self.request.client.map(|client| client.ip())
+    }
+
+    pub(super) fn check_access(&mut self, step: &Step, access: &Access) -> Option<Response> {
+        let (allowed, rule) = decide_access(access, self.client());
+        self.trace.step(step, || {
+            let verdict = if allowed { "allowed" } else { "denied" };
+            match rule {
+                Some(rule) => format!("{verdict} by rule {}", rule + 1),
+                None => format!("{verdict}, as no rule is about the address"),
+            }
+        });
+        if allowed {
+            return None;
+        }
+        Some(self.fail(&Failure::new(403, "Your address may not come here.", Outcome::AccessDenied)))
+    }
+
+    pub(super) fn check_rate(&mut self, step: &Step, table: &RateTable) -> Option<Response> {
+        if T::TOLD {
+            let limit = table.limit();
+            let (requests, period_ms, burst) = (limit.requests, limit.period_ms, limit.burst);
+            self.trace.step(step, || format!("{requests} in {period_ms} ms, {burst} at once; not counted here"));
+            return None;
+        }
+        // The request was counted before its password was verified.
+        if self.resumed.is_some() && !self.resumed_past {
+            return None;
+        }
+        let Decision::Wait(seconds) = table.decide(self.client(), self.now.monotonic_ms) else { return None };
+        let failure = Failure::new(429, "Too many requests. Please wait a little.", Outcome::RateLimited);
+        Some(self.fail(&failure.with("Retry-After", seconds.to_string())))
+    }
+
+    pub(super) fn check_cors(&mut self, step: &Step, cors: &Cors) -> Option<Response> {
+        let (change, allowed) = cors.decide(self.request.head);
+        self.trace.step(step, || match (allowed, self.request.head.fields.first("origin")) {
+            (true, _) => "allowed".to_owned(),
+            (false, Some(_)) => "the origin is not among those allowed".to_owned(),
+            (false, None) => "no origin is given".to_owned(),
+        });
+        self.add_change(step, cors.first_change + change);
+        if !Cors::is_preflight(self.request.head) {
+            return None;
+        }
+        let fields = cors.preflight_fields(allowed);
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Some(no_content(&fields, &self.policy(), Outcome::CorsPreflight.index()))
+    }
+
+    pub(super) fn check_password(&mut self, step: &Step, id: u32, auth: &Arc<Auth>) -> Option<Reply> {
+        if T::TOLD {
+            self.trace.step(step, || "asks for a name and password; taken as given here".to_owned());
+            return None;
+        }
+        if let Some(resumed) = &self.resumed {
+            if let Some((_, user)) = resumed.right.iter().find(|(right, _)| *right == id) {
+                self.user = Some(Rc::clone(user));
+                // What comes after the step for which the walk was begun again has not been come to before.
+                if resumed.right.last().is_some_and(|(last, _)| *last == id) && resumed.failed.is_none() {
+                    self.resumed_past = true;
+                }
+                return None;
+            }
+            if let Some((_, refused)) = resumed.failed.filter(|(failed, _)| *failed == id) {
+                return Some(self.refuse_password(auth, refused).into());
+            }
+        }
+        let Some((name, password)) = self.request.head.fields.first("authorization").and_then(parse_basic) else {
+            return Some(self.refuse_password(auth, Refused::Unauthorized).into());
+        };
+        let Some(verifier) = &self.live.spec.verifier else {
+            return Some(self.refuse_password(auth, Refused::Busy).into());
+        };
+        let (user, known) = auth.user(&name);
+        let proof = verifier.key.prove(&name, auth.hash(user).as_bytes(), &password);
+        let now_ms = self.now.monotonic_ms;
+        if known {
+            if let Some(user) = self.live.believed.borrow().find(&proof, now_ms) {
+                self.user = Some(user);
+                return None;
+            }
+        }
+        let Some(answered) = verifier.verify(auth, (user, known), password, proof) else {
+            return Some(self.refuse_password(auth, Refused::Busy).into());
+        };
+        let pending = Pending {
+            live: Rc::clone(self.live),
+            request: OwnedRequest::new(self.request),
+            right: self.resumed.take().map(|resumed| resumed.right).unwrap_or_default(),
+            id,
+            user: auth.name(user).into(),
+            proof,
+        };
+        Some(Reply::later(pending.go_on(answered)))
+    }
+
+    fn refuse_password(&mut self, auth: &Auth, refused: Refused) -> Response {
+        let failure = match refused {
+            Refused::Unauthorized => Failure::new(401, "A name and a password are needed here.", Outcome::Unauthorized)
+                .with("WWW-Authenticate", auth.challenge.clone()),
+            Refused::Busy => {
+                let text = "Too many passwords are being verified. Please try again.";
+                Failure::new(503, text, Outcome::AuthBusy).with("Retry-After", "2")
+            }
+        };
+        self.fail(&failure)
+    }
+}
+
+/// A request whose password is being verified.
+struct Pending {
+    live: Rc<Live>,
+    request: OwnedRequest,
+    right: Vec<(u32, Rc<str>)>,
+    id: u32,
+    user: Rc<str>,
+    proof: Proof,
+}
+
+impl Pending {
+    /// Walks again from the beginning, under the same configuration, with what is known now.
+    async fn go_on(self, answered: oneshot::Receiver<bool>) -> Response {
+        let Self { live, request, mut right, id, user, proof } = self;
+        let verified = answered.await;
+        let now = Now::read();
+        let failed = match verified {
+            Ok(true) => {
+                live.believed.borrow_mut().insert(proof, Rc::clone(&user), now.monotonic_ms);
+                right.push((id, user));
+                None
+            }
+            Ok(false) => Some((id, Refused::Unauthorized)),
+            // The thread is gone, which it never is while it is needed.
+            Err(_) => Some((id, Refused::Busy)),
+        };
+        let resumed = Resumed { right, failed };
+        match request.with(|request| answer(&live, request, now, &mut Silent, Some(resumed))) {
+            Reply::Now(response) => response,
+            Reply::Later(response) => response.await,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Who is told of a walk: nobody when a request is answered, `explain` when one is explained.
+
+use crate::host::Match;
+use crate::spec::{Change, SiteSpec};
+use crate::step::Step;
+
+/// Is told what happens to a request.
+pub(crate) trait Trace {
+    /// Whether anybody listens. If so, nothing is counted and no password is verified, and steps that an index would
+    /// leave out are walked, too.
+    const TOLD: bool;
+
+    /// The site was found.
+    fn site(&mut self, site: &SiteSpec, matched: Match);
+
+    /// A step was come to, and this is what it made of the request.
+    fn step(&mut self, step: &Step, verdict: impl FnOnce() -> String);
+
+    /// What follows happens within the route just told of.
+    fn enter(&mut self);
+
+    /// The route is over.
+    fn leave(&mut self);
+
+    /// A step changes the fields of the answer.
+    fn change(&mut self, step: &Step, change: &Change);
+}
+
+/// Nobody.
+#[derive(Debug)]
+pub(crate) struct Silent;
+
+impl Trace for Silent {
+    const TOLD: bool = false;
+
+    #[inline]
+    fn site(&mut self, _: &SiteSpec, _: Match) {}
+
+    #[inline]
+    fn step(&mut self, _: &Step, _: impl FnOnce() -> String) {}
+
+    #[inline]
+    fn enter(&mut self) {}
+
+    #[inline]
+    fn leave(&mut self) {}
+
+    #[inline]
+    fn change(&mut self, _: &Step, _: &Change) {}
+}
