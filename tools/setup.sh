@@ -30,7 +30,10 @@ test_programs=(
   git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
 )
-bench_programs=(wrk:wrk nginx:nginx lighttpd:lighttpd kill:procps taskset:util-linux setpriv:util-linux)
+bench_programs=(
+  wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
+  nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
+)
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
@@ -113,7 +116,7 @@ trap 'exit 143' TERM
 without_starting_services() {
   local code=0 service
   local -a newly=()
-  for service in nginx lighttpd; do has "$service" || newly+=("$service"); done
+  for service in nginx lighttpd apache2 h2o; do has "$service" || newly+=("$service"); done
   if [ ! -e "$policy" ]; then
     policy_is_ours=yes
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
