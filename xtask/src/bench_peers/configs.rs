@@ -54,11 +54,11 @@ pub(super) fn flatout(settings: Settings, ground: Ground<'_>) -> String {
             let _ = writeln!(text, "    tls cert=\"{folder}/{CERTIFICATE}\" key=\"{folder}/{KEY}\"");
         }
         for route in 1..settings.routes {
-            let _ = writeln!(text, "    route path=\"/r{route}/*\" {{ files \"{folder}/{SITE}\"; }}");
+            let _ = writeln!(text, "    route \"/r{route}/*\" {{ files \"{folder}/{SITE}\"; }}");
         }
         if settings.routes > 0 {
             let last = ground.case.file.root;
-            let _ = writeln!(text, "    route path=\"/last/*\" {{ files \"{folder}/{last}\"; }}");
+            let _ = writeln!(text, "    route \"/last/*\" {{ files \"{folder}/{last}\"; }}");
         }
         let mut files = String::new();
         if settings.digests {
@@ -256,7 +256,7 @@ mod tests {
     fn many_routes_are_many_and_only_the_last_leads_to_the_file() {
         for (subject, sites) in [(FLATOUT_SITES, 100), (FLATOUT_ROUTES, 1)] {
             let text = text(subject, "many-routes");
-            assert_eq!(text.matches("    route path=").count(), 1000, "{}", subject.name);
+            assert_eq!(text.matches("    route ").count(), 1000, "{}", subject.name);
             assert_eq!(text.matches("/bench/last\"").count(), sites, "{}", subject.name);
         }
         assert!(text(FLATOUT_SITES, "many-routes").contains("site \"s73.example\" {"));

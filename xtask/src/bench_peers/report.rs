@@ -103,19 +103,17 @@ fn agreed_tls(result: &CaseResult) -> Vec<String> {
     agreed.into_iter().map(|(tls, names)| format!("agreed on with {}: {tls}", names.join(" and "))).collect()
 }
 
-/// Above this share of its core, the client has no more to give.
-const CLIENT_SHARE_MAX: f64 = 0.95;
+/// With this share of its core, a program has no more to give.
+const SHARE_FULL: f64 = 0.95;
 
 /// Whose rates say what the client can, and not what they can.
 fn client_limited(result: &CaseResult) -> Option<String> {
-    let limited = |series: &&Series| series.client_share().is_some_and(|share| share >= CLIENT_SHARE_MAX);
+    let limited =
+        |series: &&Series| series.shares().is_some_and(|(server, client)| client >= SHARE_FULL && server < SHARE_FULL);
     let names: Vec<&str> = result.series.iter().filter(limited).map(|series| series.subject.name).collect();
-    let share = CLIENT_SHARE_MAX * 100.0;
+    let all = names.join("; ");
     (!names.is_empty()).then(|| {
-        format!(
-            "the client was at its limit (at least {share:.0} % of its core), so that the rate says little of: {}",
-            names.join("; ")
-        )
+        format!("the client's core was full and the server's was not, so that the rate is the client's: {all}")
     })
 }
 
@@ -319,7 +317,7 @@ mod tests {
         case_table(&mut text, &result(11_100, 10_000));
         assert!(text.contains("**missed**") && text.contains("nginx was left out: not here"), "{text}");
         assert!(text.contains("| flatout | **11.10** [11.10 – 11.10] | 1\u{202f}000 | 1.11 | – | – | – |"), "{text}");
-        assert!(text.contains("the client was at its limit") && text.contains("bare loop; flatout"), "{text}");
+        assert!(text.contains("the rate is the client's: bare loop; flatout"), "{text}");
     }
 
     #[test]

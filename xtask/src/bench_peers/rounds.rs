@@ -29,9 +29,10 @@ impl Sample {
         self.work / self.seconds
     }
 
-    /// How much of its core the client used, where the server is measured.
-    pub(super) fn client_share(self) -> Option<f64> {
-        self.client_ns.map(|ns| ns as f64 / 1e9 / self.seconds)
+    /// How much of their cores the server and the client used, where the server is measured.
+    pub(super) fn shares(self) -> Option<(f64, f64)> {
+        let share = |ns: u64| ns as f64 / 1e9 / self.seconds;
+        self.client_ns.map(|client_ns| (share(self.cpu_ns), share(client_ns)))
     }
 }
 
@@ -54,9 +55,11 @@ impl Series {
         Self { subject, samples: Vec::new(), shown: String::new(), client: String::new(), config: None, tls: None }
     }
 
-    /// How much of its core the client used, in the middle.
-    pub(super) fn client_share(&self) -> Option<f64> {
-        Spread::of(self.samples.iter().filter_map(|sample| sample.client_share())).map(|spread| spread.median)
+    /// How much of their cores the server and the client used, in the middle of the rounds.
+    pub(super) fn shares(&self) -> Option<(f64, f64)> {
+        let shares = || self.samples.iter().filter_map(|sample| sample.shares());
+        let (server, client) = (Spread::of(shares().map(|both| both.0))?, Spread::of(shares().map(|both| both.1))?);
+        Some((server.median, client.median))
     }
 }
 
