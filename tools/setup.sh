@@ -38,8 +38,8 @@ bench_programs=(
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
 
-# Ubuntu has its browser as a snap only, which no container can run.
-optional_packages=(chromium)
+# Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
+optional_packages=(chromium h2o)
 
 profile=${1:-}
 programs=() files=()
@@ -95,7 +95,7 @@ obtainable() {
     if has_candidate "$package" || ! [[ " ${optional_packages[*]} " == *" $package "* ]]; then
       echo "$package"
     else
-      say "NOTE: this system has no package $package; tests that need it cannot pass here"
+      say "NOTE: this system has no package $package; what needs it cannot pass here"
     fi
   done
 }

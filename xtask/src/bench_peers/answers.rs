@@ -42,7 +42,7 @@ pub(super) fn text(url: &str) -> Outcome<String> {
     shell::output_of(curl().arg(url))
 }
 
-/// What a browser would send before a request line, `Name: value`, for the case.
+/// The field lines, `Name: value`, of a subject's request beside the usual ones.
 pub(super) fn request_fields(subject: Subject, case: &Case) -> Vec<String> {
     let host = case.host.map(|host| format!("Host: {host}"));
     host.into_iter().chain(subject.asks.iter().map(|line| (*line).to_owned())).collect()

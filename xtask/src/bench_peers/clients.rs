@@ -6,7 +6,7 @@ use super::cases::{Case, Kind, Load};
 use super::servers::Server;
 use super::subjects::{NginxLog, NginxSettings, Setup, Subject};
 use super::{proc, rounds::Sample};
-use crate::failure::{Context, Failure, Outcome};
+use crate::failure::{Context, Outcome};
 use crate::shell;
 use std::process::Command;
 use std::time::Duration;
@@ -79,15 +79,14 @@ pub(super) fn server_sample(
     seconds: u64,
 ) -> Outcome<(Sample, Option<String>)> {
     let client = command(bench, case, subject, server, seconds);
-    let (before, client_before) = (server.on_cpu_ns()?, proc::ended_children_ns()?);
+    let (before, client_before) = (server.on_cpu()?, proc::ended_children_ns()?);
     let said = shell::output_of(&mut bench.on_client_core(&client))?;
     let client_ns = proc::ended_children_ns()?.saturating_sub(client_before);
     std::thread::sleep(SETTLE);
     let counts = faultless(counts(case.load, &said, seconds)?)?;
     // What writes the log belongs to the cost of a request.
     server.logged(counts.requests)?;
-    let spent = server.on_cpu_ns()?.checked_sub(before);
-    let spent = spent.cannot("add up a server's time: one of its processes has ended")?;
+    let spent = server.on_cpu()?.ns_since(before)?;
     server.empty_log()?;
     let work = match case.kind {
         Kind::ServerPerMebibyte => counts.bytes as f64 / 1024.0 / 1024.0,
@@ -202,16 +201,6 @@ fn agreed_tls(said: &str) -> Option<String> {
         value(&["Server Temp Key:"]).unwrap_or_default(),
     ];
     Some(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" "))
-}
-
-/// What stands in the report for the client of a case.
-pub(super) fn shown(bench: &Bench, server: &Server, client: &Command) -> String {
-    bench.shown(&shell::shown(client), server.port())
-}
-
-/// Puts a server's own words in front of what went wrong with it.
-pub(super) fn about(server: &Server, failure: &Failure) -> Failure {
-    Failure::from(format!("{failure} ({})", server.shown))
 }
 
 #[cfg(test)]

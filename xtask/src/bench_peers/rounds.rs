@@ -5,7 +5,8 @@ use super::cases::{Bound, Case, Kind, Promise};
 use super::servers::Server;
 use super::subjects::{NGINX, Setup, Subject};
 use super::{answers, clients};
-use crate::failure::{Context, Outcome};
+use crate::failure::{Context, Failure, Outcome};
+use crate::shell;
 
 /// What one subject did in one round.
 #[derive(Debug, Clone, Copy)]
@@ -154,7 +155,7 @@ fn measure_servers(case: &'static Case, bench: &Bench, rounds: usize, seconds: u
                 series.shown.clone_from(&server.shown);
                 series.config.clone_from(&server.config);
                 let client = clients::command(bench, case, *subject, server, seconds);
-                series.client = clients::shown(bench, server, &client);
+                series.client = bench.shown(&shell::shown(&client), server.port());
                 result.series.push(series);
             }
             Err(failure) => result.leave_out(*subject, &failure.to_string()),
@@ -197,7 +198,7 @@ fn ready<'a>(case: &Case, bench: &Bench, subject: Subject, servers: &'a mut Runn
         }
         server.empty_log()
     });
-    checked.map_err(|failure| clients::about(server, &failure))?;
+    checked.map_err(|failure| Failure::from(format!("{failure} ({})", server.shown)))?;
     Ok(server)
 }
 
@@ -214,7 +215,7 @@ fn measure_clients(case: &'static Case, bench: &Bench, rounds: usize, seconds: u
     for client in case.subjects {
         let command = clients::command(bench, case, *client, server, seconds);
         let mut series = Series::of(*client);
-        series.client = clients::shown(bench, server, &command);
+        series.client = bench.shown(&shell::shown(&command), server.port());
         result.series.push(series);
     }
     take_turns(&mut result, rounds, seconds, |series, seconds| {

@@ -4,7 +4,7 @@ use super::answers;
 use super::bench::Bench;
 use super::cases::{Case, Kind, Load};
 use super::configs::{self, Ground, STATUS_PATH};
-use super::proc;
+use super::proc::OnCpu;
 use super::subjects::{NginxLog, Setup, Subject};
 use crate::failure::{Context, Failure, Outcome};
 use crate::shell;
@@ -70,9 +70,9 @@ impl Server {
         format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
-    /// The nanoseconds it has spent so far.
-    pub(super) fn on_cpu_ns(&self) -> Outcome<u64> {
-        proc::on_cpu_ns(self.child.id())
+    /// What it has spent so far.
+    pub(super) fn on_cpu(&self) -> Outcome<OnCpu> {
+        OnCpu::of(self.child.id())
     }
 
     /// The requests that nginx has counted, this one among them.
@@ -90,10 +90,10 @@ impl Server {
         let Some(log) = &self.log else { return Ok(None) };
         let start = Instant::now();
         loop {
-            let text = std::fs::read_to_string(log).unwrap_or_default();
-            let lines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+            let text = std::fs::read(log).unwrap_or_default();
+            let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
             if lines >= requests {
-                return Ok(Some(text));
+                return Ok(Some(String::from_utf8_lossy(&text).into_owned()));
             }
             if start.elapsed() > LOG_PATIENCE {
                 return Err(format!("it logged {lines} of {requests} requests").into());
