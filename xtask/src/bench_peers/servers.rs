@@ -90,10 +90,11 @@ impl Server {
         let Some(log) = &self.log else { return Ok(None) };
         let start = Instant::now();
         loop {
-            let text = std::fs::read(log).unwrap_or_default();
-            let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
+            let bytes = std::fs::read(log).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            let lines = text.matches('\n').count() as u64;
             if lines >= requests {
-                return Ok(Some(String::from_utf8_lossy(&text).into_owned()));
+                return Ok(Some(text.into_owned()));
             }
             if start.elapsed() > LOG_PATIENCE {
                 return Err(format!("it logged {lines} of {requests} requests").into());
