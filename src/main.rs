@@ -4,7 +4,10 @@ mod bench;
 mod config;
 mod explain;
 mod limits;
+mod reload;
+mod run;
 mod serve;
+mod status;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,6 +23,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     Serve(serve::ServeArgs),
+    Run(run::RunArgs),
+    Status(status::StatusArgs),
+    Reload(reload::ReloadArgs),
+    Upgrade(reload::UpgradeArgs),
     Bench(bench::BenchArgs),
     Limits(limits::LimitsArgs),
     Validate(config::ValidateArgs),
@@ -34,6 +41,10 @@ enum Verb {
 fn main() -> ExitCode {
     match Arguments::parse().verb {
         Verb::Serve(arguments) => serve::run(&arguments),
+        Verb::Run(arguments) => run::run(&arguments),
+        Verb::Status(arguments) => status::run(&arguments),
+        Verb::Reload(arguments) => reload::reload(&arguments),
+        Verb::Upgrade(arguments) => reload::upgrade(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Limits(arguments) => limits::run(arguments),
         Verb::Validate(arguments) => config::validate(&arguments),

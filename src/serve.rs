@@ -1,30 +1,16 @@
 //! `flatout serve`: a folder as a web site.
 
 use clap::Args;
-use flatout_http::limits::Limits;
-use flatout_net::counters::{Counters, sum_rows};
-use flatout_net::handler::Handler;
-use flatout_net::server::{
-    Listener, Protocol, Settings, Timeouts, WorkerParts, command_channel, follow_signals, phase_channel, run_worker,
+use flatout_config::model::{
+    Admin, Config, Files, Handler, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step, StepKind,
+    Timeouts,
 };
-use flatout_net::socket::{bind_listener, check_free, find_port_owner, raise_descriptor_limit, suggest_port};
-use flatout_serve::cache::CacheLimits;
-use flatout_serve::root::{Root, check_kernel};
-use flatout_serve::{Site, SiteOptions};
-use std::fmt::{self, Write as _};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use flatout_config::{Style, to_kdl};
+use flatout_daemon::{Failure, Options, Source};
+use flatout_serve::root::check_kernel;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::thread;
-
-/// Exit codes, as everywhere in flatout: README, "Exit codes".
-const EXIT_FAILED: u8 = 1;
-const EXIT_USAGE: u8 = 2;
-const EXIT_UNCLEAN: u8 = 3;
 
 /// Serve the files below a folder.
 #[derive(Args, Debug)]
@@ -34,7 +20,8 @@ const EXIT_UNCLEAN: u8 = 3;
   flatout serve ./public --access-log - | grep ' 404 '
 
 Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder.
-SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 prints the counters.")]
+SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 opens the log anew, after it
+has been renamed, and prints the counters.")]
 pub(crate) struct ServeArgs {
     /// The folder to serve.
     #[arg(value_name = "DIR", default_value = ".")]
@@ -55,6 +42,30 @@ pub(crate) struct ServeArgs {
     /// Serve names that begin with a dot, too.
     #[arg(long)]
     hidden: bool,
+
+    /// Believe what is known of a file for so long without looking.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
+    recheck: u64,
+
+    /// Have the kernel tell of changes below the folder, so that each is seen at once and nobody needs to look.
+    #[arg(long)]
+    watch: bool,
+
+    /// Open so many files at the most, connections included; by default as many as the kernel allows.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=1_073_741_824))]
+    open_files: Option<u64>,
+
+    /// Let the worker threads open nothing outside the folder, where the kernel can (Landlock).
+    #[arg(long)]
+    landlock: bool,
+
+    /// Answer `flatout status`, `reload` and `upgrade` on this Unix socket.
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
+
+    /// Print the configuration that these flags stand for, and exit.
+    #[arg(long)]
+    print_config: bool,
 
     /// Close a connection on which no request begins for so long.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration_ms)]
@@ -94,110 +105,79 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a duration lies between 1ms and 1440m".to_owned())
 }
 
-/// Why the server could not start, or stopped: what happened, what to do, and the exit code.
-struct Failure {
-    code: u8,
-    text: String,
-}
-
-impl Failure {
-    fn usage(text: impl fmt::Display) -> Self {
-        Self { code: EXIT_USAGE, text: text.to_string() }
-    }
-
-    fn runtime(text: impl fmt::Display) -> Self {
-        Self { code: EXIT_FAILED, text: text.to_string() }
-    }
-}
-
 /// Runs the verb and says how it ended.
 pub(crate) fn run(arguments: &ServeArgs) -> ExitCode {
-    match serve(arguments) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("error: {}", failure.text);
-            ExitCode::from(failure.code)
+    match settings(arguments) {
+        Ok(config) if arguments.print_config => {
+            print!("{}", to_kdl(&config));
+            ExitCode::SUCCESS
         }
+        Ok(config) => {
+            let source = Source::Flags(Box::new(config));
+            flatout_daemon::run(Options { source, style: Style::Plain })
+        }
+        Err(failure) => failure.report(),
     }
 }
 
-fn serve(arguments: &ServeArgs) -> Result<ExitCode, Failure> {
-    let descriptors = raise_descriptor_limit();
+/// The configuration that the flags stand for.
+fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     check_folder(&arguments.folder)?;
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let worker_count = arguments.workers.map_or(cores, usize::from);
-    let access_file = open_access_log(arguments.access_log.as_deref())?;
-    let (addresses, mut listeners) = bind_all(&arguments.listen, worker_count)?;
-    let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
-    let shares = share_descriptors(descriptors, worker_count);
-    let settings =
-        Settings { limits: Limits::DEFAULT, timeouts: timeouts(arguments), connections_max: shares.connections_max };
-    let (phase_sender, phases) = phase_channel();
-    let parts = |index: usize, listeners: Vec<OwnedFd>| {
-        let folder = arguments.folder.clone();
-        let cache_limits = CacheLimits { descriptors_max: shares.files_max, ..CacheLimits::DEFAULT };
-        let options = SiteOptions { hidden: arguments.hidden, cache_limits, ..SiteOptions::DEFAULT };
-        let (counters, access_file, phases) = (Arc::clone(&counters[index]), access_file.clone(), phases.clone());
-        move || -> io::Result<WorkerParts<Site>> {
-            let handler = Site::new(Arc::new(Root::open(&folder)?), options);
-            let listeners =
-                listeners.into_iter().map(|fd| Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } });
-            let listeners = listeners.collect();
-            // Nobody gives commands here: the receiver ends at once, and nothing waits for it.
-            let (_, commands) = command_channel();
-            Ok(WorkerParts { handler, settings, listeners, commands, access_file, counters, phases })
+    let listeners: Vec<Listener> = arguments.listen.iter().map(|&address| listener(arguments, address)).collect();
+    for (index, listener) in listeners.iter().enumerate() {
+        if listeners[..index].iter().any(|other| other.address == listener.address) {
+            return Err(Failure::usage(format!("--listen {} is given twice", listener.address)));
         }
+    }
+    let log = arguments.access_log.as_deref().map(log);
+    let handler = Files {
+        root: arguments.folder.clone(),
+        hidden: arguments.hidden,
+        ..flatout_config::files_defaults()
     };
-    let first = parts(0, listeners.remove(0));
-    let mut others = Vec::new();
-    for (index, listeners) in listeners.into_iter().enumerate() {
-        let parts = parts(index + 1, listeners);
-        let thread = thread::Builder::new()
-            .name(format!("worker-{}", index + 1))
-            .spawn(move || run_worker(parts()?, std::future::pending()));
-        others.push(thread.map_err(|error| Failure::runtime(format!("cannot start a worker: {error}")))?);
-    }
-    announce(arguments, &addresses, worker_count);
-    // The first worker runs here, so that one worker is one thread.
-    let reported = counters.clone();
-    let signals = async move {
-        if let Err(error) = follow_signals(&phase_sender, || print_counters(&reported)).await {
-            eprintln!("warning: signals are not handled ({error}); SIGTERM will cut what is under way");
-            std::future::pending::<()>().await;
-        }
+    let kind = StepKind::Handler(Handler::Files(Box::new(handler)));
+    let site = Site {
+        place: Place::default(),
+        hosts: vec!["*".to_owned()],
+        listeners: (0..listeners.len()).collect(),
+        certificate: None,
+        recheck_ms: arguments.recheck,
+        watch: arguments.watch,
+        log: log.is_some().then_some(0),
+        block: vec![Step { place: Place::default(), kind }],
     };
-    let failed = |error: io::Error| Failure::runtime(format!("a worker failed: {error}"));
-    let mut connections_cut = run_worker(first().map_err(failed)?, signals).map_err(failed)?.connections_cut;
-    for thread in others {
-        let report = thread.join().map_err(|_| Failure::runtime("a worker panicked; please report this"))?;
-        connections_cut += report.map_err(failed)?.connections_cut;
-    }
-    print_counters(&counters);
-    if connections_cut > 0 {
-        eprintln!("stopped with {connections_cut} connections cut: --drain-timeout passed, or a second signal came");
-        return Ok(ExitCode::from(EXIT_UNCLEAN));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(Config {
+        workers: arguments.workers,
+        open_files: arguments.open_files,
+        landlock: arguments.landlock,
+        admin: arguments.admin.clone().map_or(Admin::Off, Admin::Path),
+        timeouts: timeouts(arguments),
+        logs: log.into_iter().collect(),
+        listeners,
+        sites: vec![site],
+        ..Config::default()
+    })
 }
 
-/// What a worker may do with the descriptors that the kernel allows the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct DescriptorShares {
-    connections_max: usize,
-    files_max: usize,
+fn listener(_arguments: &ServeArgs, address: SocketAddr) -> Listener {
+    Listener {
+        place: Place::default(),
+        address,
+        protocol: Protocol::Plain,
+        http2_cleartext: false,
+        redirect_https_port: None,
+    }
 }
 
-/// A quarter of what each worker has is for files held open, at most what the cache wants anyway.
-fn share_descriptors(limit: u64, worker_count: usize) -> DescriptorShares {
-    // Standard streams, log and signals; each worker's listener, folder, runtime, timer, and what it opens to look.
-    const PROCESS: usize = 16;
-    const WORKER: usize = 12;
-    // Below that there is no serving; the kernel will say so in its own way.
-    const CONNECTIONS_MIN: usize = 8;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let share = (limit.saturating_sub(PROCESS) / worker_count.max(1)).saturating_sub(WORKER);
-    let files_max = (share / 4).clamp(1, CacheLimits::DEFAULT.descriptors_max);
-    DescriptorShares { connections_max: share.saturating_sub(files_max).max(CONNECTIONS_MIN), files_max }
+fn log(path: &Path) -> Log {
+    let target = if path == Path::new("-") { LogTarget::Stdout } else { LogTarget::File(path.to_owned()) };
+    Log {
+        place: Place::default(),
+        target,
+        format: LogFormat::Combined,
+        fields: Vec::new(),
+        rotation: Rotation::default(),
+    }
 }
 
 fn timeouts(arguments: &ServeArgs) -> Timeouts {
@@ -207,7 +187,7 @@ fn timeouts(arguments: &ServeArgs) -> Timeouts {
         body_timeout_ms: arguments.body_timeout,
         write_timeout_ms: arguments.write_timeout,
         drain_timeout_ms: arguments.drain_timeout,
-        ..Timeouts::DEFAULT
+        ..Timeouts::default()
     }
 }
 
@@ -227,110 +207,9 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-fn open_access_log(path: Option<&Path>) -> Result<Option<Arc<File>>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    let file = if path == Path::new("-") {
-        rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).map(File::from).map_err(io::Error::from)
-    } else {
-        OpenOptions::new().append(true).create(true).open(path)
-    };
-    file.map(|file| Some(Arc::new(file)))
-        .map_err(|error| Failure::usage(format!("cannot write the access log {}: {error}", path.display())))
-}
-
-/// Listeners for every worker, in the order of the addresses, and the addresses with their ports.
-fn bind_all(addresses: &[SocketAddr], worker_count: usize) -> Result<(Vec<SocketAddr>, Vec<Vec<OwnedFd>>), Failure> {
-    let mut workers: Vec<Vec<OwnedFd>> = (0..worker_count).map(|_| Vec::new()).collect();
-    let mut bound = Vec::new();
-    for &asked in addresses {
-        if asked.port() != 0 {
-            check_free(&asked).map_err(|error| explain_bind(&asked, &error))?;
-        }
-        let mut address = asked;
-        for listeners in &mut workers {
-            let (listener, with_port) = bind_listener(&address).map_err(|error| explain_bind(&asked, &error))?;
-            address = with_port;
-            listeners.push(listener);
-        }
-        bound.push(address);
-    }
-    Ok((bound, workers))
-}
-
-/// Says who holds the port and which is free.
-fn explain_bind(address: &SocketAddr, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let owner = find_port_owner(address.port())
-                .map_or_else(|| "another process".to_owned(), |(pid, name)| format!("{name} (process {pid})"));
-            let mut text = format!("port {} on {} is taken by {owner}", address.port(), address.ip());
-            if let Some(port) = suggest_port(address) {
-                let _ = write!(text, "\n  try: --listen {}", SocketAddr::new(address.ip(), port));
-            }
-            Failure::runtime(text)
-        }
-        io::ErrorKind::PermissionDenied => Failure::runtime(format!(
-            "may not listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: --listen {}:8080",
-            address.ip()
-        )),
-        io::ErrorKind::AddrNotAvailable => {
-            Failure::usage(format!("cannot listen on {address}: this machine has no such address"))
-        }
-        _ => Failure::runtime(format!("cannot listen on {address}: {error}")),
-    }
-}
-
-/// The URLs first, so that the first line can be clicked.
-fn announce(arguments: &ServeArgs, addresses: &[SocketAddr], worker_count: usize) {
-    let mut text = String::new();
-    for address in addresses {
-        // An unspecified address is not one a browser can open; the loopback one is.
-        let ip = match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            ip => ip,
-        };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "http://{}/", SocketAddr::new(ip, address.port()));
-    }
-    let folder = arguments.folder.canonicalize().unwrap_or_else(|_| arguments.folder.clone());
-    let plural = if worker_count == 1 { "worker" } else { "workers" };
-    let _ = writeln!(text, "serving {} with {worker_count} {plural}; Ctrl-C stops", folder.display());
-    let logs_to_stdout = arguments.access_log.as_deref() == Some(Path::new("-"));
-    // Nobody to read it is no reason not to serve.
-    let _ = if logs_to_stdout {
-        io::stderr().write_all(text.as_bytes())
-    } else {
-        io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())
-    };
-}
-
-fn print_counters(counters: &[Arc<Counters>]) {
-    let counters: Vec<&Counters> = counters.iter().map(Arc::as_ref).collect();
-    let rows = sum_rows(&counters, Site::OUTCOMES);
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let text: String = rows.iter().map(|(name, count)| format!("{name:width$} {count}\n")).collect();
-    let _ = io::stderr().write_all(text.as_bytes());
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{parse_duration_ms, share_descriptors};
-
-    #[test]
-    fn descriptors_are_shared_out() {
-        for (limit, workers, connections_max, files_max) in [
-            (64, 1, 27, 9),
-            (1024, 1, 747, 249),
-            (1024, 4, 180, 60),
-            (1_048_576, 2, 523_756, 512),
-            (u64::MAX, 1, usize::MAX - 540, 512),
-            (10, 8, 8, 1),
-        ] {
-            let shares = share_descriptors(limit, workers);
-            assert_eq!((shares.connections_max, shares.files_max), (connections_max, files_max), "{limit} {workers}");
-        }
-    }
+    use super::parse_duration_ms;
 
     #[test]
     fn durations_need_a_unit_and_a_bound() {

@@ -10,6 +10,8 @@ use flatout_http::body::BodyDecoder;
 use flatout_http::chunked::ChunkedDecoder;
 use flatout_http::connection::{Connection, State, TRANSITIONS};
 use flatout_http::date::{format_date, parse_date};
+use flatout_http::digest::{DigestAlgorithm, choose_digest};
+use flatout_http::encoding::{AcceptedCodings, ContentCoding};
 use flatout_http::etag::list_matches;
 use flatout_http::feed::{Outcome, assert_pieces_agree, assert_three_ways};
 use flatout_http::framing::Framing;
@@ -18,6 +20,7 @@ use flatout_http::host::check_host;
 use flatout_http::limits::Limits;
 use flatout_http::path::decode_path;
 use flatout_http::range::{RangeDecision, decide_range};
+use flatout_http::ranges::{RangesDecision, decide_ranges};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::parse_request_head;
 use flatout_http::response::parse_response_head;
@@ -98,6 +101,9 @@ const HOST_SEEDS: &[&[u8]] = &[b"example.com:80", b"[::1]:8080", b"[v1.a:b]", b"
 const VALUE_SEEDS: &[&[u8]] = &[
     b"bytes=0-1",
     b"bytes=-5",
+    b"bytes=0-0,2-3, 5-,-1",
+    b"br;q=0.5, gzip, *;q=0",
+    b"sha-256=1, sha-512=3;a=\"b\"",
     b"W/\"a\", \"b\"",
     b"Sun, 06 Nov 1994 08:49:37 GMT",
     b"Sunday, 06-Nov-94 08:49:37 GMT",
@@ -210,6 +216,21 @@ fn check_values(bytes: &[u8]) {
         if let RangeDecision::Part { first, last } = decide_range(bytes, length) {
             assert!(first <= last && last < length);
         }
+    }
+    for length in [0, 1, 10, 1000, u64::MAX] {
+        if let RangesDecision::Many(parts) = decide_ranges(bytes, length) {
+            let parts = parts.as_slice();
+            assert!(!parts.is_empty() && parts.iter().all(|part| part.first <= part.last && part.last < length));
+        }
+    }
+    let accepted = AcceptedCodings::parse([bytes]);
+    if let Some(coding) = accepted.choose(ContentCoding::ALL) {
+        assert_eq!(accepted.choose([coding]), Some(coding), "chosen among all, refused alone");
+    }
+    // An algorithm is only chosen when it is named.
+    if let Some(algorithm) = choose_digest([bytes]) {
+        let name: &[u8] = if algorithm == DigestAlgorithm::Sha256 { b"sha-256" } else { b"sha-512" };
+        assert!(bytes.windows(name.len()).any(|window| window == name));
     }
     let mut tags = 0_usize;
     list_matches(bytes, |tag| {

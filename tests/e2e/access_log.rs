@@ -1,5 +1,8 @@
 //! The access log: a line for each request, whatever became of it, that nobody can break or forge.
 
+mod signals;
+mod targets;
+
 use super::cli::{Running, get};
 use super::harness::{Folder, Server, flatout, read_response, read_to_end, wait_until};
 use std::fs::{self, File};
@@ -8,6 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A line, taken apart by its documented form:
 /// `client - - [date] "request line" status bytes "referer" "user agent" outcome ending duration_us`
@@ -22,6 +26,7 @@ struct Line {
     agent: String,
     outcome: String,
     ending: String,
+    duration_us: u64,
 }
 
 impl Line {
@@ -33,7 +38,7 @@ impl Line {
         let (client, date) = first.split_once(" - - [").unwrap();
         let [status, bytes] = numbers.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
         let [outcome, ending, duration_us] = last.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
-        assert!(duration_us.parse::<u64>().is_ok() && status.len() == 3, "{line}");
+        assert!(status.len() == 3, "{line}");
         Self {
             client: client.to_owned(),
             date: date.strip_suffix("] ").unwrap().to_owned(),
@@ -44,6 +49,7 @@ impl Line {
             agent: agent.to_owned(),
             outcome: outcome.to_owned(),
             ending: ending.to_owned(),
+            duration_us: duration_us.parse().unwrap(),
         }
     }
 
@@ -230,7 +236,24 @@ fn late_requests_have_their_lines() {
         read_to_end(&mut stream);
         let line = logging.lines(count + 1).remove(count);
         assert_eq!((line.request.as_str(), line.fate()), (request, (408, outcome, "sent")));
+        // Counted from the first byte of its head: the timeout, but for a tick of the coarse clock.
+        assert!((150_000..60_000_000).contains(&line.duration_us), "{line:?}");
     }
+}
+
+/// The head of a request comes in two pieces; its time began with the first.
+#[test]
+fn a_request_begins_with_its_first_byte() {
+    let logging = Logging::start(&[("a.txt", b"a")], &[]);
+    let mut stream = logging.server.connect();
+    stream.write_all(b"GET /a.txt HTTP/1.1\r\nHo").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    stream.write_all(b"st: a\r\n\r\n").unwrap();
+    assert_eq!(read_response(&mut stream).status, 200);
+    stream.write_all(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(read_response(&mut stream).status, 200);
+    let lines = logging.lines(2);
+    assert!(lines[0].duration_us >= 90_000 && lines[1].duration_us < lines[0].duration_us, "{lines:?}");
 }
 
 /// More than the kernel buffers for a client that does not read.
@@ -273,6 +296,33 @@ fn a_download_that_nobody_reads_is_given_up() {
     let stream = begin_download(&logging);
     assert_eq!(logging.lines(1)[0].fate(), (200, "loaded", "write_timeout"));
     drop(stream);
+}
+
+/// Of pipelined answers in one send, those that the kernel took whole are sent, and only the others were cut.
+#[test]
+fn each_of_many_answers_says_what_became_of_itself() {
+    let logging = Logging::start(&[("a.bin", &[b'a'; 1000])], &["--write-timeout", "300ms"]);
+    let one = b"GET /a.bin HTTP/1.1\r\nHost: a\r\n\r\n";
+    let answer_bytes = logging.server.exchange(one).len();
+    let mut stream = logging.server.connect();
+    // More answers than the kernel buffers; the requests themselves wait in its buffers when the server stops reading.
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let _ = stream.write_all(&one.repeat(20_000));
+    wait_until("it is given up", || {
+        fs::read_to_string(&logging.file).unwrap().lines().any(|line| line.contains(" write_timeout "))
+    });
+    drop(stream);
+    let (status, stderr) = logging.server.stop();
+    assert!(status.success(), "{stderr}");
+    let count = |name: &str| -> usize {
+        let row = stderr.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        row.trim().parse().unwrap()
+    };
+    let lines: Vec<Line> = fs::read_to_string(&logging.file).unwrap().lines().map(Line::parse).collect();
+    let sent = lines.iter().filter(|line| line.ending == "sent").count();
+    assert_eq!(lines.len(), count("requests"), "{stderr}");
+    assert_eq!(sent, count("bytes_sent") / answer_bytes, "{} lines", lines.len());
+    assert!(sent < lines.len() && lines[sent..].iter().all(|line| line.ending == "write_timeout"));
 }
 
 fn serve(folder: &Path, arguments: &[&str]) -> Command {
@@ -349,6 +399,55 @@ fn serving_goes_on_when_the_log_takes_no_more() {
     let stderr = stop(running);
     let lost = ["log_lines_lost".to_owned(), REQUESTS.to_string()];
     assert!(stderr.lines().any(|line| line.split_whitespace().eq(lost.clone())), "{stderr}");
+    let warnings: Vec<_> = stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let expected = "warning: the access log /dev/full takes no lines (No space left on device";
+    assert!(matches!(warnings[..], [warning] if warning.starts_with(expected)), "{stderr}");
+}
+
+/// The file may not grow beyond a bound in the middle of a line, as on a disk that is full.
+#[test]
+fn a_file_that_is_full_ends_with_a_whole_line() {
+    const REQUESTS: usize = 200;
+    let (folder, logs) = (Folder::with(&[("a.txt", b"a")]), Folder::new());
+    let log = logs.path().join("log");
+    let mut command = Command::new("sh");
+    // In blocks of 512 bytes.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "sh"]).arg(flatout().get_program());
+    command.arg("serve").arg(folder.path()).args(["--listen", "127.0.0.1:0", "--workers", "1", "--access-log"]);
+    command.arg(&log);
+    let mut running = Running::spawn(command);
+    let address = running.addresses().unwrap()[0];
+    for _ in 0..REQUESTS {
+        assert_eq!(get(address, "/a.txt").body, b"a");
+    }
+    let stderr = stop(running);
+    let text = fs::read_to_string(&log).unwrap();
+    let lost = stderr.lines().find_map(|line| line.strip_prefix("log_lines_lost")).unwrap();
+    let lost: usize = lost.trim().parse().unwrap();
+    assert!(text.ends_with('\n') && text.lines().map(Line::parse).count() + lost == REQUESTS, "{lost} {stderr}");
+    assert!(lost > 0 && stderr.contains(" takes no lines (File too large"), "{stderr}");
+}
+
+/// Its lines are lost and counted, and the rest of the server knows nothing of it.
+#[test]
+fn a_fifo_that_nobody_reads_holds_no_request_up() {
+    const REQUESTS: u64 = 20_000;
+    let (folder, logs) = (Folder::with(&[("a.txt", b"a")]), Folder::new());
+    let fifo = logs.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut running = Running::spawn(serve(folder.path(), &["--access-log", fifo.to_str().unwrap()]));
+    let mut stream = TcpStream::connect(running.addresses().unwrap()[0]).unwrap();
+    for _ in 0..REQUESTS / 10 {
+        stream.write_all(&b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(10)).unwrap();
+        for _ in 0..10 {
+            assert_eq!(read_response(&mut stream).status, 200);
+        }
+    }
+    drop(stream);
+    let stderr = stop(running);
+    let lost = stderr.lines().find_map(|line| line.strip_prefix("log_lines_lost")).unwrap();
+    let lost: u64 = lost.trim().parse().unwrap();
+    assert!((1..=REQUESTS).contains(&lost), "{stderr}");
 }
 
 /// Half of a request is none, and a connection without one leaves no line.

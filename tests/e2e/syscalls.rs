@@ -45,12 +45,16 @@ impl Calls {
 
 /// Serves `folder` under strace, lets `load` do its work, and returns what the server called from start to end.
 fn count_calls(folder: &Path, load: impl FnOnce(&Server)) -> Calls {
+    count_calls_with(folder, &[], load)
+}
+
+fn count_calls_with(folder: &Path, arguments: &[&str], load: impl FnOnce(&Server)) -> Calls {
     let notes = Folder::new();
     let table = notes.path().join("strace");
     let mut command = tool("strace");
     // -D: strace stands aside, so that the server is our own child and gets our signals.
     command.args(["-D", "-c", "-f", "-o"]).arg(&table).arg(flatout().get_program()).arg("serve").arg(folder);
-    command.args(["--listen", "127.0.0.1:0", "--workers", "1"]);
+    command.args(["--listen", "127.0.0.1:0", "--workers", "1"]).args(arguments);
     let server = Server::spawn(command);
     load(&server);
     let (status, said) = server.stop();
@@ -119,6 +123,22 @@ fn a_request_is_a_wait_a_receive_and_a_send() {
     assert!(requests_others <= REQUESTS / 100, "{calls:?}\nwithout the requests: {start:?}");
 }
 
+/// Its line costs no call of its own: lines reach the writer, and the file, hundreds at a time.
+#[test]
+fn a_logged_request_is_a_wait_a_receive_and_a_send() {
+    const REQUESTS: u64 = 10_000;
+    let (folder, logs) = (site(), Folder::new());
+    let log = logs.path().join("log");
+    let arguments = ["--access-log", log.to_str().unwrap()];
+    let calls = count_calls_with(folder.path(), &arguments, |server| request_in_lock_step(server, REQUESTS));
+    let start = count_calls_with(folder.path(), &arguments, |server| request_in_lock_step(server, 8));
+    let beyond_start = calls.all().saturating_sub(start.all()) as f64 / REQUESTS as f64;
+    println!("a logged request: {beyond_start} calls");
+    assert!(beyond_start <= 3.15, "{calls:?}\nwithout the requests: {start:?}");
+    // The first of each run asks how long the answer is.
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count() as u64, REQUESTS + 1 + 8 + 1);
+}
+
 #[test]
 fn pipelined_requests_share_a_receive_and_a_send() {
     const BATCHES: u64 = 1000;
@@ -183,14 +203,17 @@ fn a_large_file_goes_out_by_sendfile() {
 }
 
 /// Calls of malloc, calloc and realloc in a server's life, counted by glibc's own libmemusage.
-fn count_allocations(folder: &Path, requests: u64) -> u64 {
+fn count_allocations(folder: &Path, arguments: &[&str], requests: u64) -> u64 {
     let library =
         Command::new("sh").args(["-c", "ls /usr/lib/*/libmemusage.so /lib/*/libmemusage.so 2>/dev/null"]).output();
     let library = String::from_utf8(library.unwrap().stdout).unwrap();
     let library = library.lines().next().expect("libmemusage.so is not there; please run: apt-get install libc6");
     let mut command = flatout();
     command.env("LD_PRELOAD", library).arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
-    let server = Server::spawn(command);
+    let server = Server::spawn({
+        command.args(arguments);
+        command
+    });
     request_in_lock_step(&server, requests);
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
@@ -208,8 +231,12 @@ fn count_allocations(folder: &Path, requests: u64) -> u64 {
 fn nothing_is_allocated_for_a_cached_answer() {
     const REQUESTS: u64 = 10_000;
     let folder = site();
-    let (few, many) = (count_allocations(folder.path(), CONNECTIONS), count_allocations(folder.path(), REQUESTS));
-    println!("allocations: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
-    // A file is looked at again about once a second, and the machine may be slow.
-    assert!(many.saturating_sub(few) <= REQUESTS / 100, "{few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
+    for arguments in [&[][..], &["--access-log", "/dev/null"]] {
+        let count = |requests| count_allocations(folder.path(), arguments, requests);
+        let (few, many) = (count(CONNECTIONS), count(REQUESTS));
+        println!("{arguments:?}, allocations: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
+        // A file is looked at again about once a second, and the machine may be slow.
+        let beyond = many.saturating_sub(few);
+        assert!(beyond <= REQUESTS / 100, "{arguments:?}: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
+    }
 }

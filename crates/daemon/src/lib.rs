@@ -1,1 +1,66 @@
 //! The life of the process: start, reload, upgrade, drain, and what operators ask it.
+//!
+//! The main thread is the control thread: it serves nobody, and so can do what takes time. It opens everything, starts
+//! the workers, and then waits for signals, for the admin socket, and for workers that end.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | [`source`] | where the configuration comes from |
+//! | `start` | from a configuration to running workers, in the order that privileges allow |
+//! | `control` | waiting, and who is told what |
+//! | `reload` | from one configuration to the next, wholly or not at all |
+//! | `upgrade`, `inherit` | handing over to a new process, and being one |
+//! | `listeners`, `arrange` | sockets by address; numbers that stay |
+//! | `workers`, `bell` | threads, what they are told, and how their ends are known |
+//! | [`admin`], [`status`], `metrics` | what operators ask and are told |
+//! | `confine`, `privileges`, `shares` | what the process may do |
+//! | `supervisor` | systemd |
+//! | `logs` | the configuration's logs |
+//! | [`failure`] | what went wrong, and the exit code |
+//!
+//! Absent by design: requests. No connection is touched here.
+
+pub mod admin;
+mod arrange;
+mod banner;
+mod bell;
+mod confine;
+mod control;
+pub mod failure;
+mod inherit;
+mod listeners;
+mod logs;
+mod metrics;
+mod privileges;
+mod reload;
+mod shape;
+mod shares;
+pub mod source;
+mod start;
+pub mod status;
+mod supervisor;
+mod upgrade;
+mod workers;
+
+pub use failure::Failure;
+pub use source::Source;
+
+use flatout_config::Style;
+use std::process::ExitCode;
+
+/// What the process is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the configuration comes from.
+    pub source: Source,
+    /// How diagnostics look.
+    pub style: Style,
+}
+
+/// Serves until it is told to stop, and says how that ended.
+pub fn run(options: Options) -> ExitCode {
+    match start::start(options).and_then(control::Control::run) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

@@ -61,7 +61,11 @@ fn tags_match(fields: &Fields<'_>, name: &'static str, matches: impl Fn(&ETag<'_
 }
 
 /// Whether If-Range, when it is there, lets a Range take effect (RFC 9110 §13.1.5): a strong tag that matches
-/// strongly, or a date equal to Last-Modified that is strong, being a second or more before `now_s` (§8.8.2.2).
+/// strongly, or a date equal to Last-Modified that is strong.
+///
+/// A date is strong when it lies one second or more before the Date of the answer that it came with, and both are from
+/// one clock (§8.8.2.2; RFC 2616 and 7232 said 60 seconds, RFC 9110 says one). A client must have seen to that before
+/// it sends one (§13.1.5); what we can see is that `now_s` is past that second.
 pub fn if_range_holds(fields: &Fields<'_>, validators: &Validators<'_>, now_s: i64) -> bool {
     let Some(value) = fields.first("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {

@@ -14,7 +14,9 @@
 //! | [`target`], [`host`], [`path`] | what a request is for |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
 //! | [`connection`] | the life of a connection, as one table |
-//! | [`etag`], [`conditional`], [`range`], [`date`] | what a request asks about a representation |
+//! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | what a request asks about a representation |
+//! | [`encoding`] | which content coding the client likes best |
+//! | [`digest`], [`structured`] | digests wanted and sent, and the dictionaries that say so |
 //!
 //! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
 
@@ -23,6 +25,8 @@ pub mod chunked;
 pub mod conditional;
 pub mod connection;
 pub mod date;
+pub mod digest;
+pub mod encoding;
 pub mod etag;
 pub mod feed;
 pub mod framing;
@@ -31,9 +35,11 @@ pub mod host;
 pub mod limits;
 pub mod path;
 pub mod range;
+pub mod ranges;
 pub mod refusal;
 pub mod request;
 pub mod response;
 pub mod status;
+pub mod structured;
 pub mod target;
 pub mod token;

@@ -1,4 +1,4 @@
-//! One byte range (RFC 9110 §14).
+//! One byte range (RFC 9110 §14). Several are the matter of [`crate::ranges`].
 
 use crate::token::parse_decimal;
 
@@ -25,30 +25,49 @@ pub fn decide_range(value: &[u8], length: u64) -> RangeDecision {
     if !value[..equals].eq_ignore_ascii_case(b"bytes") {
         return RangeDecision::Whole;
     }
-    let spec = &value[equals + 1..];
-    let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return RangeDecision::Whole };
+    match parse_spec(&value[equals + 1..], length) {
+        Spec::Malformed => RangeDecision::Whole,
+        Spec::Outside => RangeDecision::Unsatisfiable,
+        Spec::Part { first, last } => RangeDecision::Part { first, last },
+    }
+}
+
+/// One range of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spec {
+    /// It breaks the grammar, or ends before it begins.
+    Malformed,
+    /// No byte of it is there.
+    Outside,
+    /// These bytes, both included and both there.
+    Part { first: u64, last: u64 },
+}
+
+/// Reads `first-`, `first-last` or `-suffix`, without white space, for a representation of `length` bytes.
+pub(crate) fn parse_spec(spec: &[u8], length: u64) -> Spec {
+    let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return Spec::Malformed };
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
-        return decide_suffix(last, length);
+        return parse_suffix(last, length);
     }
     // A number too large for us is a valid one beyond any end.
-    let (Some(first), Some(last)) = (parse_position(first), parse_last(last)) else { return RangeDecision::Whole };
+    let (Some(first), Some(last)) = (parse_position(first), parse_last(last)) else { return Spec::Malformed };
     if last < first {
-        return RangeDecision::Whole;
+        Spec::Malformed
+    } else if first >= length {
+        Spec::Outside
+    } else {
+        Spec::Part { first, last: last.min(length - 1) }
     }
-    if first >= length {
-        return RangeDecision::Unsatisfiable;
-    }
-    RangeDecision::Part { first, last: last.min(length - 1) }
 }
 
 /// `-n`: the last n bytes. No bytes, or of nothing, is unsatisfiable (RFC 9110 §14.1.2).
-fn decide_suffix(digits: &[u8], length: u64) -> RangeDecision {
+fn parse_suffix(digits: &[u8], length: u64) -> Spec {
     match parse_position(digits) {
-        None => RangeDecision::Whole,
-        Some(0) => RangeDecision::Unsatisfiable,
-        Some(_) if length == 0 => RangeDecision::Unsatisfiable,
-        Some(suffix) => RangeDecision::Part { first: length.saturating_sub(suffix), last: length - 1 },
+        None => Spec::Malformed,
+        Some(0) => Spec::Outside,
+        Some(_) if length == 0 => Spec::Outside,
+        Some(suffix) => Spec::Part { first: length.saturating_sub(suffix), last: length - 1 },
     }
 }
 

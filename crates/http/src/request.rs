@@ -64,6 +64,10 @@ impl Asked {
     pub const RANGE: u8 = 1;
     /// Any of the five precondition fields (RFC 9110 §13.1).
     pub const CONDITION: u8 = 2;
+    /// `Accept-Encoding` (RFC 9110 §12.5.3).
+    pub const ENCODING: u8 = 4;
+    /// `Want-Repr-Digest` or `Want-Content-Digest` (RFC 9530 §4).
+    pub const DIGEST: u8 = 8;
 
     /// Whether any of `bits` is set.
     pub const fn any(self, bits: u8) -> bool {
@@ -315,6 +319,9 @@ fn gather_field<'a>(gathered: &mut Gathered<'a>, name: &str, value: &'a [u8]) ->
         (6, b'e') if named("expect") => return gathered.add_expect(value),
         (8, b'i') if named("if-match") => gathered.asked.0 |= Asked::CONDITION,
         (13, b'i') if named("if-none-match") => gathered.asked.0 |= Asked::CONDITION,
+        (15, b'a') if named("accept-encoding") => gathered.asked.0 |= Asked::ENCODING,
+        (16, b'w') if named("want-repr-digest") => gathered.asked.0 |= Asked::DIGEST,
+        (19, b'w') if named("want-content-digest") => gathered.asked.0 |= Asked::DIGEST,
         _ => {}
     }
     let Some(index) = SINGLETONS.iter().position(|singleton| singleton.len() == name.len() && named(singleton)) else {

@@ -2,11 +2,14 @@
 
 use flatout_http::chunked::ChunkedDecoder;
 use flatout_http::date::{format_date, parse_date};
+use flatout_http::digest::{choose_digest, encode_base64};
+use flatout_http::encoding::{AcceptedCodings, ContentCoding};
 use flatout_http::etag::{ETag, list_matches};
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::path::decode_path;
 use flatout_http::range::{RangeDecision, decide_range};
+use flatout_http::ranges::{PARTS_MAX, Part, RangesDecision, decide_ranges};
 use flatout_http::request::parse_request_head;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
@@ -68,6 +71,77 @@ proptest! {
             RangeDecision::Part { first, last: last.min(length - 1) }
         };
         prop_assert_eq!(decide_range(format!("bytes={first}-{last}").as_bytes(), length), expected);
+    }
+
+    #[test]
+    fn parts_hold_what_was_asked_and_little_else(
+        asked in vec((0_u64..6000, 0_u64..400), 1..12),
+        length in 1_u64..5000,
+    ) {
+        let ranges: Vec<String> = asked.iter().map(|(first, more)| format!("{first}-{}", first + more)).collect();
+        let wanted: Vec<(u64, u64)> = asked
+            .iter()
+            .filter(|(first, _)| *first < length)
+            .map(|(first, more)| (*first, (first + more).min(length - 1)))
+            .collect();
+        let parts = match decide_ranges(format!("bytes={}", ranges.join(" ,")).as_bytes(), length) {
+            RangesDecision::Unsatisfiable => {
+                prop_assert!(wanted.is_empty());
+                return Ok(());
+            }
+            RangesDecision::Whole(_) => return Ok(()),
+            RangesDecision::One(part) => vec![part],
+            RangesDecision::Many(parts) => parts.as_slice().to_vec(),
+        };
+        prop_assert!(!parts.is_empty() && parts.len() <= PARTS_MAX);
+        for (first, last) in &wanted {
+            prop_assert!(parts.iter().any(|part| part.first <= *first && *last <= part.last));
+        }
+        for (index, part) in parts.iter().enumerate() {
+            prop_assert!(part.first <= part.last && part.last < length);
+            let is_apart = |other: &Part| other.last + 81 < part.first || part.last + 81 < other.first;
+            prop_assert!(parts[..index].iter().all(is_apart));
+            // Each end is one that was asked for, and no gap within is longer than what joins.
+            prop_assert!(wanted.iter().any(|(first, _)| *first == part.first));
+            prop_assert!(wanted.iter().any(|(_, last)| *last == part.last));
+            let mut within: Vec<_> = wanted.iter().filter(|(first, last)| part.first <= *first && *last <= part.last).collect();
+            within.sort();
+            let mut reached = part.first;
+            for (first, last) in within {
+                prop_assert!(*first <= reached + 81);
+                reached = reached.max(*last);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_trouble_the_list_readers(line in vec(any::<u8>(), 0..200), length in 0_u64..1000) {
+        let _ = choose_digest([&line[..]]);
+        let accepted = AcceptedCodings::parse([&line[..]]);
+        if let Some(chosen) = accepted.choose(ContentCoding::ALL) {
+            prop_assert!(accepted.weight(chosen) > 0);
+        }
+        let _ = decide_ranges(&[b"bytes=", &line[..]].concat(), length);
+    }
+
+    #[test]
+    fn base64_holds_every_bit(bytes in vec(any::<u8>(), 0..100)) {
+        let text = encode_base64(&bytes);
+        prop_assert_eq!(text.len(), bytes.len().div_ceil(3) * 4);
+        let value = |letter: u8| match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            _ => 63,
+        };
+        let bits: Vec<bool> = text
+            .bytes()
+            .filter(|letter| *letter != b'=')
+            .flat_map(|letter| (0..6).rev().map(move |bit| value(letter) >> bit & 1 == 1))
+            .collect();
+        let back: Vec<u8> = bits.chunks_exact(8).map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit))).collect();
+        prop_assert_eq!(back, bytes);
     }
 
     #[test]

@@ -26,6 +26,12 @@ fn to_ms(time: Timespec) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
+/// Milliseconds since 1970 on the coarse wall clock.
+pub fn unix_ms() -> i64 {
+    let time = clock_gettime(ClockId::RealtimeCoarse);
+    time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
+}
+
 /// Nanoseconds on the precise monotonic clock, for durations that are shown to people.
 pub fn precise_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

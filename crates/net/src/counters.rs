@@ -40,8 +40,6 @@ pub struct Counters {
     pub bytes_sent: Counter,
     /// Bytes received.
     pub bytes_received: Counter,
-    /// Log lines that could not be written.
-    pub log_lines_lost: Counter,
     /// Answers by status class, 1xx to 5xx.
     pub status_classes: [Counter; 5],
     /// Refusals, in the order of `Refusal::ALL`.
@@ -61,7 +59,6 @@ impl Default for Counters {
             requests: Counter::default(),
             bytes_sent: Counter::default(),
             bytes_received: Counter::default(),
-            log_lines_lost: Counter::default(),
             // Arrays of more than 32 have no Default of their own.
             status_classes: std::array::from_fn(|_| Counter::default()),
             refusals: std::array::from_fn(|_| Counter::default()),
@@ -91,7 +88,6 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
         ("bytes_sent".to_owned(), sum(&|c| c.bytes_sent.get())),
         ("accepts_without_descriptor".to_owned(), sum(&|c| c.accepts_without_descriptor.get())),
         ("accepts_failed".to_owned(), sum(&|c| c.accepts_failed.get())),
-        ("log_lines_lost".to_owned(), sum(&|c| c.log_lines_lost.get())),
     ];
     for class in 0..5 {
         rows.push((format!("status_{}xx", class + 1), sum(&|c| c.status_classes[class].get())));

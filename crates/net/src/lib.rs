@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
+//! | [`process`] | who the process is, and descriptors it was started with |
 //! | [`timer`], [`memory`] | ticks; memory given back after a crowd |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
@@ -27,6 +28,7 @@ pub mod file;
 pub mod handler;
 pub mod memory;
 pub mod page;
+pub mod process;
 pub mod registered;
 pub mod response;
 pub mod runtime;

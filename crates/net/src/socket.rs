@@ -17,7 +17,7 @@ pub const BACKLOG: i32 = 4096;
 
 /// How long the kernel keeps a connection to itself while the client sends nothing, in seconds. A client that only
 /// connects is handed over after that, so nothing is lost.
-const DEFER_ACCEPT_S: u32 = 1;
+pub const DEFER_ACCEPT_S: u32 = 1;
 
 /// State 0A of /proc/net/tcp.
 const LISTEN: &str = "0A";

@@ -256,12 +256,12 @@ impl ServerConnection {
                 None
             }
             Progress::Blocked | Progress::Yield => {
-                let sending = Sending::new(&output[sent..], tail, ends, worker.take_staged());
+                let sending = Sending::new(&output[sent..], tail, ends, worker.take_staged(sent));
                 self.sending = Some(Box::new(sending));
                 Some(if progress == Progress::Blocked { Next::Write } else { Next::Yield })
             }
             Progress::Failed(reason) => {
-                worker.commit(reason.name());
+                worker.commit_staged(&worker.take_staged(sent), reason.name());
                 Some(Next::Close(reason))
             }
         }

@@ -3,7 +3,7 @@
 
 use super::sending::Tail;
 use super::worker::Worker;
-use crate::access::{Answer, Description, Logged};
+use crate::access::{Answer, Description, Logged, Peer};
 use crate::clock::Now;
 use crate::ending::CloseReason;
 use crate::handler::{Handler, LaterResponse, Reply, Request};
@@ -67,12 +67,15 @@ struct Exchange {
 
 impl Exchange {
     /// What the log says of `response` to this request.
-    fn log_answer<H: Handler>(&self, response: &Response) -> Answer {
+    fn log_answer<'a, H: Handler>(&self, response: &'a Response) -> Answer<'a> {
         Answer {
+            log: response.log,
             status: response.status,
             body_bytes: if self.to_head { 0 } else { response.body.len() },
             outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
             started_ns: self.started_ns,
+            user: response.user.as_deref(),
+            site: None,
         }
     }
 }
@@ -91,6 +94,8 @@ pub(crate) struct Exchanges {
     linger: bool,
     /// Requests whose head was complete.
     requests: u32,
+    /// When the first bytes of a head that is not complete yet came, on the precise clock; 0 when there are none.
+    began_ns: u64,
 }
 
 /// What one pass over received bytes gathers.
@@ -116,6 +121,7 @@ impl Exchanges {
             closing: None,
             linger: false,
             requests: 0,
+            began_ns: 0,
         }
     }
 
@@ -180,6 +186,9 @@ impl Exchanges {
                     }
                     Ok(None) => {
                         self.machine.advance(Event::RequestBegins);
+                        if self.began_ns == 0 {
+                            self.began_ns = turn.started_ns;
+                        }
                         break;
                     }
                     Err(refusal) => self.refuse(turn, refusal, &input[used..]),
@@ -189,6 +198,7 @@ impl Exchanges {
             if !matches!(turn.tail, Tail::None) {
                 break;
             }
+            turn.worker.mark_staged(turn.output.len());
         }
         used
     }
@@ -200,18 +210,18 @@ impl Exchanges {
             to_head: head.method == Method::Head,
             persistent: head.persistent,
             version: head.version,
-            started_ns: turn.started_ns,
+            started_ns: self.take_started_ns(turn.started_ns),
         };
         if head.framing == Framing::None {
             self.machine.advance(Event::RequestWithoutBody);
             match turn.worker.handler.handle(&self.request(head), turn.now) {
                 Reply::Now(response) => {
                     let logged = Logged::Head(head);
-                    turn.worker.stage(self.origin.client, turn.now, logged, || exchange.log_answer::<H>(&response));
+                    turn.worker.stage(self.peer(), logged, || exchange.log_answer::<H>(&response));
                     self.answer(turn, response, exchange, None);
                 }
                 Reply::Later(response) => {
-                    let description = turn.worker.describe(self.origin.client, turn.now, Logged::Head(head));
+                    let description = turn.worker.describe(self.peer(), Logged::Head(head));
                     self.awaiting = Some(Box::new(Awaiting { response, exchange, description }));
                 }
             }
@@ -225,10 +235,10 @@ impl Exchanges {
         if matches!(head.framing, Framing::Length(length) if length > limits.body_bytes_max) {
             let refusal = Refusal::BodyTooLarge;
             let fault = Fault::refused(refusal, exchange.to_head);
-            let body_bytes = self.fail(turn.worker, turn.output, fault);
+            let failed = self.fail(turn.worker, turn.output, fault);
             turn.worker.counters.refusals[refusal as usize].add(1);
-            let answer = || Answer::refused(refusal.status(), refusal.name(), body_bytes, turn.started_ns);
-            turn.worker.stage(self.origin.client, turn.now, Logged::Head(head), answer);
+            let answer = || failed.log_answer(refusal.name(), exchange.started_ns);
+            turn.worker.stage(self.peer(), Logged::Head(head), answer);
             return;
         }
         let mut reply = turn.worker.handler.handle(&self.request(head), turn.now);
@@ -237,7 +247,7 @@ impl Exchanges {
                 Reply::Now(response) if response.status >= 400 => {
                     // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
                     let logged = Logged::Head(head);
-                    turn.worker.stage(self.origin.client, turn.now, logged, || exchange.log_answer::<H>(&response));
+                    turn.worker.stage(self.peer(), logged, || exchange.log_answer::<H>(&response));
                     self.answer(turn, response, exchange, Some(CloseReason::RefusedBody));
                     return;
                 }
@@ -247,8 +257,20 @@ impl Exchanges {
             self.machine.advance(Event::Interim);
         }
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
-        let description = turn.worker.describe(self.origin.client, turn.now, Logged::Head(head));
+        let description = turn.worker.describe(self.peer(), Logged::Head(head));
         self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, exchange, description }));
+    }
+
+    /// When the request at hand began: with the first bytes of its head, which came at `received_ns` if not before.
+    const fn take_started_ns(&mut self, received_ns: u64) -> u64 {
+        match std::mem::replace(&mut self.began_ns, 0) {
+            0 => received_ns,
+            began_ns => began_ns,
+        }
+    }
+
+    const fn peer(&self) -> Peer {
+        Peer { client: self.origin.client, secure: self.origin.secure }
     }
 
     const fn request<'a>(&self, head: &'a RequestHead<'a>) -> Request<'a> {
@@ -351,18 +373,22 @@ impl Exchanges {
     /// Refuses what was being received: `raw` when no head was understood, else the body of the request at hand.
     fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
         let receiving = self.receiving.take();
+        let started_ns = match &receiving {
+            Some(receiving) => receiving.exchange.started_ns,
+            None => self.take_started_ns(turn.started_ns),
+        };
         let fault = Fault::refused(refusal, asked_by_head(receiving.as_deref(), raw));
-        let body_bytes = self.fail(turn.worker, turn.output, fault);
+        let failed = self.fail(turn.worker, turn.output, fault);
         turn.worker.counters.refusals[refusal as usize].add(1);
-        let answer = || Answer::refused(refusal.status(), refusal.name(), body_bytes, turn.started_ns);
+        let answer = || failed.log_answer(refusal.name(), started_ns);
         match receiving {
             Some(receiving) => turn.worker.stage_described(receiving.description.as_ref(), answer),
-            None => turn.worker.stage(self.origin.client, turn.now, Logged::Raw(raw), answer),
+            None => turn.worker.stage(self.peer(), Logged::Raw(raw), answer),
         }
     }
 
-    /// The one error response a connection may end with. Returns the bytes of its content.
-    fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> u64 {
+    /// The one error response a connection may end with. Returns what the log says of it.
+    fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> Failed {
         self.machine.advance(Event::Fault);
         let response = worker.handler.handle_error(fault.status, fault.text);
         response.head.append_to(output, &worker.clock.date(), response.extra_lines(), Some("close"));
@@ -371,13 +397,14 @@ impl Exchanges {
         self.receiving = None;
         self.closing = Some(fault.reason);
         self.linger = true;
-        match &response.body {
+        let body_bytes = match &response.body {
             Body::Bytes(bytes) if !fault.to_head => {
                 output.extend_from_slice(bytes);
                 bytes.len() as u64
             }
             _ => 0,
-        }
+        };
+        Failed { log: response.log, status: fault.status, body_bytes }
     }
 
     /// The head or body at hand was not complete in time: 408 into `output`, for a connection that has sent `raw`.
@@ -389,30 +416,52 @@ impl Exchanges {
         reason: CloseReason,
     ) {
         let receiving = self.receiving.take();
+        let started_ns = match &receiving {
+            Some(receiving) => receiving.exchange.started_ns,
+            None => self.take_started_ns(worker.logged_ns()),
+        };
         let to_head = asked_by_head(receiving.as_deref(), raw);
         let fault = Fault { status: 408, text: "The request was not complete in time.", reason, to_head };
-        let body_bytes = self.fail(worker, output, fault);
-        let answer = || Answer::refused(408, reason.name(), body_bytes, worker.logged_ns());
+        let failed = self.fail(worker, output, fault);
+        let answer = || failed.log_answer(reason.name(), started_ns);
         match receiving {
             Some(receiving) => worker.stage_described(receiving.description.as_ref(), answer),
-            None => worker.stage(self.origin.client, worker.clock.latest(), Logged::Raw(raw), answer),
+            None => worker.stage(self.peer(), Logged::Raw(raw), answer),
         }
     }
 
     /// The connection is closed for `reason`: logs the request that got no answer.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason) {
         if let Some(receiving) = self.receiving.take() {
-            let answer = || Answer::refused(0, "unanswered", 0, receiving.exchange.started_ns);
+            let log = match &receiving.reply {
+                Reply::Now(response) => response.log,
+                Reply::Later(_) => 0,
+            };
+            let answer = || Answer::refused(log, 0, "unanswered", 0, receiving.exchange.started_ns);
             worker.stage_described(receiving.description.as_ref(), answer);
             worker.commit(reason.name());
         }
         if let Some(awaiting) = self.awaiting.take() {
-            let answer = || Answer::refused(0, "unanswered", 0, awaiting.exchange.started_ns);
+            let answer = || Answer::refused(0, 0, "unanswered", 0, awaiting.exchange.started_ns);
             worker.stage_described(awaiting.description.as_ref(), answer);
             worker.commit(reason.name());
         }
         self.machine.advance(Event::Close);
         worker.counters.closes[reason as usize].add(1);
+    }
+}
+
+/// The error response that a connection ended with.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    log: u8,
+    status: u16,
+    body_bytes: u64,
+}
+
+impl Failed {
+    const fn log_answer(self, outcome: &'static str, started_ns: u64) -> Answer<'static> {
+        Answer::refused(self.log, self.status, outcome, self.body_bytes, started_ns)
     }
 }
 

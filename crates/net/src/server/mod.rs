@@ -21,5 +21,5 @@ pub(crate) mod task;
 pub mod worker;
 
 pub use settings::{Settings, Timeouts};
-pub use signals::{follow_signals, phase_channel};
+pub use signals::{Signals, Told, phase_channel};
 pub use worker::{Command, Listener, Phase, Protocol, WorkerParts, WorkerReport, command_channel, run_worker};

@@ -64,6 +64,7 @@ impl Sending {
     pub(crate) fn write(&mut self, fd: BorrowedFd<'_>) -> (u64, Progress) {
         let (sent, total, progress) = write_out(fd, &self.buffered, &mut self.tail);
         self.buffered.advance(sent);
+        self.staged.advance(sent);
         (total, progress)
     }
 }

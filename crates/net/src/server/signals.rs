@@ -1,10 +1,15 @@
-//! What the operating system tells the server: SIGTERM and SIGINT to stop, SIGUSR1 to say what it has counted.
+//! What the operating system tells the server, as a descriptor that can be waited for beside others.
+//!
+//! The signals are blocked, not handled: they queue until they are read, and interrupt nothing. The threads started
+//! later inherit that, so it must be done before them; a program started with `std::process::Command` does not.
+
+#![allow(unsafe_code)] // the signal mask and the descriptor, which no safe wrapper offers
 
 use super::worker::Phase;
-use std::future::poll_fn;
+use rustix::io::Errno;
 use std::io;
-use std::task::Poll;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
 use tokio::sync::watch;
 
 /// Where the phase is set and read.
@@ -12,29 +17,107 @@ pub fn phase_channel() -> (watch::Sender<Phase>, watch::Receiver<Phase>) {
     watch::channel(Phase::Serve)
 }
 
-/// Follows the signals: the first to stop begins the drain, the second ends it. `report` is called on SIGUSR1.
-///
-/// # Errors
-/// When the kernel takes no handler. Must be called within a worker's runtime.
-pub async fn follow_signals(phase: &watch::Sender<Phase>, report: impl Fn()) -> io::Result<()> {
-    let mut stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-    let mut reports = signal(SignalKind::user_defined1())?;
-    loop {
-        let stop = poll_fn(|context| {
-            let mut received = |signal: &mut Signal| matches!(signal.poll_recv(context), Poll::Ready(Some(())));
-            if stops.iter_mut().any(&mut received) {
-                Poll::Ready(true)
-            } else if received(&mut reports) {
-                Poll::Ready(false)
-            } else {
-                Poll::Pending
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// SIGTERM or SIGINT: stop; for the second time, at once. SIGHUP too, when the terminal has gone.
+    Stop,
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGUSR1: print the counters and open the logs again.
+    Report,
+    /// SIGUSR2: hand over to a new process.
+    Upgrade,
+}
+
+/// The signals that the server listens to.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+/// Bytes of the kernel's `signalfd_siginfo`.
+const SIGINFO_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+
+/// `ssi_code` of what the kernel itself sends.
+const FROM_KERNEL: i32 = 0x80;
+
+impl Signals {
+    /// Blocks the signals for this thread, and those it starts, and opens the descriptor they come by.
+    ///
+    /// # Errors
+    /// When the kernel has no descriptor for it.
+    pub fn take() -> io::Result<Self> {
+        // SAFETY: the set lives on this stack and is initialised by sigemptyset before anything reads it; the calls
+        // take pointers to it for their own duration, and the descriptor that signalfd returns is nobody else's.
+        unsafe {
+            let mut set = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+                libc::sigaddset(&raw mut set, signal);
             }
-        })
-        .await;
-        if stop {
-            phase.send_modify(|phase| *phase = if *phase == Phase::Serve { Phase::Drain } else { Phase::Abandon });
-        } else {
-            report();
+            let error = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+            if error != 0 {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            let fd = libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Self(OwnedFd::from_raw_fd(fd)))
         }
+    }
+
+    /// The descriptor, readable when a signal has come.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// The next signal that has come; `None` when there is none.
+    pub fn next(&self) -> Option<Told> {
+        let mut info = [0; SIGINFO_BYTES];
+        loop {
+            match rustix::io::read(&self.0, &mut info) {
+                Ok(count) if count == SIGINFO_BYTES => return parse_info(&info),
+                Err(Errno::INTR) => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// signalfd(2): the number first, then an error and the code, 32 bits each.
+fn parse_info(info: &[u8; SIGINFO_BYTES]) -> Option<Told> {
+    let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    let (signal, code) = (word(0), word(8));
+    match signal {
+        libc::SIGTERM | libc::SIGINT => Some(Told::Stop),
+        // The kernel's own is the end of the terminal: nobody is there any more to stop us.
+        libc::SIGHUP if code == FROM_KERNEL => Some(Told::Stop),
+        libc::SIGHUP => Some(Told::Reload),
+        libc::SIGUSR1 => Some(Told::Report),
+        libc::SIGUSR2 => Some(Told::Upgrade),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FROM_KERNEL, SIGINFO_BYTES, Told, parse_info};
+
+    fn info(signal: i32, code: i32) -> [u8; SIGINFO_BYTES] {
+        let mut info = [0; SIGINFO_BYTES];
+        info[..4].copy_from_slice(&signal.to_ne_bytes());
+        info[8..12].copy_from_slice(&code.to_ne_bytes());
+        info
+    }
+
+    #[test]
+    fn a_hang_up_of_the_terminal_is_no_reload() {
+        assert_eq!(parse_info(&info(libc::SIGHUP, 0)), Some(Told::Reload));
+        assert_eq!(parse_info(&info(libc::SIGHUP, FROM_KERNEL)), Some(Told::Stop));
+        assert_eq!(parse_info(&info(libc::SIGTERM, 0)), Some(Told::Stop));
+        assert_eq!(parse_info(&info(libc::SIGINT, FROM_KERNEL)), Some(Told::Stop));
+        assert_eq!(parse_info(&info(libc::SIGUSR1, 0)), Some(Told::Report));
+        assert_eq!(parse_info(&info(libc::SIGUSR2, 0)), Some(Told::Upgrade));
+        assert_eq!(parse_info(&info(libc::SIGCHLD, 0)), None);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::accept::Acceptors;
 use super::settings::Settings;
-use crate::access::{AccessLog, Answer, Description, Logged, Staged};
-use crate::clock::{DateClock, Now, precise_ns};
+use crate::access::{Answer, Description, LogSet, Logged, Peer, Staged, WorkerLog};
+use crate::clock::{DateClock, Now, precise_ns, unix_ms};
 use crate::counters::Counters;
 use crate::deadline::{Call, Deadlines};
 use crate::handler::Handler;
@@ -11,10 +11,8 @@ use crate::memory::CrowdMemory;
 use crate::runtime::build_server_runtime;
 use crate::timer::Timer;
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -68,74 +66,85 @@ pub(crate) struct Worker<H> {
     pub(crate) open: Cell<usize>,
     /// A connection opened or closed, or, while stopping, time has passed.
     pub(crate) changed: Notify,
-    access: Option<RefCell<AccessLog>>,
+    log: RefCell<WorkerLog>,
+    /// Whether there is any log.
+    logs: Cell<bool>,
 }
 
 impl<H: Handler> Worker<H> {
+    /// Whether requests are logged; only then does a connection need its client's address.
+    pub(crate) const fn logs(&self) -> bool {
+        self.logs.get()
+    }
+
     /// The precise clock, when there is a log to use it.
     pub(crate) fn logged_ns(&self) -> u64 {
-        if self.access.is_some() { precise_ns() } else { 0 }
+        if self.logs() { precise_ns() } else { 0 }
     }
 
-    pub(crate) fn stage(
-        &self,
-        client: Option<SocketAddr>,
-        now: Now,
-        logged: Logged<'_>,
-        answer: impl FnOnce() -> Answer,
-    ) {
-        if let Some(access) = &self.access {
-            access.borrow_mut().stage(client, now.unix_s, logged, answer());
+    /// Stages the line of a request that has its answer.
+    pub(crate) fn stage<'a>(&self, peer: Peer, logged: Logged<'_>, answer: impl FnOnce() -> Answer<'a>) {
+        if self.logs() {
+            self.log.borrow_mut().stage(peer, unix_ms(), logged, &answer());
         }
     }
 
-    pub(crate) fn describe(&self, client: Option<SocketAddr>, now: Now, logged: Logged<'_>) -> Option<Description> {
-        self.access.as_ref().map(|access| access.borrow_mut().describe(client, now.unix_s, logged))
+    /// What will be logged of a request whose answer is not known yet.
+    pub(crate) fn describe(&self, peer: Peer, logged: Logged<'_>) -> Option<Description> {
+        self.logs().then(|| self.log.borrow().describe(peer, unix_ms(), logged))
     }
 
-    pub(crate) fn stage_described(&self, description: Option<&Description>, answer: impl FnOnce() -> Answer) {
-        if let (Some(access), Some(description)) = (&self.access, description) {
-            access.borrow_mut().stage_described(description, answer());
+    /// Stages the line of a request described before.
+    pub(crate) fn stage_described<'a>(&self, description: Option<&Description>, answer: impl FnOnce() -> Answer<'a>) {
+        if let Some(description) = description {
+            self.log.borrow_mut().stage_described(description, &answer());
         }
     }
 
-    pub(crate) fn take_staged(&self) -> Staged {
-        self.access.as_ref().map(|access| access.borrow_mut().take_staged()).unwrap_or_default()
+    /// The response staged last ends with the output, which has `output_bytes`.
+    pub(crate) fn mark_staged(&self, output_bytes: usize) {
+        if self.logs() {
+            self.log.borrow_mut().mark(output_bytes);
+        }
+    }
+
+    /// Commits the staged lines whose responses lie within the `taken` bytes of output that the kernel has taken, and
+    /// takes the others away.
+    pub(crate) fn take_staged(&self, taken: usize) -> Staged {
+        if !self.log.borrow().has_staged() {
+            return Staged::default();
+        }
+        let unsent = self.log.borrow_mut().take_staged(taken, precise_ns());
+        self.await_sweep();
+        unsent
     }
 
     /// The staged lines' responses ended with `ending`.
     pub(crate) fn commit(&self, ending: &'static str) {
-        if let Some(access) = &self.access {
-            let mut access = access.borrow_mut();
-            access.commit(ending, precise_ns());
-            if access.is_full() {
-                self.counters.log_lines_lost.add(access.flush());
-            }
+        if self.log.borrow().has_staged() {
+            self.log.borrow_mut().commit(ending, precise_ns());
             self.await_sweep();
         }
     }
 
     pub(crate) fn commit_staged(&self, staged: &Staged, ending: &'static str) {
-        if let Some(access) = &self.access {
-            access.borrow_mut().commit_staged(staged, ending, precise_ns());
+        if !staged.is_empty() {
+            self.log.borrow_mut().commit_staged(staged, ending, precise_ns());
             self.await_sweep();
         }
     }
 
-    /// Wakes the sweep, which writes the log: there may be no registered connection to keep it awake.
+    /// From now on the logs are these.
+    pub(crate) fn adopt_logs(&self, set: &LogSet) {
+        let mut log = self.log.borrow_mut();
+        log.adopt(set);
+        self.logs.set(log.is_on());
+    }
+
+    /// Wakes the sweep, which hands the lines to the writer: there may be no registered connection to keep it awake.
     fn await_sweep(&self) {
         if self.open.get() == 0 {
             self.changed.notify_waiters();
-        }
-    }
-
-    fn has_unwritten_log(&self) -> bool {
-        self.access.as_ref().is_some_and(|access| !access.borrow().is_empty())
-    }
-
-    fn flush_log(&self) {
-        if let Some(access) = &self.access {
-            self.counters.log_lines_lost.add(access.borrow_mut().flush());
         }
     }
 
@@ -175,6 +184,8 @@ pub enum Command<H> {
     RemoveListener(u32),
     /// Tell the handler something. It runs between two turns, so it must not block.
     Handler(Box<dyn FnOnce(&H) + Send>),
+    /// From now on the logs are these; and tell the handler, whose answers mean their indexes, in the same moment.
+    Logs(LogSet, Box<dyn FnOnce(&H) + Send>),
 }
 
 /// Where one worker's commands are given and taken.
@@ -192,8 +203,8 @@ pub struct WorkerParts<H> {
     pub listeners: Vec<Listener>,
     /// What it is told while it runs.
     pub commands: UnboundedReceiver<Command<H>>,
-    /// Where requests are logged, if they are.
-    pub access_file: Option<Arc<File>>,
+    /// Where requests are logged, if they are: this worker's side of the logs.
+    pub log: WorkerLog,
     /// Where this worker counts; nobody else may write there.
     pub counters: Arc<Counters>,
     /// What the whole server is doing.
@@ -220,7 +231,8 @@ pub fn run_worker<H: Handler>(
         starved: Cell::new(false),
         open: Cell::new(0),
         changed: Notify::new(),
-        access: parts.access_file.map(|file| RefCell::new(AccessLog::new(file))),
+        logs: Cell::new(parts.log.is_on()),
+        log: RefCell::new(parts.log),
     });
     let report = runtime.block_on(async {
         let companion = spawn_local(companion);
@@ -228,7 +240,7 @@ pub fn run_worker<H: Handler>(
         companion.abort();
         report
     });
-    worker.flush_log();
+    worker.log.borrow_mut().finish();
     report
 }
 
@@ -286,6 +298,10 @@ async fn obey<H: Handler>(
             }
             Command::RemoveListener(id) => acceptors.remove(id),
             Command::Handler(tell) => tell(&worker.handler),
+            Command::Logs(set, tell) => {
+                worker.adopt_logs(&set);
+                tell(&worker.handler);
+            }
         }
     }
 }
@@ -323,7 +339,7 @@ async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
     let memory = CrowdMemory::default();
     loop {
         memory.handle_count(worker.open.get());
-        if worker.open.get() == 0 && !worker.starved.get() && !worker.has_unwritten_log() {
+        if worker.open.get() == 0 && !worker.starved.get() && worker.log.borrow().is_empty() {
             let _ = timer.set_interval(0);
             worker.changed.notified().await;
             let _ = timer.set_interval(interval_ms);
@@ -333,7 +349,7 @@ async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
             // A timerfd that was made does not fail; should it, connections live without deadlines.
             return;
         }
-        worker.flush_log();
+        worker.log.borrow_mut().flush();
         worker.deadlines.borrow_mut().handle_time(Now::read().monotonic_ms);
         worker.give_back_output();
         // Whoever waits for a descriptor, or for the end, looks again.

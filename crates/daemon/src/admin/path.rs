@@ -1,0 +1,89 @@
+//! Where the admin socket is: where the configuration says, or wherever this system keeps run-time files.
+
+use flatout_config::model::Admin;
+use rustix::process::geteuid;
+use std::path::PathBuf;
+
+/// The socket's name in a folder for run-time files.
+const NAME: &str = "flatout.sock";
+
+/// The folders of the environment that may hold it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// systemd's own for the service, `RUNTIME_DIRECTORY`.
+    pub runtime_directory: Option<PathBuf>,
+    /// The user's, `XDG_RUNTIME_DIR`.
+    pub xdg_runtime: Option<PathBuf>,
+    /// Whether the user is root.
+    pub root: bool,
+}
+
+impl Places {
+    /// What this process sees.
+    pub fn read() -> Self {
+        let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        // systemd separates several by colons; the first is ours.
+        let runtime_directory = folder("RUNTIME_DIRECTORY").map(|list| match list.to_str() {
+            Some(text) => PathBuf::from(text.split(':').next().unwrap_or_default()),
+            None => list,
+        });
+        Self { runtime_directory, xdg_runtime: folder("XDG_RUNTIME_DIR"), root: geteuid().is_root() }
+    }
+
+    /// Where the default socket is; `None` when the system has no such folder for this user.
+    pub fn default_path(&self) -> Option<PathBuf> {
+        if let Some(folder) = &self.runtime_directory {
+            return Some(folder.join(NAME));
+        }
+        if self.root {
+            return Some(PathBuf::from("/run").join(NAME));
+        }
+        self.xdg_runtime.as_ref().map(|folder| folder.join(NAME))
+    }
+
+    /// Where `admin` has it; `None` for nowhere.
+    pub fn resolve(&self, admin: &Admin) -> Option<PathBuf> {
+        match admin {
+            Admin::Off => None,
+            Admin::Path(path) => Some(path.clone()),
+            Admin::Default => self.default_path(),
+        }
+    }
+
+    /// Where an operator looks for it, the likeliest first. A service has a folder of its own, which the operator's
+    /// environment does not name.
+    pub fn candidates(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.default_path().into_iter().collect();
+        for more in [
+            self.xdg_runtime.as_ref().map(|folder| folder.join(NAME)),
+            Some(PathBuf::from("/run/flatout").join(NAME)),
+            Some(PathBuf::from("/run").join(NAME)),
+        ] {
+            paths.extend(more.filter(|path| !paths.contains(path)));
+        }
+        paths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Places;
+    use flatout_config::model::Admin;
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn the_nearest_folder_is_taken() {
+        let user = Places { runtime_directory: None, xdg_runtime: Some("/run/user/1000".into()), root: false };
+        let path = |places: &Places| places.resolve(&Admin::Default);
+        assert_eq!(path(&user), Some("/run/user/1000/flatout.sock".into()));
+        assert_eq!(path(&Places { root: true, ..user.clone() }), Some("/run/flatout.sock".into()));
+        let service = Places { runtime_directory: Some("/run/flatout".into()), ..user.clone() };
+        assert_eq!(path(&service), Some("/run/flatout/flatout.sock".into()));
+        assert_eq!(path(&Places::default()), None);
+        assert_eq!(user.resolve(&Admin::Off), None);
+        assert_eq!(user.resolve(&Admin::Path("a".into())), Some(PathBuf::from("a")));
+        let candidates = user.candidates();
+        assert_eq!(candidates[0], Path::new("/run/user/1000/flatout.sock"));
+        assert_eq!(candidates.len(), 3);
+    }
+}

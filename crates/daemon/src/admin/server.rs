@@ -1,0 +1,232 @@
+//! The thread that answers on the admin socket: one question after the other, each within bounds of size and time.
+
+use super::{Answer, Order, OrderKind};
+use crate::bell::{Bell, Event};
+use crate::failure::Failure;
+use crate::metrics::encode_metrics;
+use crate::status::Shared;
+use flatout_http::head::FieldStorage;
+use flatout_http::limits::Limits;
+use flatout_http::request::{Method, parse_request_head};
+use flatout_http::status::reason;
+use flatout_http::target::Target;
+use super::socket::AdminSocket;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A question that is not there by then is not heard, so that one who says nothing holds nobody up for long.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// For the asker to take the answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For an order to be carried out: an upgrade takes the longest, and has a deadline of its own.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Bytes of a question. Its content, if it has any, means nothing.
+const QUESTION_BYTES_MAX: usize = 16 * 1024;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The thread that answers. It ends when this is dropped, after the answer at hand.
+#[derive(Debug)]
+pub(crate) struct AdminThread {
+    stop: Arc<OwnedFd>,
+}
+
+impl Drop for AdminThread {
+    fn drop(&mut self) {
+        // It fails only when it has been rung already.
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+    }
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// When the kernel has none for us.
+pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Result<AdminThread, Failure> {
+    let failed = |error: io::Error| Failure::runtime(format!("cannot answer on the admin socket: {error}"));
+    let listener = socket.listener.try_clone().map_err(failed)?;
+    // Two processes may wait for it during an upgrade, so whoever comes second must not be stuck in accept.
+    listener.set_nonblocking(true).map_err(failed)?;
+    let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from).map_err(failed)?);
+    let stopped = Arc::clone(&stop);
+    let serve_all = move || {
+        while wait(&listener, &stopped) {
+            match listener.accept() {
+                // Whoever asks and leaves has had what they wanted.
+                Ok((mut stream, _)) => drop(serve(&mut stream, &shared, &bell)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // No descriptor; there may be one later.
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    };
+    thread::Builder::new().name("admin".to_owned()).spawn(serve_all).map_err(failed)?;
+    Ok(AdminThread { stop })
+}
+
+/// Waits for somebody who asks; false when the thread is to end.
+fn wait(listener: &UnixListener, stop: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+    // An interruption looks like somebody who has left again.
+    let _ = poll(&mut fds, None);
+    fds[0].revents().is_empty()
+}
+
+struct Reply {
+    status: u16,
+    content_type: &'static str,
+    body: String,
+    /// For 405.
+    allow: Option<&'static str>,
+}
+
+impl Reply {
+    fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, content_type: TEXT, body: body.into(), allow: None }
+    }
+}
+
+fn serve(stream: &mut UnixStream, shared: &Shared, bell: &Bell) -> io::Result<()> {
+    // Some systems pass it on from the listener.
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    let reply = read_question(stream)?.map_or_else(
+        |refusal| Reply::text(refusal.0, format!("{}\n", refusal.1)),
+        |question| answer(question, shared, bell),
+    );
+    let allow = reply.allow.map(|allow| format!("Allow: {allow}\r\n")).unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{allow}Connection: close\r\n\r\n",
+        reply.status,
+        reason(reply.status),
+        reply.content_type,
+        reply.body.len(),
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(reply.body.as_bytes())
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Metrics,
+    Status,
+    Order(OrderKind),
+    /// A path that is known, with a method that is not for it.
+    Method(&'static str),
+    Unknown,
+}
+
+/// Reads a head; a status and a sentence when there is none.
+fn read_question(stream: &mut UnixStream) -> io::Result<Result<Question, (u16, &'static str)>> {
+    let deadline = Instant::now() + QUESTION_TIMEOUT;
+    let mut bytes = Vec::new();
+    loop {
+        match parse_question(&bytes) {
+            Ok(None) if bytes.len() >= QUESTION_BYTES_MAX => return Ok(Err((431, "The head is too large."))),
+            Ok(None) => {}
+            Ok(Some(question)) => return Ok(Ok(question)),
+            Err(refused) => return Ok(Err(refused)),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Err((408, "The head was not complete in time.")));
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)> {
+    let limits = Limits { head_bytes_max: QUESTION_BYTES_MAX, ..Limits::DEFAULT };
+    let mut storage = FieldStorage::new();
+    let head = parse_request_head(bytes, &limits, &mut storage).map_err(|refusal| (refusal.status(), refusal.text()))?;
+    let Some(head) = head else { return Ok(None) };
+    let Target::Resource { path, .. } = head.target else { return Ok(Some(Question::Unknown)) };
+    let read = matches!(head.method, Method::Get);
+    let write = head.method == Method::Known("POST");
+    Ok(Some(match path {
+        b"/metrics" if read => Question::Metrics,
+        b"/status" if read => Question::Status,
+        b"/metrics" | b"/status" => Question::Method("GET"),
+        b"/reload" if write => Question::Order(OrderKind::Reload),
+        b"/upgrade" if write => Question::Order(OrderKind::Upgrade),
+        b"/stop" if write => Question::Order(OrderKind::Stop),
+        b"/reload" | b"/upgrade" | b"/stop" => Question::Method("POST"),
+        _ => Question::Unknown,
+    }))
+}
+
+fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
+    match question {
+        Question::Metrics => Reply {
+            status: 200,
+            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            body: encode_metrics(shared),
+            allow: None,
+        },
+        Question::Status => {
+            let body = serde_json::to_string_pretty(&shared.status()).unwrap_or_default() + "\n";
+            Reply { status: 200, content_type: "application/json", body, allow: None }
+        }
+        Question::Order(kind) => {
+            let (answer, answers) = sync_channel(1);
+            bell.ring(Event::Order(Order { kind, answer }));
+            let late = |_| Answer { status: 504, text: "The server has not done it in time; its log may say why.\n".to_owned() };
+            let answer = answers.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(late);
+            Reply::text(answer.status, answer.text)
+        }
+        Question::Method(allow) => Reply { allow: Some(allow), ..Reply::text(405, format!("This is for {allow}.\n")) },
+        Question::Unknown => {
+            Reply::text(404, "There are: GET /status, GET /metrics, POST /reload, POST /upgrade, POST /stop.\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OrderKind, Question, parse_question};
+
+    fn parse(text: &str) -> Result<Option<Question>, u16> {
+        parse_question(text.as_bytes()).map_err(|(status, _)| status)
+    }
+
+    #[test]
+    fn questions_are_told_apart_however_they_are_cut() {
+        for (line, question) in [
+            ("GET /metrics", Question::Metrics),
+            ("GET /status?x", Question::Status),
+            ("POST /reload", Question::Order(OrderKind::Reload)),
+            ("POST /upgrade", Question::Order(OrderKind::Upgrade)),
+            ("POST /stop", Question::Order(OrderKind::Stop)),
+            ("GET /reload", Question::Method("POST")),
+            ("PUT /reload", Question::Method("POST")),
+            ("POST /status", Question::Method("GET")),
+            ("GET /", Question::Unknown),
+            ("OPTIONS *", Question::Unknown),
+        ] {
+            let text = format!("{line} HTTP/1.1\r\nHost: flatout\r\n\r\n");
+            assert_eq!(parse(&text), Ok(Some(question)), "{line}");
+            for end in 0..text.len() {
+                assert_eq!(parse(&text[..end]), Ok(None), "{line}, {end} bytes");
+            }
+            assert_eq!(parse(&format!("{text}more")), Ok(Some(question)), "{line}");
+        }
+        assert_eq!(parse("GET / HTTP/1.1\r\n\r\n"), Err(400));
+    }
+}

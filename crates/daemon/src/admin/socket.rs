@@ -1,0 +1,136 @@
+//! Binding the admin socket, and replacing what a dead process has left.
+
+use crate::failure::Failure;
+use rustix::fs::{Mode, chmod, chown};
+use rustix::net::sockopt::socket_peercred;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The bound socket, whose file goes away with it unless somebody else's is there by then.
+#[derive(Debug)]
+pub(crate) struct AdminSocket {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of our own file.
+    identity: (u64, u64),
+}
+
+impl AdminSocket {
+    /// Binds the socket at `path` for its owner alone. A stale file is replaced.
+    ///
+    /// # Errors
+    /// When another process answers there, the file is no socket, or the folder cannot be written.
+    pub(crate) fn bind(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let failed = |error: io::Error| Failure::runtime(format!("cannot open the admin socket {shown}: {error}"));
+        if let Ok(stream) = UnixStream::connect(path) {
+            let owner = socket_peercred(&stream)
+                .map_or_else(|_| "another process".to_owned(), |peer| format!("process {}", peer.pid));
+            return Err(Failure::runtime(format!(
+                "another flatout ({owner}) has the admin socket {shown}\n  \
+                 try: flatout status, or another path: admin \"…\" in the configuration, --admin PATH on the command line"
+            )));
+        }
+        if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
+            return Err(Failure::usage(format!("the admin socket {shown} would replace something that is no socket")));
+        }
+        // Bound aside and renamed: the name is there at every moment, and never with a mode that lets others in.
+        let aside = aside(path);
+        let _ = fs::remove_file(&aside);
+        let listener = UnixListener::bind(&aside).map_err(failed)?;
+        let settle = || -> io::Result<(u64, u64)> {
+            chmod(&aside, Mode::RUSR | Mode::WUSR)?;
+            fs::rename(&aside, path)?;
+            identity(path)
+        };
+        let identity = settle().inspect_err(|_| drop(fs::remove_file(&aside))).map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned(), identity })
+    }
+
+    /// Goes on with the socket of the process before us; `None` when its file has gone, so that nobody finds it.
+    pub(crate) fn adopt(socket: OwnedFd, path: &Path) -> Option<Self> {
+        let identity = identity(path).ok()?;
+        Some(Self { listener: UnixListener::from(socket), path: path.to_owned(), identity })
+    }
+
+    /// Leaves the file to another process.
+    pub(crate) fn leave_file(&mut self) {
+        self.identity = (0, 0);
+    }
+
+    /// Gives the file to the user that the process becomes.
+    pub(crate) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+        Ok(chown(&self.path, Some(uid), Some(gid))?)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        // Somebody else's file may be there by now.
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Whether somebody answers at `path`, or why not.
+pub(crate) fn connect(path: &Path) -> Result<Option<UnixStream>, io::Error> {
+    match UnixStream::connect(path) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AdminSocket;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn stale_files_are_replaced_living_ones_are_not() {
+        let folder = std::env::temp_dir().join(format!("flatout-admin-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("sock");
+        let mut first = AdminSocket::bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let refused = AdminSocket::bind(&path).unwrap_err();
+        assert!(refused.text.contains(&format!("process {}", std::process::id())), "{refused}");
+        // The one that hands over leaves the file to the next.
+        let next = AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap();
+        first.leave_file();
+        drop(first);
+        assert!(AdminSocket::bind(&path).is_err());
+        drop(next);
+        assert!(!path.exists());
+        // What a dead process leaves.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        drop(AdminSocket::bind(&path).unwrap());
+        fs::write(&path, b"precious").unwrap();
+        assert!(AdminSocket::bind(&path).unwrap_err().text.contains("no socket"));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! Numbers for listeners that stay the same from one configuration to the next.
+//!
+//! A connection knows the listener it came by as a number, an index into the configuration's listeners. It outlives
+//! reloads, so a listener keeps its number for as long as the process lives, and a number is never another's. A
+//! listener that is gone keeps its place in the list: no site is served there any more, nor is a socket bound.
+
+use flatout_config::model::{Config, Listener};
+
+/// Whether two are one listener: what was spoken on a connection's first byte cannot change later.
+pub(crate) fn same(one: &Listener, other: &Listener) -> bool {
+    one.address == other.address && one.protocol == other.protocol && one.http2_cleartext == other.http2_cleartext
+}
+
+/// Puts the listeners of `config` at the places they have in `known`, the listeners of the configuration before, and
+/// new ones behind those. Returns which are in use.
+pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
+    let mut listeners = known.to_vec();
+    let mut live = vec![false; known.len()];
+    let places: Vec<usize> = config
+        .listeners
+        .drain(..)
+        .map(|listener| {
+            let place = listeners.iter().position(|known| same(known, &listener));
+            if let Some(place) = place {
+                listeners[place] = listener;
+                live[place] = true;
+                return place;
+            }
+            listeners.push(listener);
+            live.push(true);
+            listeners.len() - 1
+        })
+        .collect();
+    for site in &mut config.sites {
+        for listener in &mut site.listeners {
+            // Resolved by whoever made the configuration; an index out of bounds would be a defect there.
+            *listener = places.get(*listener).copied().unwrap_or(usize::MAX);
+        }
+        site.listeners.retain(|&listener| listener != usize::MAX);
+    }
+    config.listeners = listeners;
+    live
+}
+
+#[cfg(test)]
+mod tests {
+    use super::arrange;
+    use flatout_config::model::{Config, Listener, Place, Protocol, Site};
+
+    fn listener(port: u16, protocol: Protocol) -> Listener {
+        let address = format!("127.0.0.1:{port}").parse().unwrap();
+        Listener { place: Place::default(), address, protocol, http2_cleartext: false, redirect_https_port: None }
+    }
+
+    fn config(listeners: &[Listener]) -> Config {
+        let site = |index| Site { listeners: vec![index], ..Site::default() };
+        let sites = (0..listeners.len()).map(site).collect();
+        Config { listeners: listeners.to_vec(), sites, ..Config::default() }
+    }
+
+    #[test]
+    fn a_listener_keeps_its_number() {
+        let (a, b, c) =
+            (listener(1, Protocol::Plain), listener(2, Protocol::Plain), listener(1, Protocol::Tls));
+        let mut first = config(&[a.clone(), b.clone()]);
+        assert_eq!(arrange(&mut first, &[]), [true, true]);
+        // The first goes, another protocol comes at its address, and the order is another.
+        let mut second = config(&[c.clone(), b.clone()]);
+        assert_eq!(arrange(&mut second, &first.listeners), [false, true, true]);
+        assert_eq!(second.listeners, [a.clone(), b.clone(), c.clone()]);
+        assert_eq!(second.sites.iter().map(|site| site.listeners[0]).collect::<Vec<_>>(), [2, 1]);
+        // It comes back.
+        let mut third = config(&[b.clone(), a.clone()]);
+        assert_eq!(arrange(&mut third, &second.listeners), [true, true, false]);
+        assert_eq!(third.sites.iter().map(|site| site.listeners[0]).collect::<Vec<_>>(), [1, 0]);
+    }
+}

@@ -1,0 +1,247 @@
+//! The control thread: it waits for signals, orders, a new process, and workers that end; and says who is told what.
+
+use crate::Options;
+use crate::admin::server::AdminThread;
+use crate::admin::socket::AdminSocket;
+use crate::admin::{Answer, Order, OrderKind, server};
+use crate::banner::announce;
+use crate::bell::{Bell, Ear, Ended, Event};
+use crate::confine::Confinement;
+use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
+use crate::inherit::READY_WORD;
+use crate::listeners::Address;
+use crate::shape::{Engine, Spec};
+use crate::status::{Shared, describe, phase_name};
+use crate::supervisor::Supervisor;
+use crate::upgrade::Upgrade;
+use crate::workers::{Workers, worker_name};
+use flatout_config::model::Config;
+use flatout_net::access::Logs;
+use flatout_net::counters::{Counters, sum_rows};
+use flatout_net::server::{Phase, Signals, Told};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// All that the control thread holds.
+pub(crate) struct Control {
+    pub(crate) options: Options,
+    /// The configuration in force, its listeners arranged.
+    pub(crate) config: Config,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) workers: Workers<Engine>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) admin: Option<AdminSocket>,
+    pub(crate) admin_thread: Option<AdminThread>,
+    pub(crate) confinement: Option<Confinement>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) bell: Bell,
+    pub(crate) ear: Ear,
+    pub(crate) signals: Signals,
+    pub(crate) supervisor: Supervisor,
+    /// The process before us waits for a word by it.
+    pub(crate) ready: Option<OwnedFd>,
+    /// A new process that is not ready yet.
+    pub(crate) upgrade: Option<Upgrade>,
+    pub(crate) workers_started: usize,
+    pub(crate) announced: bool,
+    pub(crate) connections_cut: usize,
+    pub(crate) failed: bool,
+}
+
+impl Control {
+    /// Waits and obeys until the last worker has ended.
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
+        let mut alive_at = Instant::now();
+        while self.workers.any_running() {
+            self.wait(alive_at)?;
+            while let Some(told) = self.signals.next() {
+                self.handle_signal(told);
+            }
+            self.ear.quiet();
+            while let Some(event) = self.ear.next() {
+                self.handle_event(event);
+            }
+            self.look_at_upgrade();
+            if let Some(interval) = self.supervisor.watchdog_interval
+                && alive_at.elapsed() >= interval
+            {
+                self.supervisor.alive();
+                alive_at = Instant::now();
+            }
+        }
+        self.finish()
+    }
+
+    /// Waits for whatever comes first.
+    fn wait(&self, alive_at: Instant) -> Result<(), Failure> {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
+        fds.push(PollFd::from_borrowed_fd(self.ear.fd(), PollFlags::IN));
+        fds.extend(self.upgrade.as_ref().map(|upgrade| PollFd::from_borrowed_fd(upgrade.fd(), PollFlags::IN)));
+        let left = |interval: Duration, since: Instant| interval.saturating_sub(since.elapsed());
+        let waits = [
+            self.supervisor.watchdog_interval.map(|interval| left(interval, alive_at)),
+            self.upgrade.as_ref().map(Upgrade::time_left),
+        ];
+        let timeout = waits.into_iter().flatten().min();
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Failure::runtime(format!("cannot wait: {error}"))),
+        }
+    }
+
+    fn handle_signal(&mut self, told: Told) {
+        match told {
+            Told::Stop => self.stop(),
+            Told::Reload => {
+                self.reload();
+            }
+            Told::Report => {
+                self.logs.reopen();
+                self.print_counters();
+            }
+            Told::Upgrade => self.begin_upgrade(None),
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Started { confined } => self.handle_started(confined),
+            Event::Ended(index, ended) => self.handle_ended(index, ended),
+            Event::Order(order) => self.handle_order(order),
+        }
+    }
+
+    fn handle_order(&mut self, Order { kind, answer }: Order) {
+        let reply = match kind {
+            OrderKind::Reload => self.reload(),
+            OrderKind::Upgrade => return self.begin_upgrade(Some(answer)),
+            OrderKind::Stop => {
+                self.stop();
+                Answer { status: 202, text: "stopping\n".to_owned() }
+            }
+        };
+        // Who does not wait any more does not want to know.
+        let _ = answer.try_send(reply);
+    }
+
+    /// When all workers accept, the world may know.
+    fn handle_started(&mut self, confined: bool) {
+        self.workers_started += 1;
+        if self.workers_started < self.workers.all.len() {
+            return;
+        }
+        self.shared.view().landlock = confined;
+        self.show();
+        if let Some(admin) = &self.admin {
+            match server::start(admin, Arc::clone(&self.shared), self.bell.clone()) {
+                Ok(thread) => self.admin_thread = Some(thread),
+                Err(failure) => say(&format!("warning: {failure}")),
+            }
+        }
+        announce(&self.options.source, &self.config, &self.addresses, self.workers.all.len());
+        self.announced = true;
+        self.supervisor.ready(&self.summary());
+        if let Some(ready) = self.ready.take() {
+            // It may have given up; then it has said so, and will stop us.
+            let _ = rustix::io::write(&ready, READY_WORD);
+        }
+    }
+
+    /// A worker ends when it was told to; any other end is a failure of the whole process.
+    fn handle_ended(&mut self, index: usize, ended: Ended) {
+        self.workers.join(index);
+        let name = worker_name(index);
+        let failed = match ended {
+            Ended::Well(report) => {
+                self.connections_cut += report.connections_cut;
+                (self.workers.phase() == Phase::Serve).then(|| "it ended without having been told to".to_owned())
+            }
+            Ended::Failed(error) => Some(error.to_string()),
+            Ended::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
+        };
+        let Some(failed) = failed else { return };
+        say(&format!("error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"));
+        self.failed = true;
+        if self.workers.phase() == Phase::Serve {
+            self.set_phase(Phase::Drain);
+        }
+    }
+
+    /// The first time a drain, the second time the end.
+    fn stop(&mut self) {
+        self.abandon_upgrade("it was told to stop");
+        let phase = match self.workers.phase() {
+            Phase::Serve | Phase::HandOver => Phase::Drain,
+            Phase::Drain | Phase::Abandon => Phase::Abandon,
+        };
+        self.set_phase(phase);
+    }
+
+    /// Tells the workers; from `Serve` on to anything else, for good.
+    pub(crate) fn set_phase(&mut self, phase: Phase) {
+        // Who has handed over is not the service any more, and the service does not stop.
+        if phase != Phase::HandOver {
+            self.supervisor.stopping();
+        }
+        // First our copies of the sockets, so that each closes with the worker that accepts from it.
+        self.addresses.clear();
+        self.shared.view().phase = phase_name(phase);
+        self.workers.set_phase(phase);
+    }
+
+    /// Shows what is served to whoever asks.
+    pub(crate) fn show(&self) {
+        let bound: Vec<(usize, String)> =
+            self.addresses.iter().map(|address| (address.id as usize, address.bound.to_string())).collect();
+        let (listeners, sites) = describe(&self.config, &bound);
+        let mut view = self.shared.view();
+        view.config = self.options.source.path().map(|path| path.display().to_string());
+        (view.listeners, view.sites) = (listeners, sites);
+    }
+
+    /// One line about what is served.
+    pub(crate) fn summary(&self) -> String {
+        let (sites, addresses) = (self.config.sites.len(), self.addresses.len());
+        format!("serving {sites} sites on {addresses} addresses with {} workers", self.workers.all.len())
+    }
+
+    fn print_counters(&self) {
+        use std::io::Write as _;
+        let counters: Vec<&Counters> = self.shared.counters.iter().map(Arc::as_ref).collect();
+        let mut rows = sum_rows(&counters, self.shared.outcomes);
+        if self.logs.lines_lost() > 0 {
+            rows.push(("log_lines_lost".to_owned(), self.logs.lines_lost()));
+        }
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let text: String = rows.iter().map(|(name, count)| format!("{name:width$} {count}\n")).collect();
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+
+    fn finish(mut self) -> Result<ExitCode, Failure> {
+        // Nobody is answered after the admin socket's file is gone.
+        self.admin_thread = None;
+        self.admin = None;
+        self.logs.close();
+        self.print_counters();
+        if self.connections_cut > 0 {
+            let cut = self.connections_cut;
+            say(&format!("stopped with {cut} connections cut: the drain timeout passed, or a second signal came"));
+        }
+        Ok(if self.failed {
+            ExitCode::from(EXIT_FAILED)
+        } else if self.connections_cut > 0 {
+            ExitCode::from(EXIT_UNCLEAN)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}

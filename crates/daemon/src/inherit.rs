@@ -1,0 +1,143 @@
+//! Sockets that were open before the process began: from the process before it, or from systemd.
+//!
+//! An upgrade names them in `FLATOUT_LISTENERS`, `ADDRESS=FD,FD;ADDRESS=FD`, with the addresses as the configuration
+//! asks for them (port 0 included), and gives a pipe in `FLATOUT_READY`, whose other end learns when we serve. systemd
+//! counts them in `LISTEN_FDS`, from descriptor 3 on (sd_listen_fds(3)); they are known by their addresses.
+
+use crate::failure::say;
+use flatout_net::process::take_inherited;
+use flatout_net::socket::{set_tcp_defer_accept, DEFER_ACCEPT_S};
+use rustix::io::ioctl_fionbio;
+use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn};
+use rustix::net::getsockname;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+
+/// Names the listeners that an upgrade hands over.
+pub(crate) const LISTENERS: &str = "FLATOUT_LISTENERS";
+/// Names the pipe that learns of our readiness.
+pub(crate) const READY: &str = "FLATOUT_READY";
+/// Names the admin socket, `FD:PATH`.
+pub(crate) const ADMIN: &str = "FLATOUT_ADMIN";
+/// What is sent through the pipe.
+pub(crate) const READY_WORD: &[u8] = b"ready\n";
+
+/// systemd's first descriptor.
+const LISTEN_FDS_START: RawFd = 3;
+/// More would be a mistake in a unit file, or in whoever plays systemd.
+const LISTEN_FDS_MAX: i32 = 1024;
+
+/// What the process was started with.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    /// From the process before us, by the address asked for.
+    handed: Vec<(SocketAddr, Vec<OwnedFd>)>,
+    /// From systemd, by the address bound.
+    activated: Vec<(SocketAddr, OwnedFd)>,
+    /// Who waits for us to be ready.
+    pub(crate) ready: Option<OwnedFd>,
+    /// The admin socket of the process before us, and where it is.
+    pub(crate) admin: Option<(OwnedFd, PathBuf)>,
+}
+
+impl Inherited {
+    /// Takes what the environment names. To be called once, at the start.
+    pub(crate) fn take() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        let handed = variable(LISTENERS).map(|text| parse_listeners(&text)).unwrap_or_default();
+        let take_all = |(address, numbers): (SocketAddr, Vec<RawFd>)| {
+            (address, numbers.into_iter().filter_map(|number| take_inherited(number).ok()).collect())
+        };
+        let handed = handed.into_iter().map(take_all).collect();
+        let ready = variable(READY).and_then(|text| take_inherited(text.parse().ok()?).ok());
+        let admin = variable(ADMIN).and_then(|text| {
+            let (number, path) = text.split_once(':')?;
+            Some((take_inherited(number.parse().ok()?).ok()?, PathBuf::from(path)))
+        });
+        let is_ours = variable("LISTEN_PID").is_some_and(|pid| pid.parse() == Ok(std::process::id()));
+        let count = variable("LISTEN_FDS").filter(|_| is_ours).and_then(|count| count.parse().ok()).unwrap_or(0);
+        let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        let activated = (0..count.clamp(0, LISTEN_FDS_MAX))
+            .filter_map(|index| adopt_activated(LISTEN_FDS_START + index, names.next().unwrap_or_default()))
+            .collect();
+        Self { handed, activated, ready, admin }
+    }
+
+    /// The sockets for `asked`, which may be none.
+    pub(crate) fn take_listeners(&mut self, asked: SocketAddr) -> Vec<OwnedFd> {
+        let mut sockets = Vec::new();
+        for (_, handed) in self.handed.extract_if(.., |(address, _)| *address == asked) {
+            sockets.extend(handed);
+        }
+        sockets.extend(self.activated.extract_if(.., |(address, _)| *address == asked).map(|(_, socket)| socket));
+        sockets
+    }
+
+    /// Says which sockets of systemd nobody has asked for, and closes them all.
+    pub(crate) fn finish(&mut self) {
+        for (address, _) in self.activated.drain(..) {
+            say(&format!("warning: systemd listens on {address}, but no site of the configuration does"));
+        }
+        self.handed.clear();
+    }
+}
+
+/// `ADDRESS=FD,FD;…`. What makes no sense is left out: it can only come from a version that knows more.
+fn parse_listeners(text: &str) -> Vec<(SocketAddr, Vec<RawFd>)> {
+    let parse = |part: &str| {
+        let (address, numbers) = part.split_once('=')?;
+        let numbers = numbers.split(',').map(str::parse).collect::<Result<Vec<RawFd>, _>>().ok()?;
+        Some((address.parse().ok()?, numbers))
+    };
+    text.split(';').filter_map(parse).collect()
+}
+
+/// The text for [`LISTENERS`].
+pub(crate) fn format_listeners(listeners: &[(SocketAddr, Vec<RawFd>)]) -> String {
+    let format = |(address, numbers): &(SocketAddr, Vec<RawFd>)| {
+        let numbers: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
+        format!("{address}={}", numbers.join(","))
+    };
+    listeners.iter().map(format).collect::<Vec<_>>().join(";")
+}
+
+fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
+    match take_inherited(number).and_then(prepare) {
+        Ok(adopted) => Some(adopted),
+        Err(error) => {
+            say(&format!("warning: descriptor {number} ({name}) of systemd is no listening TCP socket: {error}"));
+            None
+        }
+    }
+}
+
+/// Makes a socket of systemd's as ours are.
+fn prepare(socket: OwnedFd) -> io::Result<(SocketAddr, OwnedFd)> {
+    if !socket_acceptconn(&socket)? {
+        return Err(io::Error::other("it does not listen"));
+    }
+    let address = SocketAddr::try_from(getsockname(&socket)?)?;
+    ioctl_fionbio(&socket, true)?;
+    set_tcp_nodelay(&socket, true)?;
+    set_tcp_defer_accept(socket.as_fd(), DEFER_ACCEPT_S)?;
+    Ok((address, socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{format_listeners, parse_listeners};
+
+    #[test]
+    fn the_list_survives_the_environment() {
+        let listeners = vec![
+            ("127.0.0.1:0".parse().unwrap(), vec![7, 8]),
+            ("[::1]:8080".parse().unwrap(), vec![9]),
+        ];
+        assert_eq!(format_listeners(&listeners), "127.0.0.1:0=7,8;[::1]:8080=9");
+        assert_eq!(parse_listeners(&format_listeners(&listeners)), listeners);
+        assert_eq!(parse_listeners("127.0.0.1:80=x;nonsense;127.0.0.1:81=3;=1;"), [("127.0.0.1:81".parse().unwrap(), vec![3])]);
+    }
+}

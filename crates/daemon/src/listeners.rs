@@ -1,0 +1,168 @@
+//! Every address that is served, with its sockets: one for each worker where the kernel lets several share a port.
+//!
+//! The control thread keeps a copy of each socket beside the worker's: an upgrade hands them over, and another protocol
+//! may be spoken at an address without a moment in which nobody listens. A socket lives until the last copy is closed,
+//! so ours goes before the worker is told to let go: otherwise the kernel would go on queueing connections for nobody.
+
+use crate::failure::Failure;
+use crate::inherit::Inherited;
+use flatout_config::model;
+use flatout_net::server::{Listener, Protocol};
+use flatout_net::socket::{bind_listener, check_free, find_port_owner, suggest_port};
+use rustix::net::getsockname;
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::sockopt::socket_reuseport;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+/// One address.
+#[derive(Debug)]
+pub(crate) struct Address {
+    /// The listener's number, see `arrange`.
+    pub(crate) id: u32,
+    /// As the configuration has it; the port may be 0.
+    pub(crate) asked: SocketAddr,
+    /// As the kernel has it.
+    pub(crate) bound: SocketAddr,
+    /// What is spoken there.
+    pub(crate) protocol: Protocol,
+    /// One for each worker; fewer when somebody else has opened them; more when the process before us had more workers.
+    sockets: Vec<OwnedFd>,
+}
+
+/// How a listener of the configuration is told to a worker.
+pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
+    match listener.protocol {
+        model::Protocol::Plain => Protocol::Plain { http2: listener.http2_cleartext },
+        model::Protocol::Tls => Protocol::Tls,
+    }
+}
+
+impl Address {
+    /// Takes over what was inherited for `listener`, and binds what lacks.
+    ///
+    /// # Errors
+    /// With who holds the port, or what else stands in the way.
+    pub(crate) fn bind(
+        id: usize,
+        listener: &model::Listener,
+        workers: usize,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Failure> {
+        let asked = listener.address;
+        let sockets = inherited.take_listeners(asked);
+        let explain = |error: io::Error| explain_bind(&asked, &error);
+        let (bound, sockets) = if sockets.is_empty() {
+            bind_all(asked, workers).map_err(explain)?
+        } else {
+            complete(sockets, workers).map_err(explain)?
+        };
+        Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets })
+    }
+
+    /// The same sockets for another protocol, under another number.
+    pub(crate) fn with_protocol(&self, id: usize, listener: &model::Listener) -> Result<Self, Failure> {
+        let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(copy).collect();
+        let sockets = copies.map_err(|error| explain_bind(&self.asked, &error))?;
+        Ok(Self { id: id as u32, asked: self.asked, bound: self.bound, protocol: protocol_of(listener), sockets })
+    }
+
+    /// Copies of the sockets that worker number `worker` of `workers` accepts from. Every socket has an owner.
+    pub(crate) fn listeners_of(&self, worker: usize, workers: usize) -> io::Result<Vec<Listener>> {
+        let (id, protocol) = (self.id, self.protocol);
+        let of_worker = shares(self.sockets.len(), worker, workers);
+        of_worker.map(|index| Ok(Listener { fd: copy(&self.sockets[index])?, id, protocol })).collect()
+    }
+
+    /// The sockets, to hand them over.
+    pub(crate) fn sockets(&self) -> &[OwnedFd] {
+        &self.sockets
+    }
+}
+
+/// The sockets of one worker, by index: its own, and those left over; with too few, one that it shares.
+fn shares(sockets: usize, worker: usize, workers: usize) -> impl Iterator<Item = usize> {
+    let first = if sockets == 0 { 0 } else { worker % sockets };
+    let step = if sockets >= workers { workers } else { sockets };
+    (first..sockets).step_by(step.max(1)).take(if sockets >= workers { usize::MAX } else { 1 })
+}
+
+fn copy(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(fcntl_dupfd_cloexec(socket, 0)?)
+}
+
+fn bind_all(asked: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    if asked.port() != 0 {
+        check_free(&asked)?;
+    }
+    let mut bound = asked;
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        let (socket, with_port) = bind_listener(&bound)?;
+        bound = with_port;
+        sockets.push(socket);
+    }
+    Ok((bound, sockets))
+}
+
+/// Binds more beside those that are there, as far as the kernel lets us: another user may have bound them, or without
+/// SO_REUSEPORT. Then workers share.
+fn complete(mut sockets: Vec<OwnedFd>, workers: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    let Some(first) = sockets.first() else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let bound = SocketAddr::try_from(getsockname(first)?)?;
+    if socket_reuseport(first)? {
+        while sockets.len() < workers {
+            let Ok((socket, _)) = bind_listener(&bound) else { break };
+            sockets.push(socket);
+        }
+    }
+    Ok((bound, sockets))
+}
+
+/// Says who holds the port and which is free.
+fn explain_bind(address: &SocketAddr, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let owner = find_port_owner(address.port())
+                .map_or_else(|| "another process".to_owned(), |(pid, name)| format!("{name} (process {pid})"));
+            let mut text = format!("port {} on {} is taken by {owner}", address.port(), address.ip());
+            if let Some(port) = suggest_port(address) {
+                let _ = write!(text, "\n  try: --listen {}", SocketAddr::new(address.ip(), port));
+            }
+            Failure::runtime(text)
+        }
+        io::ErrorKind::PermissionDenied => Failure::runtime(format!(
+            "may not listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: --listen {}:8080",
+            address.ip()
+        )),
+        io::ErrorKind::AddrNotAvailable => {
+            Failure::usage(format!("cannot listen on {address}: this machine has no such address"))
+        }
+        _ => Failure::runtime(format!("cannot listen on {address}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shares;
+
+    #[test]
+    fn every_socket_has_an_owner_and_every_worker_a_socket() {
+        for sockets in 1..6 {
+            for workers in 1..6 {
+                let of = |worker| shares(sockets, worker, workers).collect::<Vec<_>>();
+                let all: Vec<Vec<usize>> = (0..workers).map(of).collect();
+                assert!(all.iter().all(|own| !own.is_empty()), "{sockets} sockets, {workers} workers: {all:?}");
+                let mut owned = all.concat();
+                owned.sort_unstable();
+                owned.dedup();
+                assert_eq!(owned, (0..sockets).collect::<Vec<_>>(), "{workers} workers: {all:?}");
+            }
+        }
+        assert_eq!(shares(0, 0, 2).count(), 0);
+        assert_eq!(shares(5, 1, 2).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(shares(1, 3, 4).collect::<Vec<_>>(), [0]);
+    }
+}

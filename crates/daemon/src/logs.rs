@@ -1,0 +1,66 @@
+//! The configuration's logs as the log writer knows them.
+
+use flatout_config::model::{self, Config};
+use flatout_net::access::{Field, Format, LogSettings, Rotation, Target};
+
+/// The logs of `config` by index.
+pub(crate) fn log_settings(config: &Config) -> Vec<LogSettings> {
+    config.logs.iter().map(settings).collect()
+}
+
+/// Whether any goes to standard output, which must then be alone there.
+pub(crate) fn any_on_stdout(config: &Config) -> bool {
+    config.logs.iter().any(|log| log.target == model::LogTarget::Stdout)
+}
+
+fn settings(log: &model::Log) -> LogSettings {
+    let target = match &log.target {
+        model::LogTarget::File(path) => Target::File(path.clone()),
+        model::LogTarget::Stdout => Target::Stdout,
+        model::LogTarget::Syslog(path) => Target::Syslog(path.clone()),
+    };
+    let format = match log.format {
+        model::LogFormat::Combined => Format::Combined,
+        model::LogFormat::Json => Format::Json,
+    };
+    let rotation = Rotation {
+        bytes_max: log.rotation.bytes_max,
+        age_max_s: log.rotation.age_max_s,
+        keep: log.rotation.keep,
+    };
+    LogSettings { target, format, fields: log.fields.iter().map(|field| field_of(*field)).collect(), rotation }
+}
+
+fn field_of(field: model::LogField) -> Field {
+    use model::LogField as Asked;
+    match field {
+        Asked::Time => Field::Time,
+        Asked::Client => Field::Client,
+        Asked::Host => Field::Host,
+        Asked::Method => Field::Method,
+        Asked::Target => Field::Target,
+        Asked::Version => Field::Version,
+        Asked::Status => Field::Status,
+        Asked::BodyBytes => Field::BodyBytes,
+        Asked::Referer => Field::Referer,
+        Asked::UserAgent => Field::UserAgent,
+        Asked::Outcome => Field::Outcome,
+        Asked::Ending => Field::Ending,
+        Asked::DurationUs => Field::DurationUs,
+        Asked::Tls => Field::Tls,
+        Asked::Site => Field::Site,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field_of;
+    use flatout_config::model::LogField;
+
+    #[test]
+    fn both_lists_of_fields_have_the_same_names() {
+        for (field, name) in LogField::ALL {
+            assert_eq!(field_of(*field).name(), *name);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The counters as Prometheus reads them: OpenMetrics text, made anew for each scrape from the workers' own counters.
+
+use crate::status::Shared;
+use flatout_http::refusal::Refusal;
+use flatout_net::counters::{Counter, Counters};
+use flatout_net::ending::CloseReason;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+/// All metrics as text.
+pub(crate) fn encode_metrics(shared: &Shared) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Rows::gather(shared)));
+    let mut text = String::new();
+    // Writing to a String cannot fail, and the rows are plain numbers.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+/// One number, with the values of its family's label.
+#[derive(Debug)]
+struct Sample {
+    label: Option<&'static str>,
+    value: u64,
+}
+
+/// One family of metrics.
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    /// A counter, or a gauge.
+    counter: bool,
+    /// The name of the label.
+    label: &'static str,
+    samples: Vec<Sample>,
+}
+
+/// All of them, as they were at one moment.
+#[derive(Debug)]
+struct Rows(Vec<Family>);
+
+impl Rows {
+    fn gather(shared: &Shared) -> Self {
+        let mut rows = Self(Vec::new());
+        let sum = |pick: fn(&Counters) -> &Counter| shared.sum(|counters| pick(counters).get());
+        rows.counter("requests", "Requests answered, refused ones included.", sum(|c| &c.requests));
+        rows.counter("connections_accepted", "Connections accepted.", sum(|c| &c.connections_accepted));
+        rows.counter("sent_bytes", "Bytes handed to the kernel, heads and bodies.", sum(|c| &c.bytes_sent));
+        rows.counter("received_bytes", "Bytes received.", sum(|c| &c.bytes_received));
+        rows.counter(
+            "accepts_without_descriptor",
+            "Times that no connection could be accepted because descriptors had run out.",
+            sum(|c| &c.accepts_without_descriptor),
+        );
+        rows.counter("accepts_failed", "Times that accept failed otherwise.", sum(|c| &c.accepts_failed));
+        rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
+        rows.family("responses", "Answers by status class.", "class", status_classes(shared));
+        rows.family("outcomes", "Answers by why they were what they were.", "outcome", outcomes(shared));
+        rows.family("refusals", "Refused requests by reason.", "reason", refusals(shared));
+        rows.family("closes", "Closed connections by reason.", "reason", closes(shared));
+        rows.gauge("connections_open", "Connections open now.", shared.connections_open());
+        rows.gauge("workers", "Worker threads.", shared.counters.len() as u64);
+        rows.gauge(
+            "generation",
+            "Configurations that came into force since the start, the first included.",
+            shared.generation.load(Ordering::Relaxed),
+        );
+        rows.counter("reloads_refused", "Reloads that were refused.", shared.reloads_refused.load(Ordering::Relaxed));
+        rows.counter("upgrades_failed", "Upgrades that came to nothing.", shared.upgrades_failed.load(Ordering::Relaxed));
+        rows.gauge("start_time_seconds", "When the process was started, since 1970.", shared.started_unix_s());
+        rows
+    }
+
+    fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
+        self.0.push(Family { name, help, counter: true, label: "", samples: vec![Sample { label: None, value }] });
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &'static str, value: u64) {
+        self.0.push(Family { name, help, counter: false, label: "", samples: vec![Sample { label: None, value }] });
+    }
+
+    fn family(&mut self, name: &'static str, help: &'static str, label: &'static str, samples: Vec<Sample>) {
+        self.0.push(Family { name, help, counter: true, label, samples });
+    }
+}
+
+fn status_classes(shared: &Shared) -> Vec<Sample> {
+    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+    let sample = |(index, class): (usize, &&'static str)| Sample {
+        label: Some(*class),
+        value: shared.sum(|counters| counters.status_classes[index].get()),
+    };
+    classes.iter().enumerate().map(sample).collect()
+}
+
+fn outcomes(shared: &Shared) -> Vec<Sample> {
+    let sample = |(index, name): (usize, &&'static str)| Sample {
+        label: Some(*name),
+        value: shared.sum(|counters| counters.outcomes.get(index).map_or(0, Counter::get)),
+    };
+    shared.outcomes.iter().enumerate().map(sample).collect()
+}
+
+fn refusals(shared: &Shared) -> Vec<Sample> {
+    let sample = |(index, refusal): (usize, &Refusal)| Sample {
+        label: Some(refusal.name()),
+        value: shared.sum(|counters| counters.refusals[index].get()),
+    };
+    Refusal::ALL.iter().enumerate().map(sample).collect()
+}
+
+fn closes(shared: &Shared) -> Vec<Sample> {
+    let sample = |(index, reason): (usize, &CloseReason)| Sample {
+        label: Some(reason.name()),
+        value: shared.sum(|counters| counters.closes[index].get()),
+    };
+    CloseReason::ALL.iter().enumerate().map(sample).collect()
+}
+
+impl prometheus_client::collector::Collector for Rows {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for family in &self.0 {
+            let kind = if family.counter { MetricType::Counter } else { MetricType::Gauge };
+            let name = format!("flatout_{}", family.name);
+            let mut metrics = encoder.encode_descriptor(&name, family.help, None, kind)?;
+            for sample in &family.samples {
+                let label = sample.label.map(|value| [(family.label, value)]);
+                match (label, family.counter) {
+                    (Some(label), _) => {
+                        ConstCounter::new(sample.value).encode(metrics.encode_family(&label)?)?;
+                    }
+                    (None, true) => {
+                        metrics.encode_counter::<[(&str, &str); 0], _, u64>(&sample.value, None)?;
+                    }
+                    (None, false) => {
+                        let value = i64::try_from(sample.value).unwrap_or(i64::MAX);
+                        metrics.encode_gauge(&value)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encode_metrics;
+    use crate::status::Shared;
+    use flatout_net::access::Logs;
+    use flatout_net::counters::Counters;
+    use flatout_net::ending::CloseReason;
+    use std::sync::Arc;
+
+    #[test]
+    fn counters_become_metrics_with_labels() {
+        let counters: Vec<Arc<Counters>> = (0..2).map(|_| Arc::default()).collect();
+        counters[0].requests.add(2);
+        counters[1].requests.add(3);
+        counters[1].add_status(404);
+        counters[0].connections_accepted.add(4);
+        counters[0].closes[CloseReason::IdleTimeout as usize].add(1);
+        counters[0].outcomes[1].add(7);
+        let logs = Logs::open(&[], Box::new(|_| {})).unwrap();
+        let text = encode_metrics(&Shared::new(counters, &["hit", "not_found"], Arc::new(logs)));
+        for line in [
+            "# TYPE flatout_requests counter",
+            "flatout_requests_total 5",
+            "flatout_responses_total{class=\"4xx\"} 1",
+            "flatout_responses_total{class=\"5xx\"} 0",
+            "flatout_outcomes_total{outcome=\"not_found\"} 7",
+            "flatout_closes_total{reason=\"idle_timeout\"} 1",
+            "# TYPE flatout_connections_open gauge",
+            "flatout_connections_open 3",
+            "flatout_generation 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

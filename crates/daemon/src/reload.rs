@@ -1,0 +1,194 @@
+//! From one configuration to the next, wholly or not at all: everything that can fail is tried first, and what is then
+//! left to do cannot. Connections, and what is under way on them, are not touched.
+
+use crate::admin::Answer;
+use crate::arrange::arrange;
+use crate::confine::Confinement;
+use crate::control::Control;
+use crate::failure::{EXIT_USAGE, Failure, say};
+use crate::inherit::Inherited;
+use crate::listeners::Address;
+use crate::logs::log_settings;
+use crate::shape::Spec;
+use flatout_config::Style;
+use flatout_config::model::Config;
+use flatout_net::access::LogSet;
+use flatout_net::server::{Command, Listener, Phase};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A configuration that can come into force: nothing in it can fail any more.
+struct Prepared {
+    config: Config,
+    spec: Arc<Spec>,
+    /// New addresses, and for each worker its listeners there.
+    added: Vec<Address>,
+    listeners: Vec<Vec<Listener>>,
+    /// Numbers of listeners that are no more.
+    removed: Vec<u32>,
+    logs: LogSet,
+}
+
+impl Control {
+    /// Reads the configuration again and, if all of it holds, brings it into force. What came of it is said on standard
+    /// error too.
+    pub(crate) fn reload(&mut self) -> Answer {
+        if self.workers.phase() != Phase::Serve || !self.announced {
+            return Answer { status: 409, text: "not now: this process is starting or stopping\n".to_owned() };
+        }
+        if self.upgrade.is_some() {
+            return Answer { status: 409, text: "not now: an upgrade is under way\n".to_owned() };
+        }
+        self.supervisor.reloading();
+        let answer = match self.prepare() {
+            Ok(prepared) => {
+                let changes = self.commit(prepared);
+                let generation = self.shared.generation.fetch_add(1, Ordering::Relaxed) + 1;
+                self.shared.view().last_error = None;
+                let text = format!("reloaded, generation {generation}{changes}\n");
+                say(text.trim_end());
+                Answer { status: 200, text }
+            }
+            Err(failure) => self.refuse(&failure),
+        };
+        self.supervisor.ready(&self.summary());
+        answer
+    }
+
+    fn refuse(&self, failure: &Failure) -> Answer {
+        self.shared.reloads_refused.fetch_add(1, Ordering::Relaxed);
+        let heading = "the new configuration is refused; the old one stays in force";
+        let text = if failure.diagnostics { failure.text.clone() } else { format!("error: {}", failure.text) };
+        let text = format!("{text}\n{heading}\n");
+        say(text.trim_end());
+        self.shared.view().last_error = Some(text.clone());
+        Answer { status: if failure.code == EXIT_USAGE { 422 } else { 500 }, text }
+    }
+
+    /// Tries everything that can fail. Nothing of the running configuration is changed by it but for the log files,
+    /// which come last.
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let mut config = self.options.source.load(Style::Plain)?;
+        let live = arrange(&mut config, &self.config.listeners);
+        let spec = Spec::compile(&config).map_err(Failure::usage)?;
+        self.check_confinement(&config)?;
+        let added = self.bind_added(&config, &live)?;
+        let listeners = self.listeners_of(&added).map_err(|error| {
+            Failure::runtime(format!("no descriptor for the listeners of the new configuration: {error}"))
+        })?;
+        let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
+        let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
+        let logs = self.logs.replace(&log_settings(&config)).map_err(Failure::usage)?;
+        Ok(Prepared { config, spec, added, listeners, removed, logs })
+    }
+
+    /// Confined threads stay so for life.
+    fn check_confinement(&self, config: &Config) -> Result<(), Failure> {
+        let Some(confinement) = &self.confinement else { return Ok(()) };
+        let wanted = Confinement::of(config);
+        match confinement.find_outside(&wanted) {
+            None => Ok(()),
+            Some(path) => Err(Failure::usage(format!(
+                "{} lies outside the folders that the workers were confined to at the start (landlock)\n  \
+                 try: flatout upgrade (or SIGUSR2), which confines a new process to the new folders",
+                path.display()
+            ))),
+        }
+    }
+
+    fn bind_added(&self, config: &Config, live: &[bool]) -> Result<Vec<Address>, Failure> {
+        let has = |id: usize| self.addresses.iter().any(|address| address.id as usize == id);
+        let mut added = Vec::new();
+        for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id] && !has(*id)) {
+            let old = self.addresses.iter().find(|address| address.asked == listener.address);
+            added.push(match old {
+                // Another protocol at the same address: the same sockets, so that no moment is without.
+                Some(old) => old.with_protocol(id, listener)?,
+                None => Address::bind(id, listener, self.workers.all.len(), &mut Inherited::default())?,
+            });
+        }
+        Ok(added)
+    }
+
+    fn listeners_of(&self, added: &[Address]) -> io::Result<Vec<Vec<Listener>>> {
+        let count = self.workers.all.len();
+        let of_worker = |worker| {
+            let listeners: io::Result<Vec<Vec<Listener>>> =
+                added.iter().map(|address| address.listeners_of(worker, count)).collect();
+            Ok(listeners?.into_iter().flatten().collect())
+        };
+        (0..count).map(of_worker).collect()
+    }
+
+    /// Brings it into force, and says what has changed.
+    fn commit(&mut self, prepared: Prepared) -> String {
+        let Prepared { config, spec, added, mut listeners, removed, logs } = prepared;
+        let changes = self.describe_changes(&config, &added, &removed);
+        // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
+        // engine that knows them, and old ones go last.
+        self.workers.tell(|_| {
+            let (spec, logs) = (Arc::clone(&spec), logs.clone());
+            Command::Logs(logs, Box::new(move |engine| engine.swap(spec)))
+        });
+        for (worker, listeners) in self.workers.all.iter().zip(&mut listeners) {
+            for listener in listeners.drain(..) {
+                let _ = worker.commands.send(Command::AddListener(listener));
+            }
+        }
+        // Our copies first: see `listeners`.
+        self.addresses.retain(|address| !removed.contains(&address.id));
+        for id in removed {
+            self.workers.tell(|_| Command::RemoveListener(id));
+        }
+        self.addresses.extend(added);
+        (self.config, self.spec) = (config, spec);
+        self.show();
+        changes
+    }
+
+    fn describe_changes(&self, config: &Config, added: &[Address], removed: &[u32]) -> String {
+        let mut lines = Vec::new();
+        if config.sites.len() != self.config.sites.len() {
+            lines.push(format!("sites: {} (were {})", config.sites.len(), self.config.sites.len()));
+        }
+        lines.extend(added.iter().map(|address| format!("listening on {} too", address.bound)));
+        let gone = self.addresses.iter().filter(|address| removed.contains(&address.id));
+        lines.extend(gone.map(|address| format!("no longer listening on {}", address.bound)));
+        let fixed = fixed_settings(&self.config, config);
+        if !fixed.is_empty() {
+            let names = fixed.join(", ");
+            lines.push(format!("warning: {names}: changed, but a reload cannot change that; flatout upgrade can"));
+        }
+        lines.iter().map(|line| format!("\n  {line}")).collect()
+    }
+}
+
+/// Settings that differ and that only a new process can follow.
+fn fixed_settings(old: &Config, new: &Config) -> Vec<&'static str> {
+    let differs = [
+        ("workers", old.workers != new.workers),
+        ("user", old.user != new.user || old.group != new.group),
+        ("open-files", old.open_files != new.open_files),
+        ("landlock", old.landlock != new.landlock),
+        ("state", old.state != new.state),
+        ("admin", old.admin != new.admin),
+        ("timeouts", old.timeouts != new.timeouts),
+        ("cache", old.cache != new.cache),
+    ];
+    differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixed_settings;
+    use flatout_config::model::Config;
+
+    #[test]
+    fn what_a_reload_cannot_change_is_named() {
+        let old = Config::default();
+        assert!(fixed_settings(&old, &old).is_empty());
+        let new = Config { workers: Some(3), state: Some("x".into()), ..Config::default() };
+        assert_eq!(fixed_settings(&old, &new), ["workers", "state"]);
+    }
+}

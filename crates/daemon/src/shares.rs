@@ -1,0 +1,79 @@
+//! What a worker may do with the descriptors that the kernel allows the process.
+
+use crate::failure::Failure;
+use flatout_serve::cache::CacheLimits;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// One worker's share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// Connections it may have open.
+    pub(crate) connections_max: usize,
+    /// Files it may hold open.
+    pub(crate) files_max: usize,
+}
+
+/// A quarter of what each worker has is for files held open, at most what the cache wants anyway. `listeners` is how
+/// many addresses there are: each worker has a socket for each, and the control thread holds it too.
+pub(crate) fn share_descriptors(limit: u64, worker_count: usize, listeners: usize) -> Shares {
+    // Standard streams, logs, signals, the admin socket and what it serves.
+    const PROCESS: usize = 16;
+    // Each worker's first listener twice, folder, runtime, timer, and what it opens to look.
+    const WORKER: usize = 12;
+    // Below that there is no serving; the kernel will say so in its own way.
+    const CONNECTIONS_MIN: usize = 8;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let worker = WORKER + 2 * listeners.saturating_sub(1);
+    let share = (limit.saturating_sub(PROCESS) / worker_count.max(1)).saturating_sub(worker);
+    let files_max = (share / 4).clamp(1, CacheLimits::DEFAULT.descriptors_max);
+    Shares { connections_max: share.saturating_sub(files_max).max(CONNECTIONS_MIN), files_max }
+}
+
+/// Raises the limit on descriptors to `wanted`, or as far as the kernel allows when nothing is asked for, and returns
+/// what it is then.
+///
+/// # Errors
+/// When more is asked for than the kernel allows.
+pub(crate) fn raise_open_files(wanted: Option<u64>) -> Result<u64, Failure> {
+    let limit = getrlimit(Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let wanted = wanted.unwrap_or(hard);
+    // Root may raise the hard limit as well, up to fs.nr_open.
+    let maximum = if wanted > hard { Some(wanted) } else { limit.maximum };
+    let asked = Rlimit { current: Some(wanted).filter(|&wanted| wanted != u64::MAX), maximum };
+    match setrlimit(Resource::Nofile, asked) {
+        Ok(()) => {}
+        Err(_) if wanted > hard => {
+            let nr_open = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
+            return Err(Failure::runtime(format!(
+                "may not have {wanted} files open: the hard limit is {hard}, and only root may raise it, up to {} (fs.nr_open)\n  \
+                 try: LimitNOFILE={wanted} in the systemd unit, or ulimit -Hn {wanted} as root before the start",
+                nr_open.trim()
+            )));
+        }
+        // What was not asked for in words is not worth failing for.
+        Err(_) => {}
+    }
+    Ok(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_descriptors;
+
+    #[test]
+    fn descriptors_are_shared_out() {
+        for (limit, workers, connections_max, files_max) in [
+            (64, 1, 27, 9),
+            (1024, 1, 747, 249),
+            (1024, 4, 180, 60),
+            (1_048_576, 2, 523_756, 512),
+            (u64::MAX, 1, usize::MAX - 540, 512),
+            (10, 8, 8, 1),
+        ] {
+            let shares = share_descriptors(limit, workers, 1);
+            assert_eq!((shares.connections_max, shares.files_max), (connections_max, files_max), "{limit} {workers}");
+        }
+        assert!(share_descriptors(1024, 1, 50).connections_max < share_descriptors(1024, 1, 1).connections_max);
+    }
+}

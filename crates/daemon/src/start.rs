@@ -1,0 +1,209 @@
+//! From a configuration to running workers, in the order that privileges allow: everything that may need root is
+//! opened first, then the process becomes somebody who may do less, then the workers start.
+
+use crate::Options;
+use crate::admin::path::Places;
+use crate::admin::socket::AdminSocket;
+use crate::arrange::arrange;
+use crate::bell::{Bell, Event, bell};
+use crate::confine::Confinement;
+use crate::control::Control;
+use crate::failure::{Failure, say};
+use crate::inherit::Inherited;
+use crate::listeners::Address;
+use crate::logs::log_settings;
+use crate::privileges::{decide_identity, drop_privileges};
+use crate::shape::{Engine, Spec};
+use crate::shares::{raise_open_files, share_descriptors};
+use crate::status::Shared;
+use crate::supervisor::Supervisor;
+use crate::workers::{Worker, Workers, start_worker};
+use flatout_config::model::{Admin, Config};
+use flatout_http::limits::Limits;
+use flatout_net::access::Logs;
+use flatout_net::counters::Counters;
+use flatout_net::handler::Handler;
+use flatout_net::server::{
+    Phase, Settings, Signals, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
+};
+use flatout_serve::cache::CacheLimits;
+use flatout_serve::files::Services;
+use std::sync::Arc;
+use std::thread;
+use tokio::sync::watch;
+
+/// Starts everything. The workers may not accept yet when this returns; they tell when they do.
+pub(crate) fn start(options: Options) -> Result<Control, Failure> {
+    // Before any thread: they all inherit what is blocked here.
+    let signals =
+        Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
+    let mut inherited = Inherited::take();
+    let mut config = options.source.load(options.style)?;
+    let live = arrange(&mut config, &[]);
+    let worker_count = config.workers.map_or_else(available_cores, usize::from);
+    let descriptors = raise_open_files(config.open_files)?;
+    let identity = decide_identity(&config)?;
+    let spec = Spec::compile(&config).map_err(Failure::usage)?;
+    let logs = open_logs(&config)?;
+    let mut addresses = Vec::new();
+    for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id]) {
+        addresses.push(Address::bind(id, listener, worker_count, &mut inherited)?);
+    }
+    inherited.finish();
+    let admin = open_admin(&config, &mut inherited)?;
+    if let Some(identity) = identity {
+        if let Some(admin) = &admin {
+            admin.give_to(identity.uid, identity.gid).map_err(|error| {
+                Failure::runtime(format!("cannot give {} to its user: {error}", admin.path().display()))
+            })?;
+        }
+        drop_privileges(identity)?;
+    }
+    let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
+    let confinement = config.landlock.then(|| Confinement::of(&config));
+    let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
+    let shares = share_descriptors(descriptors, worker_count, addresses.len());
+    let cache_limits = CacheLimits {
+        entries_max: config.cache.entries_max,
+        bytes_max: config.cache.bytes_max,
+        descriptors_max: shares.files_max,
+    };
+    let (phase, phases) = phase_channel();
+    let crew = Crew {
+        spec: Arc::clone(&spec),
+        services: Arc::default(),
+        cache_limits,
+        settings: Settings {
+            limits: Limits::DEFAULT,
+            timeouts: timeouts(&config),
+            connections_max: shares.connections_max,
+        },
+        confinement: confinement.clone(),
+        phases,
+        bell: bell.clone(),
+    };
+    let mut workers = Workers { all: Vec::new(), phase };
+    for (index, counters) in counters.iter().enumerate() {
+        let worker = crew.start(index, &addresses, worker_count, Arc::clone(counters), &logs)?;
+        workers.all.push(worker);
+    }
+    let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs)));
+    Ok(Control {
+        options,
+        config,
+        spec,
+        addresses,
+        workers,
+        logs,
+        admin,
+        admin_thread: None,
+        confinement,
+        shared,
+        bell,
+        ear,
+        signals,
+        supervisor: Supervisor::find(),
+        ready: inherited.ready,
+        upgrade: None,
+        workers_started: 0,
+        announced: false,
+        connections_cut: 0,
+        failed: false,
+    })
+}
+
+fn available_cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
+    let warn = |text: &str| say(&format!("warning: {text}"));
+    Logs::open(&log_settings(config), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
+}
+
+/// The admin socket: that of the process before us, or a new one.
+fn open_admin(config: &Config, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
+    let path = Places::read().resolve(&config.admin);
+    let handed = inherited.admin.take();
+    let Some(path) = path else {
+        if config.admin == Admin::Default {
+            say("warning: no admin socket: neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a folder for it");
+        }
+        return Ok(None);
+    };
+    if let Some((socket, _)) = handed.filter(|(_, handed)| *handed == path)
+        && let Some(admin) = AdminSocket::adopt(socket, &path)
+    {
+        return Ok(Some(admin));
+    }
+    AdminSocket::bind(&path).map(Some)
+}
+
+/// The configuration's timeouts; what it does not know has its default.
+pub(crate) fn timeouts(config: &Config) -> Timeouts {
+    let asked = &config.timeouts;
+    Timeouts {
+        idle_timeout_ms: asked.idle_timeout_ms,
+        head_timeout_ms: asked.head_timeout_ms,
+        body_timeout_ms: asked.body_timeout_ms,
+        write_timeout_ms: asked.write_timeout_ms,
+        handshake_timeout_ms: asked.handshake_timeout_ms,
+        drain_timeout_ms: asked.drain_timeout_ms,
+        ..Timeouts::DEFAULT
+    }
+}
+
+/// What all workers are made of.
+struct Crew {
+    spec: Arc<Spec>,
+    services: Arc<Services>,
+    cache_limits: CacheLimits,
+    settings: Settings,
+    confinement: Option<Confinement>,
+    phases: watch::Receiver<Phase>,
+    bell: Bell,
+}
+
+impl Crew {
+    fn start(
+        &self,
+        index: usize,
+        addresses: &[Address],
+        worker_count: usize,
+        counters: Arc<Counters>,
+        logs: &Logs,
+    ) -> Result<Worker<Engine>, Failure> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let own = address.listeners_of(index, worker_count);
+            listeners.extend(own.map_err(|error| Failure::runtime(format!("no descriptor for a listener: {error}")))?);
+        }
+        let (commands, obeyed) = command_channel();
+        let (spec, services) = (Arc::clone(&self.spec), Arc::clone(&self.services));
+        let (cache_limits, settings, phases) = (self.cache_limits, self.settings, self.phases.clone());
+        let (confinement, log) = (self.confinement.clone(), logs.worker());
+        let started = self.bell.clone();
+        let body = move || {
+            let confined = confine(index, confinement.as_ref());
+            let handler = Engine::new(spec, services, cache_limits);
+            let parts = WorkerParts { handler, settings, listeners, commands: obeyed, log, counters, phases };
+            // Runs when the worker has its listeners.
+            run_worker(parts, async move { started.ring(Event::Started { confined }) })
+        };
+        start_worker(index, commands, self.bell.clone(), body)
+    }
+}
+
+/// Confines this thread, as far as the kernel can; the first worker says when it cannot.
+fn confine(index: usize, confinement: Option<&Confinement>) -> bool {
+    let Some(confinement) = confinement else { return false };
+    let said = match confinement.enter() {
+        Ok(true) => return true,
+        Ok(false) => "this kernel has no Landlock".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    if index == 0 {
+        say(&format!("note: the workers are not confined to the configured folders: {said}"));
+    }
+    false
+}

@@ -1,0 +1,268 @@
+//! What the process is doing, for operators: shared by the threads that know and the one that answers.
+
+use flatout_config::model::{Config, Protocol};
+use flatout_http::refusal::Refusal;
+use flatout_net::access::Logs;
+use flatout_net::counters::{Counter, Counters};
+use flatout_net::ending::CloseReason;
+use flatout_net::server::Phase;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Name and number of the schema. The number goes up when a field changes its meaning or goes away; new fields may come
+/// any time.
+pub const STATUS_SCHEMA: &str = "flatout-status/1";
+
+/// How many reasons are shown at the most.
+const REASONS_MAX: usize = 20;
+
+/// What all threads know.
+pub(crate) struct Shared {
+    /// One for each worker.
+    pub(crate) counters: Vec<Arc<Counters>>,
+    /// Names of the outcomes that the workers count.
+    pub(crate) outcomes: &'static [&'static str],
+    started: Instant,
+    started_unix_s: u64,
+    /// Configurations that came into force, the first included.
+    pub(crate) generation: AtomicU64,
+    /// Reloads that were refused.
+    pub(crate) reloads_refused: AtomicU64,
+    /// Upgrades that came to nothing.
+    pub(crate) upgrades_failed: AtomicU64,
+    logs: Arc<Logs>,
+    view: Mutex<View>,
+}
+
+/// What changes with a reload.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) config: Option<String>,
+    pub(crate) listeners: Vec<ListenerStatus>,
+    pub(crate) sites: Vec<SiteStatus>,
+    pub(crate) certificates: Vec<CertificateStatus>,
+    pub(crate) phase: &'static str,
+    pub(crate) landlock: bool,
+    pub(crate) last_error: Option<String>,
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// Where it listens.
+    pub address: String,
+    /// `http` or `https`.
+    pub protocol: String,
+}
+
+/// One site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteStatus {
+    /// Its names.
+    pub hosts: Vec<String>,
+    /// Where it is served.
+    pub listeners: Vec<String>,
+}
+
+/// One certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// The names it is for.
+    pub hosts: Vec<String>,
+    /// The file of its chain, or `internal`.
+    pub source: String,
+    /// When it ends, in seconds since 1970; `None` when that could not be read.
+    pub not_after_unix_s: Option<i64>,
+    /// Whole days until then; negative when it has ended.
+    pub days_left: Option<i64>,
+}
+
+/// A named count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// As in the counters: `outcome_…`, `refused_…`, `closed_…`.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// The answer to `GET /status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// [`STATUS_SCHEMA`].
+    pub schema: String,
+    /// The program's version.
+    pub version: String,
+    /// The process.
+    pub pid: u32,
+    /// When it was started, in seconds since 1970.
+    pub started_unix_s: u64,
+    /// How long ago, in seconds.
+    pub uptime_s: u64,
+    /// `serving`, `handing_over`, `draining`.
+    pub phase: String,
+    /// Configurations that came into force since the start, the first included.
+    pub generation: u64,
+    /// Reloads that were refused.
+    pub reloads_refused: u64,
+    /// Upgrades that came to nothing.
+    pub upgrades_failed: u64,
+    /// Why the last reload or upgrade was refused, until one succeeds.
+    pub last_error: Option<String>,
+    /// The configuration file; `None` when flags made it.
+    pub config: Option<String>,
+    /// Worker threads.
+    pub workers: usize,
+    /// Whether the kernel confines them to the configured folders.
+    pub landlock: bool,
+    /// Addresses.
+    pub listeners: Vec<ListenerStatus>,
+    /// Sites.
+    pub sites: Vec<SiteStatus>,
+    /// Certificates.
+    pub certificates: Vec<CertificateStatus>,
+    /// Connections that are open now.
+    pub connections_open: u64,
+    /// Connections accepted.
+    pub connections_accepted: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Log lines that could not be written.
+    pub log_lines_lost: u64,
+    /// The most frequent reasons, the most frequent first.
+    pub reasons: Vec<Count>,
+}
+
+/// The word for a phase.
+pub(crate) const fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Serve => "serving",
+        Phase::HandOver => "handing_over",
+        Phase::Drain | Phase::Abandon => "draining",
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Shared {
+    pub(crate) fn new(counters: Vec<Arc<Counters>>, outcomes: &'static [&'static str], logs: Arc<Logs>) -> Self {
+        Self {
+            counters,
+            outcomes,
+            started: Instant::now(),
+            started_unix_s: unix_s(),
+            generation: AtomicU64::new(1),
+            reloads_refused: AtomicU64::new(0),
+            upgrades_failed: AtomicU64::new(0),
+            logs,
+            view: Mutex::new(View { phase: phase_name(Phase::Serve), ..View::default() }),
+        }
+    }
+
+    /// The part that changes. Held for a moment only.
+    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sum of one counter over all workers.
+    pub(crate) fn sum(&self, pick: impl Fn(&Counters) -> u64) -> u64 {
+        self.counters.iter().map(|counters| pick(counters)).sum()
+    }
+
+    /// Connections open now. Counted by several threads while we look, so for a moment it may be off by a few.
+    pub(crate) fn connections_open(&self) -> u64 {
+        let closed = self.sum(|counters| counters.closes.iter().map(Counter::get).sum());
+        self.sum(|counters| counters.connections_accepted.get()).saturating_sub(closed)
+    }
+
+    pub(crate) fn uptime_s(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    pub(crate) fn started_unix_s(&self) -> u64 {
+        self.started_unix_s
+    }
+
+    /// Lines lost, in whatever way.
+    pub(crate) fn log_lines_lost(&self) -> u64 {
+        self.logs.lines_lost()
+    }
+
+    /// All of it.
+    pub(crate) fn status(&self) -> Status {
+        let view = self.view().clone();
+        let now = i64::try_from(unix_s()).unwrap_or(i64::MAX);
+        let mut certificates = view.certificates;
+        for certificate in &mut certificates {
+            certificate.days_left = certificate.not_after_unix_s.map(|end| (end - now).div_euclid(86_400));
+        }
+        Status {
+            schema: STATUS_SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_unix_s: self.started_unix_s,
+            uptime_s: self.uptime_s(),
+            phase: view.phase.to_owned(),
+            generation: self.generation.load(Ordering::Relaxed),
+            reloads_refused: self.reloads_refused.load(Ordering::Relaxed),
+            upgrades_failed: self.upgrades_failed.load(Ordering::Relaxed),
+            last_error: view.last_error,
+            config: view.config,
+            workers: self.counters.len(),
+            landlock: view.landlock,
+            listeners: view.listeners,
+            sites: view.sites,
+            certificates,
+            connections_open: self.connections_open(),
+            connections_accepted: self.sum(|counters| counters.connections_accepted.get()),
+            requests: self.sum(|counters| counters.requests.get()),
+            bytes_sent: self.sum(|counters| counters.bytes_sent.get()),
+            log_lines_lost: self.log_lines_lost(),
+            reasons: self.reasons(),
+        }
+    }
+
+    fn reasons(&self) -> Vec<Count> {
+        let mut reasons = Vec::new();
+        let mut push = |name: String, count: u64| {
+            if count > 0 {
+                reasons.push(Count { name, count });
+            }
+        };
+        for (index, name) in self.outcomes.iter().enumerate() {
+            push(format!("outcome_{name}"), self.sum(|c| c.outcomes.get(index).map_or(0, Counter::get)));
+        }
+        for (index, refusal) in Refusal::ALL.iter().enumerate() {
+            push(format!("refused_{}", refusal.name()), self.sum(|c| c.refusals[index].get()));
+        }
+        for (index, reason) in CloseReason::ALL.iter().enumerate() {
+            push(format!("closed_{}", reason.name()), self.sum(|c| c.closes[index].get()));
+        }
+        reasons.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name)));
+        reasons.truncate(REASONS_MAX);
+        reasons
+    }
+}
+
+/// The listeners and sites of `config`, where `bound` tells the address that the kernel gave each live listener.
+pub(crate) fn describe(config: &Config, bound: &[(usize, String)]) -> (Vec<ListenerStatus>, Vec<SiteStatus>) {
+    let address_of = |index: usize| {
+        bound.iter().find(|(id, _)| *id == index).map(|(_, address)| address.clone())
+    };
+    let listeners = config.listeners.iter().enumerate().filter_map(|(index, listener)| {
+        let protocol = if listener.protocol == Protocol::Tls { "https" } else { "http" };
+        Some(ListenerStatus { address: address_of(index)?, protocol: protocol.to_owned() })
+    });
+    let sites = config.sites.iter().map(|site| SiteStatus {
+        hosts: site.hosts.clone(),
+        listeners: site.listeners.iter().filter_map(|&index| address_of(index)).collect(),
+    });
+    (listeners.collect(), sites.collect())
+}

@@ -1,0 +1,193 @@
+//! Handing over to a new process: the same command line, the program as it is on the disk now, our sockets.
+//!
+//! The new process says when it serves. Until then nothing has changed for us: if it fails, is too slow or ends, it is
+//! stopped, that is reported, and we go on. When it serves, both accept from the same sockets for a moment; then we
+//! stop accepting, without touching what is queued, which is the new process's as well.
+
+use crate::admin::Answer;
+use crate::control::Control;
+use crate::failure::say;
+use crate::inherit::{ADMIN, LISTENERS, READY, READY_WORD, format_listeners};
+use flatout_net::server::Phase;
+use rustix::io::{Errno, dup, read};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::net::SocketAddr;
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+/// For the new process to serve. Opening large stores takes a while.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A new process that is not ready yet.
+#[derive(Debug)]
+pub(crate) struct Upgrade {
+    child: Child,
+    ready: OwnedFd,
+    since: Instant,
+    /// Who waits to know.
+    asker: Option<SyncSender<Answer>>,
+}
+
+/// What the pipe has said.
+enum Word {
+    /// Nothing yet.
+    None,
+    Ready,
+    /// The other end is closed.
+    Closed,
+}
+
+impl Upgrade {
+    /// Readable when the new process has said something, or has ended.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// Until it is given up.
+    pub(crate) fn time_left(&self) -> Duration {
+        READY_TIMEOUT.saturating_sub(self.since.elapsed())
+    }
+
+    fn listen(&self) -> Word {
+        let mut word = [0; READY_WORD.len()];
+        match read(&self.ready, &mut word) {
+            Ok(count) if count > 0 && word == *READY_WORD => Word::Ready,
+            Err(Errno::AGAIN | Errno::INTR) => Word::None,
+            _ => Word::Closed,
+        }
+    }
+
+    /// Stops the new process, and says how it ended if that was its own doing.
+    fn give_up(&mut self) -> String {
+        // Its end of the pipe may close a moment before it ends.
+        for _ in 0..50 {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return format!("the new process ended with {status} before it served"),
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Err(_) => break,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        format!("the new process did not serve within {} s", READY_TIMEOUT.as_secs())
+    }
+}
+
+impl Control {
+    /// Starts the new process; `asker` is told what comes of it.
+    pub(crate) fn begin_upgrade(&mut self, asker: Option<SyncSender<Answer>>) {
+        let refused = if self.workers.phase() != Phase::Serve || !self.announced {
+            Some("not now: this process is starting or stopping")
+        } else if self.upgrade.is_some() {
+            Some("not now: an upgrade is under way")
+        } else {
+            None
+        };
+        if let Some(text) = refused {
+            say(&format!("upgrade refused: {text}"));
+            tell(asker.as_ref(), 409, text);
+            return;
+        }
+        match self.start_process() {
+            Ok((child, ready)) => {
+                say(&format!("upgrade: process {} starts", child.id()));
+                self.upgrade = Some(Upgrade { child, ready, since: Instant::now(), asker });
+            }
+            Err(error) => self.report_failed_upgrade(asker.as_ref(), &format!("cannot start the new process: {error}")),
+        }
+    }
+
+    fn start_process(&self) -> io::Result<(Child, OwnedFd)> {
+        let mut arguments = std::env::args_os();
+        // Looked up anew, so that it is what stands at that name now.
+        let program = arguments.next().ok_or_else(|| io::Error::other("this process has no name"))?;
+        let (ready, other_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Copies without close-on-exec live until the new process has them; nobody else is started meanwhile.
+        let mut copies = vec![dup(&other_end)?];
+        drop(other_end);
+        let mut command = Command::new(program);
+        command.args(arguments).env(READY, copies[0].as_raw_fd().to_string());
+        let mut listeners: Vec<(SocketAddr, Vec<RawFd>)> = Vec::new();
+        for address in &self.addresses {
+            let mut numbers = Vec::new();
+            for socket in address.sockets() {
+                let copy = dup(socket)?;
+                numbers.push(copy.as_raw_fd());
+                copies.push(copy);
+            }
+            listeners.push((address.asked, numbers));
+        }
+        command.env(LISTENERS, format_listeners(&listeners));
+        if let Some(admin) = &self.admin {
+            let copy = dup(&admin.listener)?;
+            command.env(ADMIN, format!("{}:{}", copy.as_raw_fd(), admin.path().display()));
+            copies.push(copy);
+        } else {
+            command.env_remove(ADMIN);
+        }
+        // What systemd has told us was for us alone; the watchdog's process number would not be the new one's.
+        for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+            command.env_remove(name);
+        }
+        let child = command.spawn()?;
+        drop(copies);
+        Ok((child, ready))
+    }
+
+    /// Goes on with an upgrade when there is news of it.
+    pub(crate) fn look_at_upgrade(&mut self) {
+        let Some(upgrade) = &mut self.upgrade else { return };
+        match upgrade.listen() {
+            Word::None if !upgrade.time_left().is_zero() => {}
+            Word::Ready => self.hand_over(),
+            Word::None | Word::Closed => {
+                let text = upgrade.give_up();
+                let asker = upgrade.asker.take();
+                self.upgrade = None;
+                self.report_failed_upgrade(asker.as_ref(), &text);
+            }
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let Some(upgrade) = self.upgrade.take() else { return };
+        let pid = upgrade.child.id();
+        self.supervisor.hand_over(pid);
+        say(&format!("upgrade: process {pid} serves; this one finishes what is under way"));
+        tell(upgrade.asker.as_ref(), 200, &format!("process {pid} serves; process {} finishes what is under way", std::process::id()));
+        // The thread answers whoever waits before it looks at its end; the file is the new process's.
+        self.admin_thread = None;
+        if let Some(admin) = &mut self.admin {
+            admin.leave_file();
+        }
+        self.admin = None;
+        self.set_phase(Phase::HandOver);
+    }
+
+    /// Stops a new process that is not wanted any more.
+    pub(crate) fn abandon_upgrade(&mut self, why: &str) {
+        let Some(mut upgrade) = self.upgrade.take() else { return };
+        let _ = upgrade.child.kill();
+        let _ = upgrade.child.wait();
+        self.report_failed_upgrade(upgrade.asker.as_ref(), why);
+    }
+
+    fn report_failed_upgrade(&self, asker: Option<&SyncSender<Answer>>, text: &str) {
+        self.shared.upgrades_failed.fetch_add(1, Ordering::Relaxed);
+        let text = format!("upgrade failed: {text}; this process goes on");
+        say(&format!("error: {text}"));
+        self.shared.view().last_error = Some(text.clone());
+        tell(asker, 500, &text);
+    }
+}
+
+/// Tells whoever asked, if they still listen.
+fn tell(asker: Option<&SyncSender<Answer>>, status: u16, text: &str) {
+    if let Some(asker) = asker {
+        let _ = asker.try_send(Answer { status, text: format!("{text}\n") });
+    }
+}

@@ -1,0 +1,112 @@
+//! The worker threads: how they are started, told, and how their ends are known.
+
+use crate::bell::{Bell, Ended, Event};
+use crate::failure::Failure;
+use flatout_net::server::{Command, Phase, WorkerReport};
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, JoinHandle};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+
+/// One worker, as the control thread knows it.
+pub(crate) struct Worker<H> {
+    pub(crate) commands: UnboundedSender<Command<H>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// All of them.
+pub(crate) struct Workers<H> {
+    pub(crate) all: Vec<Worker<H>>,
+    pub(crate) phase: watch::Sender<Phase>,
+}
+
+/// The name of a worker's thread.
+pub(crate) fn worker_name(index: usize) -> String {
+    format!("worker-{index}")
+}
+
+/// Starts worker number `index`, whose work is `body`. Its end is told by `bell`, whatever it is.
+pub(crate) fn start_worker<H>(
+    index: usize,
+    commands: UnboundedSender<Command<H>>,
+    bell: Bell,
+    body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static,
+) -> Result<Worker<H>, Failure> {
+    let run = move || {
+        // Nothing of the worker is used after a panic but its counters, which are plain numbers.
+        let ended = match catch_unwind(AssertUnwindSafe(body)) {
+            Ok(Ok(report)) => Ended::Well(report),
+            Ok(Err(error)) => Ended::Failed(error),
+            Err(payload) => Ended::Panicked(panic_text(payload.as_ref())),
+        };
+        bell.ring(Event::Ended(index, ended));
+    };
+    let thread = thread::Builder::new().name(worker_name(index)).spawn(run);
+    let thread = thread.map_err(|error| Failure::runtime(format!("cannot start a worker: {error}")))?;
+    Ok(Worker { commands, thread: Some(thread) })
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("for an unknown reason").to_owned()
+}
+
+impl<H> Workers<H> {
+    /// Gives each worker a command made for it. One whose worker has ended is lost with it.
+    pub(crate) fn tell(&self, mut command: impl FnMut(usize) -> Command<H>) {
+        for (index, worker) in self.all.iter().enumerate() {
+            let _ = worker.commands.send(command(index));
+        }
+    }
+
+    /// Waits for a thread that has told its end.
+    pub(crate) fn join(&mut self, index: usize) {
+        if let Some(thread) = self.all.get_mut(index).and_then(|worker| worker.thread.take()) {
+            // What it had to say came by the bell.
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether any has not told its end.
+    pub(crate) fn any_running(&self) -> bool {
+        self.all.iter().any(|worker| worker.thread.is_some())
+    }
+
+    /// Sets the phase that all follow.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// The phase.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::start_worker;
+    use crate::bell::{Ended, Event, bell};
+    use flatout_net::server::{WorkerReport, command_channel};
+    use std::io;
+    
+    fn end_of(body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static) -> Ended {
+        let (bell, ear) = bell().unwrap();
+        let (commands, _) = command_channel::<()>();
+        let mut worker = start_worker(7, commands, bell, body).unwrap();
+        worker.thread.take().unwrap().join().unwrap();
+        match ear.next() {
+            Some(Event::Ended(7, ended)) => ended,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_end_of_a_worker_is_told() {
+        assert!(matches!(end_of(|| Ok(WorkerReport { connections_cut: 2 })), Ended::Well(report) if report.connections_cut == 2));
+        assert!(matches!(end_of(|| Err(io::ErrorKind::OutOfMemory.into())), Ended::Failed(_)));
+        assert!(matches!(end_of(|| panic!("a defect")), Ended::Panicked(text) if text == "a defect"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Digest fields (RFC 9530): which algorithm is wanted, and how a digest is written. Computing one is not done here.
+
+use crate::structured::{Member, walk_dictionary};
+
+/// A hash algorithm for digests, of those that RFC 9530 §5 calls active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DigestAlgorithm {
+    /// `sha-256`.
+    Sha256,
+    /// `sha-512`.
+    Sha512,
+}
+
+impl DigestAlgorithm {
+    /// All of them, our favourite first.
+    pub const ALL: [Self; 2] = [Self::Sha256, Self::Sha512];
+
+    /// The key in digest fields.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha-256",
+            Self::Sha512 => "sha-512",
+        }
+    }
+}
+
+/// Reads the values of all Want-Repr-Digest or Want-Content-Digest lines: a dictionary of algorithms and integers from
+/// 0, "not acceptable", to 10, "most preferred" (RFC 9530 §4). What breaks the grammar is ignored as a whole; an
+/// algorithm that we do not have, and a preference of another type or size, by itself.
+///
+/// Lines are read one by one, as values that span lines are nothing anyone sends on purpose.
+pub fn choose_digest<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<DigestAlgorithm> {
+    let mut preferences = [0_i64; DigestAlgorithm::ALL.len()];
+    for line in lines {
+        walk_dictionary(line, |key, member| {
+            let known = DigestAlgorithm::ALL.iter().position(|algorithm| algorithm.name().as_bytes() == key);
+            if let Some(index) = known {
+                preferences[index] = match member {
+                    Member::Integer(preference @ 0..=10) => preference,
+                    _ => 0,
+                };
+            }
+        })?;
+    }
+    let mut best = (None, 0);
+    for (algorithm, preference) in DigestAlgorithm::ALL.into_iter().zip(preferences) {
+        if preference > best.1 {
+            best = (Some(algorithm), preference);
+        }
+    }
+    best.0
+}
+
+/// The value of Repr-Digest or Content-Digest: `sha-256=:…:` (RFC 9530 §2, §3; a byte sequence of RFC 9651 §3.3.5).
+pub fn format_digest(algorithm: DigestAlgorithm, digest: &[u8]) -> String {
+    format!("{}=:{}:", algorithm.name(), encode_base64(digest))
+}
+
+/// Base64 with padding (RFC 4648 §4), which is the whole value of Content-MD5 (RFC 1864).
+pub fn encode_base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(*group.get(at).unwrap_or(&0)));
+        for at in 0..4 {
+            let sextet = (bits >> (18 - 6 * at)) & 63;
+            text.push(if at <= group.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DigestAlgorithm, choose_digest, encode_base64, format_digest};
+    use DigestAlgorithm::{Sha256, Sha512};
+
+    #[test]
+    fn preferences_decide() {
+        for (value, expected) in [
+            ("sha-256=1", Some(Sha256)),
+            ("sha-512=3, sha-256=10, unixsum=0", Some(Sha256)),
+            ("sha-512=10, sha-256=1", Some(Sha512)),
+            ("sha-512=5, sha-256=5", Some(Sha256)),
+            ("sha-256=0", None),
+            ("sha-256=0, sha-512=1", Some(Sha512)),
+            ("sha-256=11", None),
+            ("sha-256=-1, sha-512=1", Some(Sha512)),
+            ("sha-256=1.0", None),
+            ("sha-256", None),
+            ("md5=10", None),
+            ("sha-256=1;x=2", Some(Sha256)),
+            ("sha-256=10, sha-256=0", None),
+            ("SHA-256=1", None),
+            ("sha-256=1,", None),
+            ("", None),
+        ] {
+            assert_eq!(choose_digest([value.as_bytes()]), expected, "{value:?}");
+        }
+        assert_eq!(choose_digest([&b"sha-256=1"[..], b"sha-512=2"]), Some(Sha512));
+        assert_eq!(choose_digest([]), None);
+    }
+
+    #[test]
+    fn base64_of_the_standard() {
+        // RFC 4648 §10.
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            assert_eq!(encode_base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(encode_base64(b"foobar"), "Zm9vYmFy");
+        assert_eq!(encode_base64(&[0xfb, 0xff, 0xfe]), "+//+");
+        assert_eq!(format_digest(Sha256, &[0; 3]), "sha-256=:AAAA:");
+    }
+}

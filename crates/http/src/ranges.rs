@@ -1,0 +1,184 @@
+//! Several byte ranges (RFC 9110 §14): which to serve, and the heads of a multipart/byteranges content (§14.6).
+
+use crate::range::{Spec, parse_spec};
+use crate::token::trim;
+
+/// Parts of one answer at the most, after joining.
+pub const PARTS_MAX: usize = 16;
+
+/// Ranges read at the most, before joining.
+const RANGES_MAX: usize = 64;
+
+/// Ranges with less than this between them are joined: a part's head costs about as much (RFC 9110 §15.3.7.2).
+const GAP_BYTES_MAX: u64 = 80;
+
+/// How often a range may overlap one before it: more than two overlapping ranges are not asked for in good faith
+/// (RFC 9110 §14.2).
+const OVERLAPS_MAX: u32 = 2;
+
+/// A part of a representation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The first byte.
+    pub first: u64,
+    /// The last byte, included.
+    pub last: u64,
+}
+
+impl Part {
+    /// Bytes in it; at least one.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub const fn len(self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
+/// Two to [`PARTS_MAX`] parts, in the order in which they were asked for; no two touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    parts: [Part; PARTS_MAX],
+    count: usize,
+}
+
+impl Parts {
+    /// The parts.
+    pub fn as_slice(&self) -> &[Part] {
+        &self.parts[..self.count]
+    }
+
+    /// Adds `part`, joined with all that it comes near to, in the place of the first of them. False: no room.
+    fn add(&mut self, mut part: Part) -> bool {
+        let mut place = None;
+        let mut at = 0;
+        while at < self.count {
+            let other = self.parts[at];
+            if !are_near(part, other) {
+                at += 1;
+                continue;
+            }
+            part = Part { first: part.first.min(other.first), last: part.last.max(other.last) };
+            self.parts.copy_within(at + 1..self.count, at);
+            self.count -= 1;
+            place = Some(place.map_or(at, |place: usize| place.min(at)));
+            // It has grown, so it may be near to one that was passed.
+            at = 0;
+        }
+        if self.count == PARTS_MAX {
+            return false;
+        }
+        let place = place.unwrap_or(self.count);
+        self.parts.copy_within(place..self.count, place + 1);
+        self.parts[place] = part;
+        self.count += 1;
+        true
+    }
+}
+
+const fn are_near(left: Part, right: Part) -> bool {
+    let reach = GAP_BYTES_MAX + 1;
+    left.first <= right.last.saturating_add(reach) && right.first <= left.last.saturating_add(reach)
+}
+
+/// Why a Range field is answered with the whole representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unranged {
+    /// Another unit, or it breaks the grammar.
+    Malformed,
+    /// More ranges, or parts, than we serve in one answer.
+    TooMany,
+    /// More than two ranges overlap.
+    Overlapping,
+    /// The parts would not be less than the whole.
+    NotSmaller,
+}
+
+/// What a Range field asks of a representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // lives on the stack for one decision
+pub enum RangesDecision {
+    /// Everything: 200.
+    Whole(Unranged),
+    /// One part: 206 with Content-Range.
+    One(Part),
+    /// Several parts: 206 as multipart/byteranges.
+    Many(Parts),
+    /// Well-formed, and all outside: 416.
+    Unsatisfiable,
+}
+
+/// Decides what `value`, of a Range field, asks of `length` bytes. Ranges that lie outside are left out as long as one
+/// lies inside. The parts keep the order in which they were asked for (RFC 9110 §15.3.7.2), since the client may have
+/// had a reason for it. A Range field may always be ignored (§14.2): that is what abuse gets.
+pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
+    use RangesDecision::{Many, One, Unsatisfiable, Whole};
+    let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return Whole(Unranged::Malformed) };
+    let (unit, set) = (&value[..equals], &value[equals + 1..]);
+    // The list's elements may have white space around them, but what surrounds the list may not.
+    if !unit.eq_ignore_ascii_case(b"bytes") || trim(set).len() != set.len() {
+        return Whole(Unranged::Malformed);
+    }
+    let (mut parts, mut ranges, mut inside) = (Parts::default(), 0, [Part::default(); RANGES_MAX]);
+    let (mut satisfiable, mut overlaps) = (0, 0);
+    let mut too_many = false;
+    for element in set.split(|&byte| byte == b',').map(trim) {
+        if element.is_empty() {
+            continue;
+        }
+        ranges += 1;
+        let part = match parse_spec(element, length) {
+            Spec::Malformed => return Whole(Unranged::Malformed),
+            Spec::Outside => continue,
+            Spec::Part { first, last } => Part { first, last },
+        };
+        if ranges > RANGES_MAX || too_many {
+            // The rest is only read for its grammar, so that what is malformed is never called something else.
+            too_many = true;
+            continue;
+        }
+        let seen = &inside[..satisfiable];
+        overlaps += u32::from(seen.iter().any(|other| part.first <= other.last && other.first <= part.last));
+        inside[satisfiable] = part;
+        satisfiable += 1;
+        too_many = !parts.add(part);
+    }
+    match parts.as_slice() {
+        _ if ranges == 0 => Whole(Unranged::Malformed),
+        _ if too_many => Whole(Unranged::TooMany),
+        _ if overlaps > OVERLAPS_MAX => Whole(Unranged::Overlapping),
+        [] => Unsatisfiable,
+        [part] => One(*part),
+        several => {
+            let heads = several.len() as u64 * GAP_BYTES_MAX;
+            let sum = several.iter().fold(heads, |sum, part| sum.saturating_add(part.len()));
+            if sum >= length { Whole(Unranged::NotSmaller) } else { Many(parts) }
+        }
+    }
+}
+
+/// A boundary made from `seed`, which tells this version of this representation from others, and `counter`, which
+/// tells this answer from others: 32 characters that nobody can foresee who does not know both. Whether they stand in
+/// the content is not looked for; that they do is as likely as guessing 128 bits.
+pub fn make_boundary(seed: &[u8], counter: u64) -> String {
+    let hash = |basis: u64| {
+        let bytes = seed.iter().chain(&[0]).copied().chain(counter.to_le_bytes());
+        let mixed = bytes.fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        // FNV leaves the last bytes in the low half; a multiplication and a shift spread them.
+        (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    };
+    format!("{:016x}{:016x}", hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142))
+}
+
+/// The head of a part of a representation of `length` bytes, with the delimiter before it. `fields` are whole lines
+/// that describe the representation, Content-Type first (RFC 9110 §15.3.7.2). `first`: nothing stands before it.
+pub fn format_part_head(boundary: &str, fields: &str, part: Part, length: u64, first: bool) -> String {
+    let line_end = if first { "" } else { "\r\n" };
+    format!("{line_end}--{boundary}\r\n{fields}Content-Range: bytes {}-{}/{length}\r\n\r\n", part.first, part.last)
+}
+
+/// What stands behind the last part (RFC 2046 §5.1.1).
+pub fn format_parts_end(boundary: &str) -> String {
+    format!("\r\n--{boundary}--\r\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! One JSON object a line (RFC 8259), its fields in the order of the settings, in ASCII alone.
+
+use super::line::{Gap, Gaps, Late};
+use super::record::{Answer, Record};
+use super::settings::Field;
+use super::text::{Dates, append_address, append_decimal, append_json_string};
+
+/// The fields of a line, each with the bytes before its value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct JsonForm(Box<[(Box<[u8]>, Field)]>);
+
+impl JsonForm {
+    /// `fields` in their order, each once; all when there are none.
+    pub(super) fn new(fields: &[Field]) -> Self {
+        let fields = if fields.is_empty() { Field::ALL } else { fields };
+        let mut parts: Vec<(Box<[u8]>, Field)> = Vec::new();
+        for &field in fields {
+            if parts.iter().all(|(_, before)| *before != field) {
+                let opening = if parts.is_empty() { '{' } else { ',' };
+                parts.push((format!("{opening}\"{}\":", field.name()).into_bytes().into(), field));
+            }
+        }
+        Self(parts.into())
+    }
+
+    pub(super) fn append(
+        &self,
+        text: &mut Vec<u8>,
+        dates: &mut Dates,
+        record: &Record<'_>,
+        answer: &Answer<'_>,
+    ) -> Gaps {
+        let mut gaps = [Gap::NONE; 2];
+        let mut leave_gap = |at: usize, late: Late| gaps[usize::from(gaps[0] != Gap::NONE)] = Gap { at, late };
+        for (before, field) in &self.0 {
+            text.extend_from_slice(before);
+            match field {
+                Field::Time => {
+                    text.push(b'"');
+                    dates.append_rfc3339(text, record.unix_ms);
+                    text.push(b'"');
+                }
+                Field::Client => match record.client {
+                    Some(client) => {
+                        text.push(b'"');
+                        append_address(text, client);
+                        text.push(b'"');
+                    }
+                    None => text.extend_from_slice(NULL),
+                },
+                Field::Host => append_string_or_null(text, record.host()),
+                Field::Method => append_string_or_null(text, record.method().map(|(method, _)| method.as_bytes())),
+                Field::Target => append_json_string(text, record.target()),
+                Field::Version => {
+                    append_string_or_null(text, record.method().map(|(_, version)| version.as_str().as_bytes()));
+                }
+                Field::Status if answer.status == 0 => text.extend_from_slice(NULL),
+                Field::Status => append_decimal(text, answer.status.into()),
+                Field::BodyBytes => append_decimal(text, answer.body_bytes),
+                Field::Referer => append_string_or_null(text, record.referer()),
+                Field::UserAgent => append_string_or_null(text, record.user_agent()),
+                Field::Outcome => append_json_string(text, answer.outcome.as_bytes()),
+                Field::Ending => {
+                    text.push(b'"');
+                    leave_gap(text.len(), Late::Ending);
+                    text.push(b'"');
+                }
+                Field::DurationUs => leave_gap(text.len(), Late::DurationUs),
+                Field::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
+                Field::Site => append_string_or_null(text, answer.site.map(str::as_bytes)),
+            }
+        }
+        text.extend_from_slice(b"}\n");
+        gaps
+    }
+}
+
+const NULL: &[u8] = b"null";
+
+fn append_string_or_null(text: &mut Vec<u8>, value: Option<&[u8]>) {
+    match value {
+        Some(value) => append_json_string(text, value),
+        None => text.extend_from_slice(NULL),
+    }
+}

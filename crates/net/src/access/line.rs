@@ -1,0 +1,82 @@
+//! A line in the form of its log, with room for what is known last.
+
+use super::combined::append_combined;
+use super::json::JsonForm;
+use super::record::{Answer, Record};
+use super::settings::{Format, LogSettings};
+use super::text::{Dates, append_decimal};
+
+/// What is known only when the response has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    Ending,
+    DurationUs,
+}
+
+/// Where something is to be filled in. A place beyond the line is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) at: usize,
+    pub(super) late: Late,
+}
+
+impl Gap {
+    pub(super) const NONE: Self = Self { at: usize::MAX, late: Late::Ending };
+}
+
+/// The gaps of a line in their order, places counted from the beginning of the text that the line was appended to.
+pub(super) type Gaps = [Gap; 2];
+
+/// How the lines of a log look.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Combined,
+    Json(JsonForm),
+}
+
+impl Form {
+    pub(super) fn new(settings: &LogSettings) -> Self {
+        match settings.format {
+            Format::Combined => Self::Combined,
+            Format::Json => Self::Json(JsonForm::new(&settings.fields)),
+        }
+    }
+
+    /// Appends a line with its line end, but for what is late.
+    pub(super) fn append(
+        &self,
+        text: &mut Vec<u8>,
+        dates: &mut Dates,
+        record: &Record<'_>,
+        answer: &Answer<'_>,
+    ) -> Gaps {
+        match self {
+            Self::Combined => append_combined(text, dates, record, answer),
+            Self::Json(form) => form.append(text, dates, record, answer),
+        }
+    }
+}
+
+/// Appends `text[start..end]` with its gaps filled.
+pub(super) fn append_filled(
+    line: &mut Vec<u8>,
+    text: &[u8],
+    (start, end): (usize, usize),
+    gaps: Gaps,
+    ending: &str,
+    duration_us: u64,
+) {
+    let mut start = start;
+    for gap in gaps {
+        if gap.at > end {
+            break;
+        }
+        line.extend_from_slice(&text[start..gap.at]);
+        match gap.late {
+            Late::Ending => line.extend_from_slice(ending.as_bytes()),
+            Late::DurationUs => append_decimal(line, duration_us),
+        }
+        start = gap.at;
+    }
+    line.extend_from_slice(&text[start..end]);
+}

@@ -1,0 +1,122 @@
+//! What a log is told: where its lines go, how they look, and when a file is put aside.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// One log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Where lines go.
+    pub target: Target,
+    /// How a line looks.
+    pub format: Format,
+    /// What a JSON line holds, in this order; a field named twice is there once. Empty is all.
+    pub fields: Vec<Field>,
+    /// When a file is put aside. What is not a regular file never is.
+    pub rotation: Rotation,
+}
+
+impl LogSettings {
+    /// Combined lines to `target`, never put aside.
+    pub const fn new(target: Target) -> Self {
+        let rotation = Rotation { bytes_max: None, age_max_s: None, keep: 0 };
+        Self { target, format: Format::Combined, fields: Vec::new(), rotation }
+    }
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Appended to this file, which may also be a FIFO or a device.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+    /// The system's log, by its Unix datagram socket (RFC 3164 framing, facility daemon, severity informational).
+    Syslog(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) | Self::Syslog(path) => path.display().fmt(formatter),
+            Self::Stdout => formatter.write_str("on standard output"),
+        }
+    }
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The combined format and three fields more: outcome, ending, duration in microseconds.
+    #[default]
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+macro_rules! fields {
+    ($($variant:ident, $name:literal, $text:literal;)+) => {
+        /// A field of a JSON line. What is not known is `null`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Field {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl Field {
+            /// All of them, in the order of a line that names none.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The name, as the line has it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+fields! {
+    Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; a tick of the kernel's coarse clock behind at the most.";
+    Client, "client", "The client's address, without its port.";
+    Host, "host", "The Host or :authority of the request, as received.";
+    Method, "method", "The method; null when no head was understood.";
+    Target, "target", "The target as received; when no head was understood, the first line of what came, up to 128 bytes.";
+    Version, "version", "HTTP/1.0, HTTP/1.1 or HTTP/2.0; null when no head was understood.";
+    Status, "status", "The status; null when the request got no answer.";
+    BodyBytes, "body_bytes", "Bytes of content the response has; what a cut response lost is not subtracted.";
+    Referer, "referer", "The Referer field.";
+    UserAgent, "user_agent", "The User-Agent field.";
+    Outcome, "outcome", "Why this answer: the handler's outcome or the refusal's name.";
+    Ending, "ending", "How the response ended: sent, or the reason for which the connection was closed before it was.";
+    DurationUs, "duration_us", "Microseconds from the first bytes of the request to the end of its response.";
+    Tls, "tls", "Whether the request came over TLS.";
+    Site, "site", "The site that answered.";
+}
+
+/// When a log file is put aside, as NAME.YYYYMMDD-HHMMSS in UTC, and how many such are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Before it would grow beyond so many bytes; a single longer line is written all the same.
+    pub bytes_max: Option<u64>,
+    /// When its first line is so old, in seconds.
+    pub age_max_s: Option<u64>,
+    /// How many are kept, the oldest go; 0 is all.
+    pub keep: u32,
+}
+
+/// A log that could not be opened.
+#[derive(Debug)]
+pub struct OpenError {
+    /// Where its lines should go.
+    pub target: Target,
+    /// Why they cannot.
+    pub error: io::Error,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "cannot write the access log {}: {}", self.target, self.error)
+    }
+}
+
+impl std::error::Error for OpenError {}

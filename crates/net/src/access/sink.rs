@@ -1,0 +1,307 @@
+//! One target of the writer: what waits for it, and what is said and counted when it takes nothing.
+
+use super::file::FileTarget;
+use super::logs::Warn;
+use super::queue::{Channel, Chunk, Totals};
+use super::settings::{LogSettings, OpenError, Rotation, Target};
+use super::stream::StreamTarget;
+use super::syslog::SyslogTarget;
+use super::worker::recycle;
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What may wait for a target that is slow, in bytes.
+const PENDING_BYTES_MAX: usize = 1024 * 1024;
+
+/// A target works again when it has lost nothing for so long: a reader at its limit is no news every second.
+const RECOVERY_S: i64 = 5;
+
+/// A target that is not wanted any more has so long to take what waits for it, in seconds.
+const RETIRED_S: i64 = 5;
+
+/// How far a write came.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// Bytes taken. After a failure they end with a line.
+    pub(super) bytes: usize,
+    pub(super) stop: Option<Stop>,
+}
+
+/// Why a write did not come to its end.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The target takes no more now.
+    Blocked,
+    /// It did not take the next line.
+    Failed(io::Error),
+}
+
+#[derive(Debug)]
+enum Outlet {
+    File(FileTarget),
+    Stream(StreamTarget),
+    Syslog(SyslogTarget),
+}
+
+/// One target.
+#[derive(Debug)]
+pub(super) struct Sink {
+    target: Target,
+    outlet: Outlet,
+    channel: Arc<Channel>,
+    pending: VecDeque<Chunk>,
+    pending_bytes: usize,
+    /// Bytes taken of the first chunk that waits.
+    taken: usize,
+    /// The target has taken something since that was asked last.
+    progress: bool,
+    trouble: Option<Trouble>,
+    /// What the channel had counted as lost when it was looked at last.
+    lines_lost_seen: u64,
+    /// Since when it is not wanted any more.
+    retired_s: Option<i64>,
+}
+
+/// A target takes nothing, or not enough.
+#[derive(Debug)]
+struct Trouble {
+    lines_lost_before: u64,
+    latest_loss_s: i64,
+    works_again: bool,
+}
+
+impl Sink {
+    /// Opens what `settings` name.
+    pub(super) fn open(settings: &LogSettings, totals: &Arc<Totals>, unix_s: i64) -> Result<Self, OpenError> {
+        let target = settings.target.clone();
+        let outlet = Outlet::open(&target, settings.rotation, unix_s)
+            .map_err(|error| OpenError { target: target.clone(), error })?;
+        let channel = Arc::new(Channel {
+            target: target.clone(),
+            lines_written: AtomicU64::new(0),
+            lines_lost: AtomicU64::new(0),
+            rotations: AtomicU64::new(0),
+            totals: Arc::clone(totals),
+        });
+        Ok(Self {
+            target,
+            outlet,
+            channel,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            taken: 0,
+            progress: false,
+            trouble: None,
+            lines_lost_seen: 0,
+            retired_s: None,
+        })
+    }
+
+    pub(super) const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) const fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+
+    pub(super) fn is_of(&self, channel: &Arc<Channel>) -> bool {
+        Arc::ptr_eq(&self.channel, channel)
+    }
+
+    /// It is wanted still, with this rotation, or not any more.
+    pub(super) fn keep(&mut self, rotation: Option<Rotation>, unix_s: i64) {
+        self.retired_s = rotation.is_none().then(|| self.retired_s.unwrap_or(unix_s));
+        if let (Outlet::File(file), Some(rotation)) = (&mut self.outlet, rotation) {
+            file.set_rotation(rotation);
+        }
+    }
+
+    /// Whether it is not wanted any more and nobody can send to it.
+    pub(super) fn is_over(&self) -> bool {
+        self.retired_s.is_some() && self.pending.is_empty() && Arc::strong_count(&self.channel) == 1
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    pub(super) const fn take_progress(&mut self) -> bool {
+        std::mem::replace(&mut self.progress, false)
+    }
+
+    pub(super) const fn needs_looks(&self) -> bool {
+        let ages = matches!(&self.outlet, Outlet::File(file) if file.ages());
+        ages || self.retired_s.is_some() || self.trouble.is_some()
+    }
+
+    /// Writes `chunk`, or lets it wait.
+    pub(super) fn handle_chunk(&mut self, chunk: Chunk, unix_s: i64, warn: &Warn) {
+        if self.pending_bytes + chunk.bytes.len() > PENDING_BYTES_MAX && !self.pending.is_empty() {
+            // What waits is older, and may be written in part.
+            self.write_pending(unix_s, warn);
+            if self.pending_bytes + chunk.bytes.len() > PENDING_BYTES_MAX && !self.pending.is_empty() {
+                self.lose(chunk.lines, "its reader does not keep up", unix_s, warn);
+                recycle(chunk);
+                return;
+            }
+        }
+        self.pending_bytes += chunk.bytes.len();
+        self.pending.push_back(chunk);
+        self.write_pending(unix_s, warn);
+    }
+
+    fn write_pending(&mut self, unix_s: i64, warn: &Warn) {
+        while let Some(chunk) = self.pending.front() {
+            let written = self.outlet.write(&chunk.bytes[self.taken..], unix_s);
+            self.taken += written.bytes;
+            self.progress |= written.bytes > 0;
+            let lost = match written.stop {
+                None => None,
+                Some(Stop::Blocked) => return,
+                Some(Stop::Failed(error)) => Some(error),
+            };
+            let Some(lines_left) = self.end_chunk() else { return };
+            match lost {
+                Some(error) => self.lose(lines_left, &error.to_string(), unix_s, warn),
+                None => self.note_success(),
+            }
+        }
+    }
+
+    /// No more of the first chunk that waits will be written. Returns how many of its lines were not.
+    fn end_chunk(&mut self) -> Option<u64> {
+        let chunk = self.pending.pop_front()?;
+        let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
+        let lines_left = left.split_inclusive(|&byte| byte == b'\n').count() as u64;
+        self.pending_bytes -= chunk.bytes.len();
+        self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+        recycle(chunk);
+        Some(lines_left)
+    }
+
+    fn lose(&mut self, lines: u64, why: &str, unix_s: i64, warn: &Warn) {
+        self.channel.count_lost(lines);
+        self.lines_lost_seen += lines;
+        self.begin_trouble(self.lines_lost_seen - lines, why, unix_s, warn);
+    }
+
+    fn begin_trouble(&mut self, lines_lost_before: u64, why: &str, unix_s: i64, warn: &Warn) {
+        if self.trouble.is_none() {
+            warn(&format!("the access log {} takes no lines ({why}); they are lost and counted", self.target));
+        }
+        let trouble =
+            self.trouble.get_or_insert(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
+        trouble.latest_loss_s = unix_s;
+        trouble.works_again = false;
+    }
+
+    const fn note_success(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.works_again = true;
+        }
+    }
+
+    /// Tries again what waits, and sees to what only time brings.
+    pub(super) fn look(&mut self, unix_s: i64, warn: &Warn) {
+        self.write_pending(unix_s, warn);
+        if self.retired_s.is_some_and(|since_s| unix_s.saturating_sub(since_s) >= RETIRED_S) {
+            self.give_up();
+        }
+        // Workers have lost some when the queue had no room.
+        let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
+        if lines_lost > self.lines_lost_seen {
+            let lines_lost_before = std::mem::replace(&mut self.lines_lost_seen, lines_lost);
+            self.begin_trouble(lines_lost_before, "more come than can be written", unix_s, warn);
+            self.note_success();
+        }
+        if let Some(trouble) = &self.trouble {
+            let quiet_s = unix_s.saturating_sub(trouble.latest_loss_s);
+            if trouble.works_again && self.pending.is_empty() && !(0..RECOVERY_S).contains(&quiet_s) {
+                let lost = self.channel.lines_lost.load(Ordering::Relaxed) - trouble.lines_lost_before;
+                warn(&format!("the access log {} takes lines again; {lost} were lost", self.target));
+                self.trouble = None;
+            }
+        }
+        if let Outlet::File(file) = &mut self.outlet {
+            file.handle_time(unix_s);
+            self.channel.rotations.fetch_add(file.take_rotations(), Ordering::Relaxed);
+            if let Some(complaint) = file.take_complaint() {
+                warn(&complaint);
+            }
+        }
+    }
+
+    /// Opens the target anew by its name. Where that cannot be, the old one is kept.
+    pub(super) fn reopen(&mut self, unix_s: i64, warn: &Warn) {
+        self.look(unix_s, warn);
+        // What was begun is ended where it was begun; and standard output has no name.
+        if self.taken > 0 || self.target == Target::Stdout {
+            return;
+        }
+        let rotation = match &self.outlet {
+            Outlet::File(file) => file.rotation(),
+            Outlet::Stream(_) | Outlet::Syslog(_) => Rotation::default(),
+        };
+        match Outlet::open(&self.target, rotation, unix_s) {
+            Ok(outlet) => self.outlet = outlet,
+            Err(error) => {
+                warn(&format!("cannot open the access log {} anew ({error}); the old one is kept", self.target));
+            }
+        }
+    }
+
+    /// What still waits is lost.
+    pub(super) fn give_up(&mut self) {
+        while let Some(lines_left) = self.end_chunk() {
+            self.channel.count_lost(lines_left);
+            self.lines_lost_seen += lines_left;
+        }
+    }
+}
+
+impl Outlet {
+    fn open(target: &Target, rotation: Rotation, unix_s: i64) -> io::Result<Self> {
+        match target {
+            Target::File(path) => Self::open_path(path, rotation, unix_s),
+            Target::Stdout => {
+                let file = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).map(File::from)?;
+                Ok(if file.metadata()?.is_file() {
+                    Self::File(FileTarget::of_stdout(file))
+                } else {
+                    Self::Stream(StreamTarget::new(file))
+                })
+            }
+            Target::Syslog(path) => SyslogTarget::open(path).map(Self::Syslog),
+        }
+    }
+
+    fn open_path(path: &Path, rotation: Rotation, unix_s: i64) -> io::Result<Self> {
+        // Opened for writing alone, a FIFO would wait for its reader; this way it never does.
+        if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+            let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+            return Ok(Self::Stream(StreamTarget::new(file)));
+        }
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let metadata = file.metadata()?;
+        Ok(if metadata.is_file() {
+            Self::File(FileTarget::new(path, file, &metadata, rotation, unix_s))
+        } else {
+            Self::Stream(StreamTarget::new(file))
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8], unix_s: i64) -> Written {
+        match self {
+            Self::File(file) => file.write(bytes, unix_s),
+            Self::Stream(stream) => stream.write(bytes),
+            Self::Syslog(syslog) => syslog.write(bytes, unix_s),
+        }
+    }
+}

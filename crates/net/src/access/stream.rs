@@ -1,0 +1,66 @@
+//! Pipes, FIFOs, terminals, devices and sockets: what may have a reader that does not keep up.
+
+use super::sink::{Stop, Written};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::fs::File;
+
+/// A pipe takes so much whole or not at all (PIPE_BUF), and says that it is writable when it has so much room: so lines
+/// are never mixed with those of others, and the writer never waits, even where the pipe is shared and blocking.
+const PIECE_BYTES_MAX: usize = 4096;
+
+/// What is written piece by piece while it takes pieces.
+#[derive(Debug)]
+pub(super) struct StreamTarget {
+    file: File,
+    /// A line was begun that will never be ended.
+    torn: bool,
+}
+
+impl StreamTarget {
+    pub(super) const fn new(file: File) -> Self {
+        Self { file, torn: false }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Written {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let piece = if self.torn { b"\n" } else { piece_of(&bytes[taken..]) };
+            match if self.is_writable() { self.write_piece(piece) } else { Err(Errno::AGAIN) } {
+                Ok(_) if self.torn => self.torn = false,
+                Ok(count) => taken += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Written { bytes: taken, stop: Some(Stop::Blocked) },
+                Err(errno) => {
+                    // What was begun cannot be taken back: that line is lost, and the next one shall not be its end.
+                    self.torn |= taken > 0 && bytes[taken - 1] != b'\n';
+                    return Written { bytes: taken, stop: Some(Stop::Failed(errno.into())) };
+                }
+            }
+        }
+        Written { bytes: taken, stop: None }
+    }
+
+    fn write_piece(&self, piece: &[u8]) -> Result<usize, Errno> {
+        match rustix::io::write(&self.file, piece)? {
+            0 => Err(Errno::IO),
+            count => Ok(count),
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        let mut polled = [PollFd::new(&self.file, PollFlags::OUT)];
+        // What cannot be asked is asked by writing.
+        !matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0))
+    }
+}
+
+/// Whole lines as far as they fit; of a longer line, what fits.
+fn piece_of(bytes: &[u8]) -> &[u8] {
+    if bytes.len() <= PIECE_BYTES_MAX {
+        return bytes;
+    }
+    let fitting = &bytes[..PIECE_BYTES_MAX];
+    let end = fitting.iter().rposition(|&byte| byte == b'\n').map_or(PIECE_BYTES_MAX, |last| last + 1);
+    &fitting[..end]
+}

@@ -1,0 +1,236 @@
+//! A worker's side of the logs: nothing here waits, and in steady state nothing allocates.
+
+use super::logs::{Log, LogSet};
+use super::queue::{Chunk, Message, send_until};
+use super::record::{Answer, Description, Logged, Peer, Record};
+use super::staged::Staged;
+use super::text::Dates;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// What has gathered goes to the writer when it is so much, and at each sweep.
+const BUFFER_BYTES_MAX: usize = 32 * 1024;
+
+/// Empty buffers kept for a worker; more are given back to the heap.
+const SPARES_MAX: usize = 2;
+
+/// At the end of a worker, its last lines may wait so long for room in the queue.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One worker's side of all logs.
+#[derive(Debug)]
+pub struct WorkerLog {
+    set: LogSet,
+    /// The logs of the set, by index.
+    lanes: Vec<Lane>,
+    /// Logs that are not there any more, for the lines that are still under way.
+    retired: Vec<Lane>,
+    staged: Staged,
+    dates: Dates,
+    home: SyncSender<Vec<u8>>,
+    spares: Receiver<Vec<u8>>,
+}
+
+/// What one worker has for one log.
+#[derive(Debug)]
+struct Lane {
+    log: Arc<Log>,
+    buffer: Vec<u8>,
+    buffer_lines: u64,
+    /// Lines staged and not committed.
+    staged_lines: usize,
+}
+
+impl WorkerLog {
+    pub(super) fn new(set: &LogSet) -> Self {
+        let (home, spares) = sync_channel(SPARES_MAX);
+        let (lanes, retired) = (Vec::new(), Vec::new());
+        let mut log = Self {
+            set: LogSet::default(),
+            lanes,
+            retired,
+            staged: Staged::default(),
+            dates: Dates::new(),
+            home,
+            spares,
+        };
+        log.adopt(set);
+        log
+    }
+
+    /// A side without any log.
+    pub fn none() -> Self {
+        Self::new(&LogSet::default())
+    }
+
+    /// From now on the logs are these. Lines under way go where they were to go.
+    pub fn adopt(&mut self, set: &LogSet) {
+        let mut before = std::mem::take(&mut self.lanes);
+        for log in set.0.iter() {
+            let kept = before.iter().position(|lane| Arc::ptr_eq(&lane.log, log));
+            self.lanes.push(match kept {
+                Some(index) => before.swap_remove(index),
+                None => Lane::new(log),
+            });
+        }
+        self.retired.append(&mut before);
+        self.set = set.clone();
+        // Those without a line under way go at once: there may be no sweep for long.
+        self.flush();
+    }
+
+    /// Whether there is any log.
+    pub const fn is_on(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
+    /// Stages the line of a request that has its answer, `unix_ms` being now.
+    pub fn stage(&mut self, peer: Peer, unix_ms: i64, logged: Logged<'_>, answer: &Answer<'_>) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(answer.log)) {
+            lane.stage(&mut self.staged, &mut self.dates, &Record::new(peer, unix_ms, logged), answer);
+        }
+    }
+
+    /// What will be logged of a request whose answer is not known yet.
+    pub fn describe(&self, peer: Peer, unix_ms: i64, logged: Logged<'_>) -> Description {
+        Description::new(&Record::new(peer, unix_ms, logged), self.set.clone())
+    }
+
+    /// Stages the line of a request described before.
+    pub fn stage_described(&mut self, description: &Description, answer: &Answer<'_>) {
+        let Some(log) = description.logs.0.get(usize::from(answer.log)) else { return };
+        let is_its_lane = |lane: &Lane| lane.log.number == log.number;
+        let lane = if let Some(index) = self.lanes.iter().position(is_its_lane) {
+            &mut self.lanes[index]
+        } else {
+            let index = self.retired.iter().position(is_its_lane).unwrap_or_else(|| {
+                self.retired.push(Lane::new(log));
+                self.retired.len() - 1
+            });
+            &mut self.retired[index]
+        };
+        lane.stage(&mut self.staged, &mut self.dates, &description.record(), answer);
+    }
+
+    /// Whether lines are staged here.
+    pub fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// The response of the line staged last ends where the output does now, after `output_bytes`.
+    pub fn mark(&mut self, output_bytes: usize) {
+        self.staged.mark(output_bytes);
+    }
+
+    /// Takes away the staged lines, to be committed when their responses have ended, but for those whose responses lie
+    /// within the `taken` bytes of output that the kernel has taken: these are committed as `sent`.
+    pub fn take_staged(&mut self, taken: usize, now_ns: u64) -> Staged {
+        let unsent = self.staged.split_off_unsent(taken);
+        self.commit("sent", now_ns);
+        unsent
+    }
+
+    /// Commits the staged lines: their responses ended with `ending` at `now_ns`.
+    pub fn commit(&mut self, ending: &'static str, now_ns: u64) {
+        let mut staged = std::mem::take(&mut self.staged);
+        self.commit_staged(&staged, ending, now_ns);
+        staged.clear();
+        staged.shrink(BUFFER_BYTES_MAX);
+        self.staged = staged;
+    }
+
+    /// Commits lines that were taken away: `sent` for those whose responses the kernel has taken whole since, as
+    /// [`Staged::advance`] was told, else `ending`.
+    pub fn commit_staged(&mut self, staged: &Staged, ending: &'static str, now_ns: u64) {
+        for line in staged.ended(ending, now_ns) {
+            let is_its_lane = |lane: &&mut Lane| lane.log.number == line.log;
+            let Some(lane) = self.lanes.iter_mut().chain(&mut self.retired).find(is_its_lane) else { continue };
+            line.append_to(&mut lane.buffer);
+            lane.buffer_lines += 1;
+            lane.staged_lines = lane.staged_lines.saturating_sub(1);
+            if lane.buffer.len() >= BUFFER_BYTES_MAX {
+                lane.flush(&self.home, &self.spares);
+            }
+        }
+    }
+
+    /// Whether nothing waits to go to the writer.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().chain(&self.retired).all(|lane| lane.buffer.is_empty())
+    }
+
+    /// Hands what has gathered to the writer. Where the queue has no room, the lines are lost and counted.
+    pub fn flush(&mut self) {
+        for lane in self.lanes.iter_mut().chain(&mut self.retired) {
+            lane.flush(&self.home, &self.spares);
+        }
+        self.retired.retain(|lane| lane.staged_lines > 0);
+    }
+
+    /// The same at the end of a worker, when there is time to wait for room.
+    pub fn finish(&mut self) {
+        let deadline = Instant::now() + FINISH_TIMEOUT;
+        for mut lane in self.lanes.drain(..).chain(self.retired.drain(..)) {
+            if lane.buffer.is_empty() {
+                continue;
+            }
+            let chunk = lane.take_chunk(&self.home, Vec::new());
+            let lines = chunk.lines;
+            if send_until(&lane.log.queue, Message::Chunk(chunk), deadline).is_err() {
+                lane.log.channel.count_lost(lines);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl WorkerLog {
+    pub(super) fn spare_count(&self) -> usize {
+        self.spares.try_iter().count()
+    }
+}
+
+impl Lane {
+    fn new(log: &Arc<Log>) -> Self {
+        Self { log: Arc::clone(log), buffer: Vec::new(), buffer_lines: 0, staged_lines: 0 }
+    }
+
+    fn stage(&mut self, staged: &mut Staged, dates: &mut Dates, record: &Record<'_>, answer: &Answer<'_>) {
+        let gaps = self.log.form.append(staged.text_mut(), dates, record, answer);
+        staged.end_line(self.log.number, gaps, answer.started_ns);
+        self.staged_lines += 1;
+    }
+
+    fn take_chunk(&mut self, home: &SyncSender<Vec<u8>>, spare: Vec<u8>) -> Chunk {
+        let bytes = std::mem::replace(&mut self.buffer, spare);
+        let lines = std::mem::take(&mut self.buffer_lines);
+        Chunk { channel: Arc::clone(&self.log.channel), bytes, lines, home: home.clone() }
+    }
+
+    fn flush(&mut self, home: &SyncSender<Vec<u8>>, spares: &Receiver<Vec<u8>>) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let chunk = self.take_chunk(home, spares.try_recv().unwrap_or_default());
+        let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
+            self.log.queue.try_send(Message::Chunk(chunk))
+        else {
+            return;
+        };
+        if let Message::Chunk(chunk) = message {
+            self.log.channel.count_lost(chunk.lines);
+            recycle(chunk);
+        }
+    }
+}
+
+/// Sends the emptied buffer of `chunk` home, if it is wanted there.
+pub(super) fn recycle(chunk: Chunk) {
+    let mut bytes = chunk.bytes;
+    // One that a novel has made larger is not kept.
+    if bytes.capacity() <= 2 * BUFFER_BYTES_MAX {
+        bytes.clear();
+        let _ = chunk.home.try_send(bytes);
+    }
+}

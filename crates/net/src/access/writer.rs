@@ -1,0 +1,120 @@
+//! The thread that writes: it takes chunks from the queue, and sees to the targets' files.
+
+use super::logs::Warn;
+use super::queue::{Channel, Chunk, Message, Totals};
+use super::settings::{LogSettings, OpenError};
+use super::sink::Sink;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A target that takes nothing now is asked again so soon, and while it goes on like that less and less often: a pipe of
+/// 64 KiB that is read empties at up to 6 MB/s so, and one that nobody reads costs nothing.
+const BLOCKED_INTERVAL: Duration = Duration::from_millis(10);
+const BLOCKED_INTERVAL_MAX: Duration = Duration::from_millis(320);
+
+/// Ages, recoveries and targets that are to be closed are looked at so often.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The writer of one process.
+pub(super) struct Writer {
+    messages: Receiver<Message>,
+    totals: Arc<Totals>,
+    warn: Warn,
+    sinks: Vec<Sink>,
+    blocked_interval: Duration,
+}
+
+impl Writer {
+    pub(super) const fn new(messages: Receiver<Message>, totals: Arc<Totals>, warn: Warn) -> Self {
+        Self { messages, totals, warn, sinks: Vec::new(), blocked_interval: BLOCKED_INTERVAL }
+    }
+
+    /// Writes until it is told to close, or until nobody is left who could send.
+    pub(super) fn run(mut self) {
+        let deadline = loop {
+            match self.receive() {
+                Ok(Message::Chunk(chunk)) => self.handle_chunk(chunk),
+                Ok(Message::Replace(settings, answer)) => {
+                    let _ = answer.send(self.replace(&settings));
+                }
+                Ok(Message::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Close(deadline)) => break deadline,
+                Err(RecvTimeoutError::Disconnected) => break Instant::now(),
+            }
+            self.look();
+        };
+        self.close(deadline);
+    }
+
+    fn receive(&self) -> Result<Message, RecvTimeoutError> {
+        if self.sinks.iter().any(Sink::is_blocked) {
+            self.messages.recv_timeout(self.blocked_interval)
+        } else if self.sinks.iter().any(Sink::needs_looks) {
+            self.messages.recv_timeout(LOOK_INTERVAL)
+        } else {
+            self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        }
+    }
+
+    fn handle_chunk(&mut self, chunk: Chunk) {
+        if let Some(sink) = self.sinks.iter_mut().find(|sink| sink.is_of(&chunk.channel)) {
+            sink.handle_chunk(chunk, unix_s(), &self.warn);
+        } else {
+            chunk.channel.count_lost(chunk.lines);
+        }
+    }
+
+    fn look(&mut self) {
+        if self.totals.reopen.swap(false, Ordering::AcqRel) {
+            for sink in &mut self.sinks {
+                sink.reopen(unix_s(), &self.warn);
+            }
+        }
+        for sink in &mut self.sinks {
+            sink.look(unix_s(), &self.warn);
+        }
+        self.sinks.retain(|sink| !sink.is_over());
+        let progress = self.sinks.iter_mut().fold(false, |progress, sink| sink.take_progress() | progress);
+        let longer = (self.blocked_interval * 2).min(BLOCKED_INTERVAL_MAX);
+        self.blocked_interval = if progress { BLOCKED_INTERVAL } else { longer };
+    }
+
+    /// Opens what is new, and only when all of it can be opened lets go of what is not wanted any more.
+    fn replace(&mut self, settings: &[LogSettings]) -> Result<Vec<Arc<Channel>>, OpenError> {
+        let mut opened: Vec<Sink> = Vec::new();
+        for log in settings {
+            if self.sinks.iter().chain(&opened).all(|sink| *sink.target() != log.target) {
+                opened.push(Sink::open(log, &self.totals, unix_s())?);
+            }
+        }
+        self.sinks.append(&mut opened);
+        for sink in &mut self.sinks {
+            let wanted = settings.iter().rev().find(|log| log.target == *sink.target());
+            sink.keep(wanted.map(|log| log.rotation), unix_s());
+        }
+        let channel = |log: &LogSettings| self.sinks.iter().find(|sink| *sink.target() == log.target);
+        Ok(settings.iter().filter_map(channel).map(|sink| Arc::clone(sink.channel())).collect())
+    }
+
+    fn close(mut self, deadline: Instant) {
+        while self.sinks.iter().any(Sink::is_blocked) && Instant::now() < deadline {
+            std::thread::sleep(BLOCKED_INTERVAL);
+            self.look();
+        }
+        // From somebody who did not know that it was the end.
+        while let Ok(message) = self.messages.try_recv() {
+            if let Message::Chunk(chunk) = message {
+                self.handle_chunk(chunk);
+            }
+        }
+        for sink in &mut self.sinks {
+            sink.give_up();
+        }
+    }
+}
+
+fn unix_s() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}

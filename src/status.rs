@@ -1,0 +1,128 @@
+//! `flatout status`: what a running flatout is doing.
+
+use crate::config::Color;
+use clap::Args;
+use flatout_config::Style;
+use flatout_daemon::Failure;
+use flatout_daemon::admin::client::ask;
+use flatout_daemon::status::Status;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Say what a running flatout is doing
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// The admin socket [default: the user's or the system's]
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
+    /// Print it as JSON, whose schema is named in it
+    #[arg(long)]
+    json: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// Runs the verb and says how it ended.
+pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
+    match report(arguments) {
+        Ok(text) => {
+            // A reader that has gone away is no failure of ours.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => failure.report(),
+    }
+}
+
+fn report(arguments: &StatusArgs) -> Result<String, Failure> {
+    let reply = ask(arguments.admin.as_deref(), "GET", "/status")?;
+    if reply.status != 200 {
+        return Err(Failure::runtime(format!("it answered {}: {}", reply.status, reply.body.trim_end())));
+    }
+    if arguments.json {
+        return Ok(reply.body);
+    }
+    let status: Status = serde_json::from_str(&reply.body)
+        .map_err(|error| Failure::runtime(format!("its answer makes no sense to this version: {error}")))?;
+    // Errors go to standard error, this to standard output: each is asked whether it is a terminal.
+    let colour = match arguments.color {
+        Color::Auto => io::stdout().is_terminal() && Color::Always.style() == Style::Colour && !no_color(),
+        Color::Always => true,
+        Color::Never => false,
+    };
+    Ok(render(&status, colour))
+}
+
+fn no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Days below which a certificate's end is worth a colour.
+const DAYS_FEW: i64 = 14;
+
+fn render(status: &Status, colour: bool) -> String {
+    let paint = |code: &str, text: &str| if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
+    let mut text = String::new();
+    let mut row = |name: &str, value: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{} {value}", paint("1", &format!("{name:<12}")));
+    };
+    row("flatout", &format!("{}, process {}, {} for {}", status.version, status.pid, status.phase, duration(status.uptime_s)));
+    let refused = if status.reloads_refused > 0 { format!(", {} reloads refused", status.reloads_refused) } else { String::new() };
+    row("generation", &format!("{}{refused}", status.generation));
+    row("config", status.config.as_deref().unwrap_or("made of flags"));
+    let confined = if status.landlock { ", confined to the configured folders" } else { "" };
+    row("workers", &format!("{}{confined}", status.workers));
+    for (index, listener) in status.listeners.iter().enumerate() {
+        row(if index == 0 { "listeners" } else { "" }, &format!("{}://{}", listener.protocol, listener.address));
+    }
+    for (index, site) in status.sites.iter().enumerate() {
+        row(if index == 0 { "sites" } else { "" }, &site.hosts.join(" "));
+    }
+    for (index, certificate) in status.certificates.iter().enumerate() {
+        let left = match certificate.days_left {
+            Some(days) if days < 0 => paint("31", &format!("ended {} days ago", -days)),
+            Some(days) if days < DAYS_FEW => paint("33", &format!("{days} days left")),
+            Some(days) => format!("{days} days left"),
+            None => "its end is not known".to_owned(),
+        };
+        let line = format!("{} ({}): {left}", certificate.hosts.join(" "), certificate.source);
+        row(if index == 0 { "certificates" } else { "" }, &line);
+    }
+    row("connections", &format!("{} open, {} accepted", status.connections_open, status.connections_accepted));
+    row("requests", &format!("{}, {} bytes sent", status.requests, status.bytes_sent));
+    if status.log_lines_lost > 0 {
+        row("logs", &paint("31", &format!("{} lines lost", status.log_lines_lost)));
+    }
+    let width = status.reasons.iter().map(|reason| reason.name.len()).max().unwrap_or(0);
+    for (index, reason) in status.reasons.iter().enumerate() {
+        row(if index == 0 { "reasons" } else { "" }, &format!("{:<width$} {}", reason.name, reason.count));
+    }
+    if let Some(error) = &status.last_error {
+        row("last error", &paint("31", error.trim_end()));
+    }
+    text
+}
+
+/// `3d 4h`, `5m 2s`: the two largest units.
+fn duration(seconds: u64) -> String {
+    let parts = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);
+    let shown: Vec<String> = parts[first..].iter().take(2).map(|(count, unit)| format!("{count}{unit}")).collect();
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_have_two_units_at_the_most() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (3600, "1h 0m"), (90_061, "1d 1h")] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! How long the server waits for what, and how each wait ends.
+
+use super::super::harness::{Response, Server, read_response, read_to_end};
+use super::{
+    LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, read_until_cut, site, start_logged, stop,
+    trickle, wait_for_line, wait_until_idle,
+};
+use flatout_net::ending::CloseReason;
+use std::io::Read;
+use std::io::Write;
+use std::net::Shutdown;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+#[test]
+fn a_head_that_trickles_is_answered_408() {
+    let folder = site();
+    let (server, log) = start_logged(&folder, &["--head-timeout", "200ms"]);
+    let response = trickle(&server, b"GET / HTTP/1.1\r\nHost: test\r\nA: ", b"b");
+    assert_eq!((response.status, response.field("connection")), (408, Some("close")));
+    assert!(String::from_utf8_lossy(&response.body).contains("not complete in time"));
+    let response = trickle(&server, b"HEAD / HTTP/1.1\r\nA: ", b"b");
+    assert_eq!((response.status, response.body.len()), (408, 0), "no content for HEAD");
+    // A head behind an answered request has its own time.
+    let response = trickle(&server, format!("{}GET / HTTP/1.1\r\nA: ", get("/none")).as_bytes(), b"b");
+    let page = String::from_utf8_lossy(&response.body);
+    assert_eq!((response.status, page.contains("HTTP/1.1 408 ")), (404, true), "{page}");
+    wait_for_line(&log, 408, "head_timeout sent");
+    expect_closed(&stop(server), CloseReason::HeadTimeout, 3);
+}
+
+#[test]
+fn a_body_that_trickles_is_answered_408() {
+    let folder = site();
+    let (server, log) = start_logged(&folder, &["--body-timeout", "200ms"]);
+    for (beginning, piece) in [
+        ("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n", "b"),
+        ("GET / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nb\r\n"),
+        ("GET / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ", "b"),
+    ] {
+        let response = trickle(&server, beginning.as_bytes(), piece.as_bytes());
+        assert_eq!((response.status, response.field("connection")), (408, Some("close")), "{beginning}");
+    }
+    let response = trickle(&server, b"HEAD / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n", b"b");
+    assert_eq!((response.status, response.body.len()), (408, 0), "no content for HEAD");
+    // Nothing at all comes after the server has asked for it.
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n").unwrap();
+    assert_eq!(read_response(&mut stream).status, 100);
+    assert_eq!(read_response(&mut stream).status, 408);
+    drop(stream);
+    wait_for_line(&log, 408, "body_timeout sent");
+    expect_closed(&stop(server), CloseReason::BodyTimeout, 5);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let folder = site();
+    let server = Server::start(folder.path(), &["--idle-timeout", "200ms"]);
+    // The kernel keeps a client that sends nothing to itself for a second or more, and then hands it over.
+    let mut silent = server.connect();
+    let mut served = server.connect();
+    served.write_all(get("/").as_bytes()).unwrap();
+    assert_eq!(read_response(&mut served).status, 200);
+    assert_eq!(read_to_end(&mut served), b"");
+    assert_eq!(read_to_end(&mut silent), b"");
+    drop((served, silent));
+    expect_closed(&stop(server), CloseReason::IdleTimeout, 2);
+}
+
+#[test]
+fn a_client_that_never_reads_is_given_up() {
+    let folder = site();
+    let (server, log) = start_logged(&folder, &["--write-timeout", "200ms"]);
+    let mut stream = connect_with_small_buffer(&server);
+    stream.write_all(get("/large.bin").as_bytes()).unwrap();
+    wait_for_line(&log, 200, "write_timeout");
+    let bytes = read_to_end(&mut stream);
+    assert!(bytes.len() < LARGE_BYTES, "{} bytes", bytes.len());
+    // The same for answers from memory.
+    let mut stream = connect_with_small_buffer(&server);
+    let mut writer = stream.try_clone().unwrap();
+    let flood = thread::spawn(move || while writer.write_all(get("/").repeat(100).as_bytes()).is_ok() {});
+    flood.join().unwrap();
+    read_until_cut(&mut stream);
+    drop(stream);
+    expect_closed(&stop(server), CloseReason::WriteTimeout, 2);
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte() {
+    let folder = site();
+    let (server, log) = start_logged(&folder, &[]);
+    let mut stream = connect_with_small_buffer(&server);
+    stream.write_all(get("/large.bin").as_bytes()).unwrap();
+    // It also tells that it will send nothing more: half of a connection is enough to be answered on.
+    stream.shutdown(Shutdown::Write).unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 20_000]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+        if bytes.len() % 7 == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let response = Response::parse(&bytes);
+    assert_eq!(response.status, 200);
+    assert!(response.body == large(), "{} bytes differ from the file", response.body.len());
+    wait_for_line(&log, 200, "sent");
+    expect_closed(&stop(server), CloseReason::ClientClosed, 1);
+}
+
+#[test]
+fn a_reader_slower_than_the_write_timeout_is_served_while_it_reads() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let folder = site();
+    let server = Server::start(folder.path(), &["--write-timeout", "1s"]);
+    // The kernel tells the server of room when megabytes are read, which takes this reader many timeouts. Only an
+    // attempt in which the reader itself was never kept from reading for long says anything.
+    for _ in 0..20 {
+        let mut stream = connect_with_small_buffer(&server);
+        stream.write_all(get("/large.bin").as_bytes()).unwrap();
+        let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1000]);
+        while bytes.len() < LARGE_BYTES {
+            let count = stream.read(&mut buffer).unwrap_or(0);
+            if count == 0 {
+                break;
+            }
+            bytes.extend_from_slice(&buffer[..count]);
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            if start.elapsed() < 4 * TIMEOUT {
+                thread::sleep(Duration::from_millis(5));
+            } else {
+                buffer.resize(65_536, 0);
+            }
+        }
+        if longest < TIMEOUT / 4 {
+            assert!(bytes.len() >= LARGE_BYTES, "cut after {} bytes and {:?}", bytes.len(), start.elapsed());
+            return;
+        }
+    }
+    panic!("the machine was too busy for the test");
+}
+
+#[test]
+fn waiting_costs_nothing_whatever_for() {
+    let folder = site();
+    let server = Server::start(folder.path(), &[]);
+    let mut waiting = Vec::new();
+    for (request, half_closed) in [
+        (get("/"), false),
+        ("GET / HTTP/1.1\r\nHo".to_owned(), false),
+        ("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nab".to_owned(), false),
+        ("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n".to_owned(), false),
+        (get("/large.bin"), false),
+        (get("/large.bin"), true),
+        (get("/large.bin").repeat(3) + "GET", true),
+        (get("/large.bin") + &get("/").repeat(5000), false),
+    ] {
+        let mut stream = connect_with_small_buffer(&server);
+        // The first request is answered before the runtime hears of the connection; the second comes through it.
+        stream.write_all(get("/").as_bytes()).unwrap();
+        assert_eq!(read_response(&mut stream).status, 200);
+        stream.set_nonblocking(true).unwrap();
+        let _ = stream.write(request.as_bytes()).unwrap();
+        stream.set_nonblocking(false).unwrap();
+        if half_closed {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        waiting.push(stream);
+    }
+    wait_until_idle(&server);
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn a_line_is_in_the_log_without_another_request() {
+    let folder = site();
+    let (server, log) = start_logged(&folder, &[]);
+    // Answered before the runtime ever hears of the connection.
+    assert_eq!(server.get("/").status, 200);
+    wait_for_line(&log, 200, "sent");
+    stop(server);
+}
