@@ -31,13 +31,16 @@ test_programs=(
   systemd-analyze:systemd man:man-db openssl:openssl
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
 )
-bench_programs=(wrk:wrk nginx:nginx lighttpd:lighttpd kill:procps taskset:util-linux setpriv:util-linux)
+bench_programs=(
+  wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
+  nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
+)
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
 
-# Ubuntu has its browser as a snap only, which no container can run.
-optional_packages=(chromium)
+# Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
+optional_packages=(chromium h2o)
 
 profile=${1:-}
 programs=() files=()
@@ -93,7 +96,7 @@ obtainable() {
     if has_candidate "$package" || ! [[ " ${optional_packages[*]} " == *" $package "* ]]; then
       echo "$package"
     else
-      say "NOTE: this system has no package $package; tests that need it cannot pass here"
+      say "NOTE: this system has no package $package; what needs it cannot pass here"
     fi
   done
 }
@@ -114,7 +117,7 @@ trap 'exit 143' TERM
 without_starting_services() {
   local code=0 service
   local -a newly=()
-  for service in nginx lighttpd; do has "$service" || newly+=("$service"); done
+  for service in nginx lighttpd apache2 h2o; do has "$service" || newly+=("$service"); done
   if [ ! -e "$policy" ]; then
     policy_is_ours=yes
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null

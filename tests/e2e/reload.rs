@@ -141,7 +141,9 @@ fn what_is_wrong_is_refused_at_the_start_and_by_a_running_server() {
     let (_, key) = make_certificate(site.folder.path(), "two");
     fs::write(site.folder.path().join("empty.pem"), b"").unwrap();
     let tls = |chain: &str, key: &str| {
-        format!("    listen \"127.0.0.1:0\" tls=#true\n    tls \"{chain}\" key=\"{key}\"\n    files \"{path}/www\"")
+        format!(
+            "    listen \"127.0.0.1:0\" tls=#true\n    tls cert=\"{chain}\" key=\"{key}\"\n    files \"{path}/www\""
+        )
     };
     // A folder whose disk takes no byte more, and one that takes no change at all.
     let cases = [
@@ -193,7 +195,7 @@ fn certificates_are_followed_and_a_mismatch_is_not() {
     let path = folder.path().display().to_string();
     let (certificate, key) = make_certificate(folder.path(), "site");
     let inside = format!(
-        "    listen \"127.0.0.1:0\" tls=#true\n    tls \"{certificate}\" key=\"{key}\"\n    files \"{path}/www\""
+        "    listen \"127.0.0.1:0\" tls=#true\n    tls cert=\"{certificate}\" key=\"{key}\"\n    files \"{path}/www\""
     );
     configure(&folder, "", &inside);
     let mut command = flatout();

@@ -1,4 +1,4 @@
-//! Our cost beside the bare loop, nginx, lighttpd and wrk: one interleaved run, CPU time a request.
+//! Our cost beside the bare loop, other servers and other clients: one interleaved run, CPU time a request.
 //!
 //! Requests a second say how fast a machine is; processor time a request says what a server costs, and holds
 //! still when the machine is shared. The server is pinned to one core and the client to another; a server's
@@ -6,29 +6,35 @@
 //! all subjects take turns, so that a machine that slows down slows all of them down. What is compared is
 //! always the ratio within one round; what is quoted is the median of the rounds, with the least and the most.
 
+mod answers;
+mod bench;
 mod cases;
 mod clients;
+mod configs;
 mod cores;
 mod machine;
 mod proc;
 mod report;
 mod rounds;
 mod servers;
+mod site;
+mod subjects;
 
 use crate::failure::{Context, Outcome};
 use crate::shell;
+use bench::Bench;
 use cases::Case;
 use machine::Machine;
 use rounds::CaseResult;
-use servers::Bench;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const USAGE: &str = "\
 usage: cargo xtask bench-peers [OPTIONS]
 
   --quick         few and short rounds: to see that everything runs, not to quote
   --rounds N      rounds of every case (7; a result needs at least 5)
-  --seconds N     seconds of each round (3)
+  --seconds N     seconds of each round (2)
   --only CASE     one case alone; may be repeated
   --json FILE     write every sample to a file as well, after each case
   --doc           write docs/performance.md whatever was measured; without it, only a whole run does: every
@@ -72,12 +78,14 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     }
     let flatout =
         std::env::var_os("FLATOUT_BIN").map_or_else(|| shell::target_dir().join("release/flatout"), PathBuf::from);
+    let (rounds, seconds) = (options.rounds, options.seconds);
+    eprintln!("about {} to go", in_words(estimate(&cases, rounds, seconds)));
     let bench = Bench::prepare(flatout)?;
     let machine = Machine::describe(&bench);
     for warning in &machine.warnings {
         eprintln!("!!! {warning}");
     }
-    let (rounds, seconds, cores) = (options.rounds, options.seconds, bench.cores());
+    let cores = bench.cores();
     let mut results: Vec<CaseResult> = Vec::new();
     for case in cases {
         results.push(rounds::measure(case, &bench, rounds, seconds));
@@ -110,6 +118,23 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     Ok(())
 }
 
+/// About how long a run takes.
+fn estimate(cases: &[&Case], rounds: usize, seconds: u64) -> Duration {
+    let subjects: usize = cases.iter().map(|case| case.subjects.len()).sum();
+    let warm_up = Duration::from_secs(1);
+    let round = Duration::from_secs(seconds) + AROUND_A_ROUND;
+    let turns = u32::try_from(rounds).unwrap_or(u32::MAX);
+    (warm_up + AROUND_A_ROUND + round.saturating_mul(turns)).saturating_mul(u32::try_from(subjects).unwrap_or(u32::MAX))
+}
+
+/// Starting a client, and waiting for what it left behind; as seen, and only for the estimate.
+const AROUND_A_ROUND: Duration = Duration::from_millis(150);
+
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 90 { format!("{seconds} seconds") } else { format!("{} minutes", seconds.div_ceil(60)) }
+}
+
 impl Options {
     fn takes(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
@@ -128,7 +153,7 @@ impl Options {
 /// `None` when help is asked for.
 fn parse(args: &[String]) -> Outcome<Option<Options>> {
     let mut options =
-        Options { rounds: 7, seconds: 3, only: Vec::new(), json: None, doc: Doc::WhenWhole, checks: false };
+        Options { rounds: 7, seconds: 2, only: Vec::new(), json: None, doc: Doc::WhenWhole, checks: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cannot(&format!("do without a value after {arg}"));
@@ -180,5 +205,14 @@ mod tests {
             assert!(!publishes(partial, 0), "{partial}");
             assert!(publishes(&format!("{partial} --doc"), 1), "{partial}");
         }
+    }
+
+    #[test]
+    fn a_whole_run_stays_within_twelve_minutes() {
+        let options = parsed("").unwrap().unwrap();
+        let cases: Vec<&Case> = cases::CASES.iter().collect();
+        let time = estimate(&cases, options.rounds, options.seconds);
+        assert!(time < Duration::from_mins(12), "{}", in_words(time));
+        assert_eq!(in_words(Duration::from_secs(61)), "61 seconds");
     }
 }

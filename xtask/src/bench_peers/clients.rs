@@ -1,7 +1,10 @@
-//! The clients: one run of wrk or of our own bench, and what it came to.
+//! The clients: one run of wrk, h2load, ab or our own bench, and what it came to.
 
-use super::cases::{Case, Kind};
-use super::servers::{Bench, Server, Subject};
+use super::answers;
+use super::bench::Bench;
+use super::cases::{Case, Kind, Load};
+use super::servers::Server;
+use super::subjects::{NginxLog, NginxSettings, Setup, Subject};
 use super::{proc, rounds::Sample};
 use crate::failure::{Context, Outcome};
 use crate::shell;
@@ -19,45 +22,78 @@ end
 /// How long a server may need to finish what a client that has ended left behind.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// What wrk counted.
-#[derive(Debug, PartialEq, Eq)]
+/// More than ab can do before its time is up; without it, it stops after 50,000.
+const AB_REQUESTS_MAX: &str = "1000000";
+
+/// What a client counted.
+#[derive(Debug, PartialEq)]
 struct Counts {
     requests: u64,
     bytes: u64,
-    micros: u64,
+    seconds: f64,
     errors: u64,
 }
 
-/// The command of a client against an address.
-pub(super) fn command(client: Subject, bench: &Bench, case: &Case, url: &str, seconds: u64) -> Command {
-    let duration = format!("{seconds}s");
-    if client == Subject::Flatout {
-        let mut command = Command::new(bench.flatout());
-        command.args(["bench", url, "-c", "64", "--threads", "1", "-d", &duration]);
-        return command;
-    }
-    let mut command = Command::new("wrk");
-    command.args(["-t1", "-c64", &format!("-d{duration}"), "-s"]).arg(bench.wrk_script());
-    if case.kind == (Kind::ServerPerRequest { closes: true }) {
-        command.args(["-H", "Connection: close"]);
+/// The command of the client that asks a subject.
+pub(super) fn command(bench: &Bench, case: &Case, subject: Subject, server: &Server, seconds: u64) -> Command {
+    let url = server.url(&format!("/{}", case.file.path));
+    let fields = answers::request_fields(subject, case);
+    let mut command = match case.load {
+        _ if subject.setup == Setup::FlatoutBench => {
+            let mut command = Command::new(bench.flatout());
+            command.args(["bench", &url, "-c", "64", "--threads", "1", "-d", &format!("{seconds}s")]);
+            return command;
+        }
+        Load::Wrk { connections, closes } => {
+            let mut command = Command::new("wrk");
+            command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "-s"]).arg(bench.wrk_script());
+            if closes {
+                command.args(["-H", "Connection: close"]);
+            }
+            command
+        }
+        Load::H2load { connections, streams } => {
+            let mut command = Command::new("h2load");
+            command.args(["-t1", &format!("-c{connections}"), &format!("-m{streams}"), &format!("-D{seconds}")]);
+            command
+        }
+        Load::Ab { connections } => {
+            let mut command = Command::new("ab");
+            command.args(["-q", "-c", &connections.to_string(), "-t", &seconds.to_string(), "-n", AB_REQUESTS_MAX]);
+            command
+        }
+    };
+    for line in fields {
+        command.args(["-H", &line]);
     }
     command.arg(url);
     command
 }
 
-/// One round against a server: what the server's processes spent.
-pub(super) fn server_sample(bench: &Bench, case: &Case, server: &Server, seconds: u64) -> Outcome<Sample> {
-    let wrk = command(Subject::Wrk, bench, case, &server.url(case.file), seconds);
-    let before = server.on_cpu_ns()?;
-    let said = shell::output_of(&mut bench.on_client_core(&wrk))?;
+/// One round against a server: what the server's processes spent, and the TLS that was agreed on.
+pub(super) fn server_sample(
+    bench: &Bench,
+    case: &Case,
+    subject: Subject,
+    server: &Server,
+    seconds: u64,
+) -> Outcome<(Sample, Option<String>)> {
+    let client = command(bench, case, subject, server, seconds);
+    let (before, client_before) = (server.on_cpu()?, proc::ended_children_ns()?);
+    let said = shell::output_of(&mut bench.on_client_core(&client))?;
+    let client_ns = proc::ended_children_ns()?.saturating_sub(client_before);
     std::thread::sleep(SETTLE);
-    let spent = server.on_cpu_ns()? - before;
-    let counts = faultless_counts(&said)?;
+    let counts = faultless(counts(case.load, &said, seconds)?)?;
+    // What writes the log belongs to the cost of a request.
+    server.logged(counts.requests)?;
+    let spent = server.on_cpu()?.ns_since(before)?;
+    server.empty_log()?;
     let work = match case.kind {
         Kind::ServerPerMebibyte => counts.bytes as f64 / 1024.0 / 1024.0,
         _ => counts.requests as f64,
     };
-    Ok(Sample { cpu_ns: spent, work, seconds: counts.micros as f64 / 1e6 })
+    let sample = Sample { cpu_ns: spent, client_ns: Some(client_ns), work, seconds: counts.seconds };
+    Ok((sample, agreed_tls(&said)))
 }
 
 /// One round of a client: what the client spent, divided by what the server counted.
@@ -68,39 +104,103 @@ pub(super) fn client_sample(
     server: &Server,
     seconds: u64,
 ) -> Outcome<Sample> {
-    let run = command(client, bench, case, &server.url(case.file), seconds);
+    let run = command(bench, case, client, server, seconds);
     let (count_before, spent_before) = (server.nginx_requests()?, proc::ended_children_ns()?);
     // Our own client ends with a failure when a request failed; wrk only counts it.
     let said = shell::output_of(&mut bench.on_client_core(&run))?;
-    let spent = proc::ended_children_ns()? - spent_before;
-    if client == Subject::Wrk {
-        faultless_counts(&said)?;
+    let spent = proc::ended_children_ns()?.saturating_sub(spent_before);
+    if client.setup == Setup::Wrk {
+        faultless(counts(case.load, &said, seconds)?)?;
     }
     std::thread::sleep(SETTLE);
     // The second question is itself counted.
-    let requests = server.nginx_requests()? - count_before - 1;
+    let requests = server.nginx_requests()?.saturating_sub(count_before + 1);
     if requests == 0 {
         return Err("the server counted no request".into());
     }
-    Ok(Sample { cpu_ns: spent, work: requests as f64, seconds: seconds as f64 })
+    Ok(Sample { cpu_ns: spent, client_ns: None, work: requests as f64, seconds: seconds as f64 })
+}
+
+/// Makes sure, by nginx's own word, that a client never takes up a TLS session again.
+pub(super) fn check_full_handshakes(bench: &Bench, case: &Case) -> Outcome<()> {
+    let setup = Setup::Nginx(NginxSettings { sendfile: true, log: NginxLog::Reuse });
+    let witness = Subject { name: "nginx as witness", setup, asks: &[], shows: &[] };
+    let server = Server::start(bench, witness, case)?;
+    let said = shell::output_of(&mut bench.on_client_core(&command(bench, case, witness, &server, 1)))?;
+    let counts = faultless(counts(case.load, &said, 1)?)?;
+    let log = server.logged(counts.requests)?.unwrap_or_default();
+    let resumed = log.lines().filter(|line| *line != ".").count();
+    if resumed > 0 {
+        return Err(format!("{resumed} of {} handshakes took up a session again", counts.requests).into());
+    }
+    Ok(())
 }
 
 /// A round in which a single request failed is no result.
-fn faultless_counts(said: &str) -> Outcome<Counts> {
-    let counts = counts(said)?;
+fn faultless(counts: Counts) -> Outcome<Counts> {
     if counts.errors > 0 || counts.requests == 0 {
         return Err(format!("{} errors in {} requests: no result", counts.errors, counts.requests).into());
     }
     Ok(counts)
 }
 
-fn counts(said: &str) -> Outcome<Counts> {
+fn counts(load: Load, said: &str, seconds: u64) -> Outcome<Counts> {
+    match load {
+        Load::Wrk { .. } => wrk_counts(said),
+        Load::H2load { .. } => h2load_counts(said, seconds),
+        Load::Ab { .. } => ab_counts(said),
+    }
+}
+
+fn wrk_counts(said: &str) -> Outcome<Counts> {
     let line = said.lines().find_map(|line| line.strip_prefix("COUNTS ")).cannot("find wrk's counts")?;
     let numbers: Result<Vec<u64>, _> = line.split(' ').map(str::parse).collect();
     match numbers.cannot("read wrk's counts")?[..] {
-        [requests, bytes, micros, errors] => Ok(Counts { requests, bytes, micros, errors }),
+        [requests, bytes, micros, errors] => Ok(Counts { requests, bytes, seconds: micros as f64 / 1e6, errors }),
         _ => Err("wrk's counts are not four".into()),
     }
+}
+
+/// `requests: 9 total, 9 started, 9 done, 9 succeeded, 0 failed, 0 errored, 0 timeout`. What succeeded is what had a
+/// status of 2xx or 3xx, and files are asked for without conditions.
+fn h2load_counts(said: &str, seconds: u64) -> Outcome<Counts> {
+    let line = said.lines().find_map(|line| line.strip_prefix("requests: ")).cannot("find h2load's counts")?;
+    let of = |what: &str| -> Outcome<u64> {
+        let part = line.split(", ").find_map(|part| part.strip_suffix(what));
+        part.and_then(|number| number.trim().parse().ok()).cannot(&format!("read how many h2load has{what}"))
+    };
+    let errors = of(" failed")? + of(" errored")? + of(" timeout")?;
+    Ok(Counts { requests: of(" succeeded")?, bytes: 0, seconds: seconds as f64, errors })
+}
+
+fn ab_counts(said: &str) -> Outcome<Counts> {
+    let value = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    let number = |name: &str| -> Outcome<u64> {
+        value(name).and_then(|word| word.parse().ok()).cannot(&format!("read ab's `{name}`"))
+    };
+    let seconds = value("Time taken for tests:").and_then(|word| word.parse().ok());
+    // It does not mention them unless there are some.
+    let refused = value("Non-2xx responses:").map_or(Ok(0), |_| number("Non-2xx responses:"))?;
+    Ok(Counts {
+        requests: number("Complete requests:")?,
+        bytes: 0,
+        seconds: seconds.cannot("read how long ab took")?,
+        errors: number("Failed requests:")? + refused,
+    })
+}
+
+/// The version, cipher suite and key exchange that a client says it agreed on; `None` without TLS.
+fn agreed_tls(said: &str) -> Option<String> {
+    let value = |names: &[&str]| {
+        let line = said.lines().find_map(|line| names.iter().find_map(|name| line.strip_prefix(name)));
+        line.map(|value| value.trim().replace(',', " "))
+    };
+    let parts = [
+        value(&["TLS Protocol:", "SSL/TLS Protocol:"])?,
+        value(&["Cipher:"]).unwrap_or_default(),
+        value(&["Server Temp Key:"]).unwrap_or_default(),
+    ];
+    Some(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -109,19 +209,45 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_what_wrk_prints() {
-        let said = "Running 1s test\n  10 requests in 1.00s\nCOUNTS 10 20480 1000123 2\n";
-        let expected = Counts { requests: 10, bytes: 20480, micros: 1_000_123, errors: 2 };
-        assert_eq!(counts(said).unwrap(), expected);
+        let said = "Running 1s test\n  10 requests in 1.00s\nCOUNTS 10 20480 1500000 2\n";
+        assert_eq!(wrk_counts(said).unwrap(), Counts { requests: 10, bytes: 20480, seconds: 1.5, errors: 2 });
         for bad in ["", "COUNTS 1 2 3", "COUNTS 1 2 3 x"] {
-            assert!(counts(bad).is_err(), "{bad}");
+            assert!(wrk_counts(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
+    fn counts_are_read_from_what_h2load_prints() {
+        let said = "finished in 1.00s, 9.00 req/s, 9KB/s\n\
+            requests: 9 total, 12 started, 9 done, 7 succeeded, 1 failed, 1 errored, 3 timeout\n";
+        assert_eq!(h2load_counts(said, 1).unwrap(), Counts { requests: 7, bytes: 0, seconds: 1.0, errors: 5 });
+        assert!(h2load_counts("requests: none", 1).is_err());
+    }
+
+    #[test]
+    fn counts_are_read_from_what_ab_prints() {
+        let said = "SSL/TLS Protocol:       TLSv1.3,TLS_AES_256_GCM_SHA384,256,256\n\
+            Server Temp Key:        X25519 253 bits\nTime taken for tests:   1.500 seconds\n\
+            Complete requests:      748\nFailed requests:        1\n";
+        let expected = |errors| Counts { requests: 748, bytes: 0, seconds: 1.5, errors };
+        assert_eq!(ab_counts(said).unwrap(), expected(1));
+        assert_eq!(ab_counts(&format!("{said}Non-2xx responses:      3\n")).unwrap(), expected(4));
+        assert!(ab_counts("Complete requests: many").is_err());
+        let tls = agreed_tls(said).unwrap();
+        assert_eq!(tls, "TLSv1.3 TLS_AES_256_GCM_SHA384 256 256 X25519 253 bits");
+    }
+
+    #[test]
     fn a_round_with_a_failed_request_or_without_any_is_refused() {
-        assert!(faultless_counts("COUNTS 10 20480 1000123 0").is_ok());
-        for bad in ["COUNTS 10 20480 1000123 1", "COUNTS 0 0 1000123 0"] {
-            assert!(faultless_counts(bad).is_err(), "{bad}");
-        }
+        let counts = |requests, errors| Counts { requests, bytes: 0, seconds: 1.0, errors };
+        assert!(faultless(counts(10, 0)).is_ok());
+        assert!(faultless(counts(10, 1)).is_err() && faultless(counts(0, 0)).is_err());
+    }
+
+    #[test]
+    fn tls_is_named_only_where_there_was_some() {
+        let said = "TLS Protocol: TLSv1.3\nCipher: TLS_AES_128_GCM_SHA256\nServer Temp Key: X25519 253 bits\n";
+        assert_eq!(agreed_tls(said).as_deref(), Some("TLSv1.3 TLS_AES_128_GCM_SHA256 X25519 253 bits"));
+        assert_eq!(agreed_tls("requests: 1 total"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The machine and the versions a result was measured on: without them a figure means nothing.
 
-use super::servers::Bench;
+use super::bench::Bench;
 use std::fs;
 use std::process::Command;
 

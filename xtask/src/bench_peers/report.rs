@@ -1,9 +1,10 @@
 //! A run as Markdown for people and as JSON for programs.
 
+use super::cases::{Bound, Promise};
 use super::cores::Cores;
 use super::machine::Machine;
 use super::rounds::{CaseResult, Series, Spread};
-use super::servers::Subject;
+use super::subjects::Subject;
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use serde_json::{Value, json};
@@ -57,11 +58,11 @@ fn case_table(text: &mut String, result: &CaseResult) {
     let _ = writeln!(text, "\n### {}\n", case.title);
     let _ = write!(text, "| | {} | {} |", case.kind.unit(), case.kind.rate_unit());
     for reference in case.references {
-        let _ = write!(text, " × {} |", reference.name());
+        let _ = write!(text, " × {} |", reference.name);
     }
     let _ = writeln!(text, "\n|---|---:|---:|{}", "---:|".repeat(case.references.len()));
     for series in &result.series {
-        let _ = write!(text, "| {} |", series.subject.name());
+        let _ = write!(text, "| {} |", series.subject.name);
         let _ = write!(text, " {} |", spread(Spread::of(series.samples.iter().map(|sample| sample.cost()))));
         let rate = Spread::of(series.samples.iter().map(|sample| sample.rate()));
         let _ = write!(text, " {} |", rate.map_or_else(String::new, |rate| grouped(rate.median)));
@@ -78,39 +79,79 @@ fn case_table(text: &mut String, result: &CaseResult) {
         text.push('\n');
     }
     text.push('\n');
-    for (reference, most) in case.targets {
-        let _ = writeln!(text, "- {}", verdict(result, *reference, *most).text);
+    for promise in case.promises {
+        let _ = writeln!(text, "- {}", verdict(result, promise).text);
+    }
+    for line in agreed_tls(result).into_iter().chain(client_limited(result)) {
+        let _ = writeln!(text, "- {line}");
     }
     for (subject, why) in &result.left_out {
-        let _ = writeln!(text, "- {} was left out: {why}", subject.name());
+        let _ = writeln!(text, "- {} was left out: {why}", subject.name);
     }
+}
+
+/// The TLS of each subject; those who agreed on the same stand together.
+fn agreed_tls(result: &CaseResult) -> Vec<String> {
+    let mut agreed: Vec<(&str, Vec<&str>)> = Vec::new();
+    for series in &result.series {
+        let Some(tls) = series.tls.as_deref() else { continue };
+        match agreed.iter_mut().find(|known| known.0 == tls) {
+            Some((_, names)) => names.push(series.subject.name),
+            None => agreed.push((tls, vec![series.subject.name])),
+        }
+    }
+    agreed.into_iter().map(|(tls, names)| format!("agreed on with {}: {tls}", names.join(" and "))).collect()
+}
+
+/// With this share of its core, a program has no more to give.
+const SHARE_FULL: f64 = 0.95;
+
+/// Whose rates say what the client can, and not what they can.
+fn client_limited(result: &CaseResult) -> Option<String> {
+    let limited =
+        |series: &&Series| series.shares().is_some_and(|(server, client)| client >= SHARE_FULL && server < SHARE_FULL);
+    let names: Vec<&str> = result.series.iter().filter(limited).map(|series| series.subject.name).collect();
+    let all = names.join("; ");
+    (!names.is_empty()).then(|| {
+        format!("the client's core was full and the server's was not, so that the rate is the client's: {all}")
+    })
 }
 
 struct Verdict {
     text: String,
-    is_held: bool,
+    /// `None` when nothing was promised.
+    is_held: Option<bool>,
 }
 
-fn verdict(result: &CaseResult, reference: Subject, most: f64) -> Verdict {
-    let target = format!("flatout at most {most:.2} × {}", reference.name());
-    match result.ratio(Subject::Flatout, reference) {
-        None => Verdict { text: format!("{target}: not measured"), is_held: false },
-        Some(ratio) => {
-            let is_held = ratio.median <= most;
-            let word = if is_held { "held" } else { "**missed**" };
-            let text = format!("{target}: {:.3} [{:.3} – {:.3}], {word}", ratio.median, ratio.min, ratio.max);
-            Verdict { text, is_held }
-        }
-    }
+fn verdict(result: &CaseResult, promise: &Promise) -> Verdict {
+    let Promise { subject, reference, bound } = promise;
+    let (ours, theirs) = (subject.name, reference.name);
+    let said = match bound {
+        Bound::CostAtMost(most) => format!("{ours}: cost at most {most:.2} × {theirs}"),
+        Bound::RateAtLeast(least) => format!("{ours}: rate at least {least:.2} × {theirs}"),
+        Bound::RateShown => format!("{ours}: rate × {theirs}"),
+    };
+    let Some(ratio) = result.promised(promise) else {
+        let is_held = (*bound != Bound::RateShown).then_some(false);
+        return Verdict { text: format!("{said}: not measured"), is_held };
+    };
+    let is_held = match bound {
+        Bound::CostAtMost(most) => Some(ratio.median <= *most),
+        Bound::RateAtLeast(least) => Some(ratio.median >= *least),
+        Bound::RateShown => None,
+    };
+    let word = is_held.map_or("", |is_held| if is_held { ", held" } else { ", **missed**" });
+    let Spread { median, min, max } = ratio;
+    Verdict { text: format!("{said}: {median:.3} [{min:.3} – {max:.3}]{word}"), is_held }
 }
 
-/// The targets that were not held, a line each.
+/// The promises that were not held, a line each.
 pub(super) fn missed(results: &[CaseResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for result in results {
-        for (reference, most) in result.case.targets {
-            let verdict = verdict(result, *reference, *most);
-            if !verdict.is_held {
+        for promise in result.case.promises {
+            let verdict = verdict(result, promise);
+            if verdict.is_held == Some(false) {
                 lines.push(format!("{}: {}", result.case.name, verdict.text));
             }
         }
@@ -123,7 +164,7 @@ fn commands(text: &mut String, results: &[CaseResult]) {
     let _ = writeln!(text, "\n### Commands\n\n```text");
     let of_case = |result: &CaseResult| {
         let own = result.series.iter().map(|series| series.shown.clone());
-        own.chain([result.client.clone()]).collect::<Vec<_>>()
+        own.chain(result.series.iter().map(|series| series.client.clone())).collect::<Vec<_>>()
     };
     let mut seen = BTreeSet::from([String::new()]);
     for command in results.iter().flat_map(of_case) {
@@ -133,7 +174,7 @@ fn commands(text: &mut String, results: &[CaseResult]) {
     }
     let _ = writeln!(text, "```");
     for (subject, config, cases) in configurations(results) {
-        let (name, cases) = (subject.name(), cases.join(", "));
+        let (name, cases) = (subject.name, cases.join(", "));
         let _ = writeln!(text, "\n### Configuration: {name} ({cases})\n\n```text\n{config}```");
     }
 }
@@ -179,39 +220,50 @@ pub(super) fn json(run: &Run<'_>) -> Value {
         run.machine.facts.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
     let series = |series: &Series| {
         let samples = series.samples.iter().map(|sample| {
-            json!({ "cpu_ns": sample.cpu_ns, "work": sample.work, "seconds": sample.seconds, "cost_us": sample.cost() })
+            json!({ "cpu_ns": sample.cpu_ns, "work": sample.work, "seconds": sample.seconds, "cost_us": sample.cost(),
+                "rate": sample.rate(), "client_cpu_ns": sample.client_ns })
         });
         json!({
-            "subject": series.subject.name(),
+            "subject": series.subject.name,
             "command": series.shown,
+            "client": series.client,
             "config": series.config,
+            "tls": series.tls,
             "samples": samples.collect::<Vec<_>>(),
         })
     };
     let result = |result: &CaseResult| {
-        let targets = result.case.targets.iter().map(|(reference, most)| {
-            let ratio = result.ratio(Subject::Flatout, *reference);
+        let promises = result.case.promises.iter().map(|promise| {
+            let ratio = result.promised(promise);
+            let (cost_at_most, rate_at_least) = match promise.bound {
+                Bound::CostAtMost(most) => (Some(most), None),
+                Bound::RateAtLeast(least) => (None, Some(least)),
+                Bound::RateShown => (None, None),
+            };
             json!({
-                "reference": reference.name(),
-                "at_most": most,
+                "subject": promise.subject.name,
+                "reference": promise.reference.name,
+                "of": if cost_at_most.is_some() { "cost" } else { "rate" },
+                "cost_at_most": cost_at_most,
+                "rate_at_least": rate_at_least,
                 "ratio_median": ratio.map(|ratio| ratio.median),
                 "ratio_min": ratio.map(|ratio| ratio.min),
                 "ratio_max": ratio.map(|ratio| ratio.max),
-                "held": verdict(result, *reference, *most).is_held,
+                "held": verdict(result, promise).is_held,
             })
         });
         json!({
             "case": result.case.name,
             "title": result.case.title,
             "unit": result.case.kind.unit(),
-            "client": result.client,
+            "rate_unit": result.case.kind.rate_unit(),
             "series": result.series.iter().map(series).collect::<Vec<_>>(),
-            "targets": targets.collect::<Vec<_>>(),
-            "left_out": result.left_out.iter().map(|(subject, why)| json!({ "subject": subject.name(), "why": why })).collect::<Vec<_>>(),
+            "promises": promises.collect::<Vec<_>>(),
+            "left_out": result.left_out.iter().map(|(subject, why)| json!({ "subject": subject.name, "why": why })).collect::<Vec<_>>(),
         })
     };
     json!({
-        "schema": "flatout-bench-peers/1",
+        "schema": "flatout-bench-peers/2",
         "machine": facts,
         "warnings": run.machine.warnings,
         "server_core": run.cores.server,
@@ -241,31 +293,52 @@ fn replaced(text: &str, markdown: &str) -> Outcome<String> {
 mod tests {
     use super::super::cases::CASES;
     use super::super::rounds::Sample;
+    use super::super::subjects::{APACHE, APACHE_DIGEST, BARE, FLATOUT, NGINX};
     use super::*;
 
+    fn series(subject: Subject, cpu_ns: u64) -> Series {
+        let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001 };
+        Series { samples: vec![sample], ..Series::of(subject) }
+    }
+
     fn result(ours: u64, floor: u64) -> CaseResult {
-        let series = |subject, cpu_ns| Series {
-            subject,
-            samples: vec![Sample { cpu_ns, work: 1.0, seconds: 0.001 }],
-            shown: format!("run {cpu_ns}"),
-            config: None,
-        };
         CaseResult {
-            case: &CASES[1],
-            series: vec![series(Subject::Bare, floor), series(Subject::Flatout, ours)],
-            left_out: vec![(Subject::Nginx, "not here".to_owned())],
-            client: "wrk".to_owned(),
+            case: CASES.iter().find(|case| case.name == "close").unwrap(),
+            series: vec![series(BARE, floor), series(FLATOUT, ours)],
+            left_out: vec![(NGINX, "not here".to_owned())],
         }
     }
 
     #[test]
-    fn a_missed_target_and_an_absent_peer_are_said_aloud() {
+    fn a_missed_target_an_absent_peer_and_a_busy_client_are_said_aloud() {
         assert_eq!(missed(&[result(11_000, 10_000)]), Vec::<String>::new());
         assert_eq!(missed(&[result(11_100, 10_000)]).len(), 1);
         let mut text = String::new();
         case_table(&mut text, &result(11_100, 10_000));
         assert!(text.contains("**missed**") && text.contains("nginx was left out: not here"), "{text}");
         assert!(text.contains("| flatout | **11.10** [11.10 – 11.10] | 1\u{202f}000 | 1.11 | – | – | – |"), "{text}");
+        assert!(text.contains("the rate is the client's: bare loop; flatout"), "{text}");
+    }
+
+    #[test]
+    fn a_ratio_without_a_promise_is_shown_and_cannot_be_missed() {
+        let case = CASES.iter().find(|case| case.name == "jigsaw").unwrap();
+        let result =
+            CaseResult { case, series: vec![series(APACHE, 1), series(APACHE_DIGEST, 9)], left_out: Vec::new() };
+        let shown = case.promises.iter().find(|promise| promise.subject == APACHE_DIGEST).unwrap();
+        let verdict = verdict(&result, shown);
+        assert!(verdict.is_held.is_none() && verdict.text.ends_with("1.000 [1.000 – 1.000]"), "{}", verdict.text);
+        // What was promised of us and not measured is missed.
+        assert_eq!(missed(&[result]).len(), 1);
+    }
+
+    #[test]
+    fn those_who_agreed_on_the_same_tls_stand_together() {
+        let with = |subject, tls: &str| Series { tls: Some(tls.to_owned()), ..series(subject, 1) };
+        let series = vec![with(FLATOUT, "A"), with(APACHE, "B"), with(NGINX, "A")];
+        let result = CaseResult { case: &CASES[0], series, left_out: Vec::new() };
+        let lines = agreed_tls(&result);
+        assert_eq!(lines, ["agreed on with flatout and nginx: A", "agreed on with apache2, ContentDigest Off: B"]);
     }
 
     #[test]

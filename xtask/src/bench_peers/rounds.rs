@@ -1,15 +1,19 @@
 //! The rounds of a case, taking turns, and what is made of their samples.
 
-use super::cases::{Case, Kind};
-use super::clients;
-use super::servers::{Bench, Server, Subject};
-use crate::failure::{Context, Outcome};
-use std::collections::BTreeMap;
+use super::bench::Bench;
+use super::cases::{Bound, Case, Kind, Promise};
+use super::servers::Server;
+use super::subjects::{NGINX, Setup, Subject};
+use super::{answers, clients};
+use crate::failure::{Context, Failure, Outcome};
+use crate::shell;
 
 /// What one subject did in one round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) cpu_ns: u64,
+    /// What the client spent, where the server is measured.
+    pub(super) client_ns: Option<u64>,
     /// Requests, or MiB.
     pub(super) work: f64,
     pub(super) seconds: f64,
@@ -25,6 +29,12 @@ impl Sample {
     pub(super) fn rate(self) -> f64 {
         self.work / self.seconds
     }
+
+    /// How much of their cores the server and the client used, where the server is measured.
+    pub(super) fn shares(self) -> Option<(f64, f64)> {
+        let share = |ns: u64| ns as f64 / 1e9 / self.seconds;
+        self.client_ns.map(|client_ns| (share(self.cpu_ns), share(client_ns)))
+    }
 }
 
 /// A subject's samples, one a round.
@@ -33,8 +43,25 @@ pub(super) struct Series {
     pub(super) samples: Vec<Sample>,
     /// The command it ran by.
     pub(super) shown: String,
+    /// The command that asked it; its own, if it is a client.
+    pub(super) client: String,
     /// The configuration it read.
     pub(super) config: Option<String>,
+    /// The TLS that was agreed on with it, in the client's words.
+    pub(super) tls: Option<String>,
+}
+
+impl Series {
+    pub(super) fn of(subject: Subject) -> Self {
+        Self { subject, samples: Vec::new(), shown: String::new(), client: String::new(), config: None, tls: None }
+    }
+
+    /// How much of their cores the server and the client used, in the middle of the rounds.
+    pub(super) fn shares(&self) -> Option<(f64, f64)> {
+        let shares = || self.samples.iter().filter_map(|sample| sample.shares());
+        let (server, client) = (Spread::of(shares().map(|both| both.0))?, Spread::of(shares().map(|both| both.1))?);
+        Some((server.median, client.median))
+    }
 }
 
 /// All that a case came to.
@@ -43,8 +70,6 @@ pub(super) struct CaseResult {
     pub(super) series: Vec<Series>,
     /// Who could not take part, and why.
     pub(super) left_out: Vec<(Subject, String)>,
-    /// The client's command.
-    pub(super) client: String,
 }
 
 /// The middle, the least and the most of some figures.
@@ -76,9 +101,22 @@ impl CaseResult {
 
     /// A subject's cost in multiples of another's, round by round.
     pub(super) fn ratio(&self, subject: Subject, reference: Subject) -> Option<Spread> {
+        self.compared(subject, reference, Sample::cost)
+    }
+
+    /// The ratio that a promise is about, round by round.
+    pub(super) fn promised(&self, promise: &Promise) -> Option<Spread> {
+        let figure = match promise.bound {
+            Bound::CostAtMost(_) => Sample::cost,
+            Bound::RateAtLeast(_) | Bound::RateShown => Sample::rate,
+        };
+        self.compared(promise.subject, promise.reference, figure)
+    }
+
+    fn compared(&self, subject: Subject, reference: Subject, figure: fn(Sample) -> f64) -> Option<Spread> {
         let (ours, theirs) = (self.series_of(subject)?, self.series_of(reference)?);
         let pairs = ours.samples.iter().zip(&theirs.samples);
-        Spread::of(pairs.map(|(ours, theirs)| ours.cost() / theirs.cost()))
+        Spread::of(pairs.map(|(ours, theirs)| figure(*ours) / figure(*theirs)))
     }
 }
 
@@ -96,51 +134,92 @@ pub(super) fn measure(case: &'static Case, bench: &Bench, rounds: usize, seconds
     result
 }
 
+/// The servers of a case that still run, by what they were started with.
+type Running = Vec<(Setup, Server)>;
+
 fn measure_servers(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
     let mut result = CaseResult::of(case);
-    let mut servers: BTreeMap<Subject, Server> = BTreeMap::new();
+    if case.kind == Kind::ServerPerHandshake
+        && let Err(failure) = clients::check_full_handshakes(bench, case)
+    {
+        for subject in case.subjects {
+            result.leave_out(*subject, &format!("the client could not be used: {failure}"));
+        }
+        return result;
+    }
+    let mut servers = Running::new();
     for subject in case.subjects {
-        match bench.start(*subject, case) {
+        let mut series = Series::of(*subject);
+        match ready(case, bench, *subject, &mut servers) {
             Ok(server) => {
-                let (shown, config) = (server.shown.clone(), server.config.clone());
-                result.series.push(Series { subject: *subject, samples: Vec::new(), shown, config });
-                servers.insert(*subject, server);
+                series.shown.clone_from(&server.shown);
+                series.config.clone_from(&server.config);
+                let client = clients::command(bench, case, *subject, server, seconds);
+                series.client = bench.shown(&shell::shown(&client), server.port());
+                result.series.push(series);
             }
             Err(failure) => result.leave_out(*subject, &failure.to_string()),
         }
     }
-    if let Some(server) = servers.values().next() {
-        let wrk = clients::command(Subject::Wrk, bench, case, &server.url(case.file), seconds);
-        result.client = bench.shown(&crate::shell::shown(&wrk), server.port());
-    }
-    take_turns(&mut result, rounds, seconds, |subject, seconds| {
-        let server = servers.get(&subject).cannot("find its server")?;
-        let sample = clients::server_sample(bench, case, server, seconds);
-        if sample.is_err() {
-            // What failed may not disturb those who go on.
-            servers.remove(&subject);
+    // Who is left out need not run.
+    servers.retain(|(setup, _)| result.series.iter().any(|series| series.subject.setup == *setup));
+    take_turns(&mut result, rounds, seconds, |series, seconds| {
+        let setup = series.subject.setup;
+        let server = running(&servers, setup).cannot("ask its server, which was stopped when it failed another")?;
+        match clients::server_sample(bench, case, series.subject, server, seconds) {
+            Ok((sample, tls)) => {
+                series.tls = tls;
+                Ok(sample)
+            }
+            Err(failure) => {
+                // What failed may not disturb those who go on.
+                servers.retain(|(known, _)| *known != setup);
+                Err(failure)
+            }
         }
-        sample
     });
     result
 }
 
+fn running(servers: &Running, setup: Setup) -> Option<&Server> {
+    servers.iter().find(|(known, _)| *known == setup).map(|(_, server)| server)
+}
+
+/// The server of a subject, started unless another subject shares it, answering right and, if it logs, logging.
+fn ready<'a>(case: &Case, bench: &Bench, subject: Subject, servers: &'a mut Running) -> Outcome<&'a Server> {
+    if running(servers, subject.setup).is_none() {
+        servers.push((subject.setup, Server::start(bench, subject, case)?));
+    }
+    let server = running(servers, subject.setup).cannot("find its server")?;
+    let checked = answers::check(bench, subject, case, server).and_then(|()| {
+        let logged = server.logged(1)?;
+        if logged.is_some_and(|log| !log.contains(case.file.path)) {
+            return Err("its log does not name what was asked for".into());
+        }
+        server.empty_log()
+    });
+    checked.map_err(|failure| Failure::from(format!("{failure} ({})", server.shown)))?;
+    Ok(server)
+}
+
 fn measure_clients(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
     let mut result = CaseResult::of(case);
-    let server = match bench.start(Subject::Nginx, case) {
+    let mut servers = Running::new();
+    let server = match ready(case, bench, NGINX, &mut servers) {
         Ok(server) => server,
         Err(failure) => {
-            result.leave_out(Subject::Nginx, &failure.to_string());
+            result.leave_out(NGINX, &failure.to_string());
             return result;
         }
     };
     for client in case.subjects {
-        let command = clients::command(*client, bench, case, &server.url(case.file), seconds);
-        let shown = bench.shown(&crate::shell::shown(&command), server.port());
-        result.series.push(Series { subject: *client, samples: Vec::new(), shown, config: None });
+        let command = clients::command(bench, case, *client, server, seconds);
+        let mut series = Series::of(*client);
+        series.client = bench.shown(&shell::shown(&command), server.port());
+        result.series.push(series);
     }
-    take_turns(&mut result, rounds, seconds, |client, seconds| {
-        clients::client_sample(bench, case, client, &server, seconds)
+    take_turns(&mut result, rounds, seconds, |series, seconds| {
+        clients::client_sample(bench, case, series.subject, server, seconds)
     });
     result
 }
@@ -150,7 +229,7 @@ fn take_turns(
     result: &mut CaseResult,
     rounds: usize,
     seconds: u64,
-    mut sample: impl FnMut(Subject, u64) -> Outcome<Sample>,
+    mut sample: impl FnMut(&mut Series, u64) -> Outcome<Sample>,
 ) {
     for round in 0..=rounds {
         let mut turns: Vec<Subject> = result.series.iter().map(|series| series.subject).collect();
@@ -160,7 +239,9 @@ fn take_turns(
         }
         for subject in turns {
             let seconds = if round == 0 { 1 } else { seconds };
-            match sample(subject, seconds) {
+            let series = result.series.iter_mut().find(|series| series.subject == subject);
+            let Some(series) = series else { continue };
+            match sample(series, seconds) {
                 Ok(sample) if round > 0 => result.take(subject, sample, (round, rounds)),
                 Ok(_) => {}
                 Err(failure) => result.leave_out(subject, &failure.to_string()),
@@ -171,19 +252,19 @@ fn take_turns(
 
 impl CaseResult {
     fn of(case: &'static Case) -> Self {
-        Self { case, series: Vec::new(), left_out: Vec::new(), client: String::new() }
+        Self { case, series: Vec::new(), left_out: Vec::new() }
     }
 
     /// Half a series is none: its rounds would be compared with other rounds of the others.
     fn leave_out(&mut self, subject: Subject, why: &str) {
-        eprintln!("!!! {} is left out: {why}", subject.name());
+        eprintln!("!!! {} is left out: {why}", subject.name);
         self.series.retain(|series| series.subject != subject);
         self.left_out.push((subject, why.to_owned()));
     }
 
     fn take(&mut self, subject: Subject, sample: Sample, (round, rounds): (usize, usize)) {
-        let (name, cost, rate) = (subject.name(), sample.cost(), sample.rate());
-        eprintln!("    {round}/{rounds} {name:<20} {cost:>9.2} µs  {rate:>10.0}/s");
+        let (name, cost, rate) = (subject.name, sample.cost(), sample.rate());
+        eprintln!("    {round}/{rounds} {name:<32} {cost:>9.2} µs  {rate:>10.0}/s");
         let series = self.series.iter_mut().find(|series| series.subject == subject);
         if let Some(series) = series {
             series.samples.push(sample);
@@ -193,6 +274,8 @@ impl CaseResult {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cases::CASES;
+    use super::super::subjects::{BARE, FLATOUT};
     use super::*;
 
     #[test]
@@ -204,43 +287,41 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_each_round() {
-        let sample = |cpu_ns| Sample { cpu_ns, work: 1.0, seconds: 1.0 };
         let series = |subject, costs: [u64; 3]| {
-            let samples = costs.into_iter().map(sample).collect();
-            Series { subject, samples, shown: String::new(), config: None }
+            let sample = |cpu_ns| Sample { cpu_ns, client_ns: None, work: 1.0, seconds: cpu_ns as f64 };
+            Series { samples: costs.into_iter().map(sample).collect(), ..Series::of(subject) }
         };
         let result = CaseResult {
-            case: &super::super::cases::CASES[0],
+            case: &CASES[0],
             // The machine was twice as slow in the second round, for both.
-            series: vec![series(Subject::Flatout, [11, 22, 11]), series(Subject::Bare, [10, 20, 10])],
+            series: vec![series(FLATOUT, [11, 22, 11]), series(BARE, [10, 20, 10])],
             left_out: Vec::new(),
-            client: String::new(),
         };
-        let ratio = result.ratio(Subject::Flatout, Subject::Bare).unwrap();
-        assert!((ratio.min - 1.1).abs() < 1e-9 && (ratio.max - 1.1).abs() < 1e-9);
-        assert!(result.ratio(Subject::Flatout, Subject::Nginx).is_none());
+        let is = |ratio: Spread, wanted: f64| (ratio.min - wanted).abs() < 1e-9 && (ratio.max - wanted).abs() < 1e-9;
+        assert!(is(result.ratio(FLATOUT, BARE).unwrap(), 1.1));
+        assert!(result.ratio(FLATOUT, NGINX).is_none());
+        let promise = |bound| Promise { subject: FLATOUT, reference: BARE, bound };
+        assert!(is(result.promised(&promise(Bound::CostAtMost(1.0))).unwrap(), 1.1));
+        assert!(is(result.promised(&promise(Bound::RateAtLeast(1.0))).unwrap(), 1.0 / 1.1));
     }
 
     #[test]
     fn the_order_turns_round_and_who_fails_is_left_out_alone() {
-        use Subject::{Bare, Flatout, Nginx};
-        let mut result = CaseResult::of(&super::super::cases::CASES[0]);
-        for subject in [Bare, Flatout, Nginx] {
-            result.series.push(Series { subject, samples: Vec::new(), shown: String::new(), config: None });
-        }
+        let mut result = CaseResult::of(&CASES[0]);
+        result.series.extend([BARE, FLATOUT, NGINX].map(Series::of));
         let mut order = Vec::new();
-        take_turns(&mut result, 3, 5, |subject, seconds| {
-            order.push((subject, seconds));
-            if subject == Nginx && order.len() > 5 {
+        take_turns(&mut result, 3, 5, |series, seconds| {
+            order.push((series.subject, seconds));
+            if series.subject == NGINX && order.len() > 5 {
                 return Err("it fell over".into());
             }
-            Ok(Sample { cpu_ns: 1, work: 1.0, seconds: 1.0 })
+            Ok(Sample { cpu_ns: 1, client_ns: None, work: 1.0, seconds: 1.0 })
         });
-        let warm_up = [(Nginx, 1), (Flatout, 1), (Bare, 1)];
-        let first = [(Bare, 5), (Flatout, 5), (Nginx, 5)];
-        let rest = [(Flatout, 5), (Bare, 5), (Bare, 5), (Flatout, 5)];
+        let warm_up = [(NGINX, 1), (FLATOUT, 1), (BARE, 1)];
+        let first = [(BARE, 5), (FLATOUT, 5), (NGINX, 5)];
+        let rest = [(FLATOUT, 5), (BARE, 5), (BARE, 5), (FLATOUT, 5)];
         assert_eq!(order, [&warm_up[..], &first, &rest].concat());
         assert_eq!(result.series.iter().map(|series| series.samples.len()).collect::<Vec<_>>(), [3, 3]);
-        assert_eq!(result.left_out, [(Nginx, "it fell over".to_owned())]);
+        assert_eq!(result.left_out, [(NGINX, "it fell over".to_owned())]);
     }
 }

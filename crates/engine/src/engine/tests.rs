@@ -18,6 +18,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+mod auth;
+mod guards;
+mod naive;
+mod reload;
+mod routes;
+
 /// A folder of this test's own, removed at its end.
 pub(crate) struct Temporary(pub(crate) PathBuf);
 

@@ -1,0 +1,255 @@
+//! Hosts, routes, rewrites, redirects, pages, and the fields of answers.
+
+use super::*;
+
+fn hello(name: &str) -> Block {
+    vec![respond(200, name)]
+}
+
+#[test]
+fn hosts_choose_the_site() {
+    let sites = vec![
+        site(&["example.com", "www.example.com"], hello("one")),
+        site(&["*.example.com"], hello("many")),
+        Site { listeners: vec![1], ..site(&["*"], hello("elsewhere")) },
+    ];
+    let config = Config { listeners: vec![listener(None), listener(None)], ..config(sites) };
+    let tester = Tester::new(compile(&config));
+    let ask = |host: &str| tester.raw(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert_eq!(ask("Example.COM:8080").said(), (200, "one"));
+    assert_eq!(ask("a.b.example.com.").said(), (200, "many"));
+    let unknown = ask("other.org");
+    assert_eq!((unknown.status, unknown.outcome, unknown.response.log), (421, "site_unknown", 3));
+    assert_eq!(tester.http2("other.org", "/").status, 421);
+    // RFC 9112 §3.2.2: the target's authority goes before Host.
+    let absolute = "GET http://www.example.com/ HTTP/1.1\r\nHost: other.org\r\n\r\n";
+    assert_eq!(tester.raw(absolute).said(), (200, "one"));
+    let no_host = "GET / HTTP/1.0\r\n\r\n";
+    assert_eq!(tester.raw(no_host).status, 421, "two sites, and neither is meant");
+    assert_eq!(Answer::of(wait(tester.reply(no_host, 1))).said(), (200, "elsewhere"));
+    assert_eq!(Answer::of(wait(tester.reply(no_host, 9))).status, 421);
+}
+
+#[test]
+fn written_order_is_execution_order() {
+    let tester = engine(vec![
+        set("X", "1"),
+        route(vec![path(&["/a/*", "/b"])], vec![set("X", "2"), route(vec![path(&["/a/x"])], hello("inner"))]),
+        route(vec![path(&["/a/*"]), Matcher::Method(vec!["POST".into(), "PUT".into()])], hello("post")),
+        route(vec![path(&["/b"])], vec![respond(200, "b"), respond(200, "never")]),
+        set("X", "3"),
+        respond(200, "last"),
+    ]);
+    let x = |path: &str| {
+        let answer = tester.get(path, &[]);
+        (answer.field("x").unwrap().to_owned(), answer.body.clone())
+    };
+    let said = |x: &str, body: &str| (x.to_owned(), body.to_owned());
+    assert_eq!(x("/a/x"), said("2", "inner"));
+    assert_eq!(x("/b"), said("2", "b"), "what a route added stays added");
+    assert_eq!(x("/a/y"), said("3", "last"));
+    assert_eq!(x("/c"), said("3", "last"));
+}
+
+#[test]
+fn conditions_on_methods_and_fields() {
+    let header = |name: &str, values: &[&str]| Matcher::Header {
+        name: name.into(),
+        values: values.iter().map(|&value| value.into()).collect(),
+    };
+    let tester = engine(vec![
+        route(vec![Matcher::Method(vec!["GET".into()]), header("x-kind", &["a*z", "b"])], hello("kind")),
+        route(vec![header("x-kind", &[])], hello("any")),
+        route(vec![Matcher::Method(vec!["POST".into()])], vec![respond(403, "no posts")]),
+        respond(200, "rest"),
+    ]);
+    assert_eq!(tester.get("/", &["X-Kind: abcz"]).body, "kind");
+    assert_eq!(tester.get("/", &["X-Kind: c", "x-kind: b"]).body, "kind");
+    assert_eq!(tester.get("/", &["X-Kind: abc"]).body, "any");
+    assert_eq!(tester.get("/", &[]).body, "rest");
+    assert_eq!(tester.ask("HEAD", "/", &["X-Kind: b"]).body, "kind", "HEAD is GET without its content");
+    assert_eq!(tester.ask("POST", "/", &[]).said(), (403, "no posts"));
+}
+
+#[test]
+fn no_encoding_leads_around_a_route() {
+    let guard = |patterns: &[&str]| route(vec![path(patterns)], vec![respond(403, "guarded")]);
+    let tester = engine(vec![guard(&["/admin/*", "/secret.txt"]), respond(200, "open")]);
+    for guarded in ["/admin/", "/admin/x", "/adm%69n/", "/%61dmin/x", "/admin/%78", "/secret%2etxt", "/secret.tx%74"] {
+        assert_eq!(tester.get(guarded, &[]).said(), (403, "guarded"), "{guarded}");
+        assert_eq!(tester.http2("example.com", guarded).said(), (403, "guarded"), "{guarded}");
+    }
+    for (path, status, outcome) in [
+        ("//admin/x", 301, "slashes_merged"),
+        ("/admin//x", 301, "slashes_merged"),
+        ("/x//admin", 301, "slashes_merged"),
+        ("/admin%2fx", 404, "not_found"),
+        ("/%2fadmin/x", 404, "not_found"),
+        ("/x/../admin/", 400, "dot_segment"),
+        ("/x/%2e%2e/admin/", 400, "dot_segment"),
+        ("/./admin/", 400, "dot_segment"),
+        ("/admin%00/", 400, "target_nul"),
+        // Other names, on a file system for which case and dots matter.
+        ("/Admin/", 200, "responded"),
+        ("/admin./", 200, "responded"),
+        ("/admin%20/", 200, "responded"),
+        ("/admin;x/", 200, "responded"),
+        ("/admin", 200, "responded"),
+        ("/adm%2569n/", 200, "responded"),
+    ] {
+        let answer = tester.get(path, &[]);
+        assert_eq!((answer.status, answer.outcome), (status, outcome), "{path}");
+    }
+    assert_eq!(tester.get("//admin/x?a=//b", &[]).field("location"), Some("/admin/x?a=//b"));
+    assert_eq!(tester.ask("POST", "//admin", &[]).status, 308);
+    assert_eq!(tester.get("/.%2fadmin", &[]).status, 400);
+    assert_eq!(tester.get("//.git/", &[]).outcome, "hidden_name");
+}
+
+#[test]
+fn redirects_take_from_the_request_what_is_fit() {
+    let tester = engine(vec![
+        route(vec![path(&["/old/*"])], vec![redirect(301, text("/new/{rest}?from={path}"))]),
+        route(vec![path(&["/away"])], vec![redirect(307, text("{scheme}://{host}:1{uri}"))]),
+        route(vec![path(&["/fixed"])], vec![set("X-A", "1"), redirect(302, text("https://a.example/b c"))]),
+        route(vec![path(&["*.htm"])], vec![redirect(308, text("/{rest}.html"))]),
+        redirect(303, text("//{hostport}/{query}")),
+    ]);
+    let location = |path: &str| tester.get(path, &[]).field("location").map(str::to_owned);
+    assert_eq!(location("/old/a%20b/c?d").as_deref(), Some("/new/a%20b/c?from=/old/a%20b/c"));
+    assert_eq!(location("/%6fld/%61").as_deref(), Some("/new/%61?from=/%6fld/%61"));
+    assert_eq!(location("/away?b=c").as_deref(), Some("http://example.com:1/away?b=c"));
+    assert_eq!(location("/a/b.htm").as_deref(), Some("/a/b.html"));
+    assert_eq!(location("/other?q").as_deref(), Some("//example.com/q"));
+    for _ in 0..2 {
+        let fixed = tester.get("/fixed", &[]);
+        assert_eq!((fixed.status, fixed.outcome, fixed.field("x-a")), (302, "redirected", Some("1")));
+        assert_eq!(fixed.field("location"), Some("https://a.example/b%20c"));
+    }
+    assert_eq!(tester.ask("POST", "/old/x", &[]).status, 301);
+    let without_host = Tester::new(compile(&config(vec![site(&["*"], vec![redirect(302, text("//{host}/"))])])))
+        .raw("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!((without_host.status, without_host.outcome), (400, "host_needed"));
+}
+
+#[test]
+fn https_is_where_a_listener_leads() {
+    let secure = Site { listeners: vec![1], ..site(&["example.com", "*.example.com"], hello("secure")) };
+    let both = Site { listeners: vec![1, 2], ..site(&["b.org"], hello("both")) };
+    let listeners = vec![listener(Some(443)), listener(None), listener(Some(8443))];
+    let tester = Tester::new(compile(&Config { listeners, ..config(vec![secure, both]) }));
+    let ask = |host: &str, path: &str, listener| {
+        Answer::of(wait(tester.reply(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"), listener)))
+    };
+    let led = ask("Example.com:80", "/a%20b?c=/../d", 0);
+    assert_eq!((led.status, led.outcome), (308, "https_redirect"));
+    assert_eq!(led.field("location"), Some("https://Example.com/a%20b?c=/../d"));
+    assert_eq!(ask("b.org", "/", 2).field("location"), Some("https://b.org:8443/"));
+    assert_eq!(ask("evil.org", "/", 0).status, 421);
+    assert_eq!(ask("example.com", "/", 2).status, 421);
+    let token = "/.well-known/acme-challenge/x";
+    assert_eq!(ask("b.org", token, 2).said(), (200, "both"));
+    assert_eq!(ask("example.com", token, 0).status, 308, "no site here to ask");
+    let only = |request: &str| Answer::of(wait(tester.reply(request, 2)));
+    assert_eq!(only("GET / HTTP/1.0\r\n\r\n").field("location"), Some("https://b.org:8443/"));
+}
+
+#[test]
+fn rewrites_change_the_path_for_what_follows() {
+    let strip = |prefix: &str| step(StepKind::Rewrite(Rewrite::StripPrefix(prefix.into())));
+    let to = |written: &str| step(StepKind::Rewrite(Rewrite::To(text(written))));
+    let show = || redirect(302, text("/shown?path={path}&rest={rest}"));
+    let outer = vec![route(vec![path(&["/outer/in/*"])], vec![to("/there/{rest}?new")]), show()];
+    let tester = engine(vec![
+        route(vec![path(&["/strip/*"])], vec![strip("/strip")]),
+        route(vec![path(&["/to/*"])], vec![to("/seen/{rest}")]),
+        route(vec![path(&["/outer/*"])], outer),
+        route(vec![path(&["/seen/*"])], vec![show()]),
+        route(vec![path(&["/dots/*"])], vec![to("/x/.{rest}")]),
+        respond(200, "not rewritten"),
+    ]);
+    let location = |path: &str| tester.get(path, &[]).field("location").map(str::to_owned);
+    assert_eq!(location("/to/a%20b").as_deref(), Some("/shown?path=/to/a%20b&rest=a%20b"));
+    assert_eq!(location("/strip/seen/x").as_deref(), Some("/shown?path=/strip/seen/x&rest=x"));
+    assert_eq!(location("/outer/in/c?d").as_deref(), Some("/shown?path=/outer/in/c&rest=in/c"), "the outer star again");
+    assert_eq!(tester.get("/dots/.", &[]).status, 400, "no dots reach a rewrite");
+    assert_eq!(tester.get("/dots/", &[]).outcome, "dot_segment", "nor come of one");
+}
+
+#[test]
+fn a_prefix_is_whole_segments() {
+    let tester = engine(vec![
+        step(StepKind::Rewrite(Rewrite::StripPrefix("/api/".into()))),
+        route(vec![path(&["/"])], vec![respond(200, "root")]),
+        route(vec![path(&["/x"])], vec![respond(200, "x")]),
+        respond(200, "other"),
+    ]);
+    for (path, body) in [("/api", "root"), ("/api/", "root"), ("/%61pi/x", "x"), ("/apix", "other"), ("/x", "x")] {
+        assert_eq!(tester.get(path, &[]).body, body, "{path}");
+    }
+}
+
+#[test]
+fn header_steps_concern_every_kind_of_answer() {
+    let folder = Temporary::new("headers", &[("pages/404.html", "<p>custom")]);
+    let file = folder.path().join("pages/404.html");
+    let tester = engine(vec![
+        set("X-All", "1"),
+        route(vec![path(&["/respond"])], vec![respond(200, "r")]),
+        route(vec![path(&["/redirect"])], vec![redirect(302, text("/"))]),
+        route(vec![path(&["/dynamic"])], vec![redirect(302, text("{path}"))]),
+        route(vec![path(&["/error"])], vec![respond(410, "")]),
+        route(vec![path(&["/none"])], vec![respond(204, "")]),
+        route(vec![path(&["/metrics"])], vec![handler(Handler::Metrics)]),
+        step(StepKind::ErrorPage(ErrorPage { statuses: vec![404], file })),
+    ]);
+    for path in ["/respond", "/redirect", "/dynamic", "/error", "/none", "/metrics", "/missing"] {
+        for method in ["GET", "OPTIONS", "POST"] {
+            let answer = tester.ask(method, path, &[]);
+            assert_eq!(answer.all("x-all"), ["1"], "{method} {path}");
+            let length = answer.field("content-length").map(|length| length.parse().unwrap());
+            assert_eq!(length, (answer.status != 204).then_some(answer.body.len()), "{method} {path}");
+        }
+    }
+    assert_eq!(tester.get("/missing", &[]).said(), (404, "<p>custom"));
+}
+
+#[test]
+fn error_pages_are_files() {
+    let folder = Temporary::new("pages", &[("pages/404 page.html", "<p>gone"), ("pages/any.txt", "other")]);
+    let page = |statuses: &[u16], name: &str| {
+        let file = folder.path().join("pages").join(name);
+        step(StepKind::ErrorPage(ErrorPage { statuses: statuses.to_vec(), file }))
+    };
+    let mut tester = engine(vec![
+        page(&[404, 405, 410, 403], "any.txt"),
+        page(&[404], "404 page.html"),
+        route(vec![path(&["/gone"])], vec![respond(410, "")]),
+        route(vec![path(&["/text"])], vec![respond(410, "as it is")]),
+    ]);
+    let answer = tester.get("/none", &["Range: bytes=0-1", "If-None-Match: *"]);
+    assert_eq!((answer.said(), answer.outcome), ((404, "<p>gone"), "unrouted"));
+    assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!((answer.field("etag"), answer.field("content-length")), (None, Some("7")));
+    assert_eq!(tester.get("/gone", &[]).said(), (410, "other"));
+    assert_eq!(tester.get("/text", &[]).said(), (410, "as it is"));
+    fs::remove_file(folder.path().join("pages/404 page.html")).unwrap();
+    tester.now.monotonic_ms += 2_000;
+    assert_eq!(tester.get("/none", &[]).said(), (404, "other"), "a page that is gone leaves it to the one before");
+    fs::remove_file(folder.path().join("pages/any.txt")).unwrap();
+    tester.now.monotonic_ms += 2_000;
+    let plain = tester.get("/none", &[]);
+    assert!(plain.status == 404 && plain.body.contains("Nothing here"), "{plain:?}");
+}
+
+#[test]
+fn hints_go_with_pages() {
+    let hints = |link: &str| step(StepKind::EarlyHints(vec![link.into()]));
+    let tester = engine(vec![
+        hints("</a.css>; rel=preload"),
+        route(vec![path(&["/two"])], vec![hints("</b.js>; rel=preload"), respond(200, "two")]),
+        route(vec![path(&["/one"])], vec![respond(200, "one")]),
+    ]);
+    let links = |path: &str| tester.get(path, &[]).response.early_links.map(|links| links.len());
+    assert_eq!((links("/one"), links("/two"), links("/none")), (Some(1), Some(2), None));
+}

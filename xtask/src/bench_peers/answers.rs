@@ -1,0 +1,163 @@
+//! Whether a server answers right, as curl sees it. One that answers wrong may well answer fast.
+
+use super::bench::Bench;
+use super::cases::{Case, Kind, Speech};
+use super::servers::Server;
+use super::subjects::{Mark, Setup, Subject};
+use crate::failure::{Context, Outcome};
+use crate::shell;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a digest or a variant may take to be made.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What curl saw.
+struct Answer {
+    status: String,
+    version: String,
+    /// The head's lines, names in lower case.
+    fields: Vec<(String, String)>,
+    /// Decoded, if it was encoded.
+    body: Vec<u8>,
+}
+
+/// Asks until the answer shows what it must. Every answer on the way must be right in all else.
+pub(super) fn check(bench: &Bench, subject: Subject, case: &Case, server: &Server) -> Outcome<()> {
+    let start = Instant::now();
+    loop {
+        let answer = ask(bench, subject, case, server)?;
+        is_right(&answer, subject, case)?;
+        let Some(lacking) = lacking(bench, &answer, subject, case)? else { return Ok(()) };
+        if start.elapsed() > PATIENCE {
+            return Err(lacking.into());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The content behind an address, as text.
+pub(super) fn text(url: &str) -> Outcome<String> {
+    shell::output_of(curl().arg(url))
+}
+
+/// The field lines, `Name: value`, of a subject's request beside the usual ones.
+pub(super) fn request_fields(subject: Subject, case: &Case) -> Vec<String> {
+    let host = case.host.map(|host| format!("Host: {host}"));
+    host.into_iter().chain(subject.asks.iter().map(|line| (*line).to_owned())).collect()
+}
+
+fn curl() -> Command {
+    let mut curl = Command::new("curl");
+    // A certificate of our own making is no more than that.
+    curl.args(["--silent", "--show-error", "--insecure", "--max-time", "10"]);
+    curl
+}
+
+fn ask(bench: &Bench, subject: Subject, case: &Case, server: &Server) -> Outcome<Answer> {
+    let body = bench.folder().join("answer");
+    let mut curl = curl();
+    curl.arg(match case.speech {
+        Speech::Http1 | Speech::Http1Tls => "--http1.1",
+        Speech::Http2 => "--http2-prior-knowledge",
+        Speech::Http2Tls => "--http2",
+    });
+    for line in request_fields(subject, case) {
+        // Decodes the answer; what is asked for is still said by the field.
+        if line.starts_with("Accept-Encoding:") {
+            curl.arg("--compressed");
+        }
+        curl.args(["--header", &line]);
+    }
+    curl.arg("--output").arg(&body).args(["--dump-header", "-"]);
+    curl.args(["--write-out", "%{http_code} %{http_version}"]);
+    let said = shell::output_of(curl.arg(server.url(&format!("/{}", case.file.path))))?;
+    let (status, version) = said.lines().last().and_then(|line| line.split_once(' ')).cannot("read what curl saw")?;
+    let fields = said.lines().filter_map(|line| line.split_once(':'));
+    Ok(Answer {
+        status: status.to_owned(),
+        version: version.to_owned(),
+        fields: fields.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect(),
+        body: std::fs::read(&body).cannot("read the content that curl received")?,
+    })
+}
+
+fn is_right(answer: &Answer, subject: Subject, case: &Case) -> Outcome<()> {
+    let Answer { status, version, body, .. } = answer;
+    if status != "200" || body.len() != case.file.bytes {
+        return Err(format!("it answers wrong: status {status}, {} bytes", body.len()).into());
+    }
+    if (version == "2") != case.speech.is_http2() {
+        return Err(format!("it answers in HTTP/{version}").into());
+    }
+    // The bare loop sends as many bytes, not the same.
+    let sends_the_file = subject.setup != Setup::Bare || case.kind == Kind::ServerPerMebibyte;
+    if sends_the_file && *body != case.file.contents() {
+        return Err("what it sends is not the file".into());
+    }
+    Ok(())
+}
+
+/// What the answer does not show yet, or shows and should not.
+fn lacking(bench: &Bench, answer: &Answer, subject: Subject, case: &Case) -> Outcome<Option<String>> {
+    for mark in Mark::ALL {
+        let name = mark.field();
+        let found = answer.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        let wanted = if subject.shows.contains(mark) { Some(value(*mark, bench, case)?) } else { None };
+        if found != wanted.as_deref() {
+            let shown =
+                |value: Option<&str>| value.map_or_else(|| format!("no {name}"), |value| format!("{name}: {value}"));
+            return Ok(Some(format!("its answer has {}, not {}", shown(found), shown(wanted.as_deref()))));
+        }
+    }
+    Ok(None)
+}
+
+/// What a field must say.
+fn value(mark: Mark, bench: &Bench, case: &Case) -> Outcome<String> {
+    let file = case.file.place(bench.folder());
+    Ok(match mark {
+        Mark::ReprDigest => format!("sha-256=:{}:", digest("sha256", &file)?),
+        Mark::ContentMd5 => digest("md5", &file)?,
+        Mark::Brotli => "br".to_owned(),
+    })
+}
+
+/// A file's digest in base64, by OpenSSL.
+fn digest(algorithm: &str, file: &Path) -> Outcome<String> {
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "openssl dgst -\"$1\" -binary \"$2\" | openssl base64 -A", "sh", algorithm]);
+    shell::output_of(sh.arg(file)).map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::CASES;
+    use super::super::subjects::{BARE, FLATOUT};
+    use super::*;
+
+    #[test]
+    fn a_wrong_status_length_content_or_version_is_no_right_answer() {
+        let case = &CASES[0];
+        let answer = |status: &str, version: &str, body: Vec<u8>| Answer {
+            status: status.to_owned(),
+            version: version.to_owned(),
+            fields: Vec::new(),
+            body,
+        };
+        let file = case.file.contents();
+        let blank = vec![0; file.len()];
+        assert!(is_right(&answer("200", "1.1", file.clone()), FLATOUT, case).is_ok());
+        assert!(is_right(&answer("200", "1.1", blank.clone()), BARE, case).is_ok());
+        let wrong = [
+            answer("404", "1.1", file.clone()),
+            answer("200", "2", file.clone()),
+            answer("200", "1.1", blank),
+            answer("200", "1.1", file[1..].to_vec()),
+        ];
+        for answer in wrong {
+            assert!(is_right(&answer, FLATOUT, case).is_err(), "{} {}", answer.status, answer.version);
+        }
+    }
+}
