@@ -89,9 +89,8 @@ fn join_cookies(headers: &HeaderMap) -> Option<Vec<u8>> {
 
 /// What a log shows of a request that was refused: a line as HTTP/1.1 would have it.
 pub(crate) fn describe_refused(parts: &Parts) -> Vec<u8> {
-    let target = parts.uri.path_and_query().map_or(Cow::Owned(parts.uri.to_string()), |target| {
-        Cow::Borrowed(target.as_str())
-    });
+    let target =
+        parts.uri.path_and_query().map_or(Cow::Owned(parts.uri.to_string()), |target| Cow::Borrowed(target.as_str()));
     format!("{} {target} HTTP/2.0\r\n", parts.method).into_bytes()
 }
 

@@ -292,7 +292,14 @@ impl<H: Handler> Http2Task<H> {
             reply => {
                 let deadline_ms = self.now_ms().saturating_add(self.worker.settings.timeouts.body_timeout_ms);
                 let received_bytes = 0;
-                Stream::Receiving(Box::new(Receiving { content, respond, reply, exchange, received_bytes, deadline_ms }))
+                Stream::Receiving(Box::new(Receiving {
+                    content,
+                    respond,
+                    reply,
+                    exchange,
+                    received_bytes,
+                    deadline_ms,
+                }))
             }
         };
         self.streams.push(stream);

@@ -139,7 +139,9 @@ impl<H: Handler> ServerTask<H> {
                         Next::Write => socket.poll_write_ready(context),
                         _ => socket.poll_read_ready(context),
                     };
-                    let Ok(mut guard) = ready!(polled) else { return Poll::Ready(Ended::Closed(CloseReason::SocketFailed)) };
+                    let Ok(mut guard) = ready!(polled) else {
+                        return Poll::Ready(Ended::Closed(CloseReason::SocketFailed));
+                    };
                     let next = self.connection.turn(&self.worker, socket.fd());
                     // What the turn waits for again is not there any more; what has come since says so anew.
                     if next == self.next {

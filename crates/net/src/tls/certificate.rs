@@ -190,9 +190,10 @@ fn parse_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 fn parse_time(tag: u8, text: &[u8]) -> Option<i64> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |range: std::ops::Range<usize>| {
-        digits.get(range)?.iter().try_fold(0_i64, |value, byte| {
-            byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
-        })
+        digits
+            .get(range)?
+            .iter()
+            .try_fold(0_i64, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
     };
     let (year, at) = match (tag, digits.len()) {
         // RFC 5280 §4.1.2.5.1: from 50 on it is the last century.

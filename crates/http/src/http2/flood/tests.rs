@@ -38,7 +38,10 @@ fn every_flood_is_found_within_two_thousand_frames() {
         (Flood::RapidReset, vec![headers, reset]),
         (Flood::Ping, vec![frame(kind::PING, 0, &[0; 8])]),
         (Flood::Settings, vec![frame(kind::SETTINGS, 0, &[])]),
-        (Flood::Continuation, vec![open, empty.clone(), empty.clone(), empty.clone(), empty.clone(), empty.clone(), empty]),
+        (
+            Flood::Continuation,
+            vec![open, empty.clone(), empty.clone(), empty.clone(), empty.clone(), empty.clone(), empty],
+        ),
         (Flood::EmptyData, vec![frame(kind::DATA, 0, &[])]),
         (Flood::EmptyData, vec![frame(kind::DATA, flag::PADDED, &padded)]),
         (Flood::WindowUpdate, vec![frame(kind::WINDOW_UPDATE, 0, &[0, 0, 0, 1])]),
@@ -102,7 +105,9 @@ fn cuts_change_no_decision() {
         bytes.extend(frame(kind::PING, 0, &[0; 8]));
         bytes.extend(frame(kind::HEADERS, 4, &[0x82; 20]));
     }
-    assert_pieces_agree(&bytes, Watch::new, |watch, piece, _| watch.handle_received(0, piece).map(|()| (piece.len(), false)));
+    assert_pieces_agree(&bytes, Watch::new, |watch, piece, _| {
+        watch.handle_received(0, piece).map(|()| (piece.len(), false))
+    });
 }
 
 #[test]
