@@ -11,11 +11,13 @@ mod e2e {
     mod conformance;
     mod docs;
     mod harness;
+    mod http2;
     mod memory;
     mod patience;
     mod real_site;
     mod smoke;
     mod syscalls;
+    mod tls;
     mod tool;
     mod versions;
 }
