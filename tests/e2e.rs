@@ -14,6 +14,7 @@ mod e2e {
     mod docs;
     mod explain;
     mod harness;
+    mod http2;
     mod memory;
     mod patience;
     mod real_site;
@@ -22,6 +23,7 @@ mod e2e {
     mod site;
     mod smoke;
     mod syscalls;
+    mod tls;
     mod tool;
     mod upgrade;
     mod versions;

@@ -39,6 +39,15 @@ pub(crate) fn chromium() -> Command {
     names.into_iter().find_map(find_program).map_or_else(|| tool("chromium"), Command::new)
 }
 
+/// A program that `tools/setup.sh test` puts below target/tools, where no package of the system brings it; or one of
+/// that name in PATH.
+pub(crate) fn test_tool(name: &str, below: &str) -> Command {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
+    let file = folder.join(below).join(name);
+    let found = if file.is_file() { Some(file) } else { find_program(name) };
+    Command::new(found.unwrap_or_else(|| panic!("{name} is not installed; please run: tools/setup.sh test")))
+}
+
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
