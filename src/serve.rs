@@ -2,8 +2,8 @@
 
 use clap::Args;
 use flatout_config::model::{
-    Admin, Config, Files, Handler, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step, StepKind,
-    Timeouts,
+    Admin, Config, Files, Handler, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step,
+    StepKind, Timeouts,
 };
 use flatout_config::{Style, to_kdl};
 use flatout_daemon::{Failure, Options, Source};
@@ -130,11 +130,8 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
         }
     }
     let log = arguments.access_log.as_deref().map(log);
-    let handler = Files {
-        root: arguments.folder.clone(),
-        hidden: arguments.hidden,
-        ..flatout_config::files_defaults()
-    };
+    let handler =
+        Files { root: arguments.folder.clone(), hidden: arguments.hidden, ..flatout_config::files_defaults() };
     let kind = StepKind::Handler(Handler::Files(Box::new(handler)));
     let site = Site {
         place: Place::default(),

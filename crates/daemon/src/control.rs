@@ -169,7 +169,9 @@ impl Control {
             Ended::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
         };
         let Some(failed) = failed else { return };
-        say(&format!("error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"));
+        say(&format!(
+            "error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"
+        ));
         self.failed = true;
         if self.workers.phase() == Phase::Serve {
             self.set_phase(Phase::Drain);

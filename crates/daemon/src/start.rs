@@ -35,8 +35,7 @@ use tokio::sync::watch;
 /// Starts everything. The workers may not accept yet when this returns; they tell when they do.
 pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     // Before any thread: they all inherit what is blocked here.
-    let signals =
-        Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
+    let signals = Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
     let mut inherited = Inherited::take();
     let mut config = options.source.load(options.style)?;
     let live = arrange(&mut config, &[]);
