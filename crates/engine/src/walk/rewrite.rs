@@ -67,7 +67,10 @@ impl<T: Trace> Walk<'_, T> {
         match decoded {
             Ok(facts) if !facts.encoded_slash => None,
             Ok(_) => Some(self.fail(&Failure::served(404, "Nothing here has this name.", Served::NotFound))),
-            Err(refusal) => Some(self.fail(&Failure::served(refusal.status(), refusal.text(), Served::DotSegment))),
+            Err(refusal) => {
+                let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::DotSegment };
+                Some(self.fail(&Failure::served(refusal.status(), refusal.text(), outcome)))
+            }
         }
     }
 }
