@@ -12,6 +12,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("h2load", "nghttp2-client"),
     ("httperf", "httperf"),
     ("prlimit", "util-linux"),
+    ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("sha256sum", "coreutils"),
     ("strace", "strace"),
