@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod explain;
 mod limits;
 mod reload;
 mod run;
@@ -32,6 +33,8 @@ enum Verb {
     Fmt(config::FmtArgs),
     Adapt(config::AdaptArgs),
     Passwd(config::PasswdArgs),
+    Explain(explain::ExplainArgs),
+    Config(explain::ConfigArgs),
     Help(config::HelpArgs),
 }
 
@@ -48,6 +51,8 @@ fn main() -> ExitCode {
         Verb::Fmt(arguments) => config::fmt(&arguments),
         Verb::Adapt(arguments) => config::adapt(&arguments),
         Verb::Passwd(arguments) => config::passwd(&arguments),
+        Verb::Explain(arguments) => explain::explain(&arguments),
+        Verb::Config(arguments) => explain::config(&arguments),
         Verb::Help(arguments) => config::help::<Arguments>(&arguments),
     }
 }

@@ -11,6 +11,7 @@ mod e2e {
     mod config;
     mod conformance;
     mod docs;
+    mod explain;
     mod harness;
     mod memory;
     mod patience;
