@@ -3,6 +3,7 @@
 use flatout_config::{Code, Memory, format, load};
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
+use flatout_net::tls::TlsFailure;
 use flatout_serve::outcome::Outcome;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,6 +21,10 @@ fn reasons() -> String {
     for reason in CloseReason::ALL {
         let cuts = if reason.cuts() { "yes" } else { "" };
         writeln!(text, "| `{}` | {cuts} | {} |", reason.name(), reason.text()).unwrap();
+    }
+    text.push_str("\n## Failures of TLS: why there was no session\n\n| name | meaning |\n|---|---|\n");
+    for failure in TlsFailure::ALL {
+        writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
     }
     text
 }
