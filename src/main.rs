@@ -1,9 +1,11 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
 mod bench;
+mod completions;
 mod config;
 mod explain;
 mod limits;
+mod man;
 mod reload;
 mod run;
 mod serve;
@@ -33,6 +35,8 @@ enum Verb {
     Fmt(config::FmtArgs),
     Adapt(config::AdaptArgs),
     Passwd(config::PasswdArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
     Explain(explain::ExplainArgs),
     Config(explain::ConfigArgs),
     Help(config::HelpArgs),
@@ -51,6 +55,8 @@ fn main() -> ExitCode {
         Verb::Fmt(arguments) => config::fmt(&arguments),
         Verb::Adapt(arguments) => config::adapt(&arguments),
         Verb::Passwd(arguments) => config::passwd(&arguments),
+        Verb::Completions(arguments) => completions::run::<Arguments>(&arguments),
+        Verb::Man(arguments) => man::run::<Arguments>(&arguments),
         Verb::Explain(arguments) => explain::explain(&arguments),
         Verb::Config(arguments) => explain::config(&arguments),
         Verb::Help(arguments) => config::help::<Arguments>(&arguments),

@@ -60,6 +60,11 @@ impl Texts {
         self.list.len()
     }
 
+    /// How many bytes all texts have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.iter().map(|text| text.content.len()).sum()
+    }
+
     pub(crate) fn text(&self, file: u32) -> &str {
         self.list.get(file as usize).map_or("", |text| text.content.as_str())
     }
@@ -75,11 +80,27 @@ impl Texts {
         at
     }
 
+    /// The word at a place of a text.
+    pub(crate) fn excerpt_at(content: String, place: &Place) -> Option<Excerpt> {
+        let mut texts = Self::default();
+        let file = texts.add(String::new(), content);
+        let text = texts.list.first()?;
+        let line = (place.line as usize).checked_sub(1).filter(|line| *line < text.lines.len())?;
+        let skipped = text.line(line).char_indices().nth((place.column as usize).saturating_sub(1));
+        let start = text.lines[line] + skipped.map_or(0, |(at, _)| at);
+        let word = text.content[start..].find(|c: char| c.is_whitespace() || matches!(c, '{' | ';')).unwrap_or(0);
+        texts.excerpt(Span::new(file, start, start + word))
+    }
+
     /// Line and column, from 1; columns count characters.
     pub(crate) fn place(&self, span: Span) -> Place {
         let Some(text) = self.list.get(span.file as usize) else {
             return Place::default();
         };
+        if text.content.is_empty() {
+            // Nothing to point at; perhaps it could not even be read.
+            return Place { file: text.name.clone(), line: 0, column: 0 };
+        }
         let line = text.line_of(span.start as usize);
         let (line_start, offset) = (text.lines[line], span.start as usize);
         let last = self.last.get();
@@ -142,7 +163,7 @@ fn cut(line: &str, around: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Span, Texts};
+    use super::{Place, Span, Texts};
 
     #[test]
     fn a_place_counts_characters_and_an_excerpt_has_the_line_before() {
@@ -169,10 +190,21 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_is_remembered_finds_its_word() {
+        let place = |line, column| Place { file: String::new(), line, column };
+        let text = "site {\n  ü files \".\"\n}\n";
+        let excerpt = Texts::excerpt_at(text.into(), &place(2, 5)).unwrap();
+        assert_eq!((excerpt.line.as_str(), excerpt.caret_start, excerpt.caret_width), ("  ü files \".\"", 4, 5));
+        assert_eq!(Texts::excerpt_at(text.into(), &place(9, 1)), None);
+        assert_eq!(Texts::excerpt_at(text.into(), &place(0, 0)), None);
+        assert!(Texts::excerpt_at(text.into(), &place(1, 99)).is_some());
+    }
+
+    #[test]
     fn the_end_and_an_empty_text_have_places_too() {
         let mut texts = Texts::default();
         let empty = texts.add("empty.kdl".into(), String::new());
-        assert_eq!(texts.place(Span::new(empty, 0, 0)).line, 1);
+        assert_eq!(texts.place(Span::new(empty, 0, 0)).line, 0);
         assert_eq!(texts.excerpt(Span::new(empty, 0, 0)), None);
         let file = texts.add("a.kdl".into(), "a\n".into());
         assert_eq!(texts.place(Span::new(file, 2, 2)).line, 2);
