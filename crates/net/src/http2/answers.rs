@@ -27,6 +27,7 @@ impl<H: Handler> Http2Task<H> {
         let (parts, content) = request.into_parts();
         let whole = content.is_end_stream();
         let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
+        self.since_ms = now.monotonic_ms;
         let Origin { client, listener, secure } = self.origin;
         with_head(&parts, whole, &worker.settings.limits, |head| {
             let head = match head {

@@ -25,7 +25,8 @@ impl<H: Handler> Http2Task<H> {
             self.unacknowledged_bytes = None;
         }
         self.fields_since_ms = if link.is_within_fields() { self.fields_since_ms.min(now_ms) } else { u64::MAX };
-        if self.is_busy() && matches!(self.state, State::Open(_)) || received > 0 && self.closing.is_none() {
+        // Only requests keep a connection open: pings do not.
+        if self.is_busy() && matches!(self.state, State::Open(_)) {
             self.since_ms = now_ms;
         }
     }
