@@ -6,7 +6,7 @@ use crate::admin::path::Places;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
 use crate::bell::{Bell, Event, bell};
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, Loaded};
 use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{Failure, say};
@@ -21,7 +21,7 @@ use crate::status::Shared;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
 use crate::workers::{Worker, Workers, start_worker};
-use flatout_config::model::{Admin, Config, Protocol};
+use flatout_config::model::{Admin, Certificate, Config, Protocol};
 use flatout_engine::engine::Engine;
 use flatout_engine::spec::Spec;
 use flatout_http::limits::Limits;
@@ -34,6 +34,7 @@ use flatout_net::server::{
 use flatout_net::tls::TlsServer;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
+use std::fs::File;
 use std::sync::Arc;
 use std::thread;
 use tokio::sync::watch;
@@ -56,8 +57,11 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
         _ => Some(Certificates::new()?),
     };
-    let loaded = certificates.as_mut().map(|certificates| certificates.load(&config)).transpose()?.flatten();
-    let logs = open_logs(&config)?;
+    // Files may be for root alone; our own authority must be for whoever we become.
+    let mut loaded = None;
+    if !uses_authority(&config) {
+        loaded = load(certificates.as_mut(), &config)?;
+    }
     let mut addresses = Vec::new();
     for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id]) {
         addresses.push(Address::bind(id, listener, worker_count, &mut inherited)?);
@@ -71,6 +75,12 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
             })?;
         }
         drop_privileges(identity)?;
+        warn_of_unreadable(loaded.as_ref());
+    }
+    // What this process writes belongs to who it is from now on: it will be opened again, by an upgrade at the latest.
+    let logs = open_logs(&config)?;
+    if uses_authority(&config) {
+        loaded = load(certificates.as_mut(), &config)?;
     }
     let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
     let confinement = config.landlock.then(|| Confinement::of(&spec));
@@ -136,6 +146,26 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
 
 fn available_cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn uses_authority(config: &Config) -> bool {
+    config.sites.iter().any(|site| site.certificate == Some(Certificate::Internal))
+}
+
+fn load(certificates: Option<&mut Certificates>, config: &Config) -> Result<Option<Loaded>, Failure> {
+    certificates.map_or(Ok(None), |certificates| certificates.load(config))
+}
+
+/// Certificates that only root can read are shown, but new ones in their place will not be.
+fn warn_of_unreadable(loaded: Option<&Loaded>) {
+    for path in loaded.into_iter().flat_map(Loaded::paths) {
+        if let Err(error) = File::open(path) {
+            say(&format!(
+                "warning: as this user we cannot read {} again ({error}): a renewed certificate will not be seen",
+                path.display()
+            ));
+        }
+    }
 }
 
 fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
