@@ -27,8 +27,8 @@ as_root() {
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
-  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux
-  systemd-analyze:systemd man:man-db openssl:openssl
+  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux openssl:openssl python3:python3
+  systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
 )
 bench_programs=(
@@ -38,6 +38,11 @@ bench_programs=(
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
+# Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
+h2spec_version=v2.2.1+incompatible
+h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
+sslyze_version=6.3.1
+go_version_least=1.16
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
 optional_packages=(chromium h2o)
@@ -180,5 +185,46 @@ install_rustup() {
     sh -s -- -y --quiet --no-modify-path --profile minimal --default-toolchain none
 }
 
+# h2spec, the conformance suite of HTTP/2, is a Go program.
+install_h2spec() {
+  [ ! -x target/tools/bin/h2spec ] || return 0
+  if ! has go || ! is_at_least "$go_version_least" "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')"; then
+    programs=(go:golang-go) files=()
+    install_packages
+  fi
+  say "installing h2spec $h2spec_version"
+  mkdir -p target/tools/bin
+  # It says of no version of what it needs; the newest would want a newer Go than Debian 12 has.
+  local module
+  module=$(mktemp -d)
+  (
+    export GOBIN="$PWD/target/tools/bin" GOFLAGS=-modcacherw
+    cd "$module"
+    go mod init example.org/h2spec
+    go get "github.com/summerwind/h2spec/cmd/h2spec@$h2spec_version" "${h2spec_needs[@]}"
+    go install github.com/summerwind/h2spec/cmd/h2spec
+  ) >"$module/log" 2>&1 || { cat "$module/log" >&2; fail "h2spec could not be built"; }
+  rm -rf "$module"
+}
+
+# sslyze, which knows Mozilla's profiles of TLS, is a Python program.
+install_sslyze() {
+  [ ! -x target/tools/sslyze/bin/sslyze ] || return 0
+  # The module that makes environments is a package of its own on Debian.
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then
+    as_root "${apt_get[@]}" update || true
+    apt_get_install python3-venv
+  fi
+  say "installing sslyze $sslyze_version"
+  mkdir -p target/tools
+  rm -rf target/tools/sslyze
+  python3 -m venv target/tools/sslyze
+  target/tools/sslyze/bin/pip install --quiet --disable-pip-version-check "sslyze==$sslyze_version"
+}
+
 install_packages
 install_rust
+if [ "$profile" = test ]; then
+  install_h2spec
+  install_sslyze
+fi
