@@ -12,6 +12,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("h2load", "nghttp2-client"),
     ("httperf", "httperf"),
     ("man", "man-db"),
+    ("mount", "mount"),
     ("openssl", "openssl"),
     ("prlimit", "util-linux"),
     ("script", "bsdutils"),
@@ -19,6 +20,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sha256sum", "coreutils"),
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
+    ("umount", "mount"),
     ("wrk", "wrk"),
 ];
 
