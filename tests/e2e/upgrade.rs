@@ -114,10 +114,10 @@ fn a_socket_of_systemd_is_served() {
             &format!("    listen \"{address}\"\n    files \"{}\"", www.display()),
         );
         // A shell plays systemd: it knows its own number, which stays the same for the program it becomes.
-        let mut command = std::process::Command::new("sh");
+        let mut command = std::process::Command::new("bash");
         let script = format!("exec 3<&{}; export LISTEN_PID=$$; exec \"$@\"", inherit(&listener));
         command.args(["-c", &script, "sh"]).arg(flatout().get_program()).args(["run", "-c"]).arg(config(&folder));
-        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("sh");
+        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("bash");
         Running::spawn(command)
     };
     // The connection waits in the queue while nobody serves.

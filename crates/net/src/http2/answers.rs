@@ -29,7 +29,7 @@ impl<H: Handler> Http2Task<H> {
         let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
         self.since_ms = now.monotonic_ms;
         let Origin { client, listener, secure } = self.origin;
-        let peer = Peer { client, secure };
+        let peer = self.peer();
         with_head(&parts, whole, &worker.settings.limits, |head| {
             let head = match head {
                 Ok(head) => head,
@@ -98,6 +98,10 @@ impl<H: Handler> Http2Task<H> {
             }
         };
         self.streams.push(stream);
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { client: self.origin.client, secure: self.origin.secure }
     }
 
     pub(super) fn answer_described(
@@ -195,10 +199,9 @@ impl<H: Handler> Http2Task<H> {
         let response = worker.handler.handle_error(status, text);
         let body_bytes = if exchange.to_head { 0 } else { response.body.len() };
         let log = response.log;
-        let peer = Peer { client: self.origin.client, secure: self.origin.secure };
         let answer = || Answer::refused(log, status, name, body_bytes, exchange.started_ns);
         match raw {
-            Some(raw) => worker.stage(peer, Logged::Raw(raw), answer),
+            Some(raw) => worker.stage(self.peer(), Logged::Raw(raw), answer),
             None => worker.stage_described(exchange.description.as_ref(), answer),
         }
         worker.counters.requests.add(1);
