@@ -33,7 +33,7 @@ fn bytes(text: impl Into<Vec<u8>>) -> Response {
 fn segments() -> Body {
     let path = std::env::temp_dir().join(format!("flatout-http2-{}", std::process::id()));
     let mut file = std::fs::File::create_new(&path).unwrap();
-    file.write_all(&[b'f'; 100_000]).unwrap();
+    file.write_all(&vec![b'f'; 100_000]).unwrap();
     let fd = OwnedFd::from(std::fs::File::open(&path).unwrap());
     std::fs::remove_file(path).unwrap();
     let identity = FileIdentity::read(&fd).unwrap();
