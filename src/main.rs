@@ -1,8 +1,10 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
 mod bench;
+mod completions;
 mod config;
 mod limits;
+mod man;
 mod reload;
 mod run;
 mod serve;
@@ -32,6 +34,8 @@ enum Verb {
     Fmt(config::FmtArgs),
     Adapt(config::AdaptArgs),
     Passwd(config::PasswdArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
     Help(config::HelpArgs),
 }
 
@@ -48,6 +52,8 @@ fn main() -> ExitCode {
         Verb::Fmt(arguments) => config::fmt(&arguments),
         Verb::Adapt(arguments) => config::adapt(&arguments),
         Verb::Passwd(arguments) => config::passwd(&arguments),
+        Verb::Completions(arguments) => completions::run::<Arguments>(&arguments),
+        Verb::Man(arguments) => man::run::<Arguments>(&arguments),
         Verb::Help(arguments) => config::help::<Arguments>(&arguments),
     }
 }

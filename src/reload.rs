@@ -11,8 +11,10 @@ const EXIT_USAGE: u8 = 2;
 
 /// Have a running flatout read its configuration again
 #[derive(Args, Debug)]
-#[command(after_help = "Connections are not touched. A configuration that is wrong anywhere is refused as a whole, and the
-old one stays in force. The exit code is 0, 2 when the configuration was refused, or 1 when it failed otherwise.")]
+#[command(
+    after_help = "Connections are not touched. A configuration that is wrong anywhere is refused as a whole, and the
+old one stays in force. The exit code is 0, 2 when the configuration was refused, or 1 when it failed otherwise."
+)]
 pub(crate) struct ReloadArgs {
     /// The admin socket [default: the user's or the system's]
     #[arg(long, value_name = "PATH")]
@@ -21,8 +23,10 @@ pub(crate) struct ReloadArgs {
 
 /// Have a running flatout hand over to the program as it is now
 #[derive(Args, Debug)]
-#[command(after_help = "A new process starts with the same command line and takes the listeners over; the old one finishes what is
-under way. When the new one does not come up, the old one goes on as if nothing had been.")]
+#[command(
+    after_help = "A new process starts with the same command line and takes the listeners over; the old one finishes what is
+under way. When the new one does not come up, the old one goes on as if nothing had been."
+)]
 pub(crate) struct UpgradeArgs {
     /// The admin socket [default: the user's or the system's]
     #[arg(long, value_name = "PATH")]

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use flatout_config::model::{
-    Admin, Config, Files, Handler, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step, StepKind,
-    Timeouts,
+    Admin, Certificate, Config, Files, Handler, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site,
+    Step, StepKind, Timeouts,
 };
 use flatout_config::{Style, to_kdl};
 use flatout_daemon::{Failure, Options, Source};
@@ -67,6 +67,22 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     print_config: bool,
 
+    /// Speak https: `internal`, with a certificate by an authority of our own, or CERT,KEY, two files in PEM.
+    #[arg(long, value_name = "internal|CERT,KEY", value_parser = parse_tls, conflicts_with_all = ["tls_cert", "h2c"])]
+    tls: Option<Tls>,
+
+    /// Speak https, with this certificate and what leads to its authority, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "h2c")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Without TLS, speak HTTP/2 with clients that begin with it.
+    #[arg(long)]
+    h2c: bool,
+
     /// Close a connection on which no request begins for so long.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration_ms)]
     idle_timeout: u64,
@@ -79,6 +95,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     body_timeout: u64,
 
+    /// Close a connection whose TLS handshake, or preface of HTTP/2, takes longer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
+    handshake_timeout: u64,
+
     /// Close a connection whose client takes no byte of a response for so long.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     write_timeout: u64,
@@ -86,6 +106,21 @@ pub(crate) struct ServeArgs {
     /// When told to stop, wait so long for what is under way.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     drain_timeout: u64,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug)]
+enum Tls {
+    Internal,
+    Files(PathBuf, PathBuf),
+}
+
+fn parse_tls(text: &str) -> Result<Tls, String> {
+    if text == "internal" {
+        return Ok(Tls::Internal);
+    }
+    let (chain, key) = text.split_once(',').ok_or("either `internal`, or two files: CERT,KEY")?;
+    Ok(Tls::Files(chain.into(), key.into()))
 }
 
 /// `250ms`, `10s`, `2m`, in milliseconds.
@@ -130,17 +165,14 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
         }
     }
     let log = arguments.access_log.as_deref().map(log);
-    let handler = Files {
-        root: arguments.folder.clone(),
-        hidden: arguments.hidden,
-        ..flatout_config::files_defaults()
-    };
+    let handler =
+        Files { root: arguments.folder.clone(), hidden: arguments.hidden, ..flatout_config::files_defaults() };
     let kind = StepKind::Handler(Handler::Files(Box::new(handler)));
     let site = Site {
         place: Place::default(),
         hosts: vec!["*".to_owned()],
         listeners: (0..listeners.len()).collect(),
-        certificate: None,
+        certificate: certificate(arguments),
         recheck_ms: arguments.recheck,
         watch: arguments.watch,
         log: log.is_some().then_some(0),
@@ -159,12 +191,12 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     })
 }
 
-fn listener(_arguments: &ServeArgs, address: SocketAddr) -> Listener {
+fn listener(arguments: &ServeArgs, address: SocketAddr) -> Listener {
     Listener {
         place: Place::default(),
         address,
-        protocol: Protocol::Plain,
-        http2_cleartext: false,
+        protocol: if certificate(arguments).is_some() { Protocol::Tls } else { Protocol::Plain },
+        http2_cleartext: arguments.h2c,
         redirect_https_port: None,
     }
 }
@@ -186,8 +218,24 @@ fn timeouts(arguments: &ServeArgs) -> Timeouts {
         head_timeout_ms: arguments.head_timeout,
         body_timeout_ms: arguments.body_timeout,
         write_timeout_ms: arguments.write_timeout,
+        handshake_timeout_ms: arguments.handshake_timeout,
         drain_timeout_ms: arguments.drain_timeout,
         ..Timeouts::default()
+    }
+}
+
+/// The certificate that the flags name, if they do.
+fn certificate(arguments: &ServeArgs) -> Option<Certificate> {
+    let files = |chain: &Path, key: &Path| Certificate::Files {
+        chain: chain.to_owned(),
+        key: key.to_owned(),
+        place: Place::default(),
+    };
+    match (&arguments.tls, &arguments.tls_cert, &arguments.tls_key) {
+        (Some(Tls::Internal), ..) => Some(Certificate::Internal),
+        (Some(Tls::Files(chain, key)), ..) => Some(files(chain, key)),
+        (None, Some(chain), Some(key)) => Some(files(chain, key)),
+        _ => None,
     }
 }
 

@@ -70,8 +70,15 @@ fn render(status: &Status, colour: bool) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{} {value}", paint("1", &format!("{name:<12}")));
     };
-    row("flatout", &format!("{}, process {}, {} for {}", status.version, status.pid, status.phase, duration(status.uptime_s)));
-    let refused = if status.reloads_refused > 0 { format!(", {} reloads refused", status.reloads_refused) } else { String::new() };
+    row(
+        "flatout",
+        &format!("{}, process {}, {} for {}", status.version, status.pid, status.phase, duration(status.uptime_s)),
+    );
+    let refused = if status.reloads_refused > 0 {
+        format!(", {} reloads refused", status.reloads_refused)
+    } else {
+        String::new()
+    };
     row("generation", &format!("{}{refused}", status.generation));
     row("config", status.config.as_deref().unwrap_or("made of flags"));
     let confined = if status.landlock { ", confined to the configured folders" } else { "" };

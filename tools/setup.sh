@@ -28,6 +28,7 @@ as_root() {
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
   git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux
+  systemd-analyze:systemd man:man-db openssl:openssl
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
 )
 bench_programs=(

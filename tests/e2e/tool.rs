@@ -11,10 +11,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ("dpkg", "dpkg"),
     ("h2load", "nghttp2-client"),
     ("httperf", "httperf"),
+    ("man", "man-db"),
+    ("openssl", "openssl"),
     ("prlimit", "util-linux"),
     ("setpriv", "util-linux"),
     ("sha256sum", "coreutils"),
     ("strace", "strace"),
+    ("systemd-analyze", "systemd"),
     ("wrk", "wrk"),
 ];
 

@@ -60,8 +60,7 @@ mod tests {
 
     #[test]
     fn a_listener_keeps_its_number() {
-        let (a, b, c) =
-            (listener(1, Protocol::Plain), listener(2, Protocol::Plain), listener(1, Protocol::Tls));
+        let (a, b, c) = (listener(1, Protocol::Plain), listener(2, Protocol::Plain), listener(1, Protocol::Tls));
         let mut first = config(&[a.clone(), b.clone()]);
         assert_eq!(arrange(&mut first, &[]), [true, true]);
         // The first goes, another protocol comes at its address, and the order is another.

@@ -47,5 +47,7 @@ fn what(source: &Source, config: &Config) -> String {
         StepKind::Handler(Handler::Files(files)) => Some(&files.root),
         _ => None,
     });
-    folder.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone()).display().to_string()).unwrap_or_default()
+    folder
+        .map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone()).display().to_string())
+        .unwrap_or_default()
 }

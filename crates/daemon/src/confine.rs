@@ -3,7 +3,7 @@
 //! The control thread is not confined: it reads the configuration, certificates and logs, and starts an upgrade. A
 //! confined thread stays so for life, so what a reload brings must lie within.
 
-use flatout_config::model::{Block, Config, Handler, StepKind};
+use flatout_engine::spec::Spec;
 use landlock::{
     ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
 };
@@ -18,15 +18,11 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// All folders and pages that `config` names, by their real names.
-    pub(crate) fn of(config: &Config) -> Self {
-        let mut paths = BTreeSet::new();
-        for site in &config.sites {
-            gather(&site.block, &mut paths);
-        }
+    /// All folders that requests may lead into, by their real names.
+    pub(crate) fn of(spec: &Spec) -> Self {
         // The rule is bound to what is there now; a link that leads elsewhere tomorrow leads outside.
-        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
-        Self { paths: paths.into_iter().map(real).collect() }
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Self { paths: spec.folders().map(real).collect() }
     }
 
     /// The first of the paths in `wanted` that lies outside.
@@ -48,21 +44,6 @@ impl Confinement {
             Ok(rules.add_rules(path_beneath_rules(&self.paths, reading))?.restrict_self()?.ruleset)
         };
         confine().map(|status| status != RulesetStatus::NotEnforced).map_err(io::Error::other)
-    }
-}
-
-fn gather(block: &Block, paths: &mut BTreeSet<PathBuf>) {
-    for step in block {
-        match &step.kind {
-            StepKind::Route(route) => gather(&route.block, paths),
-            StepKind::ErrorPage(page) => {
-                paths.insert(page.file.clone());
-            }
-            StepKind::Handler(Handler::Files(files)) => {
-                paths.insert(files.root.clone());
-            }
-            _ => {}
-        }
     }
 }
 

@@ -6,16 +6,19 @@ use crate::admin::socket::AdminSocket;
 use crate::admin::{Answer, Order, OrderKind, server};
 use crate::banner::announce;
 use crate::bell::{Bell, Ear, Ended, Event};
+use crate::certificates::{Certificates, LOOK_INTERVAL};
 use crate::confine::Confinement;
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
-use crate::shape::{Engine, Spec};
 use crate::status::{Shared, describe, phase_name};
 use crate::supervisor::Supervisor;
 use crate::upgrade::Upgrade;
+use crate::watch::Watch;
 use crate::workers::{Workers, worker_name};
 use flatout_config::model::Config;
+use flatout_engine::engine::Engine;
+use flatout_engine::spec::{MetricsText, Spec};
 use flatout_net::access::Logs;
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::server::{Phase, Signals, Told};
@@ -32,6 +35,12 @@ pub(crate) struct Control {
     /// The configuration in force, its listeners arranged.
     pub(crate) config: Config,
     pub(crate) spec: Arc<Spec>,
+    /// What a `metrics` step answers with.
+    pub(crate) metrics: MetricsText,
+    /// `None` when nothing is watched.
+    pub(crate) watch: Option<Watch>,
+    /// `None` when https cannot come.
+    pub(crate) certificates: Option<Certificates>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) workers: Workers<Engine>,
     pub(crate) logs: Arc<Logs>,
@@ -57,8 +66,9 @@ impl Control {
     /// Waits and obeys until the last worker has ended.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let mut alive_at = Instant::now();
+        let mut looked_at = Instant::now();
         while self.workers.any_running() {
-            self.wait(alive_at)?;
+            self.wait(alive_at, looked_at)?;
             while let Some(told) = self.signals.next() {
                 self.handle_signal(told);
             }
@@ -67,6 +77,10 @@ impl Control {
                 self.handle_event(event);
             }
             self.look_at_upgrade();
+            if looked_at.elapsed() >= LOOK_INTERVAL {
+                self.look_at_certificates();
+                looked_at = Instant::now();
+            }
             if let Some(interval) = self.supervisor.watchdog_interval
                 && alive_at.elapsed() >= interval
             {
@@ -78,7 +92,7 @@ impl Control {
     }
 
     /// Waits for whatever comes first.
-    fn wait(&self, alive_at: Instant) -> Result<(), Failure> {
+    fn wait(&self, alive_at: Instant, looked_at: Instant) -> Result<(), Failure> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
         fds.push(PollFd::from_borrowed_fd(self.ear.fd(), PollFlags::IN));
         fds.extend(self.upgrade.as_ref().map(|upgrade| PollFd::from_borrowed_fd(upgrade.fd(), PollFlags::IN)));
@@ -86,6 +100,7 @@ impl Control {
         let waits = [
             self.supervisor.watchdog_interval.map(|interval| left(interval, alive_at)),
             self.upgrade.as_ref().map(Upgrade::time_left),
+            self.certificates.as_ref().filter(|all| all.any()).map(|_| left(LOOK_INTERVAL, looked_at)),
         ];
         let timeout = waits.into_iter().flatten().min();
         let timeout = timeout.map(|timeout| Timespec {
@@ -95,6 +110,13 @@ impl Control {
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(Failure::runtime(format!("cannot wait: {error}"))),
+        }
+    }
+
+    fn look_at_certificates(&mut self) {
+        let shown = self.certificates.as_mut().and_then(|certificates| certificates.look(&self.config));
+        if let Some(shown) = shown {
+            self.shared.view().certificates = shown;
         }
     }
 
@@ -147,6 +169,12 @@ impl Control {
                 Err(failure) => say(&format!("warning: {failure}")),
             }
         }
+        if let Some(root) = self.certificates.as_ref().and_then(Certificates::root_path) {
+            say(&format!(
+                "the local certificate authority signs for this machine; trust {} (curl --cacert, or the browser's settings)",
+                root.display()
+            ));
+        }
         announce(&self.options.source, &self.config, &self.addresses, self.workers.all.len());
         self.announced = true;
         self.supervisor.ready(&self.summary());
@@ -169,7 +197,9 @@ impl Control {
             Ended::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
         };
         let Some(failed) = failed else { return };
-        say(&format!("error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"));
+        say(&format!(
+            "error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"
+        ));
         self.failed = true;
         if self.workers.phase() == Phase::Serve {
             self.set_phase(Phase::Drain);

@@ -6,10 +6,10 @@
 
 use crate::failure::say;
 use flatout_net::process::take_inherited;
-use flatout_net::socket::{set_tcp_defer_accept, DEFER_ACCEPT_S};
+use flatout_net::socket::{DEFER_ACCEPT_S, set_tcp_defer_accept};
 use rustix::io::ioctl_fionbio;
-use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn};
 use rustix::net::getsockname;
+use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn the_list_survives_the_environment() {
-        let listeners = vec![
-            ("127.0.0.1:0".parse().unwrap(), vec![7, 8]),
-            ("[::1]:8080".parse().unwrap(), vec![9]),
-        ];
+        let listeners = vec![("127.0.0.1:0".parse().unwrap(), vec![7, 8]), ("[::1]:8080".parse().unwrap(), vec![9])];
         assert_eq!(format_listeners(&listeners), "127.0.0.1:0=7,8;[::1]:8080=9");
         assert_eq!(parse_listeners(&format_listeners(&listeners)), listeners);
-        assert_eq!(parse_listeners("127.0.0.1:80=x;nonsense;127.0.0.1:81=3;=1;"), [("127.0.0.1:81".parse().unwrap(), vec![3])]);
+        assert_eq!(
+            parse_listeners("127.0.0.1:80=x;nonsense;127.0.0.1:81=3;=1;"),
+            [("127.0.0.1:81".parse().unwrap(), vec![3])]
+        );
     }
 }

@@ -13,17 +13,21 @@
 //! | `listeners`, `arrange` | sockets by address; numbers that stay |
 //! | `workers`, `bell` | threads, what they are told, and how their ends are known |
 //! | [`admin`], [`status`], `metrics` | what operators ask and are told |
+//! | `certificates`, `authority` | what https shows, and our own certificate authority |
+//! | `watch` | changes of files, as the kernel tells them |
 //! | `confine`, `privileges`, `shares` | what the process may do |
 //! | `supervisor` | systemd |
-//! | `logs` | the configuration's logs |
+//! | `logs`, `spec` | the configuration's logs, its sites put to use |
 //! | [`failure`] | what went wrong, and the exit code |
 //!
 //! Absent by design: requests. No connection is touched here.
 
 pub mod admin;
 mod arrange;
+mod authority;
 mod banner;
 mod bell;
+mod certificates;
 mod confine;
 mod control;
 pub mod failure;
@@ -33,13 +37,14 @@ mod logs;
 mod metrics;
 mod privileges;
 mod reload;
-mod shape;
 mod shares;
 pub mod source;
+mod spec;
 mod start;
 pub mod status;
 mod supervisor;
 mod upgrade;
+mod watch;
 mod workers;
 
 pub use failure::Failure;

@@ -23,11 +23,8 @@ fn settings(log: &model::Log) -> LogSettings {
         model::LogFormat::Combined => Format::Combined,
         model::LogFormat::Json => Format::Json,
     };
-    let rotation = Rotation {
-        bytes_max: log.rotation.bytes_max,
-        age_max_s: log.rotation.age_max_s,
-        keep: log.rotation.keep,
-    };
+    let rotation =
+        Rotation { bytes_max: log.rotation.bytes_max, age_max_s: log.rotation.age_max_s, keep: log.rotation.keep };
     LogSettings { target, format, fields: log.fields.iter().map(|field| field_of(*field)).collect(), rotation }
 }
 

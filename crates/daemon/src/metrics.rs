@@ -72,7 +72,11 @@ impl Rows {
             shared.generation.load(Ordering::Relaxed),
         );
         rows.counter("reloads_refused", "Reloads that were refused.", shared.reloads_refused.load(Ordering::Relaxed));
-        rows.counter("upgrades_failed", "Upgrades that came to nothing.", shared.upgrades_failed.load(Ordering::Relaxed));
+        rows.counter(
+            "upgrades_failed",
+            "Upgrades that came to nothing.",
+            shared.upgrades_failed.load(Ordering::Relaxed),
+        );
         rows.gauge("start_time_seconds", "When the process was started, since 1970.", shared.started_unix_s());
         rows
     }

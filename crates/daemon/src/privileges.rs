@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use flatout_config::model::Config;
 use flatout_net::process::{Identity, become_user, find_group, find_user};
-use rustix::process::{geteuid, getegid};
+use rustix::process::{getegid, geteuid};
 
 /// Whom the configuration wants us to become; `None` when that is who we are.
 ///

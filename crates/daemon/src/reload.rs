@@ -3,15 +3,18 @@
 
 use crate::admin::Answer;
 use crate::arrange::arrange;
+use crate::certificates::{Certificates, Loaded};
 use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
-use crate::shape::Spec;
+use crate::spec::compile;
+use crate::watch;
 use flatout_config::Style;
 use flatout_config::model::Config;
+use flatout_engine::spec::Spec;
 use flatout_net::access::LogSet;
 use flatout_net::server::{Command, Listener, Phase};
 use std::io;
@@ -27,6 +30,7 @@ struct Prepared {
     listeners: Vec<Vec<Listener>>,
     /// Numbers of listeners that are no more.
     removed: Vec<u32>,
+    certificates: Option<Loaded>,
     logs: LogSet,
 }
 
@@ -68,11 +72,15 @@ impl Control {
 
     /// Tries everything that can fail. Nothing of the running configuration is changed by it but for the log files,
     /// which come last.
-    fn prepare(&self) -> Result<Prepared, Failure> {
+    fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
-        let spec = Spec::compile(&config).map_err(Failure::usage)?;
-        self.check_confinement(&config)?;
+        let spec = compile(&config, Some(&self.spec), &self.metrics)?;
+        self.check_confinement(&spec)?;
+        let certificates = match &mut self.certificates {
+            Some(certificates) => certificates.load(&config)?,
+            None => None,
+        };
         let added = self.bind_added(&config, &live)?;
         let listeners = self.listeners_of(&added).map_err(|error| {
             Failure::runtime(format!("no descriptor for the listeners of the new configuration: {error}"))
@@ -80,13 +88,13 @@ impl Control {
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
         let logs = self.logs.replace(&log_settings(&config)).map_err(Failure::usage)?;
-        Ok(Prepared { config, spec, added, listeners, removed, logs })
+        Ok(Prepared { config, spec, added, listeners, removed, certificates, logs })
     }
 
     /// Confined threads stay so for life.
-    fn check_confinement(&self, config: &Config) -> Result<(), Failure> {
+    fn check_confinement(&self, spec: &Spec) -> Result<(), Failure> {
         let Some(confinement) = &self.confinement else { return Ok(()) };
-        let wanted = Confinement::of(config);
+        let wanted = Confinement::of(spec);
         match confinement.find_outside(&wanted) {
             None => Ok(()),
             Some(path) => Err(Failure::usage(format!(
@@ -123,8 +131,13 @@ impl Control {
 
     /// Brings it into force, and says what has changed.
     fn commit(&mut self, prepared: Prepared) -> String {
-        let Prepared { config, spec, added, mut listeners, removed, logs } = prepared;
+        let Prepared { config, spec, added, mut listeners, removed, certificates, logs } = prepared;
         let changes = self.describe_changes(&config, &added, &removed);
+        // Before the listeners that show them.
+        if let Some(all) = &mut self.certificates {
+            let shown = Certificates::show(all, certificates);
+            self.shared.view().certificates = shown;
+        }
         // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
         // engine that knows them, and old ones go last.
         self.workers.tell(|_| {
@@ -142,6 +155,7 @@ impl Control {
             self.workers.tell(|_| Command::RemoveListener(id));
         }
         self.addresses.extend(added);
+        watch::follow(&mut self.watch, &spec);
         (self.config, self.spec) = (config, spec);
         self.show();
         changes

@@ -6,6 +6,7 @@ use crate::admin::path::Places;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
 use crate::bell::{Bell, Event, bell};
+use crate::certificates::Certificates;
 use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{Failure, say};
@@ -13,12 +14,16 @@ use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
 use crate::privileges::{decide_identity, drop_privileges};
-use crate::shape::{Engine, Spec};
 use crate::shares::{raise_open_files, share_descriptors};
+use crate::source::Source;
+use crate::spec::{compile, metrics_text};
 use crate::status::Shared;
 use crate::supervisor::Supervisor;
+use crate::watch::Watch;
 use crate::workers::{Worker, Workers, start_worker};
-use flatout_config::model::{Admin, Config};
+use flatout_config::model::{Admin, Config, Protocol};
+use flatout_engine::engine::Engine;
+use flatout_engine::spec::Spec;
 use flatout_http::limits::Limits;
 use flatout_net::access::Logs;
 use flatout_net::counters::Counters;
@@ -26,6 +31,7 @@ use flatout_net::handler::Handler;
 use flatout_net::server::{
     Phase, Settings, Signals, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
 };
+use flatout_net::tls::TlsServer;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
 use std::sync::Arc;
@@ -35,15 +41,22 @@ use tokio::sync::watch;
 /// Starts everything. The workers may not accept yet when this returns; they tell when they do.
 pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     // Before any thread: they all inherit what is blocked here.
-    let signals =
-        Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
+    let signals = Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
     let mut inherited = Inherited::take();
     let mut config = options.source.load(options.style)?;
     let live = arrange(&mut config, &[]);
     let worker_count = config.workers.map_or_else(available_cores, usize::from);
     let descriptors = raise_open_files(config.open_files)?;
     let identity = decide_identity(&config)?;
-    let spec = Spec::compile(&config).map_err(Failure::usage)?;
+    let told = Arc::default();
+    let metrics = metrics_text(&told);
+    let spec = compile(&config, None, &metrics)?;
+    // A configuration may get https by a reload, flags may not: what is never used is not made.
+    let mut certificates = match &options.source {
+        Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
+        _ => Some(Certificates::new()?),
+    };
+    let loaded = certificates.as_mut().map(|certificates| certificates.load(&config)).transpose()?.flatten();
     let logs = open_logs(&config)?;
     let mut addresses = Vec::new();
     for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id]) {
@@ -60,7 +73,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         drop_privileges(identity)?;
     }
     let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
-    let confinement = config.landlock.then(|| Confinement::of(&config));
+    let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
     let cache_limits = CacheLimits {
@@ -79,6 +92,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
             connections_max: shares.connections_max,
         },
         confinement: confinement.clone(),
+        tls: certificates.as_ref().map(Certificates::server),
         phases,
         bell: bell.clone(),
     };
@@ -88,10 +102,18 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         workers.all.push(worker);
     }
     let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs)));
+    // It is empty until now, so that this is the first.
+    let _ = told.set(Arc::clone(&shared));
+    if let Some(certificates) = &mut certificates {
+        shared.view().certificates = certificates.show(loaded);
+    }
     Ok(Control {
         options,
         config,
-        spec,
+        spec: Arc::clone(&spec),
+        metrics,
+        watch: Watch::start(&spec)?,
+        certificates,
         addresses,
         workers,
         logs,
@@ -160,6 +182,7 @@ struct Crew {
     cache_limits: CacheLimits,
     settings: Settings,
     confinement: Option<Confinement>,
+    tls: Option<Arc<TlsServer>>,
     phases: watch::Receiver<Phase>,
     bell: Bell,
 }
@@ -181,12 +204,12 @@ impl Crew {
         let (commands, obeyed) = command_channel();
         let (spec, services) = (Arc::clone(&self.spec), Arc::clone(&self.services));
         let (cache_limits, settings, phases) = (self.cache_limits, self.settings, self.phases.clone());
-        let (confinement, log) = (self.confinement.clone(), logs.worker());
+        let (confinement, tls, log) = (self.confinement.clone(), self.tls.clone(), logs.worker());
         let started = self.bell.clone();
         let body = move || {
             let confined = confine(index, confinement.as_ref());
             let handler = Engine::new(spec, services, cache_limits);
-            let parts = WorkerParts { handler, settings, listeners, commands: obeyed, log, counters, phases };
+            let parts = WorkerParts { handler, settings, tls, listeners, commands: obeyed, log, counters, phases };
             // Runs when the worker has its listeners.
             run_worker(parts, async move { started.ring(Event::Started { confined }) })
         };

@@ -253,9 +253,7 @@ impl Shared {
 
 /// The listeners and sites of `config`, where `bound` tells the address that the kernel gave each live listener.
 pub(crate) fn describe(config: &Config, bound: &[(usize, String)]) -> (Vec<ListenerStatus>, Vec<SiteStatus>) {
-    let address_of = |index: usize| {
-        bound.iter().find(|(id, _)| *id == index).map(|(_, address)| address.clone())
-    };
+    let address_of = |index: usize| bound.iter().find(|(id, _)| *id == index).map(|(_, address)| address.clone());
     let listeners = config.listeners.iter().enumerate().filter_map(|(index, listener)| {
         let protocol = if listener.protocol == Protocol::Tls { "https" } else { "http" };
         Some(ListenerStatus { address: address_of(index)?, protocol: protocol.to_owned() })

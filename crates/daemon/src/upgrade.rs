@@ -12,8 +12,8 @@ use flatout_net::server::Phase;
 use rustix::io::{Errno, dup, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -158,7 +158,11 @@ impl Control {
         let pid = upgrade.child.id();
         self.supervisor.hand_over(pid);
         say(&format!("upgrade: process {pid} serves; this one finishes what is under way"));
-        tell(upgrade.asker.as_ref(), 200, &format!("process {pid} serves; process {} finishes what is under way", std::process::id()));
+        tell(
+            upgrade.asker.as_ref(),
+            200,
+            &format!("process {pid} serves; process {} finishes what is under way", std::process::id()),
+        );
         // The thread answers whoever waits before it looks at its end; the file is the new process's.
         self.admin_thread = None;
         if let Some(admin) = &mut self.admin {

@@ -91,7 +91,7 @@ mod tests {
     use crate::bell::{Ended, Event, bell};
     use flatout_net::server::{WorkerReport, command_channel};
     use std::io;
-    
+
     fn end_of(body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static) -> Ended {
         let (bell, ear) = bell().unwrap();
         let (commands, _) = command_channel::<()>();
@@ -105,7 +105,9 @@ mod tests {
 
     #[test]
     fn every_end_of_a_worker_is_told() {
-        assert!(matches!(end_of(|| Ok(WorkerReport { connections_cut: 2 })), Ended::Well(report) if report.connections_cut == 2));
+        assert!(
+            matches!(end_of(|| Ok(WorkerReport { connections_cut: 2 })), Ended::Well(report) if report.connections_cut == 2)
+        );
         assert!(matches!(end_of(|| Err(io::ErrorKind::OutOfMemory.into())), Ended::Failed(_)));
         assert!(matches!(end_of(|| panic!("a defect")), Ended::Panicked(text) if text == "a defect"));
     }

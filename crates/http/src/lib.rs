@@ -14,6 +14,7 @@
 //! | [`target`], [`host`], [`path`] | what a request is for |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
 //! | [`connection`] | the life of a connection, as one table |
+//! | [`http2`] | where frames begin, and when there are too many |
 //! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | what a request asks about a representation |
 //! | [`encoding`] | which content coding the client likes best |
 //! | [`digest`], [`structured`] | digests wanted and sent, and the dictionaries that say so |
@@ -32,6 +33,7 @@ pub mod feed;
 pub mod framing;
 pub mod head;
 pub mod host;
+pub mod http2;
 pub mod limits;
 pub mod path;
 pub mod range;

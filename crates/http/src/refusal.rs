@@ -45,6 +45,8 @@ refusals! {
     Method, "method", 400, "The method contains a character that no method may have.";
     /// A TLS client hello came to a plain port.
     TlsOnPlainPort, "tls_on_plain_port", 400, "This port speaks http, not https.";
+    /// Plain HTTP came to a TLS port.
+    HttpOnTlsPort, "http_on_tls_port", 400, "This port speaks https, not http.";
     /// RFC 9110 §9.1.
     MethodTooLong, "method_too_long", 501, "The method is longer than any this server knows.";
     /// RFC 9112 §2.3.

@@ -2,6 +2,7 @@
 //! read.
 
 use crate::ending::CloseReason;
+use crate::tls::TlsFailure;
 use flatout_http::refusal::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,6 +41,16 @@ pub struct Counters {
     pub bytes_sent: Counter,
     /// Bytes received.
     pub bytes_received: Counter,
+    /// TLS handshakes completed, resumed ones included.
+    pub tls_handshakes: Counter,
+    /// TLS handshakes that continued an earlier session.
+    pub tls_resumptions: Counter,
+    /// TLS sessions that failed, in the order of `TlsFailure::ALL`.
+    pub tls_failures: [Counter; TlsFailure::ALL.len()],
+    /// Connections that went on with HTTP/2.
+    pub http2_connections: Counter,
+    /// Streams of HTTP/2 that ended before their answer was sent.
+    pub http2_streams_cut: Counter,
     /// Answers by status class, 1xx to 5xx.
     pub status_classes: [Counter; 5],
     /// Refusals, in the order of `Refusal::ALL`.
@@ -59,6 +70,11 @@ impl Default for Counters {
             requests: Counter::default(),
             bytes_sent: Counter::default(),
             bytes_received: Counter::default(),
+            tls_handshakes: Counter::default(),
+            tls_resumptions: Counter::default(),
+            tls_failures: std::array::from_fn(|_| Counter::default()),
+            http2_connections: Counter::default(),
+            http2_streams_cut: Counter::default(),
             // Arrays of more than 32 have no Default of their own.
             status_classes: std::array::from_fn(|_| Counter::default()),
             refusals: std::array::from_fn(|_| Counter::default()),
@@ -88,6 +104,10 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
         ("bytes_sent".to_owned(), sum(&|c| c.bytes_sent.get())),
         ("accepts_without_descriptor".to_owned(), sum(&|c| c.accepts_without_descriptor.get())),
         ("accepts_failed".to_owned(), sum(&|c| c.accepts_failed.get())),
+        ("tls_handshakes".to_owned(), sum(&|c| c.tls_handshakes.get())),
+        ("tls_resumptions".to_owned(), sum(&|c| c.tls_resumptions.get())),
+        ("http2_connections".to_owned(), sum(&|c| c.http2_connections.get())),
+        ("http2_streams_cut".to_owned(), sum(&|c| c.http2_streams_cut.get())),
     ];
     for class in 0..5 {
         rows.push((format!("status_{}xx", class + 1), sum(&|c| c.status_classes[class].get())));
@@ -97,6 +117,9 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
     }
     for (index, refusal) in Refusal::ALL.iter().enumerate() {
         rows.push((format!("refused_{}", refusal.name()), sum(&|c| c.refusals[index].get())));
+    }
+    for (index, failure) in TlsFailure::ALL.iter().enumerate() {
+        rows.push((format!("tls_{}", failure.name()), sum(&|c| c.tls_failures[index].get())));
     }
     for (index, reason) in CloseReason::ALL.iter().enumerate() {
         rows.push((format!("closed_{}", reason.name()), sum(&|c| c.closes[index].get())));
@@ -109,6 +132,7 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
 mod tests {
     use super::{Counters, sum_rows};
     use crate::ending::CloseReason;
+    use crate::tls::TlsFailure;
 
     #[test]
     fn rows_are_summed_and_zeros_left_out() {

@@ -48,6 +48,20 @@ close_reasons! {
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
     DescriptorPressure, "descriptor_pressure", false, "Descriptors ran out, and this connection was idle.";
     DrainDeadline, "drain_deadline", true, "The server is stopping and its deadline passed.";
+    TlsHandshakeTimeout, "tls_handshake_timeout", false, "The TLS handshake was not complete within the handshake timeout.";
+    TlsFailed, "tls_failed", true, "TLS failed; the failure's own name says why.";
+    PrefaceTimeout, "preface_timeout", false, "HTTP/2 was agreed on, and its preface did not come within the handshake timeout.";
+    H2Protocol, "h2_protocol", true, "The client broke a rule of HTTP/2, and was told which kind of error that is.";
+    H2ClientError, "h2_client_error", true, "The client ended the connection with an error of HTTP/2.";
+    H2RapidReset, "h2_rapid_reset", true, "The client reset streams faster than it let them be answered.";
+    H2MadeYouReset, "h2_made_you_reset", true, "The client broke rules of streams so that the server had to reset them.";
+    H2PingFlood, "h2_ping_flood", true, "The client sent PING frames without end.";
+    H2SettingsFlood, "h2_settings_flood", true, "The client sent SETTINGS frames without end.";
+    H2ContinuationFlood, "h2_continuation_flood", true, "The client cut header sections into very many CONTINUATION frames.";
+    H2EmptyDataFlood, "h2_empty_data_flood", true, "The client sent DATA frames without content.";
+    H2WindowUpdateFlood, "h2_window_update_flood", true, "The client sent WINDOW_UPDATE frames without end.";
+    H2FrameFlood, "h2_frame_flood", true, "The client sent PRIORITY, unknown or unasked-for frames without end.";
+    H2Excess, "h2_excess", true, "The client sent very many small DATA frames, or fields far beyond their limit.";
     SocketFailed, "socket_failed", true, "The kernel reported another error on the socket.";
 }
 

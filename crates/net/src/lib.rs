@@ -14,6 +14,8 @@
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
 //! | [`handler`] | what a site is to this crate |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
+//! | [`tls`] | certificates by name, sessions, why they fail |
+//! | `http2` | HTTP/2 over the same handler |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
 //!
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
@@ -26,6 +28,7 @@ pub mod deadline;
 pub mod ending;
 pub mod file;
 pub mod handler;
+pub(crate) mod http2;
 pub mod memory;
 pub mod page;
 pub mod process;
@@ -36,3 +39,4 @@ pub mod server;
 pub mod shared;
 pub mod socket;
 pub mod timer;
+pub mod tls;

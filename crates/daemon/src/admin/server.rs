@@ -1,5 +1,6 @@
 //! The thread that answers on the admin socket: one question after the other, each within bounds of size and time.
 
+use super::socket::AdminSocket;
 use super::{Answer, Order, OrderKind};
 use crate::bell::{Bell, Event};
 use crate::failure::Failure;
@@ -10,7 +11,6 @@ use flatout_http::limits::Limits;
 use flatout_http::request::{Method, parse_request_head};
 use flatout_http::status::reason;
 use flatout_http::target::Target;
-use super::socket::AdminSocket;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -155,7 +155,8 @@ fn read_question(stream: &mut UnixStream) -> io::Result<Result<Question, (u16, &
 fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)> {
     let limits = Limits { head_bytes_max: QUESTION_BYTES_MAX, ..Limits::DEFAULT };
     let mut storage = FieldStorage::new();
-    let head = parse_request_head(bytes, &limits, &mut storage).map_err(|refusal| (refusal.status(), refusal.text()))?;
+    let head =
+        parse_request_head(bytes, &limits, &mut storage).map_err(|refusal| (refusal.status(), refusal.text()))?;
     let Some(head) = head else { return Ok(None) };
     let Target::Resource { path, .. } = head.target else { return Ok(Some(Question::Unknown)) };
     let read = matches!(head.method, Method::Get);
@@ -187,7 +188,10 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
         Question::Order(kind) => {
             let (answer, answers) = sync_channel(1);
             bell.ring(Event::Order(Order { kind, answer }));
-            let late = |_| Answer { status: 504, text: "The server has not done it in time; its log may say why.\n".to_owned() };
+            let late = |_| Answer {
+                status: 504,
+                text: "The server has not done it in time; its log may say why.\n".to_owned(),
+            };
             let answer = answers.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(late);
             Reply::text(answer.status, answer.text)
         }

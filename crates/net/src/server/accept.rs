@@ -6,9 +6,12 @@ use super::exchanges::Origin;
 use super::task::ServerTask;
 use super::worker::{Listener, Phase, Protocol, Worker};
 use crate::deadline::Call;
+use crate::ending::CloseReason;
 use crate::handler::Handler;
+use crate::http2::task::Http2Task;
 use crate::registered::Registered;
 use crate::socket::BACKLOG;
+use crate::tls::TlsFailure;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use std::cell::RefCell;
@@ -145,7 +148,7 @@ fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, ar
             Ok((socket, client)) => {
                 let client = client.and_then(|client| SocketAddr::try_from(client).ok());
                 let secure = arrival.protocol == Protocol::Tls;
-                begin(worker, socket, Origin { client, listener: arrival.id, secure });
+                begin(worker, socket, Origin { client, listener: arrival.id, secure }, arrival.protocol);
             }
             Err(Errno::AGAIN) => return Accepted::All,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -160,16 +163,21 @@ fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, ar
 }
 
 /// Takes the connection's first turn, and registers it only if it goes on.
-fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin) {
+fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin, protocol: Protocol) {
     worker.counters.connections_accepted.add(1);
-    let mut connection = ServerConnection::new(origin);
+    let Some(mut connection) = ServerConnection::new(worker, origin, protocol) else {
+        worker.counters.tls_failures[TlsFailure::Internal as usize].add(1);
+        worker.counters.closes[CloseReason::TlsFailed as usize].add(1);
+        return;
+    };
     match connection.turn(worker, socket.as_fd()) {
         Next::Close(reason) => connection.handle_close(worker, reason),
         next => match Registered::new(socket) {
+            Ok(socket) if next == Next::Http2 => Http2Task::spawn(worker, socket, &mut connection),
             Ok(socket) => {
                 spawn_local(Box::pin(ServerTask::new(Rc::clone(worker), socket, connection, next)));
             }
-            Err(_) => connection.handle_close(worker, crate::ending::CloseReason::SocketFailed),
+            Err(_) => connection.handle_close(worker, CloseReason::SocketFailed),
         },
     }
 }

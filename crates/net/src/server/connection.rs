@@ -3,11 +3,15 @@
 
 use super::exchanges::{Exchanges, Origin, Turn};
 use super::sending::{Progress, Sending, Tail, write_out};
-use super::worker::Worker;
+use super::worker::{Protocol, Worker};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::socket::unacknowledged_bytes;
+use crate::tls::failure::TlsFailure;
+use crate::tls::session::{Handshake, Received, TlsSession};
 use flatout_http::connection::{Event, State};
+use flatout_http::http2::frame::PREFACE;
+use flatout_http::refusal::Refusal;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::os::fd::BorrowedFd;
@@ -30,6 +34,8 @@ pub(crate) enum Next {
     Answer,
     /// Go on after others have had their turn.
     Yield,
+    /// Go on with HTTP/2.
+    Http2,
     /// Close.
     Close(CloseReason),
 }
@@ -37,6 +43,7 @@ pub(crate) enum Next {
 /// What the connection is waiting for, which decides how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
+    Handshake,
     Idle,
     Head,
     Body,
@@ -49,6 +56,10 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     exchanges: Exchanges,
+    /// The session, when the listener speaks TLS.
+    tls: Option<Box<TlsSession>>,
+    /// The client may begin with HTTP/2, and nothing that is not its preface has come.
+    may_be_http2: bool,
     /// Received and not used up: a part of a head, or requests beyond the pipelining bound. Empty on an idle
     /// connection, and then without capacity.
     stash: Vec<u8>,
@@ -63,16 +74,32 @@ pub(crate) struct ServerConnection {
 }
 
 impl ServerConnection {
-    pub(crate) const fn new(origin: Origin) -> Self {
-        Self {
+    /// `None` when there can be no TLS session, although the listener speaks TLS.
+    pub(crate) fn new<H: Handler>(worker: &Worker<H>, origin: Origin, protocol: Protocol) -> Option<Self> {
+        let (tls, may_be_http2) = match protocol {
+            Protocol::Plain { http2 } => (None, http2),
+            Protocol::Tls => (Some(TlsSession::new(worker.tls.as_deref()?)?), false),
+        };
+        Some(Self {
             exchanges: Exchanges::new(origin),
+            tls,
+            may_be_http2,
             stash: Vec::new(),
             sending: None,
             lingering: false,
             lingered_bytes: 0,
             unacknowledged_bytes: None,
             writes: 0,
-        }
+        })
+    }
+
+    /// What HTTP/2 goes on with: the TLS session and what has been received.
+    pub(crate) fn take_over(&mut self) -> (Option<Box<TlsSession>>, Vec<u8>) {
+        (self.tls.take(), std::mem::take(&mut self.stash))
+    }
+
+    pub(crate) const fn origin(&self) -> Origin {
+        self.exchanges.origin()
     }
 
     /// Tells one wait from the next: while it stays the same, the deadline does too, so a trickle extends nothing.
@@ -82,6 +109,9 @@ impl ServerConnection {
 
     /// What the connection waits for now.
     pub(crate) fn wait(&self) -> Wait {
+        if self.is_handshaking() {
+            return Wait::Handshake;
+        }
         if self.sending.is_some() {
             return Wait::Write;
         }
@@ -98,10 +128,80 @@ impl ServerConnection {
         }
     }
 
+    fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Goes on with the TLS handshake. `None` when it is complete and HTTP/1.1 follows.
+    #[inline(never)]
+    fn handshake<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
+        let session = self.tls.as_mut()?;
+        match session.handshake(fd) {
+            Handshake::Complete => {
+                worker.counters.tls_handshakes.add(1);
+                worker.counters.tls_resumptions.add(u64::from(session.is_resumed()));
+                session.is_http2().then_some(Next::Http2)
+            }
+            Handshake::Read => Some(Next::Read),
+            Handshake::Write => Some(Next::Write),
+            Handshake::PlainHttp(input) => {
+                // Who speaks HTTP here is told so in HTTP.
+                self.tls = None;
+                self.refuse_plain(worker, fd, &input).or_else(|| self.close_or_linger(fd))
+            }
+            Handshake::Failed(failure) => Some(Next::Close(count_failure(worker, failure))),
+        }
+    }
+
+    fn refuse_plain<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
+        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
+        self.exchanges.refuse(&mut turn, Refusal::HttpOnTlsPort, input);
+        self.send_output(worker, fd, &output, Tail::None, None)
+    }
+
+    /// Receives, and says whether there is no more.
+    #[inline]
+    fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
+        if self.tls.is_some() {
+            return self.receive_by_tls(worker, fd, input);
+        }
+        loop {
+            return match recv(fd, &mut *input, RecvFlags::empty()) {
+                Ok((0, _)) => Received::End,
+                // A short receive emptied the socket: asking again would only be told so.
+                Ok((count, _)) => Received::Bytes { count, drained: count < input.len() },
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Received::Blocked,
+                Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => {
+                    Received::Failed(CloseReason::ClientReset, None)
+                }
+                Err(_) => Received::Failed(CloseReason::SocketFailed, None),
+            };
+        }
+    }
+
+    #[inline(never)]
+    fn receive_by_tls<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
+        let Some(session) = self.tls.as_mut() else { return Received::End };
+        let received = session.recv(fd, input);
+        if let Received::Failed(_, Some(failure)) = received {
+            count_failure(worker, failure);
+        }
+        received
+    }
+
     /// Goes on as far as possible without waiting.
     pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         // Once a turn: what follows takes microseconds, and the clock is coarser than that.
         worker.clock.read();
+        if self.is_handshaking() {
+            if let Some(next) = self.handshake(worker, fd) {
+                return next;
+            }
+        }
         for _ in 0..RECEIVES_MAX {
             if let Some(next) = self.go_on_sending(worker, fd) {
                 return next;
@@ -119,22 +219,19 @@ impl ServerConnection {
                 return next;
             }
             let mut input = worker.input.borrow_mut();
-            match recv(fd, &mut **input, RecvFlags::empty()) {
-                Ok((0, _)) => return Next::Close(self.handle_end()),
-                Ok((count, _)) => {
+            match self.receive(worker, fd, &mut input) {
+                Received::End => return Next::Close(self.handle_end()),
+                Received::Bytes { count, drained } => {
                     worker.counters.bytes_received.add(count as u64);
-                    let whole = count < input.len();
                     if let Some(next) = self.handle_received(worker, fd, &input[..count]) {
                         return next;
                     }
-                    // A short receive emptied the socket: asking again would only be told so.
                     let waits = self.stash_is_waiting() && self.sending.is_none() && !self.exchanges.is_awaiting();
-                    if whole && waits && self.exchanges.closing().is_none() {
+                    if drained && waits && self.exchanges.closing().is_none() {
                         return Next::Read;
                     }
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+                Received::Blocked => {
                     // `requests > 0`: whoever has just connected is given a moment to ask.
                     let leave = worker.draining.get()
                         && !worker.handing_over.get()
@@ -142,8 +239,8 @@ impl ServerConnection {
                         && self.exchanges.requests() > 0;
                     return if leave { Next::Close(CloseReason::Draining) } else { Next::Read };
                 }
-                Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => return Next::Close(self.handle_reset()),
-                Err(_) => return Next::Close(CloseReason::SocketFailed),
+                Received::Failed(CloseReason::ClientReset, _) => return Next::Close(self.handle_reset()),
+                Received::Failed(reason, _) => return Next::Close(reason),
             }
         }
         Next::Yield
@@ -161,7 +258,7 @@ impl ServerConnection {
 
     fn go_on_sending<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
         let sending = self.sending.as_mut()?;
-        let (count, progress) = sending.write(fd);
+        let (count, progress) = sending.write(fd, self.tls.as_deref_mut());
         worker.counters.bytes_sent.add(count);
         if count > 0 {
             self.writes = self.writes.wrapping_add(1);
@@ -191,12 +288,40 @@ impl ServerConnection {
             let too_many = self.lingered_bytes > LINGER_BYTES_MAX;
             return too_many.then(|| Next::Close(self.exchanges.closing().unwrap_or(CloseReason::Refused)));
         }
+        if self.may_be_http2 {
+            return self.handle_opening(worker, fd, input);
+        }
         if self.stash.is_empty() {
             return self.use_input(worker, fd, input);
         }
         let mut stash = std::mem::take(&mut self.stash);
         stash.extend_from_slice(input);
         self.use_input(worker, fd, &stash)
+    }
+
+    /// The first bytes of a client that may speak HTTP/2 with prior knowledge (RFC 9113 §3.3).
+    fn handle_opening<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
+        let mut stash = std::mem::take(&mut self.stash);
+        stash.extend_from_slice(input);
+        if stash.starts_with(PREFACE) {
+            self.stash = stash;
+            return Some(Next::Http2);
+        }
+        if PREFACE.starts_with(&stash) {
+            self.stash = stash;
+            self.exchanges.handle_beginning();
+            return None;
+        }
+        self.may_be_http2 = false;
+        self.use_input(worker, fd, &stash)
+    }
+
+    /// Writes by the session, when there is one.
+    fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+        match self.tls.as_mut() {
+            None => write_out(fd, output, tail),
+            Some(session) => session.write_out(fd, output, tail),
+        }
     }
 
     /// Answers the requests in `input`, stashes what is left, and sends the answers in one call.
@@ -247,7 +372,7 @@ impl ServerConnection {
         mut tail: Tail,
         ends: Option<Event>,
     ) -> Option<Next> {
-        let (sent, total, progress) = write_out(fd, output, &mut tail);
+        let (sent, total, progress) = self.write(fd, output, &mut tail);
         worker.counters.bytes_sent.add(total);
         match progress {
             Progress::Done => {
@@ -282,6 +407,7 @@ impl ServerConnection {
     /// Patience ended. A slow request is answered 408; the rest is closed.
     pub(crate) fn handle_expired<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         let reason = match self.wait() {
+            Wait::Handshake => return Next::Close(CloseReason::TlsHandshakeTimeout),
             Wait::Idle => return Next::Close(CloseReason::IdleTimeout),
             // Whoever makes the answer bounds how long it takes.
             Wait::Answer => return Next::Answer,
@@ -299,7 +425,7 @@ impl ServerConnection {
         let mut output = worker.output.borrow_mut();
         output.clear();
         self.exchanges.handle_slow(worker, &mut output, &raw, reason);
-        let (_, total, progress) = write_out(fd, &output, &mut Tail::None);
+        let (_, total, progress) = self.write(fd, &output, &mut Tail::None);
         worker.counters.bytes_sent.add(total);
         if progress != Progress::Done {
             worker.commit(reason.name());
@@ -319,6 +445,7 @@ impl ServerConnection {
             return Some(Next::Close(reason));
         }
         self.lingering = true;
+        self.end_tls(fd);
         match shutdown(fd, Shutdown::Write) {
             Ok(()) => None,
             Err(_) => Some(Next::Close(reason)),
@@ -341,6 +468,13 @@ impl ServerConnection {
         self.exchanges.closing().unwrap_or(CloseReason::ClientReset)
     }
 
+    /// Says by TLS that nothing more comes.
+    pub(crate) fn end_tls(&mut self, fd: BorrowedFd<'_>) {
+        if let Some(session) = self.tls.as_mut() {
+            session.close(fd);
+        }
+    }
+
     /// Logs what was still being sent when the connection ended for `reason`.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason) {
         if let Some(sending) = self.sending.take() {
@@ -348,4 +482,9 @@ impl ServerConnection {
         }
         self.exchanges.handle_close(worker, reason);
     }
+}
+
+fn count_failure<H: Handler>(worker: &Worker<H>, failure: TlsFailure) -> CloseReason {
+    worker.counters.tls_failures[failure as usize].add(1);
+    CloseReason::TlsFailed
 }

@@ -141,6 +141,15 @@ impl Exchanges {
         Poll::Ready(())
     }
 
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Bytes have come that may yet become a request.
+    pub(crate) fn handle_beginning(&mut self) {
+        self.machine.advance(Event::RequestBegins);
+    }
+
     pub(crate) const fn state(&self) -> State {
         self.machine.state()
     }
@@ -371,7 +380,7 @@ impl Exchanges {
     }
 
     /// Refuses what was being received: `raw` when no head was understood, else the body of the request at hand.
-    fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
+    pub(crate) fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
         let receiving = self.receiving.take();
         let started_ns = match &receiving {
             Some(receiving) => receiving.exchange.started_ns,

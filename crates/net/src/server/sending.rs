@@ -4,6 +4,7 @@ use crate::access::Staged;
 use crate::ending::CloseReason;
 use crate::response::{FileBody, Segment};
 use crate::shared::SharedBytes;
+use crate::tls::session::TlsSession;
 use flatout_http::connection::Event;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
@@ -61,8 +62,11 @@ impl Sending {
     }
 
     /// Goes on writing. Returns the bytes that the kernel took.
-    pub(crate) fn write(&mut self, fd: BorrowedFd<'_>) -> (u64, Progress) {
-        let (sent, total, progress) = write_out(fd, &self.buffered, &mut self.tail);
+    pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>) -> (u64, Progress) {
+        let (sent, total, progress) = match tls {
+            None => write_out(fd, &self.buffered, &mut self.tail),
+            Some(session) => session.write_out(fd, &self.buffered, &mut self.tail),
+        };
         self.buffered.advance(sent);
         self.staged.advance(sent);
         (total, progress)
@@ -204,7 +208,7 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
     (total, Progress::Done)
 }
 
-fn progress_of(errno: Errno) -> Progress {
+pub(crate) fn progress_of(errno: Errno) -> Progress {
     match errno {
         // AGAIN and WOULDBLOCK are one number on Linux.
         Errno::AGAIN => Progress::Blocked,

@@ -44,6 +44,7 @@ impl Timeouts {
             .min(self.body_timeout_ms)
             .min(self.write_timeout_ms)
             .min(self.linger_timeout_ms)
+            .min(self.handshake_timeout_ms)
             .min(self.drain_timeout_ms);
         (shortest / 8).clamp(5, 500)
     }

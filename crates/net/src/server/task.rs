@@ -6,6 +6,7 @@ use super::worker::Worker;
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
+use crate::http2::task::Http2Task;
 use crate::registered::Registered;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,12 +14,21 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// While the server is stopping, whoever has just connected gets this long to send a request, in milliseconds.
-const DRAIN_IDLE_MS: u64 = 1000;
+pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
+
+/// How a task ended.
+enum Ended {
+    /// The connection is to be closed.
+    Closed(CloseReason),
+    /// The connection goes on with HTTP/2, in a task of its own.
+    Http2,
+}
 
 /// A connection registered with the runtime.
 pub(crate) struct ServerTask<H: Handler> {
     worker: Rc<Worker<H>>,
-    socket: Registered,
+    /// `None` while it is polled, and when HTTP/2 has taken it over.
+    socket: Option<Registered>,
     connection: ServerConnection,
     slot: Option<SlotId>,
     wait_id: Option<(Wait, u32)>,
@@ -33,6 +43,7 @@ impl<H: Handler> ServerTask<H> {
     pub(crate) fn new(worker: Rc<Worker<H>>, socket: Registered, connection: ServerConnection, next: Next) -> Self {
         worker.open.set(worker.open.get() + 1);
         worker.changed.notify_waiters();
+        let socket = Some(socket);
         Self { worker, socket, connection, slot: None, wait_id: None, deadline_ms: u64::MAX, armed_ms: u64::MAX, next }
     }
 
@@ -45,6 +56,7 @@ impl<H: Handler> ServerTask<H> {
         self.wait_id = Some(wait_id);
         let timeouts: &Timeouts = &self.worker.settings.timeouts;
         let timeout_ms = match wait_id.0 {
+            Wait::Handshake => timeouts.handshake_timeout_ms,
             Wait::Idle if self.worker.draining.get() && !self.worker.handing_over.get() => DRAIN_IDLE_MS,
             Wait::Idle => timeouts.idle_timeout_ms,
             Wait::Head => timeouts.head_timeout_ms,
@@ -67,7 +79,7 @@ impl<H: Handler> ServerTask<H> {
     }
 
     /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor.
-    fn handle_call(&mut self, slot: SlotId, call: Call) {
+    fn handle_call(&mut self, socket: &Registered, slot: SlotId, call: Call) {
         let idle = self.connection.wait() == Wait::Idle;
         // The call may have taken an expired deadline's place, so what stands in the table is not known.
         self.armed_ms = u64::MAX;
@@ -77,13 +89,13 @@ impl<H: Handler> ServerTask<H> {
             return;
         }
         self.next = match call {
-            Call::Expired => self.connection.handle_expired(&self.worker, self.socket.fd()),
+            Call::Expired => self.connection.handle_expired(&self.worker, socket.fd()),
             Call::Abandon => Next::Close(CloseReason::DrainDeadline),
             // A request may have arrived with the call: one more turn looks.
-            Call::Drain if idle => self.connection.turn(&self.worker, self.socket.fd()),
+            Call::Drain if idle => self.connection.turn(&self.worker, socket.fd()),
             Call::GiveWay if idle => {
                 let before = self.connection.wait_id();
-                match self.connection.turn(&self.worker, self.socket.fd()) {
+                match self.connection.turn(&self.worker, socket.fd()) {
                     Next::Read if self.connection.wait_id() == before => Next::Close(CloseReason::DescriptorPressure),
                     next => next,
                 }
@@ -97,19 +109,20 @@ impl<H: Handler> ServerTask<H> {
         self.wait_id = None;
     }
 
-    fn poll_connection(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
+    fn poll_connection(&mut self, socket: &Registered, context: &mut Context<'_>) -> Poll<Ended> {
         let slot = *self.slot.get_or_insert_with(|| self.worker.deadlines.borrow_mut().insert(context.waker().clone()));
         if self.worker.deadlines.borrow().has_calls() {
             let call = self.worker.deadlines.borrow_mut().take_call(slot);
             if let Some(call) = call {
-                self.handle_call(slot, call);
+                self.handle_call(socket, slot, call);
             }
         }
         loop {
             match self.next {
-                Next::Close(reason) => return Poll::Ready(reason),
+                Next::Close(reason) => return Poll::Ready(Ended::Closed(reason)),
+                Next::Http2 => return Poll::Ready(Ended::Http2),
                 Next::Yield => {
-                    self.next = self.connection.turn(&self.worker, self.socket.fd());
+                    self.next = self.connection.turn(&self.worker, socket.fd());
                     if self.next == Next::Yield {
                         self.set_deadline(slot);
                         context.waker().wake_by_ref();
@@ -118,16 +131,18 @@ impl<H: Handler> ServerTask<H> {
                 }
                 Next::Answer => {
                     self.set_deadline(slot);
-                    self.next = ready!(self.connection.poll_answer(&self.worker, self.socket.fd(), context));
+                    self.next = ready!(self.connection.poll_answer(&self.worker, socket.fd(), context));
                 }
                 Next::Read | Next::Write => {
                     self.set_deadline(slot);
                     let polled = match self.next {
-                        Next::Write => self.socket.poll_write_ready(context),
-                        _ => self.socket.poll_read_ready(context),
+                        Next::Write => socket.poll_write_ready(context),
+                        _ => socket.poll_read_ready(context),
                     };
-                    let Ok(mut guard) = ready!(polled) else { return Poll::Ready(CloseReason::SocketFailed) };
-                    let next = self.connection.turn(&self.worker, self.socket.fd());
+                    let Ok(mut guard) = ready!(polled) else {
+                        return Poll::Ready(Ended::Closed(CloseReason::SocketFailed));
+                    };
+                    let next = self.connection.turn(&self.worker, socket.fd());
                     // What the turn waits for again is not there any more; what has come since says so anew.
                     if next == self.next {
                         guard.clear_ready();
@@ -144,9 +159,18 @@ impl<H: Handler> Future for ServerTask<H> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let task = self.get_mut();
-        let reason = ready!(task.poll_connection(context));
-        let worker = Rc::clone(&task.worker);
-        task.connection.handle_close(&worker, reason);
+        let Some(socket) = task.socket.take() else { return Poll::Ready(()) };
+        match task.poll_connection(&socket, context) {
+            Poll::Pending => {
+                task.socket = Some(socket);
+                return Poll::Pending;
+            }
+            Poll::Ready(Ended::Http2) => Http2Task::spawn(&task.worker, socket, &mut task.connection),
+            Poll::Ready(Ended::Closed(reason)) => {
+                task.connection.end_tls(socket.fd());
+                task.connection.handle_close(&task.worker, reason);
+            }
+        }
         Poll::Ready(())
     }
 }

@@ -10,6 +10,8 @@ use crate::handler::Handler;
 use crate::memory::CrowdMemory;
 use crate::runtime::build_server_runtime;
 use crate::timer::Timer;
+use crate::tls::TlsServer;
+use http::HeaderValue;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -55,6 +57,10 @@ pub(crate) struct Worker<H> {
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: DateClock,
+    /// For listeners that speak TLS.
+    pub(crate) tls: Option<Arc<TlsServer>>,
+    /// The Date as HTTP/2 has it, and the second it is of.
+    pub(crate) http2_date: RefCell<(i64, HeaderValue)>,
     pub(crate) input: RefCell<Box<[u8]>>,
     pub(crate) output: RefCell<Vec<u8>>,
     pub(crate) deadlines: RefCell<Deadlines>,
@@ -148,6 +154,19 @@ impl<H: Handler> Worker<H> {
         }
     }
 
+    /// The Date's value for HTTP/2, as of the clock's last reading.
+    pub(crate) fn http2_date(&self) -> HeaderValue {
+        let unix_s = self.clock.latest().unix_s;
+        let mut date = self.http2_date.borrow_mut();
+        if date.0 != unix_s {
+            // A date is made of letters, digits, commas and colons.
+            if let Ok(value) = HeaderValue::from_bytes(&self.clock.date()) {
+                *date = (unix_s, value);
+            }
+        }
+        date.1.clone()
+    }
+
     pub(crate) fn give_back_output(&self) {
         self.output.borrow_mut().shrink_to(OUTPUT_BYTES_KEPT);
     }
@@ -199,6 +218,8 @@ pub struct WorkerParts<H> {
     pub handler: H,
     /// Timeouts and limits.
     pub settings: Settings,
+    /// Certificates and sessions, shared by all workers; needed when a listener speaks TLS.
+    pub tls: Option<Arc<TlsServer>>,
     /// This worker's own listeners.
     pub listeners: Vec<Listener>,
     /// What it is told while it runs.
@@ -223,6 +244,8 @@ pub fn run_worker<H: Handler>(
         settings: parts.settings,
         counters: parts.counters,
         clock: DateClock::new(),
+        tls: parts.tls,
+        http2_date: RefCell::new((i64::MIN, HeaderValue::from_static(""))),
         input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
         output: RefCell::new(Vec::new()),
         deadlines: RefCell::new(Deadlines::default()),

@@ -1,0 +1,199 @@
+//! The sites' certificates: read when the configuration is, looked at again every few seconds, and shown from then on.
+//!
+//! Looking at a file's times costs a call or two every ten seconds, and needs neither a thread nor a watch that the
+//! renaming of a folder could lose.
+
+use crate::authority::{self, Authority, LEAF_DAYS, RENEW_DAYS};
+use crate::failure::{Failure, say};
+use crate::status::{CertificateStatus, unix_s};
+use flatout_config::model::{Certificate, Config, Place, Protocol, Site};
+use flatout_net::tls::certificate::read_validity;
+use flatout_net::tls::{SiteCertificate, TlsServer};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the files are looked at.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What tells one version of a file from another: device, inode, size, and time of change.
+type Stamp = Option<(u64, u64, u64, i64, i64)>;
+
+/// Certificates that can be shown: read, and checked against their keys.
+pub(crate) struct Loaded {
+    sites: Vec<SiteCertificate>,
+    stamps: Vec<(PathBuf, Stamp)>,
+    pub(crate) shown: Vec<CertificateStatus>,
+    /// When one of ours is made anew.
+    renew_at_s: u64,
+}
+
+/// What shows them.
+pub(crate) struct Certificates {
+    server: Arc<TlsServer>,
+    authority: Option<Authority>,
+    /// What is shown; `None` without any https.
+    loaded: Option<Loaded>,
+}
+
+impl Certificates {
+    /// Shows nothing yet.
+    ///
+    /// # Errors
+    /// When the system has no random bytes.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        Ok(Self { server: new_server()?, authority: None, loaded: None })
+    }
+
+    /// What the workers need.
+    pub(crate) fn server(&self) -> Arc<TlsServer> {
+        Arc::clone(&self.server)
+    }
+
+    /// Reads and checks what `config` needs; `None` when that is nothing.
+    ///
+    /// # Errors
+    /// With the first that cannot be used.
+    pub(crate) fn load(&mut self, config: &Config) -> Result<Option<Loaded>, Failure> {
+        let mut loaded = Loaded { sites: Vec::new(), stamps: Vec::new(), shown: Vec::new(), renew_at_s: u64::MAX };
+        for site in &config.sites {
+            let secure = |&index: &usize| config.listeners.get(index).is_some_and(|on| on.protocol == Protocol::Tls);
+            if site.listeners.iter().any(secure) {
+                self.load_site(config, site, &mut loaded)?;
+            }
+        }
+        if loaded.sites.is_empty() {
+            return Ok(None);
+        }
+        // Tried on another server, so that nothing is shown that the rest of the configuration may yet refuse.
+        for warning in new_server()?.replace(&loaded.sites, now_s()).map_err(Failure::usage)? {
+            say(&format!("warning: {warning}"));
+        }
+        Ok(Some(loaded))
+    }
+
+    fn load_site(&mut self, config: &Config, site: &Site, loaded: &mut Loaded) -> Result<(), Failure> {
+        let certificate = match &site.certificate {
+            Some(Certificate::Files { chain, key, place }) => {
+                // The stamps first: what changes while we read is seen the next time.
+                loaded.stamps.extend([chain, key].map(|path| (path.clone(), stamp(path))));
+                SiteCertificate {
+                    names: site.hosts.clone(),
+                    chain_pem: read(chain, place)?,
+                    key_pem: read(key, place)?,
+                    label: chain.display().to_string(),
+                }
+            }
+            Some(Certificate::Internal) => {
+                let now = unix_s();
+                loaded.renew_at_s = now + (LEAF_DAYS - RENEW_DAYS) * 86_400;
+                self.authority(config)?.certify(&site.hosts, internal_names(config, site), now)?
+            }
+            None => {
+                let host = site.hosts.first().map_or("*", String::as_str);
+                return Err(Failure::usage(format!("the site {host} has an https listener and no certificate")));
+            }
+        };
+        loaded.shown.push(CertificateStatus {
+            hosts: site.hosts.clone(),
+            source: certificate.label.clone(),
+            not_after_unix_s: read_validity(&certificate.chain_pem).map(|validity| validity.not_after_s),
+            days_left: None,
+        });
+        loaded.sites.push(certificate);
+        Ok(())
+    }
+
+    /// Our own authority, kept once it is open: later we may not be who may read it.
+    fn authority(&mut self, config: &Config) -> Result<&Authority, Failure> {
+        if self.authority.is_none() {
+            let folder = authority::folder(config.state.as_deref()).ok_or_else(|| {
+                Failure::usage(
+                    "there is no folder for the local certificate authority\n  \
+                     try: state \"/var/lib/flatout\" in the configuration",
+                )
+            })?;
+            self.authority = Some(Authority::open(&folder, unix_s())?);
+        }
+        self.authority.as_ref().ok_or_else(|| Failure::runtime("the local certificate authority is not there"))
+    }
+
+    /// Shows what was loaded, and says where the root of our own authority is.
+    pub(crate) fn show(&mut self, loaded: Option<Loaded>) -> Vec<CertificateStatus> {
+        if let Some(loaded) = &loaded {
+            // They have been checked.
+            let _ = self.server.replace(&loaded.sites, now_s());
+        }
+        self.loaded = loaded;
+        self.loaded.as_ref().map(|loaded| loaded.shown.clone()).unwrap_or_default()
+    }
+
+    /// The root certificate to trust, when our own authority is in use.
+    pub(crate) fn root_path(&self) -> Option<&Path> {
+        self.authority.as_ref().map(Authority::root_path)
+    }
+
+    /// Whether there is anything to look at from time to time.
+    pub(crate) const fn any(&self) -> bool {
+        self.loaded.is_some()
+    }
+
+    /// Looks whether a file has changed, or one of ours is old, and shows what is there now. What cannot be used is
+    /// reported once, and what was shown stays. Returns what is shown when that has changed.
+    pub(crate) fn look(&mut self, config: &Config) -> Option<Vec<CertificateStatus>> {
+        let loaded = self.loaded.as_mut()?;
+        let mut changed = unix_s() >= loaded.renew_at_s;
+        for (path, known) in &mut loaded.stamps {
+            let now = stamp(path);
+            changed |= now != *known;
+            *known = now;
+        }
+        if !changed {
+            return None;
+        }
+        match self.load(config) {
+            Ok(loaded) => {
+                say("certificates changed: the new ones are shown from now on");
+                Some(self.show(loaded))
+            }
+            Err(failure) => {
+                say(&format!("warning: the new certificates are refused, the old ones stay: {failure}"));
+                None
+            }
+        }
+    }
+}
+
+fn new_server() -> Result<Arc<TlsServer>, Failure> {
+    TlsServer::new().map_err(|error| Failure::runtime(format!("cannot speak TLS: {error}")))
+}
+
+fn now_s() -> i64 {
+    i64::try_from(unix_s()).unwrap_or(i64::MAX)
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+fn read(path: &Path, place: &Place) -> Result<Vec<u8>, Failure> {
+    let at = if place.line == 0 { String::new() } else { format!("{}:{}:{}: ", place.file, place.line, place.column) };
+    fs::read(path).map_err(|error| Failure::usage(format!("{at}cannot read {}: {error}", path.display())))
+}
+
+/// The names in a certificate of ours: the site's, this machine's own, and the addresses it listens on.
+fn internal_names(config: &Config, site: &Site) -> Vec<String> {
+    let mut names: Vec<String> = site.hosts.iter().filter(|host| *host != "*").cloned().collect();
+    let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let addresses = site.listeners.iter().filter_map(|&index| config.listeners.get(index));
+    let addresses = addresses.map(|listener| listener.address.ip()).filter(|ip| !ip.is_unspecified());
+    for name in own.into_iter().chain(addresses.map(|ip| ip.to_string())) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}

@@ -1,0 +1,26 @@
+//! The configuration's sites put to use, and what stands against that.
+
+use crate::failure::Failure;
+use crate::metrics::encode_metrics;
+use crate::status::Shared;
+use flatout_config::model::Config;
+use flatout_engine::spec::{MetricsText, Sources, Spec};
+use std::sync::{Arc, OnceLock};
+
+/// What a `metrics` step answers with: what all workers have counted, once they are there.
+pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<Shared>>>) -> MetricsText {
+    let shared = Arc::clone(shared);
+    Arc::new(move || shared.get().map(|shared| encode_metrics(shared)).unwrap_or_default())
+}
+
+/// Puts `config` to use; what has not changed since `previous` keeps what was learnt under it.
+///
+/// # Errors
+/// With everything that stands against it, such as a folder that is not there: exit code 2.
+pub(crate) fn compile(config: &Config, previous: Option<&Spec>, metrics: &MetricsText) -> Result<Arc<Spec>, Failure> {
+    let sources = Sources { previous, metrics: Some(Arc::clone(metrics)) };
+    Spec::compile(config, &sources).map(Arc::new).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("error: {error}")).collect();
+        Failure::diagnostics(lines.join("\n"))
+    })
+}

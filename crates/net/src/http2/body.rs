@@ -1,0 +1,118 @@
+//! What is sent on a stream: bytes shared with a cache, or read from a file, given to the protocol machine without a
+//! copy; and how each response ended, known by what became of its last piece.
+
+use crate::access::Staged;
+use crate::shared::SharedBytes;
+use bytes::Buf;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+/// How the responses of one connection ended.
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    /// Responses whose last piece is with the protocol machine.
+    unsent: Cell<usize>,
+    /// Bytes of content that went out.
+    sent_bytes: Cell<u64>,
+    /// Responses that were dropped before they were sent.
+    cut: Cell<u64>,
+    /// Log lines, and whether their response was sent whole.
+    ended: RefCell<Vec<(Staged, bool)>>,
+}
+
+impl Endings {
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.get()
+    }
+
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.get()
+    }
+
+    pub(crate) fn take_cut(&self) -> u64 {
+        self.cut.take()
+    }
+
+    pub(crate) fn take_ended(&self) -> Vec<(Staged, bool)> {
+        if self.ended.borrow().is_empty() { Vec::new() } else { self.ended.take() }
+    }
+
+    /// A response ended whose log lines are `staged`.
+    pub(crate) fn add(&self, staged: Staged, whole: bool) {
+        if !whole {
+            self.cut.set(self.cut.get() + 1);
+        }
+        if !staged.is_empty() {
+            self.ended.borrow_mut().push((staged, whole));
+        }
+    }
+}
+
+enum Bytes {
+    Shared(SharedBytes),
+    Owned { bytes: Vec<u8>, at: usize },
+}
+
+/// The last piece of a response, by whose end its own is known.
+struct Last(Staged);
+
+/// A piece of a response's content.
+pub(crate) struct SendBody {
+    bytes: Bytes,
+    last: Option<Box<Last>>,
+    endings: Rc<Endings>,
+}
+
+impl SendBody {
+    pub(crate) fn shared(bytes: SharedBytes, endings: &Rc<Endings>) -> Self {
+        Self { bytes: Bytes::Shared(bytes), last: None, endings: Rc::clone(endings) }
+    }
+
+    pub(crate) fn owned(bytes: Vec<u8>, endings: &Rc<Endings>) -> Self {
+        Self { bytes: Bytes::Owned { bytes, at: 0 }, last: None, endings: Rc::clone(endings) }
+    }
+
+    /// The same as the response's last piece; its log lines go with it.
+    pub(crate) fn last(mut self, staged: Staged) -> Self {
+        self.endings.unsent.set(self.endings.unsent.get() + 1);
+        self.last = Some(Box::new(Last(staged)));
+        self
+    }
+}
+
+impl Buf for SendBody {
+    fn remaining(&self) -> usize {
+        self.chunk().len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Shared(bytes) => bytes,
+            Bytes::Owned { bytes, at } => &bytes[*at..],
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.endings.sent_bytes.set(self.endings.sent_bytes.get() + count as u64);
+        match &mut self.bytes {
+            Bytes::Shared(bytes) => bytes.advance(count),
+            Bytes::Owned { bytes, at } => *at = (*at + count).min(bytes.len()),
+        }
+    }
+}
+
+impl Drop for SendBody {
+    fn drop(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.endings.unsent.set(self.endings.unsent.get().saturating_sub(1));
+            self.endings.add(last.0, !self.has_remaining());
+        }
+    }
+}
+
+impl fmt::Debug for SendBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SendBody({} bytes)", self.remaining())
+    }
+}

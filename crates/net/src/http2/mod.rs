@@ -1,0 +1,19 @@
+//! HTTP/2 over the same handler: the h2 crate's protocol machine on a worker's own sockets.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `settings` | what clients are told, and why |
+//! | `link` | the socket or TLS session below, written to once a turn, and watched for floods |
+//! | `body` | what is sent, without copies, and how each response ended |
+//! | `exchange` | from a request of the h2 crate to a reply, and from a response to its head |
+//! | `stream` | requests and responses under way |
+//! | `task` | one connection: its turns, its deadlines, its end |
+//!
+//! Absent by design: server push, and upgrades from HTTP/1.1, which clients have given up.
+
+pub(crate) mod body;
+pub(crate) mod exchange;
+pub(crate) mod link;
+pub(crate) mod settings;
+pub(crate) mod stream;
+pub(crate) mod task;

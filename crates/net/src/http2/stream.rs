@@ -1,0 +1,196 @@
+//! Requests and responses under way: content that is being received, answers that are being made, files that are being
+//! sent. An answer that is in memory never comes here: the protocol machine has it whole.
+
+use super::body::{Endings, SendBody};
+use crate::access::{Description, Staged};
+use crate::ending::CloseReason;
+use crate::handler::{LaterResponse, Reply};
+use crate::response::{FileBody, Response, Segment};
+use crate::tls::session::read_piece;
+use flatout_http::limits::Limits;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Bytes read from a file at once: one frame.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// What must be remembered of a request until it is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) to_head: bool,
+    pub(crate) started_ns: u64,
+    /// What the log says of the request; `None` when nothing is logged.
+    pub(crate) description: Option<Description>,
+}
+
+/// A stream that is not done.
+pub(crate) enum Stream {
+    /// Its request's content is coming. Nobody wants it: it is read to find its end.
+    Receiving(Box<Receiving>),
+    /// Its answer is being made.
+    Awaiting(Box<Awaiting>),
+    /// Its answer is being read and sent.
+    Sending(Box<Sending>),
+}
+
+pub(crate) struct Receiving {
+    pub(crate) content: RecvStream,
+    pub(crate) respond: SendResponse<SendBody>,
+    pub(crate) reply: Reply,
+    pub(crate) exchange: Exchange,
+    pub(crate) received_bytes: u64,
+    /// When the content must be complete.
+    pub(crate) deadline_ms: u64,
+}
+
+pub(crate) struct Awaiting {
+    pub(crate) respond: SendResponse<SendBody>,
+    pub(crate) response: LaterResponse,
+    pub(crate) exchange: Exchange,
+}
+
+pub(crate) struct Sending {
+    pub(crate) stream: SendStream<SendBody>,
+    pub(crate) segments: VecDeque<Segment>,
+    pub(crate) remaining_bytes: u64,
+    pub(crate) staged: Staged,
+    pub(crate) endings: Rc<Endings>,
+}
+
+/// What became of a stream that was asked to go on.
+pub(crate) enum Step {
+    /// It waits.
+    Wait(Stream),
+    /// It waits, and has sent something.
+    Sent(Stream),
+    /// Its request is whole, and this is the answer.
+    Answer(SendResponse<SendBody>, Box<Response>, Exchange),
+    /// Its content is larger than allowed.
+    TooLarge(SendResponse<SendBody>, Exchange),
+    /// It ended before it was answered: the client has reset it, or the connection has failed.
+    Cut(Exchange),
+    /// It is over, or the protocol machine has the rest.
+    Over,
+}
+
+impl Stream {
+    pub(crate) fn go_on(self, limits: &Limits, context: &mut Context<'_>) -> Step {
+        match self {
+            Self::Receiving(receiving) => receiving.go_on(limits, context),
+            Self::Awaiting(awaiting) => awaiting.go_on(context),
+            Self::Sending(sending) => sending.go_on(context),
+        }
+    }
+}
+
+impl Receiving {
+    fn go_on(mut self: Box<Self>, limits: &Limits, context: &mut Context<'_>) -> Step {
+        loop {
+            match self.content.poll_data(context) {
+                Poll::Pending => return Step::Wait(Stream::Receiving(self)),
+                Poll::Ready(Some(Ok(bytes))) => {
+                    self.received_bytes += bytes.len() as u64;
+                    if self.received_bytes > limits.body_bytes_max {
+                        return Step::TooLarge(self.respond, self.exchange);
+                    }
+                    // It fails when the stream is gone, which the next look at it says.
+                    let _ = self.content.flow_control().release_capacity(bytes.len());
+                }
+                Poll::Ready(Some(Err(_))) => return Step::Cut(self.exchange),
+                Poll::Ready(None) => break,
+            }
+        }
+        let Self { respond, reply, exchange, .. } = *self;
+        match reply {
+            Reply::Now(response) => Step::Answer(respond, Box::new(response), exchange),
+            Reply::Later(response) => Box::new(Awaiting { respond, response, exchange }).go_on(context),
+        }
+    }
+}
+
+impl Awaiting {
+    fn go_on(mut self: Box<Self>, context: &mut Context<'_>) -> Step {
+        if self.respond.poll_reset(context).is_ready() {
+            return Step::Cut(self.exchange);
+        }
+        match self.response.as_mut().poll(context) {
+            Poll::Pending => Step::Wait(Stream::Awaiting(self)),
+            Poll::Ready(response) => Step::Answer(self.respond, Box::new(response), self.exchange),
+        }
+    }
+}
+
+impl Sending {
+    /// Reads and hands over as much as the client's windows and the bound on what is read ahead allow.
+    fn go_on(mut self: Box<Self>, context: &mut Context<'_>) -> Step {
+        let before = self.remaining_bytes;
+        loop {
+            let wanted = usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            self.stream.reserve_capacity(wanted);
+            let mut capacity = self.stream.capacity();
+            if capacity == 0 {
+                match self.stream.poll_capacity(context) {
+                    Poll::Ready(Some(Ok(now))) => capacity = now,
+                    Poll::Ready(Some(Err(_)) | None) => return self.cut(),
+                    Poll::Pending if self.remaining_bytes < before => return Step::Sent(Stream::Sending(self)),
+                    Poll::Pending => return Step::Wait(Stream::Sending(self)),
+                }
+            }
+            if capacity == 0 {
+                continue;
+            }
+            let piece = match self.read(wanted.min(capacity)) {
+                Ok(piece) => piece,
+                Err(_) => {
+                    self.stream.send_reset(Reason::INTERNAL_ERROR);
+                    return self.cut();
+                }
+            };
+            let last = self.remaining_bytes == 0;
+            let piece = if last { piece.last(std::mem::take(&mut self.staged)) } else { piece };
+            if self.stream.send_data(piece, last).is_err() {
+                return if last { Step::Over } else { self.cut() };
+            }
+            if last {
+                return Step::Over;
+            }
+        }
+    }
+
+    fn cut(mut self: Box<Self>) -> Step {
+        self.endings.add(std::mem::take(&mut self.staged), false);
+        Step::Over
+    }
+
+    /// The next piece, of up to `bytes_max`.
+    fn read(&mut self, bytes_max: usize) -> Result<SendBody, CloseReason> {
+        while self.segments.front().is_some_and(Segment::is_empty) {
+            self.segments.pop_front();
+        }
+        // There are as many bytes as the segments said.
+        let Some(segment) = self.segments.front_mut() else { return Err(CloseReason::FileChanged) };
+        match segment {
+            Segment::Bytes(bytes) => {
+                let piece = bytes.slice(0..bytes.len().min(bytes_max));
+                bytes.advance(piece.len());
+                self.remaining_bytes -= piece.len() as u64;
+                Ok(SendBody::shared(piece, &self.endings))
+            }
+            Segment::File(file) => {
+                let piece = read_owned(file, bytes_max)?;
+                self.remaining_bytes -= piece.len() as u64;
+                Ok(SendBody::owned(piece, &self.endings))
+            }
+        }
+    }
+}
+
+fn read_owned(file: &mut FileBody, bytes_max: usize) -> Result<Vec<u8>, CloseReason> {
+    let mut piece = vec![0; bytes_max];
+    let count = read_piece(file, &mut piece)?;
+    piece.truncate(count);
+    Ok(piece)
+}

@@ -1,0 +1,97 @@
+//! Every reason for which TLS fails: one table gives the name and the meaning.
+
+use rustls::{AlertDescription, Error, PeerIncompatible};
+
+macro_rules! tls_failures {
+    ($($variant:ident, $name:literal, $text:literal;)+) => {
+        /// Why a TLS session failed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum TlsFailure {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl TlsFailure {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The stable name, as counters show it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+tls_failures! {
+    ClientLeft, "client_left", "The client closed or reset the connection before the handshake was complete.";
+    NoCommonVersion, "no_common_version", "The client offers neither TLS 1.2 nor 1.3.";
+    NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server has.";
+    NoCommonGroup, "no_common_group", "The client offers no key exchange group that this server has.";
+    NoCommonSignature, "no_common_signature", "The client accepts no signature that the site's key can make.";
+    NoCommonProtocol, "no_common_protocol", "The client offers protocols by ALPN, none of which is spoken here.";
+    Incompatible, "incompatible", "The client lacks another thing that this server needs.";
+    CertificateRefused, "certificate_refused", "The client's alert says that it does not trust the certificate.";
+    ClientAlert, "client_alert", "The client sent another fatal alert.";
+    InvalidMessage, "invalid_message", "What came is no TLS message.";
+    BadRecord, "bad_record", "A record was not what its sender encrypted.";
+    OversizedRecord, "oversized_record", "A record is larger than any may be.";
+    Misbehaved, "misbehaved", "The client broke a rule of the protocol.";
+    OutOfOrder, "out_of_order", "A message came when another was due.";
+    Internal, "internal", "This server could not go on: no random bytes, or a defect.";
+}
+
+impl TlsFailure {
+    /// The name of what rustls reports.
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::PeerIncompatible(why) => match why {
+                PeerIncompatible::NoCipherSuitesInCommon => Self::NoCommonCipher,
+                PeerIncompatible::NoKxGroupsInCommon
+                | PeerIncompatible::NamedGroupsExtensionRequired
+                | PeerIncompatible::NoEcPointFormatsInCommon => Self::NoCommonGroup,
+                PeerIncompatible::NoSignatureSchemesInCommon => Self::NoCommonSignature,
+                PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::SupportedVersionsExtensionRequired => Self::NoCommonVersion,
+                _ => Self::Incompatible,
+            },
+            Error::AlertReceived(
+                AlertDescription::BadCertificate
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::UnknownCA,
+            ) => Self::CertificateRefused,
+            Error::AlertReceived(_) => Self::ClientAlert,
+            Error::InvalidMessage(_) => Self::InvalidMessage,
+            Error::DecryptError => Self::BadRecord,
+            Error::PeerSentOversizedRecord => Self::OversizedRecord,
+            Error::PeerMisbehaved(_) | Error::NoCertificatesPresented | Error::InvalidCertificate(_) => {
+                Self::Misbehaved
+            }
+            Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => Self::OutOfOrder,
+            Error::NoApplicationProtocol => Self::NoCommonProtocol,
+            _ => Self::Internal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TlsFailure;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique() {
+        let names: HashSet<_> = TlsFailure::ALL.iter().map(|failure| failure.name()).collect();
+        assert_eq!(names.len(), TlsFailure::ALL.len());
+        assert!(TlsFailure::ALL.iter().all(|failure| failure.text().ends_with('.')));
+    }
+}

@@ -1,0 +1,393 @@
+//! One TLS session over a socket that never waits. What the socket does not take stays here as ciphertext, and no more
+//! than one batch of it: whoever reads slowly has the rest of a response left where it is.
+
+use super::config::{ALPN_HTTP2, TlsServer};
+use super::failure::TlsFailure;
+use crate::ending::CloseReason;
+use crate::response::{FileBody, Segment};
+use crate::server::sending::{FILE_END_BYTES, Progress, Tail, progress_of};
+use rustix::io::{Errno, pread};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::HandshakeKind;
+use rustls::server::ServerConnection;
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::BorrowedFd;
+
+/// Plaintext encrypted before the socket is asked to take it: four full records, one write.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Batches before another connection has its turn.
+const BATCHES_MAX: u32 = 16;
+
+/// The largest record (RFC 8446 §5.1).
+const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// A client can use a record when all of it has come. While the kernel's first congestion window opens, about 14 KB,
+/// records are small, so that a page's beginning is not held up for a round trip.
+const FIRST_RECORD_BYTES: usize = 4 * 1024;
+const FIRST_RECORDS_BYTES: usize = 16 * 1024;
+
+/// The first receive, which tells TLS from what is not. A client hello with a post-quantum key has 1.8 KB.
+const HELLO_BYTES: usize = 4 * 1024;
+
+/// The type of the record that a client begins with (RFC 8446 §5.1).
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// How far a handshake is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    /// It is complete.
+    Complete,
+    /// It goes on when the client has sent more.
+    Read,
+    /// It goes on when the socket takes more.
+    Write,
+    /// What came is not TLS but the beginning of an HTTP request.
+    PlainHttp(Vec<u8>),
+    /// It failed.
+    Failed(TlsFailure),
+}
+
+/// What a receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes; `drained` when there are no more, in the session or the socket, as far as can be known.
+    Bytes { count: usize, drained: bool },
+    /// Nothing now.
+    Blocked,
+    /// The client sends no more.
+    End,
+    /// It failed.
+    Failed(CloseReason, Option<TlsFailure>),
+}
+
+/// A session with one client.
+pub(crate) struct TlsSession {
+    connection: ServerConnection,
+    complete: bool,
+    /// Something has been received.
+    begun: bool,
+    /// The last receive was short: the socket was empty then.
+    socket_empty: bool,
+    /// Plaintext sent so far, while that matters.
+    first_bytes: usize,
+}
+
+impl TlsSession {
+    /// `None` when the system has no random bytes.
+    pub(crate) fn new(server: &TlsServer) -> Option<Box<Self>> {
+        let mut connection = ServerConnection::new(server.config()).ok()?;
+        // Bounded here, by `BATCH_BYTES`.
+        connection.set_buffer_limit(None);
+        Some(Box::new(Self { connection, complete: false, begun: false, socket_empty: false, first_bytes: 0 }))
+    }
+
+    /// Whether the handshake has yet to be completed.
+    pub(crate) const fn is_handshaking(&self) -> bool {
+        !self.complete
+    }
+
+    /// Whether HTTP/2 was agreed on.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.connection.alpn_protocol() == Some(ALPN_HTTP2)
+    }
+
+    /// Whether the session continues an earlier one.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Goes on with the handshake as far as possible without waiting.
+    pub(crate) fn handshake(&mut self, fd: BorrowedFd<'_>) -> Handshake {
+        if !self.begun {
+            match self.receive_hello(fd) {
+                Ok(None) => {}
+                Ok(Some(end)) | Err(end) => return end,
+            }
+        }
+        loop {
+            match self.flush(fd).1 {
+                Progress::Done => {}
+                Progress::Failed(_) => return Handshake::Failed(TlsFailure::ClientLeft),
+                Progress::Blocked | Progress::Yield => return Handshake::Write,
+            }
+            if !self.connection.is_handshaking() {
+                self.complete = true;
+                return Handshake::Complete;
+            }
+            if self.socket_empty {
+                self.socket_empty = false;
+                return Handshake::Read;
+            }
+            match self.receive(fd) {
+                Ok(0) => return Handshake::Failed(TlsFailure::ClientLeft),
+                Ok(_) => {}
+                Err(ReceiveError::Tls(failure)) => return Handshake::Failed(failure),
+                Err(ReceiveError::Socket(Errno::AGAIN)) => return Handshake::Read,
+                Err(ReceiveError::Socket(_)) => return Handshake::Failed(TlsFailure::ClientLeft),
+            }
+        }
+    }
+
+    /// The first bytes show whether the client speaks TLS at all.
+    fn receive_hello(&mut self, fd: BorrowedFd<'_>) -> Result<Option<Handshake>, Handshake> {
+        let mut hello = [0; HELLO_BYTES];
+        let count = match recv(fd, &mut hello[..], RecvFlags::empty()) {
+            Ok((0, _)) => return Err(Handshake::Failed(TlsFailure::ClientLeft)),
+            Ok((count, _)) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Some(Handshake::Read)),
+            Err(_) => return Err(Handshake::Failed(TlsFailure::ClientLeft)),
+        };
+        self.begun = true;
+        self.socket_empty = count < hello.len();
+        let mut hello = &hello[..count];
+        if hello[0] != HANDSHAKE_RECORD && hello[0].is_ascii_alphabetic() {
+            return Ok(Some(Handshake::PlainHttp(hello.to_vec())));
+        }
+        while !hello.is_empty() {
+            // Reading from memory fails only when rustls wants no more, which it says of what is no TLS.
+            if !matches!(self.connection.read_tls(&mut hello), Ok(1..)) {
+                return Err(Handshake::Failed(TlsFailure::InvalidMessage));
+            }
+            self.decrypt(fd).map_err(Handshake::Failed)?;
+        }
+        Ok(None)
+    }
+
+    /// Takes what has come; an alert that says why it cannot go on is sent at once.
+    fn decrypt(&mut self, fd: BorrowedFd<'_>) -> Result<(), TlsFailure> {
+        match self.connection.process_new_packets() {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.flush(fd);
+                Err(TlsFailure::of(&error))
+            }
+        }
+    }
+
+    /// Receives ciphertext once.
+    fn receive(&mut self, fd: BorrowedFd<'_>) -> Result<usize, ReceiveError> {
+        let mut socket = Socket { fd, short: false };
+        let count = match self.connection.read_tls(&mut socket) {
+            Ok(count) => count,
+            Err(error) => {
+                return Err(match Errno::from_io_error(&error) {
+                    Some(errno) => ReceiveError::Socket(errno),
+                    // rustls has no room for a message so large.
+                    None => ReceiveError::Tls(TlsFailure::OversizedRecord),
+                });
+            }
+        };
+        self.socket_empty = socket.short;
+        self.decrypt(fd).map_err(ReceiveError::Tls)?;
+        Ok(count)
+    }
+
+    /// Receives plaintext.
+    pub(crate) fn recv(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
+        loop {
+            match self.connection.reader().read(buffer) {
+                Ok(0) => return Received::End,
+                Ok(count) => {
+                    // What was asked for in return, as a key update is, goes out with the next response.
+                    return Received::Bytes { count, drained: count < buffer.len() && self.socket_empty };
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The end without close_notify, as many clients have it. Requests say themselves where they end.
+                Err(_) => return Received::End,
+            }
+            if self.socket_empty {
+                self.socket_empty = false;
+                return Received::Blocked;
+            }
+            match self.receive(fd) {
+                Ok(_) => {}
+                Err(ReceiveError::Socket(Errno::AGAIN)) => return Received::Blocked,
+                Err(ReceiveError::Socket(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT)) => {
+                    return Received::Failed(CloseReason::ClientReset, None);
+                }
+                Err(ReceiveError::Socket(_)) => return Received::Failed(CloseReason::SocketFailed, None),
+                Err(ReceiveError::Tls(failure)) => return Received::Failed(CloseReason::TlsFailed, Some(failure)),
+            }
+        }
+    }
+
+    /// Hands the socket what is encrypted. Returns the bytes that it took.
+    fn flush(&mut self, fd: BorrowedFd<'_>) -> (u64, Progress) {
+        let mut total = 0;
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Socket { fd, short: false }) {
+                Ok(count) => total += count as u64,
+                Err(error) => {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    return (total, progress_of(errno));
+                }
+            }
+        }
+        (total, Progress::Done)
+    }
+
+    /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` that need not be
+    /// given again, the bytes that the kernel took, and how it ended: what is only encrypted is not done.
+    pub(crate) fn write_out(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+        let (mut sent, mut total) = (0, 0);
+        for _ in 0..BATCHES_MAX {
+            let (count, progress) = self.flush(fd);
+            total += count;
+            if progress != Progress::Done {
+                return (sent, total, progress);
+            }
+            let mut room = BATCH_BYTES;
+            sent += self.encrypt(&output[sent..], &mut room);
+            if sent == output.len() {
+                if let Err(reason) = self.encrypt_tail(tail, &mut room) {
+                    return (sent, total, Progress::Failed(reason));
+                }
+            }
+            if !self.connection.wants_write() {
+                return (sent, total, Progress::Done);
+            }
+        }
+        let (count, progress) = self.flush(fd);
+        total += count;
+        (sent, total, if progress == Progress::Done { Progress::Yield } else { progress })
+    }
+
+    fn encrypt(&mut self, bytes: &[u8], room: &mut usize) -> usize {
+        let bytes = &bytes[..bytes.len().min(*room)];
+        let mut used = 0;
+        while used < bytes.len() {
+            let first = self.first_bytes < FIRST_RECORDS_BYTES;
+            let record_bytes = if first { FIRST_RECORD_BYTES } else { RECORD_BYTES_MAX };
+            let record = &bytes[used..bytes.len().min(used + record_bytes)];
+            // Writing to memory that has no limit takes all.
+            let Ok(count @ 1..) = self.connection.writer().write(record) else { break };
+            used += count;
+            if first {
+                self.first_bytes += count;
+            }
+        }
+        *room -= used;
+        used
+    }
+
+    fn encrypt_tail(&mut self, tail: &mut Tail, room: &mut usize) -> Result<(), CloseReason> {
+        match tail {
+            Tail::None => {}
+            Tail::Bytes(bytes) => bytes.advance(self.encrypt(bytes, room)),
+            Tail::File(file) => self.encrypt_file(file, room)?,
+            Tail::Segments(segments) => {
+                while let Some(segment) = segments.front_mut() {
+                    match segment {
+                        Segment::Bytes(bytes) => bytes.advance(self.encrypt(bytes, room)),
+                        Segment::File(file) => self.encrypt_file(file, room)?,
+                    }
+                    if !segment.is_empty() {
+                        break;
+                    }
+                    segments.pop_front();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and encrypts; the end of the file only when it is still the version that the head promised.
+    #[inline(never)]
+    fn encrypt_file(&mut self, file: &mut FileBody, room: &mut usize) -> Result<(), CloseReason> {
+        let mut buffer = [0_u8; RECORD_BYTES_MAX];
+        while file.bytes > 0 && *room > 0 {
+            let count = read_piece(file, &mut buffer[..RECORD_BYTES_MAX.min(*room)])?;
+            self.encrypt(&buffer[..count], room);
+        }
+        Ok(())
+    }
+
+    /// Tells the client that nothing more comes, as far as the socket takes that.
+    pub(crate) fn close(&mut self, fd: BorrowedFd<'_>) {
+        if self.complete {
+            self.connection.send_close_notify();
+            self.flush(fd);
+        }
+    }
+}
+
+impl fmt::Debug for TlsSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TlsSession").field("complete", &self.complete).finish_non_exhaustive()
+    }
+}
+
+/// Reads the next piece of `file` into `buffer`, and moves on. What reaches into its last bytes is read and then
+/// checked to be of the same version still: so no complete answer can hold two.
+pub(crate) fn read_piece(file: &mut FileBody, buffer: &mut [u8]) -> Result<usize, CloseReason> {
+    let wanted = usize::try_from(file.bytes).unwrap_or(usize::MAX).min(buffer.len());
+    let count = loop {
+        match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
+            Ok(0) => return Err(CloseReason::FileChanged),
+            Ok(count) => break count,
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(CloseReason::FileFailed),
+        }
+    };
+    let is_end = file.bytes - count as u64 == 0 || file.bytes <= FILE_END_BYTES as u64;
+    if is_end && !file.file.is_unchanged() {
+        return Err(CloseReason::FileChanged);
+    }
+    file.offset += count as u64;
+    file.bytes -= count as u64;
+    Ok(count)
+}
+
+enum ReceiveError {
+    Socket(Errno),
+    Tls(TlsFailure),
+}
+
+/// The socket as rustls reads and writes it.
+struct Socket<'a> {
+    fd: BorrowedFd<'a>,
+    /// A receive brought less than was asked for.
+    short: bool,
+}
+
+impl io::Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match recv(self.fd, &mut *buffer, RecvFlags::empty()) {
+                Ok((count, _)) => {
+                    // The end is no emptiness: it is asked for again and found.
+                    self.short = count > 0 && count < buffer.len();
+                    return Ok(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl io::Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[io::IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        use rustix::net::{SendAncillaryBuffer, sendmsg};
+        loop {
+            let result = match slices {
+                [slice] => send(self.fd, slice, SendFlags::NOSIGNAL),
+                _ => sendmsg(self.fd, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
+            };
+            match result {
+                Err(Errno::INTR) => {}
+                result => return result.map_err(Into::into),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! `flatout completions`: what a shell knows of the command line.
+
+use clap::{Args, CommandFactory};
+use clap_complete::{Shell, generate};
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// Print completions for a shell
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout completions bash > /etc/bash_completion.d/flatout
+  flatout completions zsh > /usr/local/share/zsh/site-functions/_flatout
+  flatout completions fish > ~/.config/fish/completions/flatout.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Runs the verb and says how it ended.
+pub(crate) fn run<C: CommandFactory>(arguments: &CompletionsArgs) -> ExitCode {
+    let mut text = Vec::new();
+    generate(arguments.shell, &mut C::command(), "flatout", &mut text);
+    // A reader that has gone away is no failure of ours.
+    let _ = io::stdout().write_all(&text);
+    ExitCode::SUCCESS
+}
