@@ -205,6 +205,9 @@ pub(crate) fn fmt(arguments: &FmtArgs) -> ExitCode {
 
 /// Formats one file and says whether it changed, or would.
 fn format_one(path: &Path, arguments: &FmtArgs) -> Result<bool, ExitCode> {
+    if path.extension().is_some_and(|extension| extension == "json") {
+        return Err(usage(&format!("{} is JSON; fmt is for KDL", path.display())));
+    }
     let is_input = path == Path::new("-");
     let read = if is_input { read_input() } else { fs::read_to_string(path) };
     let text = read.map_err(|error| usage(&format!("cannot read {}: {error}", path.display())))?;

@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod config;
+mod explain;
 mod limits;
 mod man;
 mod reload;
@@ -36,6 +37,8 @@ enum Verb {
     Passwd(config::PasswdArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
+    Explain(explain::ExplainArgs),
+    Config(explain::ConfigArgs),
     Help(config::HelpArgs),
 }
 
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
         Verb::Passwd(arguments) => config::passwd(&arguments),
         Verb::Completions(arguments) => completions::run::<Arguments>(&arguments),
         Verb::Man(arguments) => man::run::<Arguments>(&arguments),
+        Verb::Explain(arguments) => explain::explain(&arguments),
+        Verb::Config(arguments) => explain::config(&arguments),
         Verb::Help(arguments) => config::help::<Arguments>(&arguments),
     }
 }

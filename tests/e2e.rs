@@ -5,18 +5,26 @@
 
 mod e2e {
     mod access_log;
+    mod admin;
     mod bad_input;
     mod bench;
     mod cli;
     mod config;
     mod conformance;
     mod docs;
+    mod explain;
     mod harness;
+    mod http2;
     mod memory;
     mod patience;
     mod real_site;
+    mod reload;
+    mod run;
+    mod site;
     mod smoke;
     mod syscalls;
+    mod tls;
     mod tool;
+    mod upgrade;
     mod versions;
 }

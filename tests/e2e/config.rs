@@ -4,11 +4,11 @@
 //! difference before it is committed.
 
 use super::harness::{Folder, flatout};
-use super::tool::said;
+use super::tool::{said, tool};
 use flatout_config::{Code, Memory, load};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -45,12 +45,12 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The names of the configurations in a folder, sorted.
-fn configurations(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names
-        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "kdl" || extension == "json"))
-        .collect();
+/// The names of the files in a folder with one of these endings, sorted.
+fn configurations(folder: &Path, endings: &[&str]) -> Vec<String> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: &PathBuf| path.extension().is_some_and(|ending| endings.iter().any(|other| ending == *other));
+    let names = paths.filter(named).filter_map(|path| path.file_name()?.to_str().map(String::from));
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names
 }
@@ -67,7 +67,7 @@ fn is_as_written(path: &Path, expected: &str) -> bool {
 #[test]
 fn every_wrong_configuration_has_its_exact_diagnostics() {
     let folder = folder("bad");
-    let names = configurations(&folder);
+    let names = configurations(&folder, &["kdl", "json"]);
     assert!(names.len() >= 60, "{}", names.len());
     let mut stale = Vec::new();
     for name in &names {
@@ -86,7 +86,8 @@ fn every_wrong_configuration_has_its_exact_diagnostics() {
 #[test]
 fn every_code_is_met_by_an_example() {
     let folder = folder("bad");
-    let snapshots = configurations(&folder).into_iter().map(|name| folder.join(name).with_extension("txt"));
+    let snapshots =
+        configurations(&folder, &["kdl", "json"]).into_iter().map(|name| folder.join(name).with_extension("txt"));
     let snapshots: String = snapshots.map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
     let mut met: BTreeSet<Code> =
         Code::ALL.iter().copied().filter(|code| snapshots.contains(&format!("[{}]", code.id()))).collect();
@@ -109,7 +110,7 @@ fn every_code_is_met_by_an_example() {
 fn every_right_configuration_is_valid_neat_and_has_its_twin() {
     let folder = folder("good");
     let mut stale = Vec::new();
-    for name in configurations(&folder).iter().filter(|name| name.ends_with(".kdl")) {
+    for name in &configurations(&folder, &["kdl"]) {
         let valid = output(&folder, &["validate", "-c", name]);
         assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
         assert!(stdout(&valid).starts_with(&format!("{name} is valid: ")), "{}", stdout(&valid));
@@ -122,7 +123,7 @@ fn every_right_configuration_is_valid_neat_and_has_its_twin() {
         }
     }
     assert!(stale.is_empty(), "these differ from what is written beside them:\n{}", stale.join("\n"));
-    for name in configurations(&folder).iter().filter(|name| name.ends_with(".json")) {
+    for name in &configurations(&folder, &["json"]) {
         let valid = output(&folder, &["validate", "-c", name]);
         assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
         // There and back again is the same.
@@ -214,6 +215,43 @@ fn passwd_prints_hashes_that_a_configuration_takes() {
     assert!(refused(&["passwd"], "\n").contains("empty"));
     assert!(refused(&["passwd", "--bcrypt"], &"x".repeat(72)).contains("71 bytes"));
     assert!(refused(&["passwd", "--bcrypt", "--argon2"], "x\n").contains("cannot be used with"));
+}
+
+/// What is shown up to these words, or to the end.
+fn read_until(stdout: &mut impl Read, words: &str, shown: &mut String) {
+    let mut buffer = [0; 1024];
+    while !shown.contains(words) {
+        match stdout.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(length) => shown.push_str(&String::from_utf8_lossy(&buffer[..length])),
+        }
+    }
+}
+
+/// `script` gives it a terminal. Whether the answer is hidden is not asked: the echo is switched off just behind the
+/// prompt, and this test is quicker than any person.
+#[test]
+fn passwd_asks_twice_on_a_terminal() {
+    let ask = |first: &[u8], second: &[u8]| {
+        let program = format!("{} passwd", env!("CARGO_BIN_EXE_flatout"));
+        let mut command = tool("script");
+        command.args(["--quiet", "--return", "--command", &program, "/dev/null"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut input, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut shown = String::new();
+        read_until(&mut stdout, "Password: ", &mut shown);
+        input.write_all(first).unwrap();
+        read_until(&mut stdout, "The same again: ", &mut shown);
+        input.write_all(second).unwrap();
+        read_until(&mut stdout, "\0", &mut shown);
+        (child.wait().unwrap().code(), shown)
+    };
+    let (code, shown) = ask(b"correct horse\n", b"correct horse\n");
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("$argon2id$v=19$"), "{shown}");
+    let (code, shown) = ask(b"correct horse\n", b"correct hose\n");
+    assert_eq!(code, Some(2), "{shown}");
+    assert!(shown.contains("the two differ") && !shown.contains("$argon2"), "{shown}");
 }
 
 #[test]

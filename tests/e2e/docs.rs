@@ -1,9 +1,12 @@
 //! The documents that are printed from tables in the code say what the tables say.
 
+use flatout_config::{Code, Memory, format, load};
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
+use flatout_net::tls::TlsFailure;
 use flatout_serve::outcome::Outcome;
 use std::fmt::Write as _;
+use std::path::Path;
 
 fn reasons() -> String {
     let mut text = String::from("## Outcomes: why a file's answer was what it was\n\n| name | meaning |\n|---|---|\n");
@@ -19,6 +22,10 @@ fn reasons() -> String {
         let cuts = if reason.cuts() { "yes" } else { "" };
         writeln!(text, "| `{}` | {cuts} | {} |", reason.name(), reason.text()).unwrap();
     }
+    text.push_str("\n## Failures of TLS: why there was no session\n\n| name | meaning |\n|---|---|\n");
+    for failure in TlsFailure::ALL {
+        writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
+    }
     text
 }
 
@@ -30,4 +37,52 @@ fn every_reason_is_documented() {
         document.ends_with(&reasons),
         "docs/reasons.md is stale; after its first paragraphs it should hold:\n{reasons}"
     );
+}
+
+fn codes() -> String {
+    let mut text = String::from("| code | what | meaning |\n|---|---|---|\n");
+    for code in Code::ALL {
+        let meaning = code.text().replace('|', "\\|");
+        writeln!(text, "| `{}` | {} | {meaning} |", code.id(), code.title()).unwrap();
+    }
+    text
+}
+
+#[test]
+fn every_code_is_documented() {
+    let document = include_str!("../../docs/config.md");
+    let codes = codes();
+    assert!(document.ends_with(&codes), "docs/config.md is stale; at its end it should hold:\n{codes}");
+}
+
+/// A block of the document is a whole configuration, settings of the top level, or settings of a site.
+#[test]
+fn every_example_of_a_configuration_is_valid() {
+    let document = include_str!("../../docs/config.md");
+    let examples: Vec<&str> = document
+        .split("```kdl\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```\n"))
+        .map(|(block, _)| block)
+        .collect();
+    assert!(examples.len() > 15, "{}", examples.len());
+    let hash = "$2b$12$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n";
+    for example in examples {
+        let wholes = [
+            example.to_owned(),
+            format!("{example}\nsite {{ files \".\" }}\n"),
+            format!("site {{\n{example}\n}}\n"),
+            format!("site {{\n{example}\nfiles \".\"\n}}\n"),
+        ];
+        let load_whole = |whole: &String| {
+            let sources = Memory::new().file("flatout.kdl", whole.clone()).file("/etc/flatout/ann.hash", hash);
+            load(Path::new("flatout.kdl"), &sources)
+        };
+        assert!(
+            wholes.iter().any(|whole| load_whole(whole).is_ok()),
+            "{example}\n{}",
+            load_whole(&wholes[0]).unwrap_err()
+        );
+        assert_eq!(format::format("example", example).unwrap(), example);
+    }
 }

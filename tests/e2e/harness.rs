@@ -67,6 +67,7 @@ impl Drop for Folder {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    scheme: &'static str,
     pub(crate) address: SocketAddr,
     stderr: Option<thread::JoinHandle<String>>,
 }
@@ -94,12 +95,13 @@ impl Server {
             let _ = stderr.read_to_string(&mut text);
             text
         });
-        let address = line.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix('/'));
-        let Some(address) = address.and_then(|text| text.parse().ok()) else {
+        let scheme = if line.starts_with("https:") { "https" } else { "http" };
+        let address = line.trim().strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
+        let Some(address) = address.and_then(|text| text.strip_suffix('/')?.parse().ok()) else {
             let _ = child.kill();
             panic!("the first line is no URL: {line:?}; {}", stderr.join().unwrap());
         };
-        Self { child, address, stderr: Some(stderr) }
+        Self { child, scheme, address, stderr: Some(stderr) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -107,7 +109,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("man", "man-db"),
     ("openssl", "openssl"),
     ("prlimit", "util-linux"),
+    ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("sha256sum", "coreutils"),
     ("strace", "strace"),
@@ -36,6 +37,15 @@ pub(crate) fn tool(program: &str) -> Command {
 pub(crate) fn chromium() -> Command {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     names.into_iter().find_map(find_program).map_or_else(|| tool("chromium"), Command::new)
+}
+
+/// A program that `tools/setup.sh test` puts below target/tools, where no package of the system brings it; or one of
+/// that name in PATH.
+pub(crate) fn test_tool(name: &str, below: &str) -> Command {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
+    let file = folder.join(below).join(name);
+    let found = if file.is_file() { Some(file) } else { find_program(name) };
+    Command::new(found.unwrap_or_else(|| panic!("{name} is not installed; please run: tools/setup.sh test")))
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {

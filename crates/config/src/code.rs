@@ -61,7 +61,7 @@ codes! {
     FileNotText, "C0202", "not a text", "The file is not UTF-8.";
     IncludeNothing, "C0203", "nothing to include", "No file has the name that is to be included. A pattern with a star may match nothing; a plain name may not.";
     IncludeCycle, "C0204", "include cycle", "A file includes itself, directly or through others.";
-    IncludeTooMany, "C0205", "too many includes", "Includes are nested deeper than 16 levels, or more than 1,000 files are read.";
+    IncludeTooMany, "C0205", "too many includes", "Includes are nested deeper than 16 levels, or more than 1,000 files or 32 MiB are read.";
     IncludePattern, "C0206", "include pattern", "A pattern may have `*` and `?` in its last part only: `sites/*.kdl`.";
     EnvironmentMissing, "C0207", "environment variable missing", "The environment variable is not set, or is no text. Set it, or give a default: `(env)\"NAME:-default\"`.";
     SecretUnreadable, "C0208", "secret unreadable", "The file that holds the value cannot be read, is larger than 64 KiB, or is not UTF-8.";

@@ -12,6 +12,9 @@ pub(crate) use text::{Span, Texts};
 
 use crate::code::Code;
 use crate::model::Place;
+use crate::source::Sources;
+use crate::syntax::FILE_BYTES_MAX;
+use std::path::Path;
 
 /// Diagnostics shown at the most; the rest is counted. A person mends a few and asks again.
 pub const SHOWN_MAX: usize = 50;
@@ -87,6 +90,17 @@ impl Diagnostics {
             notes: Vec::new(),
         };
         Self { list: vec![diagnostic], more: 0 }
+    }
+
+    /// A single one, found after reading, at a place that a [`crate::model`] value remembers: the line is read again.
+    /// A place without a line, as settings from flags have, and a file that is gone, are shown without it.
+    pub fn at(code: Code, place: &Place, message: impl Into<String>, sources: &dyn Sources) -> Self {
+        let mut found = Self::of(code, place.clone(), message);
+        let content = sources.read(Path::new(&place.file), FILE_BYTES_MAX).ok().filter(|_| place.line > 0);
+        if let (Some(Ok(text)), Some(first)) = (content.map(String::from_utf8), found.list.first_mut()) {
+            first.excerpt = Texts::excerpt_at(text, place);
+        }
+        found
     }
 
     /// How many there are.

@@ -25,6 +25,19 @@ pub fn to_kdl(config: &Config) -> String {
     writer.finish()
 }
 
+/// Prints one step; of a route, its conditions only.
+pub fn step_to_kdl(step: &Step) -> String {
+    let mut writer = Writer::default();
+    match &step.kind {
+        StepKind::Route(route) => {
+            let route = crate::model::Route { matchers: route.matchers.clone(), block: Vec::new() };
+            site::encode_step(&mut writer, &StepKind::Route(route));
+        }
+        kind => site::encode_step(&mut writer, kind),
+    }
+    writer.finish()
+}
+
 /// The same without places and without the names of the files that were read: what two texts may have in common.
 pub fn without_places(config: &Config) -> Config {
     let mut config = config.clone();

@@ -13,10 +13,10 @@ pub fn format(name: &str, text: &str) -> Result<String, Diagnostics> {
     let mut texts = Texts::default();
     let file = texts.add(name.to_owned(), text.to_owned());
     parse_document(file, text, &mut report);
-    let tokens = scan(file, text, &mut Report::new());
     if !report.is_empty() {
         return Err(report.finish(&texts));
     }
+    let tokens = scan(file, text, &mut Report::new());
     let broken = blocks_over_lines(&tokens);
     let mut formatter = Formatter { text, out: String::new(), line: String::new(), ..Formatter::default() };
     for (index, token) in tokens.iter().enumerate() {
@@ -77,7 +77,9 @@ impl Formatter<'_> {
         match token.kind {
             Kind::Newline => {
                 if self.line.is_empty() {
-                    self.blank = !self.out.is_empty() && !self.opened && !self.continues;
+                    // Behind a continued line the empty one ends the setting, so it stays.
+                    self.blank = !self.out.is_empty() && !self.opened;
+                    self.continues = false;
                 } else {
                     self.end_line();
                 }
@@ -85,7 +87,7 @@ impl Formatter<'_> {
             Kind::Semicolon => {
                 let needless =
                     matches!(next, None | Some(Kind::Newline | Kind::Close | Kind::LineComment | Kind::Semicolon));
-                if !needless && !matches!(self.last, Some(Kind::Open)) && !self.line.is_empty() {
+                if !needless && !matches!(self.last, Some(Kind::Open)) && (!self.line.is_empty() || self.continues) {
                     self.line.push(';');
                 }
             }
@@ -103,7 +105,7 @@ impl Formatter<'_> {
                 }
                 self.depth = self.depth.saturating_sub(1);
                 if self.line.is_empty() {
-                    self.blank = false;
+                    (self.blank, self.continues) = (false, false);
                 }
                 // `{}` stays what it is.
                 if self.last == Some(Kind::Open) && !self.line.is_empty() {
@@ -169,5 +171,84 @@ impl Formatter<'_> {
         self.out.push('\n');
         self.line.clear();
         (self.blank, self.opened, self.continues) = (false, false, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format;
+    use crate::diagnostic::Report;
+    use crate::syntax::{Kind, scan};
+    use proptest::prelude::*;
+
+    #[test]
+    fn forms_that_are_easily_broken() {
+        for (untidy, neat) in [
+            ("", ""),
+            ("\n\n// only a comment\n\n\n", "// only a comment\n"),
+            ("\u{feff}a   1\r\n\r\n\r\nb\t2", "a 1\n\nb 2\n"),
+            ("a{b 1;c 2}", "a { b 1; c 2 }\n"),
+            ("a {}\nb { }", "a {}\nb {}\n"),
+            ("a {\n\n\nb\n\n\n}", "a {\n    b\n}\n"),
+            ("a { b\n c }", "a {\n    b\n    c\n}\n"),
+            ("a { // why\n b }", "a { // why\n    b\n}\n"),
+            ("a {\n} // end\nb", "a {\n} // end\nb\n"),
+            ("a 1 // behind\n// before b\nb", "a 1 // behind\n// before b\nb\n"),
+            ("a /* within */ 1 /* end */", "a /* within */ 1 /* end */\n"),
+            ("a k = 1 ( env ) \"X\"", "a k=1 (env)\"X\"\n"),
+            ("a \\ // goes on\n 1 \\\n2\nb", "a \\ // goes on\n    1 \\\n    2\nb\n"),
+            ("/-  a 1\nb /-2 /- 3", "/- a 1\nb /-2 /- 3\n"),
+            ("a \"\"\"\n      x\n    y\n    \"\"\"\nb", "a \"\"\"\n      x\n    y\n    \"\"\"\nb\n"),
+            ("a 1;\nb 2 ; c 3 ;", "a 1\nb 2; c 3\n"),
+            ("a { b { c\n} }", "a {\n    b {\n        c\n    }\n}\n"),
+        ] {
+            let formatted = format("test.kdl", untidy).unwrap();
+            assert_eq!(formatted, neat, "{untidy:?}");
+            assert_eq!(format("test.kdl", &formatted).unwrap(), formatted, "{untidy:?}");
+        }
+    }
+
+    /// Everything but white space and needless semicolons.
+    fn tokens(text: &str) -> Vec<String> {
+        let tokens = scan(0, text, &mut Report::new()).into_iter();
+        let tokens = tokens.filter(|token| !matches!(token.kind, Kind::Newline | Kind::Semicolon));
+        tokens.map(|token| text[token.start..token.end].trim_end().replace("\r\n", "\n")).collect()
+    }
+
+    const PIECES: &[&str] = &[
+        "a",
+        " 1",
+        " k=2",
+        "\n",
+        ";",
+        " {",
+        "}",
+        " // c\n",
+        " /* d */ ",
+        "\n\n\n",
+        " \\\n",
+        "/- ",
+        " \"t\"",
+        "{\n",
+        "\n}\n",
+        "  ",
+        "b",
+        " (env)\"X\"",
+        "\r\n",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_token_is_lost_and_twice_is_once(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..20)) {
+            let text = pieces.concat();
+            if let Ok(formatted) = format("test.kdl", &text) {
+                prop_assert_eq!(tokens(&formatted), tokens(&text), "{:?}", formatted);
+                prop_assert_eq!(format("test.kdl", &formatted).unwrap(), formatted.clone());
+                let twin = |text: &str| crate::adapt::kdl_to_json("test.kdl", text).unwrap();
+                prop_assert_eq!(twin(&formatted), twin(&text), "{:?}", formatted);
+            }
+        }
     }
 }

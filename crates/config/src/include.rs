@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::diagnostic::{Report, Span, Texts};
 use crate::glob;
 use crate::source::Sources;
-use crate::syntax::{FILE_BYTES_MAX, Node, Scalar, Value, parse_document};
+use crate::syntax::{DEPTH_MAX, FILE_BYTES_MAX, Node, Scalar, Value, parse_document};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,9 @@ const LEVELS_MAX: usize = 16;
 
 /// Files read, all in all.
 const FILES_MAX: usize = 1_000;
+
+/// Bytes read, all in all.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What was read, and what it said.
 pub(crate) struct Loaded {
@@ -30,11 +33,13 @@ pub(crate) struct Loader<'a> {
     paths: Vec<PathBuf>,
     /// The files that include the present one, for cycles.
     chain: Vec<PathBuf>,
+    /// Blocks around the present settings, through all includes.
+    depth: usize,
 }
 
 impl<'a> Loader<'a> {
     pub(crate) fn new(sources: &'a dyn Sources, report: &'a mut Report) -> Self {
-        Self { sources, report, texts: Texts::default(), paths: Vec::new(), chain: Vec::new() }
+        Self { sources, report, texts: Texts::default(), paths: Vec::new(), chain: Vec::new(), depth: 0 }
     }
 
     pub(crate) fn load(mut self, path: &Path) -> Loaded {
@@ -96,7 +101,7 @@ impl<'a> Loader<'a> {
         nodes
     }
 
-    /// Puts what is included in its place, in blocks too. Depth is bounded by the grammar's and by `LEVELS_MAX`.
+    /// Puts what is included in its place, in blocks too.
     fn expand(&mut self, nodes: Vec<Node>) -> Vec<Node> {
         let mut expanded = Vec::with_capacity(nodes.len());
         for mut node in nodes {
@@ -105,7 +110,15 @@ impl<'a> Loader<'a> {
                 continue;
             }
             if let Some(children) = node.children.take() {
+                // Whoever reads the tree recurses, so its depth is bounded as a whole, not file by file.
+                if self.depth == DEPTH_MAX {
+                    let message = format!("blocks are nested deeper than {DEPTH_MAX} levels");
+                    self.report.add(Code::TooDeep, node.span, message).label("through includes");
+                    continue;
+                }
+                self.depth += 1;
                 node.children = Some(self.expand(children));
+                self.depth -= 1;
             }
             expanded.push(node);
         }
@@ -181,13 +194,17 @@ impl<'a> Loader<'a> {
             self.report.add(Code::IncludeCycle, span, message).label("by this include");
             return Vec::new();
         }
-        if self.chain.len() > LEVELS_MAX || self.texts.len() >= FILES_MAX {
-            let what = if self.chain.len() > LEVELS_MAX {
-                format!("includes are nested deeper than {LEVELS_MAX} levels")
-            } else {
-                format!("more than {FILES_MAX} files are included")
-            };
-            self.report.add(Code::IncludeTooMany, span, what);
+        let fault = if self.chain.len() > LEVELS_MAX {
+            Some(format!("includes are nested deeper than {LEVELS_MAX} levels"))
+        } else if self.texts.len() >= FILES_MAX {
+            Some(format!("more than {FILES_MAX} files are included"))
+        } else if self.texts.bytes() > BYTES_MAX {
+            Some("the included files are larger than 32 MiB together".to_owned())
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            self.report.add(Code::IncludeTooMany, span, fault);
             return Vec::new();
         }
         match self.read(path) {

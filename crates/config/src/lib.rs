@@ -1,6 +1,6 @@
 //! The configuration: KDL 2 to typed settings, with all mistakes at once and what to do about each.
 //!
-//! [`load`] reads a file with all that it includes; the rest is for people: [`format`] writes a file neatly, [`adapt`]
+//! [`load`] reads a file with all that it includes; the rest is for people: [`mod@format`] writes a file neatly, [`adapt`]
 //! has its exact JSON twin, [`encode`] prints a [`Config`] back.
 //!
 //! Absent by design: sockets, handlers, the clock. Files and the environment come from [`Sources`] only.

@@ -4,6 +4,7 @@
 
 mod check;
 mod files;
+mod guard;
 mod log;
 mod parse;
 mod process;

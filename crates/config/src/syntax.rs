@@ -7,6 +7,7 @@
 
 mod grammar;
 mod node;
+mod scalar;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -17,6 +18,9 @@ pub(crate) use token::{Kind, Token, scan};
 
 /// Levels of blocks. The language itself needs five; the rest is for routes within routes.
 pub(crate) const DEPTH_MAX: usize = 32;
+
+/// Bytes of one text. The KDL of a JSON twin is longer than the twin, and still bounded.
+const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of one file.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;

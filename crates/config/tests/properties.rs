@@ -105,6 +105,19 @@ fn hostile_texts_are_refused_quickly() {
     assert!(adapt::json_to_kdl(&nested).is_err());
 }
 
+/// Files of many levels of blocks that include one another within: the tree is bounded as a whole.
+#[test]
+fn blocks_through_includes_are_bounded() {
+    let mut sources = Memory::new().file("flatout.kdl", "site { include \"0.kdl\"; files \".\" }\n");
+    for level in 0..15 {
+        let include = format!("include \"{}.kdl\"", level + 1);
+        let text = format!("{}{include}{}", "route \"/a\" { ".repeat(30), "}\n".repeat(30));
+        sources = sources.file(format!("{level}.kdl"), text);
+    }
+    let found = load(Path::new("flatout.kdl"), &sources).unwrap_err();
+    assert!(found.list.iter().any(|diagnostic| diagnostic.code == Code::TooDeep), "{found}");
+}
+
 #[test]
 fn includes_are_bounded() {
     // Each of ten files includes all of the next ten twice: thousands, without a bound.

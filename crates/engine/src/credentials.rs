@@ -113,7 +113,7 @@ pub(crate) fn parse_basic(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let unpadded = match text {
         [rest @ .., b'=', b'='] | [rest @ .., b'='] => {
-            if text.len() % 4 != 0 {
+            if !text.len().is_multiple_of(4) {
                 return None;
             }
             rest
@@ -137,8 +137,8 @@ fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
         let bytes = match group.len() {
             4 => bits.to_be_bytes(),
             // What is left over is no byte and must be zero.
-            3 if bits & 3 == 0 => (bits << 6).to_be_bytes(),
-            2 if bits & 15 == 0 => (bits << 12).to_be_bytes(),
+            3 if bits.trailing_zeros() >= 2 => (bits << 6).to_be_bytes(),
+            2 if bits.trailing_zeros() >= 4 => (bits << 12).to_be_bytes(),
             _ => return None,
         };
         decoded.extend_from_slice(&bytes[1..group.len()]);

@@ -32,7 +32,7 @@ impl Index {
                 let list = match key {
                     Key::Exact(path) => index.exact.entry(path.into()).or_default(),
                     Key::Segments(prefix) => {
-                        let depth = prefix.iter().filter(|&&byte| byte == b'/').count();
+                        let depth = prefix.split(|&byte| byte == b'/').count() - 1;
                         index.segments[depth.clamp(1, KEY_SEGMENTS_MAX) - 1].entry(prefix.into()).or_default()
                     }
                     Key::Any => &mut index.always,

@@ -16,6 +16,7 @@
 //! | `auth`, `credentials` | names and passwords |
 //! | `owned` | a request that outlives the turn it came in |
 //! | [`engine`] | what one worker holds, and how it changes over to another configuration |
+//! | [`explain`] | the same walk, told |
 //! | [`outcome`], [`error`] | reasons, by name |
 //!
 //! Absent by design: sockets, how files are read, the parsing of configurations.
@@ -26,6 +27,7 @@ mod cors;
 mod credentials;
 pub mod engine;
 pub mod error;
+pub mod explain;
 mod host;
 mod index;
 mod network;

@@ -67,6 +67,13 @@ pub const OUTCOMES: [&str; COUNT] = {
     names
 };
 
+/// What the outcome at `index` into [`OUTCOMES`] means.
+pub fn outcome_text(index: u8) -> &'static str {
+    let index = usize::from(index);
+    let served = Served::ALL.get(index).map(|outcome| outcome.text());
+    served.or_else(|| Some(Outcome::ALL.get(index.checked_sub(Served::ALL.len())?)?.text())).unwrap_or("")
+}
+
 const _: () = assert!(COUNT <= flatout_net::counters::OUTCOMES_MAX);
 
 #[cfg(test)]
@@ -80,6 +87,7 @@ mod tests {
         for outcome in Outcome::ALL {
             assert_eq!(OUTCOMES[usize::from(outcome.index())], outcome.name());
             assert!(outcome.text().ends_with('.'));
+            assert_eq!(super::outcome_text(outcome.index()), outcome.text());
         }
     }
 }

@@ -117,12 +117,12 @@ fn match_tokens(tokens: &[Token], path: &[u8]) -> Option<Range<usize>> {
             }
             _ => {}
         }
-        if let Some(star) = &mut within {
-            if path.get(star.end).is_some_and(|&byte| byte != b'/') {
-                star.end += 1;
-                (token, at) = (star.token + 1, star.end);
-                continue;
-            }
+        if let Some(star) = &mut within
+            && path.get(star.end).is_some_and(|&byte| byte != b'/')
+        {
+            star.end += 1;
+            (token, at) = (star.token + 1, star.end);
+            continue;
         }
         let star = across.as_mut()?;
         // All runs of the one star within this segment failed, and a later beginning leaves it only some of them:

@@ -11,6 +11,7 @@ use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
 use flatout_serve::root::Root;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -54,7 +55,8 @@ pub struct Spec {
 pub(crate) struct ListenerSpec {
     pub(crate) hosts: HostTable,
     pub(crate) redirect_https_port: Option<u16>,
-    pub(crate) place: Place,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) secure: bool,
     /// Where what concerns no site is logged.
     pub(crate) log: u8,
 }

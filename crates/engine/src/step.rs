@@ -31,6 +31,8 @@ impl Block {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) place: Place,
+    /// As it is written in a configuration, without secrets; of a route, its conditions only.
+    pub(crate) written: Box<str>,
     pub(crate) kind: Kind,
 }
 
@@ -70,27 +72,6 @@ pub(crate) enum Kind {
         respond: model::Respond,
     },
     Metrics,
-}
-
-impl Kind {
-    /// What it is called in the configuration.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Route(_) => "route",
-            Self::Header(_) => "header",
-            Self::BasicAuth { .. } => "basic-auth",
-            Self::Access(_) => "access",
-            Self::RateLimit(_) => "rate-limit",
-            Self::Cors(_) => "cors",
-            Self::EarlyHints(_) => "early-hints",
-            Self::Rewrite(_) => "rewrite",
-            Self::ErrorPage(_) => "error-page",
-            Self::Files { .. } => "files",
-            Self::Redirect { .. } => "redirect",
-            Self::Respond { .. } => "respond",
-            Self::Metrics => "metrics",
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -168,8 +149,6 @@ impl FieldMatcher {
 /// A block behind a condition.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// As written, for people.
-    pub(crate) matchers: Vec<model::Matcher>,
     methods: Option<Methods>,
     paths: Vec<Vec<PathPattern>>,
     fields: Vec<FieldMatcher>,
@@ -211,7 +190,7 @@ impl Route {
                 }
             }
         }
-        Self { matchers: matchers.to_vec(), methods, paths, fields, block }
+        Self { methods, paths, fields, block }
     }
 
     fn keys(&self) -> Option<Vec<Key>> {

@@ -67,7 +67,7 @@ impl Template {
             }
         }
         // All of it is ASCII: the parser of targets and hosts lets nothing else pass.
-        text.retain(|byte| byte.is_ascii_graphic());
+        text.retain(u8::is_ascii_graphic);
         Ok(String::from_utf8(text).unwrap_or_default())
     }
 }

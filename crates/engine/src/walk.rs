@@ -71,10 +71,10 @@ pub(crate) fn answer<T: Trace>(
     let host = authority.or(head.host);
     let unknown = || Failure::new(421, "This server has no site with that name.", Outcome::SiteUnknown);
     let Some(listener) = listener else { return refuse(unknown()) };
-    if let Some(port) = listener.redirect_https_port {
-        if let Some(reply) = redirect_https(live, listener, port, host, path, query) {
-            return reply.unwrap_or_else(refuse);
-        }
+    if let Some(port) = listener.redirect_https_port
+        && let Some(reply) = redirect_https(live, listener, port, host, path, query)
+    {
+        return reply.unwrap_or_else(refuse);
     }
     let Some((site, matched)) = listener.hosts.find(host) else { return refuse(unknown()) };
     let Some(site) = live.spec.sites.get(site as usize) else { return refuse(unknown()) };

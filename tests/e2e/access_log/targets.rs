@@ -61,7 +61,16 @@ impl Inside {
                 thread::spawn(move || {
                     let listeners = vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } }];
                     let counters = Arc::default();
-                    let parts = WorkerParts { handler: OnePage, settings, listeners, commands, log, counters, phases };
+                    let parts = WorkerParts {
+                        handler: OnePage,
+                        settings,
+                        tls: None,
+                        listeners,
+                        commands,
+                        log,
+                        counters,
+                        phases,
+                    };
                     run_worker(parts, std::future::pending()).unwrap();
                 })
             })

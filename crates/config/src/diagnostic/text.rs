@@ -60,6 +60,11 @@ impl Texts {
         self.list.len()
     }
 
+    /// How many bytes all texts have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.iter().map(|text| text.content.len()).sum()
+    }
+
     pub(crate) fn text(&self, file: u32) -> &str {
         self.list.get(file as usize).map_or("", |text| text.content.as_str())
     }
@@ -73,6 +78,18 @@ impl Texts {
             at -= 1;
         }
         at
+    }
+
+    /// The word at a place of a text.
+    pub(crate) fn excerpt_at(content: String, place: &Place) -> Option<Excerpt> {
+        let mut texts = Self::default();
+        let file = texts.add(String::new(), content);
+        let text = texts.list.first()?;
+        let line = (place.line as usize).checked_sub(1).filter(|line| *line < text.lines.len())?;
+        let skipped = text.line(line).char_indices().nth((place.column as usize).saturating_sub(1));
+        let start = text.lines[line] + skipped.map_or(0, |(at, _)| at);
+        let word = text.content[start..].find(|c: char| c.is_whitespace() || matches!(c, '{' | ';')).unwrap_or(0);
+        texts.excerpt(Span::new(file, start, start + word))
     }
 
     /// Line and column, from 1; columns count characters.
@@ -142,7 +159,7 @@ fn cut(line: &str, around: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Span, Texts};
+    use super::{Place, Span, Texts};
 
     #[test]
     fn a_place_counts_characters_and_an_excerpt_has_the_line_before() {
@@ -166,6 +183,17 @@ mod tests {
         assert!(excerpt.line.chars().count() <= 102 && excerpt.caret_width == 1);
         let whole = texts.excerpt(Span::new(file, 0, 1001)).unwrap();
         assert!(whole.caret_width <= 101);
+    }
+
+    #[test]
+    fn a_place_that_is_remembered_finds_its_word() {
+        let place = |line, column| Place { file: String::new(), line, column };
+        let text = "site {\n  ü files \".\"\n}\n";
+        let excerpt = Texts::excerpt_at(text.into(), &place(2, 5)).unwrap();
+        assert_eq!((excerpt.line.as_str(), excerpt.caret_start, excerpt.caret_width), ("  ü files \".\"", 4, 5));
+        assert_eq!(Texts::excerpt_at(text.into(), &place(9, 1)), None);
+        assert_eq!(Texts::excerpt_at(text.into(), &place(0, 0)), None);
+        assert!(Texts::excerpt_at(text.into(), &place(1, 99)).is_some());
     }
 
     #[test]

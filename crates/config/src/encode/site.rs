@@ -52,7 +52,7 @@ fn block(writer: &mut Writer, steps: &[Step]) {
     }
 }
 
-fn encode_step(writer: &mut Writer, kind: &StepKind) {
+pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
     match kind {
         StepKind::Route(route) => encode_route(writer, route),
         StepKind::Header(operations) => header(writer, operations),

@@ -279,16 +279,25 @@ fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
 }
 
 /// A media type or family, or `*`, that the list does not have yet.
-fn media<'k>(reader: &mut Reader<'_>, value: &Value, mut known: impl Iterator<Item = &'k String>) -> Option<String> {
+fn media<'k>(reader: &mut Reader<'_>, value: &Value, known: impl Iterator<Item = &'k String>) -> Option<String> {
     let text = reader.line(value)?.to_ascii_lowercase();
     if !parse::is_media_pattern(&text) {
         let draft = reader.report.add(Code::MediaTypeBad, value.span, format!("`{text}` is no media type"));
         draft.label("as in \"text/html\", \"image/*\" or \"*\"");
         return None;
     }
-    if known.any(|known| *known == text) {
-        reader.same_twice(value.span, "this type");
-        return None;
+    // The first that matches decides, so one behind a wider one never does.
+    let covers = |known: &String| known.strip_suffix('*').is_some_and(|family| text.starts_with(family));
+    for known in known {
+        if *known == text {
+            reader.same_twice(value.span, "this type");
+            return None;
+        }
+        if covers(known) {
+            let draft = reader.report.add(Code::Unreachable, value.span, format!("`{text}` never matches here"));
+            draft.label(format!("`{known}` stands before it, and the first that matches decides"));
+            return None;
+        }
     }
     Some(text)
 }

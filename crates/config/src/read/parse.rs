@@ -265,3 +265,111 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_have_units_and_do_not_overflow() {
+        for (text, expected) in [
+            ("64MiB", Some(64 << 20)),
+            ("64 MiB", Some(64 << 20)),
+            ("1GB", Some(1_000_000_000)),
+            ("0B", Some(0)),
+            ("64", None),
+            ("MiB", None),
+            ("-1B", None),
+            ("1.5GiB", None),
+            ("99999999999999999999B", None),
+            ("18446744073709551615TiB", None),
+        ] {
+            assert_eq!(size(text), expected, "{text}");
+        }
+        for (text, expected) in
+            [("250ms", Some(250)), ("7d", Some(604_800_000)), ("1m", Some(60_000)), ("1M", None), ("", None)]
+        {
+            assert_eq!(duration_ms(text), expected, "{text}");
+        }
+        for number in [0, 1, 999, 1_000, 1_024, 60_000, 86_400_000, 90_061_001, u64::MAX] {
+            assert_eq!(size(&show_size(number)), Some(number));
+            assert_eq!(duration_ms(&show_duration(number)), Some(number));
+        }
+    }
+
+    #[test]
+    fn networks_have_no_host_bits() {
+        assert_eq!(network("0.0.0.0/0"), Ok(Cidr { address: [0, 0, 0, 0].into(), bits: 0 }));
+        assert_eq!(network("::/0").map(|cidr| cidr.bits), Ok(0));
+        assert_eq!(network("192.0.2.1").map(|cidr| cidr.bits), Ok(32));
+        assert_eq!(network("2001:db8::1").map(|cidr| cidr.bits), Ok(128));
+        let near = Cidr { address: [10, 0, 0, 0].into(), bits: 8 };
+        assert_eq!(network("10.1.2.3/8"), Err(NetworkError::HostBits(near)));
+        for text in ["10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0/8", "", "/8", "all"] {
+            assert_eq!(network(text), Err(NetworkError::Form), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_both_families() {
+        assert_eq!(addresses(":80").map(|list| list.len()), Some(2));
+        assert_eq!(addresses("[::1]:80"), Some(vec!["[::1]:80".parse().unwrap()]));
+        for text in [":", ":+80", ":65536", "80", "localhost:80", "::1", "127.0.0.1", "127.0.0.1:", ""] {
+            assert_eq!(addresses(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_hashes_types_and_origins() {
+        for host in [
+            "*",
+            "*.example.com",
+            "localhost",
+            "a_b.example",
+            "127.0.0.1",
+            "[::1]",
+            "xn--mnchen-3ya.de",
+            "example.com.",
+        ] {
+            assert_eq!(host_fault(host), None, "{host}");
+        }
+        let long = "a".repeat(64);
+        for host in
+            ["", ".", "*.", "a b", "*a.com", "a-.com", "http://a", "a:1", "a/b", "ü", "[::1", "::1", "a..b", &long]
+        {
+            assert!(host_fault(host).is_some(), "{host}");
+        }
+        let bcrypt = "$2b$12$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
+        let argon2 =
+            "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$Zm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyMDA";
+        assert!(is_password_hash(bcrypt) && is_password_hash(argon2));
+        for hash in ["", "secret", "$2b$12$short", "$2b$99$", "$argon2id$v=19$m=1,t=2$a$b", "$1$salt$hash", "{SHA}x"] {
+            assert!(!is_password_hash(hash), "{hash}");
+        }
+        assert!(!is_password_hash(&bcrypt.replace("12", "1x")) && !is_password_hash(&argon2.replace("v=19", "v=16")));
+        for (text, pattern, whole) in [
+            ("text/html", true, true),
+            ("image/*", true, false),
+            ("*", true, false),
+            ("text/plain; charset=utf-8", false, true),
+            ("text", false, false),
+            ("text/", false, false),
+            ("*/*", false, false),
+            ("text/html;", false, false),
+        ] {
+            assert_eq!((is_media_pattern(text), is_media_type(text)), (pattern, whole), "{text}");
+        }
+        for (text, expected) in [
+            ("https://a.example", true),
+            ("http://[::1]:8080", true),
+            ("capacitor://localhost", true),
+            ("https://a.example/", false),
+            ("https://A.example", false),
+            ("https://*.a", false),
+            ("https://", false),
+            ("null", false),
+        ] {
+            assert_eq!(is_origin(text), expected, "{text}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Routes, redirects, and whether a step is ever reached.
 
 use super::Reader;
+use super::guard;
 use super::parse;
 use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
 use super::step::{self, STEPS};
@@ -37,7 +38,7 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
         route.matchers.push(Matcher::Path(patterns(reader, &node.arguments)));
     }
     if let Some(property) = property(node, "method") {
-        route.matchers.extend(step::method(reader, &property.value).map(|method| Matcher::Method(vec![method])));
+        route.matchers.extend(guard::method(reader, &property.value).map(|method| Matcher::Method(vec![method])));
     }
     if let Some(property) = property(node, "header") {
         route.matchers.extend(header(reader, &property.value));
@@ -81,7 +82,7 @@ fn conditions(reader: &mut Reader<'_>, node: &Node, matchers: &mut Vec<Matcher>)
             }
             "method" => {
                 reader.shape(child, &VALUES);
-                let methods = child.arguments.iter().filter_map(|value| step::method(reader, value)).collect();
+                let methods = child.arguments.iter().filter_map(|value| guard::method(reader, value)).collect();
                 matchers.push(Matcher::Method(methods));
             }
             "header" => {

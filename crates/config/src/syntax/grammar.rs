@@ -1,12 +1,15 @@
 //! Tokens to the tree, with a message for every mistake that people make.
 
-use super::{Annotation, DEPTH_MAX, Kind, Node, Property, Scalar, Token, Value, scan};
+use super::{Annotation, DEPTH_MAX, Kind, Node, Property, Scalar, TEXT_BYTES_MAX, Token, Value, scan};
 use crate::code::Code;
 use crate::diagnostic::{Draft, Report, Span};
-use kdl::{KdlEntry, KdlValue};
 
 /// Reads a text. When something is wrong with it, the report says what, and the tree is not to be used.
 pub(crate) fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
+    if text.len() > TEXT_BYTES_MAX {
+        report.add(Code::TooLarge, Span::new(file, 0, 0), "the text is larger than 16 MiB");
+        return Vec::new();
+    }
     let tokens = scan(file, text, report);
     let mut parser = Parser { file, text, tokens, at: 0, frames: Vec::new(), crooked: None, line_start: 0, report };
     parser.document()
@@ -27,9 +30,9 @@ struct Frame {
     indent: usize,
 }
 
-struct Parser<'a> {
-    file: u32,
-    text: &'a str,
+pub(super) struct Parser<'a> {
+    pub(super) file: u32,
+    pub(super) text: &'a str,
     tokens: Vec<Token>,
     at: usize,
     frames: Vec<Frame>,
@@ -37,7 +40,7 @@ struct Parser<'a> {
     crooked: Option<Span>,
     /// Where the line of the last token begins.
     line_start: usize,
-    report: &'a mut Report,
+    pub(super) report: &'a mut Report,
 }
 
 /// A setting while it is read, and whether `/-` takes it out.
@@ -146,15 +149,15 @@ impl Parser<'_> {
         }
     }
 
-    fn span(&self, token: Token) -> Span {
+    pub(super) fn span(&self, token: Token) -> Span {
         Span::new(self.file, token.start, token.end)
     }
 
-    fn content(&self, token: Token) -> &str {
+    pub(super) fn content(&self, token: Token) -> &str {
         &self.text[token.start..token.end]
     }
 
-    fn add(&mut self, code: Code, token: Token, message: impl Into<String>) -> &mut Draft {
+    pub(super) fn add(&mut self, code: Code, token: Token, message: impl Into<String>) -> &mut Draft {
         let span = self.span(token);
         self.report.add(code, span, message)
     }
@@ -184,7 +187,7 @@ impl Parser<'_> {
             return;
         }
         let Some(frame) = self.frames.pop() else { return };
-        let before = &self.text[self.line_start..token.start];
+        let before = self.text.get(self.line_start..token.start).unwrap_or("");
         let indent = before.len() - before.trim_start_matches([' ', '\t']).len();
         if self.crooked.is_none() && indent == before.len() && indent != frame.indent {
             self.crooked = Some(frame.open);
@@ -388,7 +391,7 @@ impl Parser<'_> {
             let scalar = self.scalar(token, false);
             return Some(Value { scalar, annotation: None, span: self.span(token) });
         }
-        let inside = self.at;
+        let (inside, line_start) = (self.at, self.line_start);
         self.skip_to_peeked();
         let Some(name) = self.next() else {
             self.add(Code::AnnotationUnknown, token, "this parenthesis is never closed");
@@ -406,7 +409,7 @@ impl Parser<'_> {
             let draft = self.add(Code::AnnotationUnknown, if closed { name } else { token }, message);
             draft.note("allowed here: (env), (file)");
             if !closed {
-                self.at = inside;
+                (self.at, self.line_start) = (inside, line_start);
                 self.skip_parentheses();
                 return None;
             }
@@ -422,124 +425,5 @@ impl Parser<'_> {
         let scalar = self.scalar(value, false);
         let span = Span::new(self.file, token.start, value.end);
         annotation.map(|annotation| Value { scalar, annotation: Some(annotation), span })
-    }
-
-    /// What a token means. Bad ones are reported, and stand for themselves.
-    fn scalar(&mut self, token: Token, is_name: bool) -> Scalar {
-        let content = self.content(token);
-        match token.kind {
-            Kind::Keyword => match content {
-                "#false" => Scalar::Bool(false),
-                "#null" => Scalar::Null,
-                "#true" => Scalar::Bool(true),
-                "#inf" => Scalar::Float(f64::INFINITY),
-                "#-inf" => Scalar::Float(f64::NEG_INFINITY),
-                _ => Scalar::Float(f64::NAN),
-            },
-            Kind::Quoted => {
-                let plain = content.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-                match plain {
-                    Some(plain) if !plain.contains(['\\', '"']) => Scalar::Text(plain.to_owned()),
-                    _ => self.decode(token),
-                }
-            }
-            _ => self.word(token, is_name),
-        }
-    }
-
-    fn word(&mut self, token: Token, is_name: bool) -> Scalar {
-        let content = self.content(token).to_owned();
-        let text = Scalar::Text(content.clone());
-        if content.starts_with(',') || content.ends_with(',') {
-            self.add(Code::CommaStray, token, "no comma belongs here").label("values have spaces between them");
-            return text;
-        }
-        if content.contains(['/', '\\', '[', ']', '#']) || content.starts_with('\'') {
-            let bare = content.trim_matches('\'').replace('\\', "/");
-            self.add(Code::QuotesMissing, token, format!("`{content}` needs quotes"))
-                .label(format!("write \"{bare}\""))
-                .note("in KDL, paths, patterns and addresses need double quotes");
-            return text;
-        }
-        if matches!(content.as_str(), "true" | "false" | "null" | "inf" | "-inf" | "nan") {
-            self.add(Code::KeywordBare, token, format!("`{content}` needs a `#` before it"))
-                .label(format!("write #{content}, or \"{content}\" for the text"));
-            return text;
-        }
-        let digits = content.trim_start_matches(['+', '-']).trim_start_matches('.');
-        let is_number = digits.starts_with(|c: char| c.is_ascii_digit()) && content.len() - digits.len() <= 2;
-        if !is_number {
-            return text;
-        }
-        if !is_name && let Ok(entry) = KdlEntry::parse(&content) {
-            return scalar_of(entry.value());
-        }
-        self.add(Code::QuotesMissing, token, format!("`{content}` is no number, and as a text it needs quotes"))
-            .label(format!("write \"{content}\""))
-            .note("in KDL, a text that begins with a digit needs double quotes: sizes, durations and addresses do");
-        text
-    }
-
-    /// Escapes, raw texts and texts over several lines are kdl's business.
-    fn decode(&mut self, token: Token) -> Scalar {
-        let span = self.span(token);
-        if self.report.has_at(Code::QuoteUnclosed, span) {
-            return Scalar::Text(String::new());
-        }
-        if let Some((at, escape)) = bad_escape(self.content(token)) {
-            let at = token.start + at;
-            let span = Span::new(self.file, at, at + escape.len());
-            let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is no escape"));
-            draft.label("a backslash is written twice: \\\\");
-            draft.note("or the text is written raw: #\"C:\\folder\"#");
-            return Scalar::Text(String::new());
-        }
-        match KdlEntry::parse(self.content(token)) {
-            Ok(entry) => scalar_of(entry.value()),
-            Err(error) => {
-                let first = error.diagnostics.into_iter().next();
-                let (start, length) = first.as_ref().map_or((0, 0), |first| (first.span.offset(), first.span.len()));
-                let start = (token.start + start).min(token.end.saturating_sub(1));
-                let inside = self.text.is_char_boundary(start) && self.text.is_char_boundary(start + length);
-                let fits = inside && start + length <= token.end;
-                let span = if fits { Span::new(self.file, start, start + length) } else { self.span(token) };
-                let draft = self.report.add(Code::Syntax, span, "this text cannot be read");
-                if let Some(message) = first.as_ref().and_then(|first| first.message.as_deref()) {
-                    draft.label(message.trim_end_matches('.').to_lowercase());
-                }
-                if let Some(help) = first.and_then(|first| first.help) {
-                    draft.note(help);
-                }
-                Scalar::Text(String::new())
-            }
-        }
-    }
-}
-
-/// The first escape that KDL does not have, and where it stands. `\u{…}` and white space are left to kdl.
-fn bad_escape(content: &str) -> Option<(usize, &str)> {
-    if content.starts_with('#') {
-        return None;
-    }
-    let mut at = 0;
-    while let Some(found) = content[at..].find('\\') {
-        let start = at + found;
-        let escaped = content[start + 1..].chars().next()?;
-        at = start + 1 + escaped.len_utf8();
-        let known = matches!(escaped, 'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' | 'u') || escaped.is_whitespace();
-        if !known {
-            return Some((start, &content[start..at]));
-        }
-    }
-    None
-}
-
-fn scalar_of(value: &KdlValue) -> Scalar {
-    match value {
-        KdlValue::String(text) => Scalar::Text(text.clone()),
-        KdlValue::Integer(integer) => Scalar::Integer(*integer),
-        KdlValue::Float(float) => Scalar::Float(*float),
-        KdlValue::Bool(value) => Scalar::Bool(*value),
-        KdlValue::Null => Scalar::Null,
     }
 }

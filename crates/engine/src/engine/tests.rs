@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Waker};
 
 mod auth;
 mod guards;
+mod naive;
 mod reload;
 mod routes;
 

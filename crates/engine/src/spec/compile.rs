@@ -7,7 +7,8 @@ use crate::error::{SpecError, show_place};
 use crate::rate::RateTable;
 use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
-use flatout_config::model::{self, Config, FieldOp, Handler, Place, StepKind, Variable};
+use flatout_config::encode::step_to_kdl;
+use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Variable};
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
 use flatout_serve::media::content_type;
@@ -62,7 +63,8 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     for listener in &config.listeners {
         compiler.spec.listeners.push(ListenerSpec {
             redirect_https_port: listener.redirect_https_port,
-            place: listener.place.clone(),
+            address: Some(listener.address),
+            secure: listener.protocol == Protocol::Tls,
             log: LOG_NONE,
             ..ListenerSpec::default()
         });
@@ -119,7 +121,7 @@ impl Compiler<'_> {
     fn compile_block(&mut self, block: &[model::Step], site: &model::Site, depth: usize) -> Block {
         let steps = block.iter().filter_map(|step| {
             let kind = self.compile_step(step, site, depth)?;
-            Some(Step { place: step.place.clone(), kind })
+            Some(Step { place: step.place.clone(), written: write_step(step).into(), kind })
         });
         Block::new(steps.collect())
     }
@@ -357,6 +359,23 @@ impl Compiler<'_> {
         });
         Some(self.spec.pages.len() as u32 - 1)
     }
+}
+
+/// The step as it is written, without the hashes of passwords.
+fn write_step(step: &model::Step) -> String {
+    let written = match &step.kind {
+        StepKind::BasicAuth(auth) => {
+            let users = auth.users.iter().map(|(name, _)| (name.clone(), "(hash)".to_owned())).collect();
+            let auth = model::BasicAuth { realm: auth.realm.clone(), users };
+            step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::BasicAuth(auth) })
+        }
+        StepKind::Route(_) => {
+            let written = step_to_kdl(step);
+            written.trim_end().trim_end_matches('}').trim_end().trim_end_matches('{').to_owned()
+        }
+        _ => step_to_kdl(step),
+    };
+    written.trim().to_owned()
 }
 
 fn is_field_value(value: &str) -> bool {

@@ -1,1 +1,102 @@
+use super::{Sources, Spec};
+use crate::engine::tests::{
+    Temporary, compile, config, files, handler, path, redirect, respond, route, set, site, step, text,
+};
+use flatout_config::model::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
+fn faults(block: Block) -> Vec<String> {
+    let errors = Spec::compile(&config(vec![site(&["*"], block)]), &Sources::default()).unwrap_err();
+    errors.iter().map(ToString::to_string).collect()
+}
+
+fn fault(step: Step) -> String {
+    let faults = faults(vec![step]);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    faults[0].clone()
+}
+
+#[test]
+fn every_fault_is_told_at_once_with_its_place() {
+    let folder = Temporary::new("spec", &[("file", "x")]);
+    let gone = folder.path().join("gone");
+    let place = |line| Place { file: "a.kdl".into(), line, column: 3 };
+    let at = |line, step: Step| Step { place: place(line), ..step };
+    let found = faults(vec![
+        at(7, files(&gone)),
+        at(8, files(&folder.path().join("file"))),
+        route(vec![path(&["/x"])], vec![at(9, set("Content-Length", "1")), at(10, set("X", "a\r\nb"))]),
+        at(11, redirect(302, text("{rest}"))),
+        at(12, step(StepKind::BasicAuth(BasicAuth { realm: "r".into(), users: vec![("a".into(), "plain".into())] }))),
+        at(0, redirect(302, Text::default())),
+    ]);
+    for (fault, parts) in found.iter().zip([
+        ["a.kdl:7:3: the folder", "there is none; create it, or correct its name"],
+        ["a.kdl:8:3: ", "is not a folder; name the folder"],
+        ["a.kdl:9:3: `Content-Length`", "leave it out"],
+        ["a.kdl:10:3: `X: a", "a value is one line"],
+        ["a.kdl:11:3: this would lead wherever", "begin the address with a slash"],
+        ["a.kdl:12:3: the hash of `a`", "flatout passwd"],
+        ["the command line: a redirect to nowhere", "say where"],
+    ]) {
+        assert!(fault.starts_with(parts[0]) && fault.contains(parts[1]), "{fault}");
+    }
+    assert_eq!(found.len(), 7, "{found:?}");
+}
+
+#[test]
+fn pages_must_be_readable_and_beneath_their_folder() {
+    let folder = Temporary::new("spec-pages", &[("pages/a.html", "a"), ("secret", "s")]);
+    let page = |name: &str| {
+        let file = folder.path().join(name);
+        step(StepKind::ErrorPage(ErrorPage { statuses: vec![404], file }))
+    };
+    std::os::unix::fs::symlink("../secret", folder.path().join("pages/out.html")).unwrap();
+    fs::set_permissions(folder.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(fault(page("pages/none.html")).contains("no file has this name; name a file"));
+    assert!(fault(page("pages/out.html")).contains("leads out of the folder"));
+    assert!(fault(page("nowhere/a.html")).contains("the folder"));
+    let spec = compile(&config(vec![site(&["*"], vec![page("pages/a.html"), files(folder.path())])]));
+    let folders: Vec<&Path> = spec.folders().collect();
+    assert_eq!(folders, [folder.path().join("pages").as_path(), folder.path()]);
+    assert_eq!(spec.watched().count(), 0);
+}
+
+#[test]
+fn what_is_watched_is_known() {
+    let folder = Temporary::new("spec-watch", &[("a", "A")]);
+    let watching = Site { watch: true, ..site(&["a"], vec![files(folder.path())]) };
+    let spec = compile(&config(vec![site(&["b"], vec![files(folder.path())]), watching]));
+    let watched: Vec<&Path> = spec.watched().map(|(path, _)| path).collect();
+    assert_eq!(watched, [folder.path()]);
+    assert_eq!((spec.files.len(), spec.files[0].epoch.is_none(), spec.files[1].epoch.is_some()), (2, true, true));
+}
+
+#[test]
+fn one_host_has_one_site() {
+    let sites =
+        vec![site(&["a", "b"], vec![]), site(&["B"], vec![]), Site { listeners: vec![], ..site(&["a"], vec![]) }];
+    let errors = Spec::compile(&config(sites), &Sources::default()).unwrap_err();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].what.starts_with("`B` has a site already"), "{errors:?}");
+}
+
+#[test]
+fn what_would_open_a_site_to_all_is_refused() {
+    let cors = Cors { origins: vec!["*".into()], credentials: true, ..Cors::default() };
+    assert!(fault(step(StepKind::Cors(cors))).contains("every site of the world"));
+    let deep = (0..40).fold(vec![respond(200, "x")], |block, _| vec![route(Vec::new(), block)]);
+    assert!(faults(deep).iter().any(|fault| fault.contains("nested too deeply")));
+    let respond = Respond { status: 200, body: String::new(), content_type: "a\nb".into() };
+    assert!(fault(handler(Handler::Respond(respond))).contains("the type"));
+}
+
+#[test]
+fn steps_that_are_the_same_share_what_is_cached() {
+    let folder = Temporary::new("spec-shared", &[("a", "A")]);
+    let sites = (0..100).map(|n| site(&[&format!("s{n}.example")], vec![files(folder.path())])).collect();
+    let spec = compile(&config(sites));
+    assert_eq!((spec.files.len(), spec.folders.len()), (1, 1));
+}

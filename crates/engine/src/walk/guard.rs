@@ -109,11 +109,9 @@ impl<T: Trace> Walk<'_, T> {
         let (user, known) = auth.user(&name);
         let proof = verifier.key.prove(&name, auth.hash(user).as_bytes(), &password);
         let now_ms = self.now.monotonic_ms;
-        if known {
-            if let Some(user) = self.live.believed.borrow().find(&proof, now_ms) {
-                self.user = Some(user);
-                return None;
-            }
+        if known && let Some(user) = self.live.believed.borrow().find(&proof, now_ms) {
+            self.user = Some(user);
+            return None;
         }
         let Some(answered) = verifier.verify(auth, (user, known), password, proof) else {
             return Some(self.refuse_password(auth, Refused::Busy).into());

@@ -20,10 +20,10 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_files(&mut self, step: &Step, index: u32, pass: bool) -> Option<Reply> {
         let live = self.live;
         let files = live.files.get(index as usize)?;
-        self.trace.step(step, || {
-            let root = live.spec.files.get(index as usize).map(|files| files.settings.root.display().to_string());
-            format!("looks in {}", root.unwrap_or_default())
-        });
+        if let Some(settings) = live.spec.files.get(index as usize) {
+            self.trace.step(step, || format!("looks in {}", settings.settings.root.display()));
+            self.trace.file(settings, &self.decoded);
+        }
         let location = Location { path: &self.path, query: self.query.as_deref() };
         match files.handle(self.request, location, &self.policy(), self.now) {
             Found::Reply(reply) => Some(reply),
@@ -92,10 +92,12 @@ impl<T: Trace> Walk<'_, T> {
     /// The answer to what went wrong: the page that the site has for it, or a plain one.
     pub(super) fn fail(&mut self, failure: &Failure) -> Response {
         let policy = self.policy();
-        let spec = &self.live.spec;
-        let pages = self.pages.iter().rev().filter_map(|&page| spec.pages.get(page as usize));
-        for page in pages.filter(|page| page.statuses.contains(&failure.status)) {
+        let live = self.live;
+        let spec = &live.spec;
+        let pages: Vec<_> = self.pages.iter().rev().filter_map(|&page| spec.pages.get(page as usize)).collect();
+        for page in pages.into_iter().filter(|page| page.statuses.contains(&failure.status)) {
             if let Some(content) = self.read_page(page) {
+                self.trace.page(page);
                 return custom_error_page(failure, &page.content_type, content, &policy);
             }
         }

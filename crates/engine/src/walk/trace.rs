@@ -1,7 +1,7 @@
 //! Who is told of a walk: nobody when a request is answered, `explain` when one is explained.
 
 use crate::host::Match;
-use crate::spec::{Change, SiteSpec};
+use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec};
 use crate::step::Step;
 
 /// Is told what happens to a request.
@@ -24,6 +24,12 @@ pub(crate) trait Trace {
 
     /// A step changes the fields of the answer.
     fn change(&mut self, step: &Step, change: &Change);
+
+    /// A file is looked for, with this path below the root, decoded.
+    fn file(&mut self, files: &FilesSpec, decoded: &[u8]);
+
+    /// A page stands for an error.
+    fn page(&mut self, page: &PageSpec);
 }
 
 /// Nobody.
@@ -47,4 +53,10 @@ impl Trace for Silent {
 
     #[inline]
     fn change(&mut self, _: &Step, _: &Change) {}
+
+    #[inline]
+    fn file(&mut self, _: &FilesSpec, _: &[u8]) {}
+
+    #[inline]
+    fn page(&mut self, _: &PageSpec) {}
 }

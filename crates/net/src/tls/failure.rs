@@ -30,7 +30,7 @@ macro_rules! tls_failures {
 
 tls_failures! {
     ClientLeft, "client_left", "The client closed or reset the connection before the handshake was complete.";
-    NoCommonVersion, "no_common_version", "The client offers neither TLS 1.2 nor 1.3.";
+    NoCommonVersion, "no_common_version", "The client offers neither TLS 1.2 nor 1.3, or no signature algorithms, as only older versions do.";
     NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server has.";
     NoCommonGroup, "no_common_group", "The client offers no key exchange group that this server has.";
     NoCommonSignature, "no_common_signature", "The client accepts no signature that the site's key can make.";
@@ -58,6 +58,7 @@ impl TlsFailure {
                 PeerIncompatible::NoSignatureSchemesInCommon => Self::NoCommonSignature,
                 PeerIncompatible::Tls12NotOffered
                 | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::SignatureAlgorithmsExtensionRequired
                 | PeerIncompatible::SupportedVersionsExtensionRequired => Self::NoCommonVersion,
                 _ => Self::Incompatible,
             },

@@ -186,6 +186,8 @@ impl TlsSession {
 
     /// Receives plaintext.
     pub(crate) fn recv(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
+        // What was seen before this call is no longer known.
+        self.socket_empty = false;
         loop {
             match self.connection.reader().read(buffer) {
                 Ok(0) => return Received::End,
@@ -198,7 +200,6 @@ impl TlsSession {
                 Err(_) => return Received::End,
             }
             if self.socket_empty {
-                self.socket_empty = false;
                 return Received::Blocked;
             }
             match self.receive(fd) {

@@ -1,0 +1,305 @@
+//! One request told step by step: which site, which routes and why or why not, what the kernel says of the file, and
+//! where each field of the answer comes from.
+//!
+//! It is the walk that answers requests, with somebody listening: it cannot say anything else than what would happen.
+//! Only passwords are taken as given, and nothing is counted.
+
+mod text;
+
+use crate::engine::Engine;
+use crate::error::show_place;
+use crate::host::Match;
+use crate::outcome::{OUTCOMES, outcome_text};
+use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec, Spec};
+use crate::step::{Kind, Step};
+use crate::walk::{Trace, answer};
+use flatout_config::model::{FieldOp, Place};
+use flatout_http::head::{Fields, Header};
+use flatout_http::limits::Limits;
+use flatout_http::request::assemble_request_head;
+use flatout_net::clock::Now;
+use flatout_net::handler::{Reply, Request};
+use flatout_net::response::Response;
+use flatout_serve::cache::CacheLimits;
+use flatout_serve::files::Services;
+use flatout_serve::root::{Named, Root};
+use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// A request to explain.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The method.
+    pub method: String,
+    /// Whether the URL begins with `https:`.
+    pub secure: bool,
+    /// Host, and port when the URL has one.
+    pub host: String,
+    /// The URL's port, or its scheme's.
+    pub port: u16,
+    /// Path and query, beginning with a slash.
+    pub target: String,
+    /// More fields.
+    pub fields: Vec<(String, String)>,
+    /// Who asks.
+    pub client: IpAddr,
+}
+
+/// A step that the request came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTold {
+    /// Where it stands.
+    pub place: Place,
+    /// Routes around it.
+    pub depth: usize,
+    /// As it is written, without secrets.
+    pub written: String,
+    /// Whether it is a route that does not match.
+    pub skipped: bool,
+    /// What it made of the request.
+    pub verdict: String,
+}
+
+/// A field of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTold {
+    /// Its name and value.
+    pub line: (String, String),
+    /// The step that set it; `None`: whatever answered.
+    pub place: Option<Place>,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// The request in one line.
+    pub request: String,
+    /// The listener, and a remark when the URL fits none.
+    pub listener: Option<(String, Option<&'static str>)>,
+    /// The site's name, why it is the one, and where it stands.
+    pub site: Option<(String, &'static str, Place)>,
+    /// Steps in the order they were come to.
+    pub steps: Vec<StepTold>,
+    /// Files looked for, and what the kernel says of each name.
+    pub files: Vec<(String, String)>,
+    /// The error page that stands for the answer.
+    pub page: Option<(String, Place)>,
+    /// The status.
+    pub status: u16,
+    /// The outcome's name and meaning.
+    pub outcome: (&'static str, &'static str),
+    /// Fields of the answer but Date.
+    pub fields: Vec<FieldTold>,
+    /// Bytes of content that a GET would have.
+    pub body_bytes: u64,
+}
+
+impl Spec {
+    /// Tells what would become of a request, now. Opens files as a request would, and listens to nobody.
+    pub fn explain(self: &Arc<Self>, question: &Question) -> Explanation {
+        let mut told = Explanation {
+            request: format!(
+                "{} {}://{}{}",
+                question.method,
+                if question.secure { "https" } else { "http" },
+                question.host,
+                question.target
+            ),
+            ..Explanation::default()
+        };
+        let (listener, remark) = self.choose_listener(question);
+        if let Some(chosen) = self.listeners.get(listener as usize) {
+            let address = chosen.address.map_or_else(String::new, |address| address.to_string());
+            told.listener = Some((format!("{address} ({})", if chosen.secure { "https" } else { "http" }), remark));
+        }
+        let lines: Vec<Header<'_>> = question
+            .fields
+            .iter()
+            .map(|(name, value)| Header { name: name.as_str(), value: value.trim().as_bytes() })
+            .collect();
+        let head = assemble_request_head(
+            question.method.as_bytes(),
+            question.target.as_bytes(),
+            Some(question.host.as_bytes()),
+            Fields::from_lines(&lines),
+            &Limits::DEFAULT,
+        );
+        let head = match head {
+            Ok(head) => head,
+            Err(refusal) => {
+                told.status = refusal.status();
+                told.outcome = (refusal.name(), refusal.text());
+                return told;
+            }
+        };
+        let client = Some(SocketAddr::new(question.client, 0));
+        let request = Request { head: &head, client, secure: question.secure, listener };
+        let engine = Engine::new(Arc::clone(self), Arc::new(Services::default()), CacheLimits::DEFAULT);
+        let live = engine.live();
+        let mut teller = Teller { told, changes: Vec::new(), depth: 0 };
+        let reply = answer(&live, &request, Now::read(), &mut teller, None);
+        let Teller { mut told, changes, .. } = teller;
+        match reply {
+            Reply::Now(response) => told.set_answer(&response, &changes),
+            Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
+        }
+        told
+    }
+
+    /// The listener whose scheme and port are the URL's, or the nearest to it.
+    fn choose_listener(&self, question: &Question) -> (u32, Option<&'static str>) {
+        let fits = |scheme: bool, port: bool, host: bool| {
+            self.listeners.iter().position(|listener| {
+                (!scheme || listener.secure == question.secure)
+                    && (!port || listener.address.is_some_and(|address| address.port() == question.port))
+                    && (!host || listener.hosts.find(Some(question.host.as_bytes())).is_some())
+            })
+        };
+        let fitting = fits(true, true, true).or_else(|| fits(true, true, false));
+        if let Some(listener) = fitting {
+            return (listener as u32, None);
+        }
+        if let Some(listener) = fits(true, false, true).or_else(|| fits(true, false, false)) {
+            return (listener as u32, Some("no listener has the URL's port; this is the first of its scheme"));
+        }
+        let listener = fits(false, false, true).unwrap_or(0);
+        (listener as u32, Some("no listener has the URL's scheme; this is the first that has the site"))
+    }
+}
+
+/// Writes down what it is told.
+struct Teller {
+    told: Explanation,
+    changes: Vec<(Place, FieldOp)>,
+    depth: usize,
+}
+
+impl Teller {
+    fn note(&mut self, step: &Step, verdict: String) {
+        let skipped = matches!(step.kind, Kind::Route(_)) && verdict.starts_with("does not");
+        let (place, written) = (step.place.clone(), step.written.to_string());
+        self.told.steps.push(StepTold { place, depth: self.depth, written, skipped, verdict });
+    }
+}
+
+impl Trace for Teller {
+    const TOLD: bool = true;
+
+    fn site(&mut self, site: &SiteSpec, matched: Match) {
+        let why = match matched {
+            Match::Exact => "it has the host's name",
+            Match::Suffix => "it has the longest `*.` name that fits the host",
+            Match::Any => "no other site has the host's name, and it is `*`",
+            Match::OnlySite => "the request names no host, and the listener has no other site",
+        };
+        self.told.site = Some((site.hosts.join(" "), why, site.place.clone()));
+    }
+
+    fn step(&mut self, step: &Step, verdict: impl FnOnce() -> String) {
+        self.note(step, verdict());
+    }
+
+    fn enter(&mut self) {
+        self.depth += 1;
+    }
+
+    fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    fn change(&mut self, step: &Step, change: &Change) {
+        if matches!(step.kind, Kind::Header(_)) {
+            self.note(step, "in force from here".to_owned());
+        }
+        self.changes.extend(change.fields.iter().map(|field| (change.place.clone(), field.clone())));
+    }
+
+    fn file(&mut self, files: &FilesSpec, decoded: &[u8]) {
+        let mut names = vec![decoded.to_vec()];
+        if decoded.is_empty() || decoded.ends_with(b"/") {
+            names.extend(files.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
+        }
+        for name in names {
+            let shown = format!("{}/{}", files.settings.root.display(), String::from_utf8_lossy(&name));
+            self.told.files.push((shown, describe_name(&files.root, &name)));
+        }
+    }
+
+    fn page(&mut self, page: &PageSpec) {
+        self.told.page = Some((page.path.trim_start_matches('/').to_owned(), page.place.clone()));
+    }
+}
+
+/// What the kernel says of `name` below `root`.
+fn describe_name(root: &Root, name: &[u8]) -> String {
+    match root.identify(name) {
+        Ok(Named::File(identity)) => {
+            let media = flatout_serve::media::content_type(name);
+            let readable = match root.open_file(name) {
+                Ok(_) => "",
+                Err(_) => ", which may not be read",
+            };
+            format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
+        }
+        Ok(Named::Folder) => "a folder".to_owned(),
+        Err(outcome) => outcome.text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_owned(),
+    }
+}
+
+impl Explanation {
+    fn set_answer(&mut self, response: &Response, changes: &[(Place, FieldOp)]) {
+        self.status = response.status;
+        self.outcome =
+            (OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"), outcome_text(response.outcome));
+        self.body_bytes = response.body.len();
+        let mut head = Vec::new();
+        response.head.append_to(&mut head, b"Thu, 01 Jan 1970 00:00:00 GMT", response.extra_lines(), None);
+        let head = String::from_utf8_lossy(&head);
+        let lines = head.lines().skip(1).filter_map(|line| line.split_once(": ")).filter(|(name, _)| *name != "Date");
+        self.fields = lines
+            .map(|(name, value)| {
+                let set = changes.iter().rev().find(|(_, change)| match change {
+                    FieldOp::Set(other, set) | FieldOp::Add(other, set) => {
+                        other.eq_ignore_ascii_case(name) && set == value
+                    }
+                    FieldOp::Remove(_) => false,
+                });
+                let place = set.map(|(place, _)| place.clone());
+                FieldTold { line: (name.to_owned(), value.to_owned()), place }
+            })
+            .collect();
+    }
+
+    /// The explanation as JSON; the schema's version stands in it.
+    pub fn to_json(&self) -> Value {
+        let place = |place: &Place| show_place(place);
+        json!({
+            "schema": "flatout-explain/1",
+            "request": self.request,
+            "listener": self.listener.as_ref().map(|(name, remark)| json!({ "name": name, "remark": remark })),
+            "site": self.site.as_ref().map(|(name, why, at)| json!({ "name": name, "why": why, "place": place(at) })),
+            "steps": self.steps.iter().map(|step| json!({
+                "place": place(&step.place),
+                "depth": step.depth,
+                "written": step.written,
+                "matched": !step.skipped,
+                "verdict": step.verdict,
+            })).collect::<Vec<_>>(),
+            "files": self.files.iter().map(|(name, is)| json!({ "name": name, "is": is })).collect::<Vec<_>>(),
+            "error_page": self.page.as_ref().map(|(name, at)| json!({ "name": name, "place": place(at) })),
+            "status": self.status,
+            "outcome": self.outcome.0,
+            "why": self.outcome.1,
+            "body_bytes": self.body_bytes,
+            "fields": self.fields.iter().map(|field| json!({
+                "name": field.line.0,
+                "value": field.line.1,
+                "place": field.place.as_ref().map(place),
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! An explanation for people: one line a fact, what stands where on the right.
+
+use super::{Explanation, StepTold};
+use crate::error::show_place;
+use flatout_http::status::reason;
+use std::fmt::Write as _;
+
+/// Routes that do not match, one after the other, are shown one by one up to so many.
+const SKIPPED_SHOWN_MAX: usize = 8;
+
+/// Columns of the longest fact, and of the longest remark, beside which what follows is still aligned.
+const COLUMNS_MAX: usize = 72;
+
+struct Row {
+    label: &'static str,
+    fact: String,
+    note: String,
+    place: String,
+}
+
+impl Explanation {
+    /// The explanation as lines; with `colour`, for a terminal that has them.
+    pub fn to_text(&self, colour: bool) -> String {
+        let rows = self.rows();
+        let label_columns = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
+        let fact_columns = widest(rows.iter().map(|row| &row.fact));
+        let note_columns = widest(rows.iter().filter(|row| !row.place.is_empty()).map(|row| &row.note));
+        let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+        let mut text = format!("{bold}{}{plain}\n", printable(&self.request));
+        for Row { label, fact, note, place } in &rows {
+            let fact = printable(fact);
+            let gap = fact_columns.saturating_sub(fact.chars().count());
+            // Writing to a String cannot fail.
+            let _ = write!(text, "  {dim}{label:label_columns$}{plain}  {fact}");
+            if !note.is_empty() || !place.is_empty() {
+                let _ = write!(text, "{:gap$}  {:note_columns$}", "", printable(note));
+                let _ = write!(text, "  {dim}{place}{plain}");
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut add = |label, fact: String, note: &str, place: String| {
+            rows.push(Row { label, fact, note: note.to_owned(), place });
+        };
+        if let Some((name, remark)) = &self.listener {
+            add("listener", name.clone(), remark.unwrap_or_default(), String::new());
+        }
+        if let Some((name, why, place)) = &self.site {
+            add("site", name.clone(), why, show_place(place));
+        }
+        let mut steps = &self.steps[..];
+        while let [first, ..] = steps {
+            let skipped = steps.iter().take_while(|step| step.skipped).count();
+            if skipped > SKIPPED_SHOWN_MAX {
+                add("step", format!("{}{skipped} routes", indent(first)), "do not match", String::new());
+                steps = &steps[skipped..];
+                continue;
+            }
+            for step in &steps[..skipped.max(1)] {
+                let fact = format!("{}{}", indent(step), one_line(&step.written));
+                add("step", fact, &step.verdict, show_place(&step.place));
+            }
+            steps = &steps[skipped.max(1)..];
+        }
+        for (name, is) in &self.files {
+            add("file", name.clone(), is, String::new());
+        }
+        if let Some((name, place)) = &self.page {
+            add("page", name.clone(), "stands for the error", show_place(place));
+        }
+        let status = format!("{} {}, {} bytes", self.status, reason(self.status), self.body_bytes);
+        add("answer", status, &format!("[{}] {}", self.outcome.0, self.outcome.1), String::new());
+        for field in &self.fields {
+            let place = field.place.as_ref().map_or_else(String::new, show_place);
+            add("field", format!("{}: {}", field.line.0, field.line.1), "", place);
+        }
+        rows
+    }
+
+    /// What is in force for the request, as a configuration has it, with the place of each line.
+    pub fn to_effective(&self) -> String {
+        let mut text = String::new();
+        let Some((name, _, place)) = &self.site else {
+            let _ = writeln!(text, "// no site answers: [{}] {}", self.outcome.0, self.outcome.1);
+            return text;
+        };
+        let hosts: String = name.split(' ').map(|host| format!(" \"{}\"", printable(host))).collect();
+        let _ = writeln!(text, "site{hosts} {{  // {}", show_place(place));
+        if let Some((listener, _)) = &self.listener {
+            let _ = writeln!(text, "    // by {listener}");
+        }
+        let mut shown: Vec<&StepTold> = Vec::new();
+        for step in self.steps.iter().filter(|step| !step.skipped) {
+            // A route that matches is what is in it; a step may have had two things to say.
+            let again = shown.last().is_some_and(|last| last.place == step.place && last.written == step.written);
+            if again || step.verdict == "matches" {
+                continue;
+            }
+            shown.push(step);
+            for (index, line) in step.written.lines().enumerate() {
+                let place = if index == 0 { format!("  // {}", show_place(&step.place)) } else { String::new() };
+                let _ = writeln!(text, "    {}{place}", printable(line));
+            }
+        }
+        text.push_str("}\n");
+        text
+    }
+}
+
+fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
+    texts.map(|text| text.chars().count()).filter(|columns| *columns <= COLUMNS_MAX).max().unwrap_or(0)
+}
+
+fn indent(step: &StepTold) -> String {
+    "  ".repeat(step.depth)
+}
+
+/// The step in one line: what is in its braces is left to the file, unless it is one setting.
+fn one_line(written: &str) -> String {
+    let lines: Vec<&str> = written.lines().map(str::trim).collect();
+    match lines[..] {
+        [] => String::new(),
+        [line] => line.to_owned(),
+        [first, setting, last] => format!("{first} {setting} {last}"),
+        [first, ..] => format!("{first} ... }}"),
+    }
+}
+
+/// Control characters do nothing to a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}

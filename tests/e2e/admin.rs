@@ -1,0 +1,101 @@
+//! The admin socket: what operators ask, by curl and by our own verbs.
+
+use super::cli::get;
+use super::harness::flatout;
+use super::site::Site;
+use super::tool::{run, said, tool};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+fn curl(site: &Site, arguments: &[&str], path: &str) -> String {
+    let socket = site.folder.path().join("admin");
+    let mut command = tool("curl");
+    command.args(["--silent", "--show-error", "--include", "--unix-socket"]).arg(socket).args(arguments);
+    run(command.arg(format!("http://flatout{path}")))
+}
+
+#[test]
+fn curl_reads_metrics_and_status() {
+    let site = Site::start("workers 2");
+    for _ in 0..3 {
+        assert_eq!(get(site.address(), "/").status, 200);
+    }
+    assert_eq!(get(site.address(), "/none").status, 404);
+    let metrics = curl(&site, &[], "/metrics");
+    assert!(
+        metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
+        "{metrics}"
+    );
+    for line in [
+        "flatout_requests_total 4",
+        "flatout_responses_total{class=\"4xx\"} 1",
+        "flatout_outcomes_total{outcome=\"not_found\"} 1",
+        "flatout_workers 2",
+        "flatout_generation 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
+    let status = curl(&site, &[], "/status");
+    assert!(status.contains("\"schema\": \"flatout-status/1\"") && status.contains("\"requests\": 4"), "{status}");
+    let mode = fs::metadata(site.folder.path().join("admin")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_too() {
+    let site = Site::start("");
+    for (arguments, path, status) in [
+        (&[][..], "/", "404 Not Found"),
+        (&[], "/reload", "405 Method Not Allowed"),
+        (&["--request", "POST"], "/status", "405 Method Not Allowed"),
+        (&["--header", "X: \u{1}"], "/status", "400 Bad Request"),
+        (&["--data", "content"], "/reload", "200 OK"),
+    ] {
+        let answer = curl(&site, arguments, path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{path}: {answer}");
+    }
+    assert!(curl(&site, &[], "/reload").contains("\r\nAllow: POST\r\n"));
+    assert_eq!(site.status("generation").as_u64(), Some(2));
+}
+
+#[test]
+fn status_is_for_people_and_says_when_nobody_runs() {
+    let mut site = Site::start("workers 2");
+    assert_eq!(get(site.address(), "/").status, 200);
+    let output = site.order(&["status"]);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    for part in [
+        "flatout      0.1.0, process ",
+        "generation   1\n",
+        "workers      2",
+        "listeners    http://127.0.0.1:",
+        "sites        *\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\x1b'), "{text}");
+    assert!(said(&site.order(&["status", "--color", "always"])).contains("\x1b[1m"));
+    site.stop();
+    for verb in [&["status"][..], &["status", "--json"], &["reload"], &["upgrade"]] {
+        let output = site.order(verb);
+        assert_eq!(output.status.code(), Some(1));
+        let text = said(&output);
+        assert!(text.starts_with("error: no flatout is running with an admin socket at "), "{text}");
+    }
+    // Its file goes with it.
+    assert!(!site.folder.path().join("admin").exists());
+}
+
+#[test]
+fn serve_has_one_only_when_it_is_asked_for() {
+    let folder = super::harness::Folder::with(&[("index.html", b"here")]);
+    let socket = folder.path().join("admin");
+    let arguments = ["--admin", socket.to_str().unwrap()];
+    let server = super::harness::Server::start(folder.path(), &arguments);
+    let status = || flatout().arg("status").args(arguments).output().unwrap();
+    let text = said(&status());
+    assert!(text.contains("config       made of flags\n"), "{text}");
+    assert!(server.stop().0.success());
+    assert_eq!(status().status.code(), Some(1));
+}

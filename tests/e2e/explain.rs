@@ -1,0 +1,107 @@
+//! `flatout explain` and `flatout config show --effective`, as people meet them, and beside a server that does what
+//! they say.
+
+use super::harness::{Folder, Server, flatout};
+use std::process::{Command, Output};
+
+const CONFIG: &str = r#"workers 1
+admin off=#true
+site "example.com" {
+    listen "127.0.0.1:0"
+    header "X-All" "1"
+    error 404 file="404.html"
+    route "/old/*" {
+        redirect to="/docs/{rest}" 301
+    }
+    route "/staff/*" {
+        basic-auth realm="Staff" {
+            user "ada" "$2b$04$vQ6G4GQfbSCHOeU9kdBQnOHRbHGn2vGYXcNoKzBqXQvFXnOJZ1IQ2"
+        }
+        respond 200 "in"
+    }
+    route "/docs/*" {
+        files "www"
+    }
+}
+"#;
+
+fn site() -> Folder {
+    let files: &[(&str, &[u8])] =
+        &[("flatout.kdl", CONFIG.as_bytes()), ("404.html", b"<p>no"), ("www/docs/a.html", b"<p>a")];
+    Folder::with(files)
+}
+
+fn ask(folder: &Folder, arguments: &[&str]) -> Output {
+    let mut command: Command = flatout();
+    command.current_dir(folder.path()).args(arguments).env("HOME", folder.path()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn a_request_is_explained_without_a_server() {
+    let folder = site();
+    let output = ask(&folder, &["explain", "http://example.com/docs/a.html"]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{output:?}");
+    for part in ["GET http://example.com/docs/a.html", "flatout.kdl:16:5", "matches", "a file of 4 bytes", "200 OK"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!text.contains('\x1b'), "no colours but on a terminal");
+    let coloured = ask(&folder, &["explain", "http://example.com/", "--color", "always"]);
+    assert!(stdout(&coloured).contains('\x1b'));
+    let json = ask(&folder, &["explain", "--json", "http://example.com/old/x", "-X", "HEAD", "-H", "A: b"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((json["status"].as_u64(), json["outcome"].as_str()), (Some(301), Some("redirected")));
+    let shown = stdout(&ask(&folder, &["config", "show", "--effective", "http://example.com/docs/a.html"]));
+    assert!(shown.contains("files \"www\"  // flatout.kdl:17:9") && !shown.contains("route"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_explained_says_why() {
+    let folder = site();
+    for (arguments, part) in [
+        (&["explain", "example.com"][..], "is not a URL"),
+        (&["explain", "ftp://example.com/"], "neither http nor https"),
+        (&["explain", "http://example.com/", "-H", "nonsense"], "is not a field"),
+        (&["explain", "http://example.com/", "-c", "none.kdl"], "none.kdl"),
+        (&["config", "show", "http://example.com/"], "--effective"),
+    ] {
+        let output = ask(&folder, arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(part), "{arguments:?}: {text}");
+    }
+    folder.write("flatout.kdl", CONFIG.replace("\"www\"", "\"gone\"").as_bytes());
+    let output = ask(&folder, &["explain", "http://example.com/"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && text.contains("flatout.kdl:17:9: the folder `gone`"), "{text}");
+}
+
+#[test]
+fn a_server_does_what_was_explained() {
+    let folder = site();
+    let mut command = flatout();
+    command.current_dir(folder.path()).args(["run", "-c", "flatout.kdl"]).env("HOME", folder.path());
+    let server = Server::spawn(command);
+    for path in ["/docs/a.html", "/docs/none", "/old/a?b", "/nowhere", "/docs//a.html", "/docs/%2e%2e/x"] {
+        let explained = ask(&folder, &["explain", "--json", &format!("http://example.com{path}")]);
+        let explained: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
+        let answer = super::harness::Response::parse(&server.exchange(request.as_bytes()));
+        assert_eq!(explained["status"].as_u64(), Some(u64::from(answer.status)), "{path}");
+        assert_eq!(explained["body_bytes"].as_u64(), Some(answer.body.len() as u64), "{path}");
+        for field in explained["fields"].as_array().unwrap() {
+            let (name, value) = (field["name"].as_str().unwrap(), field["value"].as_str());
+            // A file that was just written has another tag at each load.
+            if !name.eq_ignore_ascii_case("etag") {
+                assert_eq!(answer.field(&name.to_ascii_lowercase()), value, "{path} {name}");
+            }
+        }
+    }
+    let unknown = server.exchange(b"GET / HTTP/1.1\r\nHost: other.org\r\nConnection: close\r\n\r\n");
+    assert_eq!(super::harness::Response::parse(&unknown).status, 421);
+    let guarded = server.exchange(b"GET /staff/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
+    assert_eq!(super::harness::Response::parse(&guarded).status, 401);
+}

@@ -1,0 +1,289 @@
+//! HTTP/2: real clients, a conformance suite that is not ours, frames that no client should send, and endings.
+
+mod client;
+mod floods;
+
+use super::harness::{Folder, Server, TICK, wait_until};
+use super::tls::Certificate;
+use super::tool::{run, said, test_tool, tool};
+use client::{ACK, Client, DATA, END_HEADERS, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, literal};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+pub(crate) fn site() -> Folder {
+    Folder::with(&[
+        ("index.html", b"<!doctype html>home"),
+        ("1k", &[b'k'; 1024]),
+        ("50k", &[b'x'; 50_000]),
+        ("big", &vec![b'b'; 5_000_000]),
+    ])
+}
+
+pub(crate) fn h2c(folder: &Folder) -> Server {
+    Server::start(folder.path(), &["--h2c"])
+}
+
+/// A counter as it was printed; 0 when it was not.
+pub(crate) fn count_of(text: &str, name: &str) -> u64 {
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+    line.map_or(0, |line| line.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
+
+fn curl(server: &Server, path: &str, arguments: &[&str]) -> String {
+    run(tool("curl").args(["-sS", "-k", "-i"]).args(arguments).arg(server.url(path)))
+}
+
+#[test]
+fn curl_speaks_it_with_and_without_tls() {
+    let (folder, certificate) = (site(), Certificate::new());
+    let log = folder.path().join(".log");
+    let log = log.to_str().unwrap();
+    for (flag, arguments) in [
+        ("--http2-prior-knowledge", vec!["--h2c", "--access-log", log]),
+        ("--http2", [certificate.arguments(), vec!["--access-log", log]].concat()),
+    ] {
+        let server = Server::start(folder.path(), &arguments);
+        let home = curl(&server, "/", &[flag]);
+        assert!(home.starts_with("HTTP/2 200") && home.ends_with("<!doctype html>home"), "{home}");
+        assert!(home.contains("\ndate: ") && home.contains("\netag: "), "{home}");
+        let tag = home.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().trim().to_owned();
+        let again = curl(&server, "/", &[flag, "-H", &format!("If-None-Match: {tag}")]);
+        assert!(again.starts_with("HTTP/2 304") && !again.contains("home"), "{again}");
+        let head = curl(&server, "/1k", &[flag, "-I"]);
+        assert!(head.starts_with("HTTP/2 200") && head.contains("content-length: 1024"), "{head}");
+        let part = curl(&server, "/50k", &[flag, "-r", "10-13"]);
+        assert!(part.starts_with("HTTP/2 206") && part.ends_with("xxxx"), "{part}");
+        assert!(curl(&server, "/none", &[flag]).starts_with("HTTP/2 404"));
+        assert!(curl(&server, "/a%zz", &[flag]).starts_with("HTTP/2 400"));
+        assert!(curl(&server, "/", &[flag, "-d", "a=b"]).starts_with("HTTP/2 405"));
+        // The same connection speaks HTTP/1.1 with whoever prefers it.
+        assert!(curl(&server, "/", &["--http1.1"]).starts_with("HTTP/1.1 200"));
+        let big = folder.path().join(".got");
+        run(tool("curl").args(["-sS", "-k", flag, "-o"]).arg(&big).arg(server.url("/big")));
+        assert!(fs::read(&big).unwrap() == fs::read(folder.path().join("big")).unwrap());
+        let (status, text) = server.stop();
+        assert!(status.success(), "{text}");
+        assert_eq!((count_of(&text, "http2_connections"), count_of(&text, "http2_streams_cut")), (8, 0), "{text}");
+        assert_eq!((count_of(&text, "requests"), count_of(&text, "refused_percent_encoding")), (9, 1), "{text}");
+    }
+    let lines = fs::read_to_string(log).unwrap();
+    for expected in [
+        "\"GET / HTTP/2.0\" 200 19 ",
+        "\"HEAD /1k HTTP/2.0\" 200 0 ",
+        "\"GET /a%zz HTTP/2.0\" 400 ",
+        "\"POST / HTTP/2.0\" 405 ",
+        "\"GET /big HTTP/2.0\" 200 5000000 ",
+    ] {
+        assert_eq!(lines.matches(expected).count(), 2, "{expected}: {lines}");
+    }
+    assert_eq!(lines.matches(" sent ").count(), 18, "{lines}");
+}
+
+#[test]
+fn h2load_gets_every_answer() {
+    let (folder, certificate) = (site(), Certificate::new());
+    for arguments in [vec!["--h2c"], certificate.arguments()] {
+        let server = Server::start(folder.path(), &arguments);
+        for (path, requests) in [("/1k", "3000"), ("/big", "30")] {
+            let said = run(tool("h2load").args(["-n", requests, "-c", "6", "-m", "10"]).arg(server.url(path)));
+            assert!(said.contains(&format!(" {requests} succeeded, 0 failed")), "{said}");
+        }
+    }
+}
+
+/// Every case of h2spec, the suite that most servers are measured by.
+#[test]
+fn h2spec_finds_nothing() {
+    let (folder, certificate) = (site(), Certificate::new());
+    for (arguments, flags) in [(vec!["--h2c"], &[][..]), (certificate.arguments(), &["-t", "-k"][..])] {
+        let server = Server::start(folder.path(), &arguments);
+        let port = server.address.port().to_string();
+        let output = test_tool("h2spec", "bin")
+            .args(["--strict", "--timeout", "10", "-h", "127.0.0.1", "-p", &port])
+            .args(flags)
+            .output()
+            .unwrap();
+        let said = said(&output);
+        let summary = said.lines().rev().find(|line| line.contains(" tests, ")).unwrap_or_default();
+        println!("{flags:?}: {summary}");
+        assert!(output.status.success() && summary.contains(" 0 skipped, 0 failed"), "{said}");
+    }
+}
+
+#[test]
+fn settings_are_told_and_acknowledged() {
+    let folder = site();
+    let server = h2c(&folder);
+    let mut client = Client::connect(&server, &[]);
+    let settings = client.frame_like("SETTINGS", |frame| frame.kind == SETTINGS && frame.flags == 0);
+    let value_of = |id: u16| {
+        let pairs = settings.payload.chunks(6);
+        pairs
+            .map(|pair| (u16::from_be_bytes([pair[0], pair[1]]), &pair[2..]))
+            .find(|(found, _)| *found == id)
+            .map(|(_, value)| u32::from_be_bytes(value.try_into().unwrap()))
+    };
+    assert_eq!((value_of(3), value_of(6)), (Some(128), Some(16 * 1024)));
+    client.frame_like("its acknowledgement", |frame| frame.kind == SETTINGS && frame.flags == ACK);
+}
+
+#[test]
+fn content_that_is_too_large_is_refused_and_the_connection_goes_on() {
+    let folder = site();
+    let server = h2c(&folder);
+    let mut client = Client::connect(&server, &[]);
+    let fields = [client::request("POST", "/1k"), literal(b"content-length", b"2000000")].concat();
+    client.send_frame(HEADERS, END_HEADERS, 1, &fields);
+    let answer = client.frame_like("an answer", |frame| frame.kind == HEADERS && frame.stream == 1);
+    // 413 in the server's encoding: the status stands in no static table, so its digits are there, or Huffman's.
+    assert!(!answer.payload.is_empty());
+    let reset = client.frame_like("a reset", |frame| frame.kind == RST_STREAM);
+    assert_eq!((reset.stream, reset.number(0)), (1, 0));
+    client.get(3, "/1k");
+    client.frame_like("the next answer's end", |frame| frame.stream == 3 && frame.ends_stream());
+    drop(client);
+    let (_, text) = server.stop();
+    assert_eq!(count_of(&text, "refused_body_too_large"), 1, "{text}");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_never_ends_well() {
+    let folder = site();
+    let server = h2c(&folder);
+    let mut client = Client::connect(&server, &[]);
+    client.get(1, "/big");
+    let mut received = 0;
+    while received < 60_000 {
+        received += client.frame_like("content", |frame| frame.kind == DATA).payload.len();
+    }
+    std::thread::sleep(TICK);
+    OpenOptions::new().write(true).open(folder.path().join("big")).unwrap().write_all_at(b"changed", 100).unwrap();
+    for stream in [0, 1] {
+        client.send_frame(WINDOW_UPDATE, 0, stream, &10_000_000_u32.to_be_bytes());
+    }
+    let end = client.frame_like("an end", |frame| frame.kind == RST_STREAM || frame.ends_stream());
+    assert_eq!((end.kind, end.number(0)), (RST_STREAM, 2));
+    client.get(3, "/1k");
+    client.frame_like("the next answer's end", |frame| frame.stream == 3 && frame.ends_stream());
+}
+
+#[test]
+fn draining_lets_streams_end() {
+    let folder = site();
+    let server = h2c(&folder);
+    let mut client = Client::connect(&server, &[]);
+    client.get(1, "/big");
+    client.frame_like("content", |frame| frame.kind == DATA);
+    server.signal("TERM");
+    let first = client.frame_like("GOAWAY", |frame| frame.kind == GOAWAY);
+    assert_eq!((first.number(0), first.number(4)), (0x7fff_ffff, 0));
+    for stream in [0, 1] {
+        client.send_frame(WINDOW_UPDATE, 0, stream, &10_000_000_u32.to_be_bytes());
+    }
+    let (mut ended, mut last) = (false, None);
+    while let Some(frame) = client.frame() {
+        match frame.kind {
+            PING if frame.flags == 0 => {
+                client.send_frame(PING, ACK, 0, &frame.payload);
+            }
+            GOAWAY => last = Some((frame.number(0), frame.number(4))),
+            _ => ended |= frame.ends_stream(),
+        }
+    }
+    assert!(ended && last == Some((1, 0)), "{last:?}");
+    drop(client);
+    let mut server = server;
+    let (status, text) = server.wait();
+    assert!(status.success(), "{text}");
+    assert_eq!(count_of(&text, "closed_draining"), 1, "{text}");
+}
+
+#[test]
+fn an_idle_connection_is_told_to_leave() {
+    let folder = site();
+    let server = Server::start(folder.path(), &["--h2c", "--idle-timeout", "200ms"]);
+    let mut client = Client::connect(&server, &[]);
+    client.get(1, "/1k");
+    client.frame_like("an end", Frame::ends_stream);
+    let goaway = client.frame_like("GOAWAY", |frame| frame.kind == GOAWAY);
+    assert_eq!(goaway.number(4), 0);
+    assert_eq!(client.frame(), None);
+    drop(client);
+    let (_, text) = server.stop();
+    assert_eq!(count_of(&text, "closed_idle_timeout"), 1, "{text}");
+}
+
+use client::Frame;
+
+#[test]
+fn whoever_opens_no_window_is_cut() {
+    let folder = site();
+    let log = folder.path().join(".log");
+    let arguments = ["--h2c", "--write-timeout", "300ms", "--access-log", log.to_str().unwrap()];
+    let server = Server::start(folder.path(), &arguments);
+    let mut client = Client::connect(&server, &[(4, 0)]);
+    client.get(1, "/1k");
+    client.get(3, "/big");
+    // Pings are no progress.
+    let mut count = 0_u64;
+    while client.send_frame(PING, 0, 0, &count.to_be_bytes()) && count < 150 {
+        count += 1;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    while client.frame().is_some() {}
+    let (_, text) = server.stop();
+    assert_eq!(count_of(&text, "closed_write_timeout"), 1, "{text}");
+    let lines = fs::read_to_string(log).unwrap();
+    assert_eq!(lines.matches(" write_timeout ").count(), 2, "{lines}");
+}
+
+#[test]
+fn slow_fields_and_slow_content_have_their_deadlines() {
+    let folder = site();
+    let server = Server::start(folder.path(), &["--h2c", "--head-timeout", "200ms", "--body-timeout", "200ms"]);
+    let mut client = Client::connect(&server, &[]);
+    client.send_frame(HEADERS, END_HEADERS, 1, &client::request("POST", "/1k"));
+    client.frame_like("408", |frame| frame.kind == HEADERS && frame.stream == 1);
+    let reset = client.frame_like("a reset", |frame| frame.kind == RST_STREAM);
+    assert_eq!(reset.number(0), 0);
+    client.send_frame(HEADERS, 0, 3, &client::request("GET", "/1k"));
+    client.frame_like("GOAWAY", |frame| frame.kind == GOAWAY);
+    while client.frame().is_some() {}
+    let (_, text) = server.stop();
+    assert_eq!((count_of(&text, "closed_head_timeout"), count_of(&text, "status_4xx")), (1, 1), "{text}");
+}
+
+#[test]
+fn a_preface_that_does_not_come_is_waited_for_no_longer_than_a_handshake() {
+    let folder = site();
+    let server = Server::start(folder.path(), &["--h2c", "--handshake-timeout", "200ms", "--head-timeout", "200ms"]);
+    let mut stream = server.connect();
+    stream.write_all(&client::PREFACE[..20]).unwrap();
+    // Until it is whole it may be a request of HTTP/1.1, and is answered as a slow one.
+    let answer = super::harness::read_to_end(&mut stream);
+    assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    let mut stream = server.connect();
+    stream.write_all(b"NO PREFACE AT ALL, AND NO REQUEST\r\n\r\n").unwrap();
+    assert!(super::harness::read_to_end(&mut stream).is_empty());
+}
+
+#[test]
+fn resets_are_named_in_the_log() {
+    let folder = site();
+    let log = folder.path().join(".log");
+    let server = Server::start(folder.path(), &["--h2c", "--access-log", log.to_str().unwrap()]);
+    let mut client = Client::connect(&server, &[(4, 0)]);
+    for (stream, path) in [(1, "/1k"), (3, "/big")] {
+        client.get(stream, path);
+        client.frame_like("a head", |frame| frame.kind == HEADERS && frame.stream == stream);
+        client.send_frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
+    }
+    client.send_frame(PING, 0, 0, b"the last");
+    client.frame_like("the answer to the ping", |frame| frame.kind == PING && frame.flags == ACK);
+    client.finish();
+    while client.frame().is_some() {}
+    wait_until("both lines", || {
+        fs::read_to_string(&log).is_ok_and(|lines| lines.matches(" stream_reset ").count() == 2)
+    });
+}

@@ -1,0 +1,222 @@
+//! `flatout run` and the words around it: configurations made of flags, privileges, completions, pages, units.
+
+use super::cli::{Running, get};
+use super::harness::{Folder, Server, flatout, wait_until};
+use super::site::{Site, config, configure, files, prepare};
+use super::tool::{run, said, tool};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn flags_print_the_configuration_they_stand_for() {
+    let folder = Folder::with(&[("index.html", b"here")]);
+    let path = folder.path().to_str().unwrap();
+    let print = |flags: &[&str]| {
+        let output = flatout().args(["serve", path, "--print-config"]).args(flags).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = print(&["--listen", "127.0.0.1:0", "--workers", "2", "--hidden", "--idle-timeout", "5s"]);
+    for part in ["workers 2", "listen \"127.0.0.1:0\"", path] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // What is printed is a configuration that serves the same.
+    let printed = folder.path().join("printed.kdl");
+    fs::write(&printed, &text).unwrap();
+    let mut command = flatout();
+    command.arg("run").arg("-c").arg(&printed);
+    let mut running = Running::spawn(command);
+    let address = running.addresses().unwrap_or_else(|| panic!("{}", running.stderr()))[0];
+    assert_eq!(get(address, "/").body, b"here");
+}
+
+#[test]
+fn an_address_given_twice_is_a_usage_error() {
+    let output = flatout().args(["serve", ".", "--listen", "127.0.0.1:9", "--listen", "127.0.0.1:9"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(said(&output), "error: --listen 127.0.0.1:9 is given twice\n");
+}
+
+#[test]
+fn https_by_our_own_authority_is_trusted_by_its_root() {
+    let folder = Folder::with(&[("index.html", b"here")]);
+    let data = Folder::new();
+    let start = || {
+        let mut command = flatout();
+        command.arg("serve").arg(folder.path()).args(["--listen", "127.0.0.1:0", "--tls", "internal"]);
+        command.env("XDG_DATA_HOME", data.path());
+        let mut running = Running::spawn(command);
+        running.addresses();
+        let url = running.stdout().lines().next().unwrap_or_default().to_owned();
+        assert!(url.starts_with("https://"), "{} {}", running.stdout(), running.stderr());
+        (running, url)
+    };
+    let root = data.path().join("flatout/authority/root.pem");
+    let mut roots = Vec::new();
+    for _ in 0..2 {
+        let (running, url) = start();
+        assert!(running.stderr().contains(root.to_str().unwrap()), "{}", running.stderr());
+        let mut curl = tool("curl");
+        assert_eq!(run(curl.args(["--silent", "--show-error", "--cacert"]).arg(&root).arg(&url)), "here");
+        let untrusted = tool("curl").args(["--silent", "--show-error", &url]).output().unwrap();
+        assert!(!untrusted.status.success());
+        roots.push(fs::read(&root).unwrap());
+    }
+    assert_eq!(roots[0], roots[1]);
+    let key = data.path().join("flatout/authority/root.key");
+    assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_watched_folder_s_changes_are_seen_without_a_look() {
+    let folder = Folder::with(&[("a.txt", b"first")]);
+    // Nobody looks by itself for a day.
+    let server = Server::start(folder.path(), &["--watch", "--recheck", "1440m"]);
+    assert_eq!(server.get("/a.txt").body, b"first");
+    folder.write("next", b"second");
+    fs::rename(folder.path().join("next"), folder.path().join("a.txt")).unwrap();
+    wait_until("the change is seen", || server.get("/a.txt").body == b"second");
+}
+
+/// Root becomes nobody once the port is bound, and cannot come back.
+#[test]
+fn privileges_are_dropped_for_good() {
+    if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
+        println!("only root can become somebody else: nothing to see");
+        return;
+    }
+    let folder = prepare("", "");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    configure(&folder, "user \"nobody\"\nworkers 2", &files(folder.path()));
+    let site = Site::run(folder);
+    assert_eq!(get(site.address(), "/").body, b"here");
+    let tasks = fs::read_dir(format!("/proc/{}/task", site.running.pid())).unwrap();
+    let nobody = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let line = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(line("Uid:").iter().all(|id| id == nobody.trim()), "{status}");
+        assert!(line("Gid:").iter().all(|id| id != "0") && line("Groups:").iter().all(|id| id != "0"), "{status}");
+        assert_eq!(line("CapEff:"), ["0000000000000000"]);
+        assert_eq!(line("CapPrm:"), ["0000000000000000"]);
+    }
+    // What it became may still reload.
+    let output = site.order(&["reload"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn more_open_files_than_the_kernel_allows_is_explained() {
+    let folder = Folder::with(&[("index.html", b"here")]);
+    let mut command = tool("setpriv");
+    // Only root may raise the hard limit; this is somebody who may not.
+    command.args(["--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups"]);
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    let binary = folder.path().join("flatout");
+    fs::copy(flatout().get_program(), &binary).unwrap();
+    for path in [folder.path(), &binary] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = if is_root { command } else { Command::new("env") };
+    let output = command
+        .arg(&binary)
+        .arg("serve")
+        .arg(folder.path())
+        .args(["--listen", "127.0.0.1:0", "--open-files", "1073741824"])
+        .output()
+        .unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("error: may not have 1073741824 files open: the hard limit is "), "{text}");
+    assert!(text.contains("\n  try: LimitNOFILE=1073741824 in the systemd unit"), "{text}");
+}
+
+#[test]
+fn shells_take_the_completions() {
+    for (shell, check) in [("bash", &["bash", "-n"][..]), ("zsh", &["zsh", "-n"]), ("fish", &["fish", "--no-execute"])]
+    {
+        let output = flatout().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("serve"));
+        let Ok(mut checked) = Command::new(check[0]).args(&check[1..]).stdin(Stdio::piped()).spawn() else {
+            println!("{shell} is not installed: its completions are not tried");
+            continue;
+        };
+        checked.stdin.take().unwrap().write_all(&output.stdout).unwrap();
+        assert!(checked.wait().unwrap().success(), "{shell}");
+    }
+}
+
+#[test]
+fn the_manual_pages_have_no_fault() {
+    let folder = Folder::new();
+    assert!(flatout().args(["man", "--dir"]).arg(folder.path()).status().unwrap().success());
+    let pages: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(pages.len() > 8, "{pages:?}");
+    for page in pages {
+        let mut man = tool("man");
+        man.env("MANWIDTH", "80").args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"]);
+        let output = man.arg(&page).output().unwrap();
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && complaints.is_empty(), "{}: {complaints}", page.display());
+    }
+}
+
+#[test]
+fn the_units_are_sound_and_tight() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
+    let (service, socket) = (packaging.join("flatout.service"), packaging.join("flatout.socket"));
+    // Where the program and its pages are not installed, that is all there is to complain of.
+    let output = tool("systemd-analyze").arg("verify").args([&service, &socket]).output().unwrap();
+    let text = said(&output);
+    let known = |line: &&str| line.contains("is not executable") || line.contains("man flatout(1)");
+    let complaints: Vec<&str> = text.lines().filter(|line| line.contains("flatout.") && !known(line)).collect();
+    assert!(complaints.is_empty(), "{text}");
+    // Tenths: 2.0 is what nothing but the network and its own files allows.
+    let output = tool("systemd-analyze")
+        .args(["security", "--offline=yes", "--threshold=20", "--no-pager"])
+        .arg(&service)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// systemd hears of every turn.
+#[test]
+fn the_service_manager_is_told() {
+    let folder = prepare("", "");
+    configure(&folder, "", &files(folder.path()));
+    let socket = folder.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
+    let next = || {
+        let mut buffer = [0; 1024];
+        let count = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    };
+    let await_line = |wanted: &str| loop {
+        if next().lines().any(|line| line.starts_with(wanted)) {
+            break;
+        }
+    };
+    let mut command = flatout();
+    command.arg("run").arg("-c").arg(config(&folder)).env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "200000");
+    let mut running = Running::spawn(command);
+    running.addresses();
+    await_line("READY=1");
+    await_line("WATCHDOG=1");
+    running.signal("HUP");
+    await_line("RELOADING=1");
+    await_line("READY=1");
+    running.signal("USR2");
+    await_line("MAINPID=");
+    assert_eq!(running.wait().code(), Some(0));
+    let mut site = Site { folder, running, addresses: Vec::new() };
+    site.stop();
+    await_line("STOPPING=1");
+}

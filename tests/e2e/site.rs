@@ -1,0 +1,216 @@
+//! A `flatout run` with a configuration that a test writes, and clients that notice the least failure.
+
+use super::cli::Running;
+use super::harness::{Folder, Response, flatout, read_response, wait_until};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Bytes of the file that is downloaded.
+pub(crate) const LARGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A site, its configuration, and the flatout that serves it.
+pub(crate) struct Site {
+    pub(crate) folder: Folder,
+    pub(crate) running: Running,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// A folder with a site in `www`, and its configuration.
+pub(crate) fn prepare(global: &str, inside: &str) -> Folder {
+    let large: Vec<u8> = (0..LARGE_BYTES).map(|index| (index / 7 % 251) as u8).collect();
+    let folder = Folder::with(&[("www/index.html", b"here"), ("www/large", &large)]);
+    configure(&folder, global, inside);
+    folder
+}
+
+/// Writes the configuration; a reader finds the old one or the new one.
+pub(crate) fn configure(folder: &Folder, global: &str, inside: &str) {
+    let path = folder.path().display();
+    let text = format!("admin \"{path}/admin\"\n{global}\nsite \"*\" {{\n{inside}\n}}\n");
+    fs::write(folder.path().join("new.kdl"), text).unwrap();
+    fs::rename(folder.path().join("new.kdl"), config(folder)).unwrap();
+}
+
+pub(crate) fn config(folder: &Folder) -> PathBuf {
+    folder.path().join("flatout.kdl")
+}
+
+/// The usual inside of the site.
+pub(crate) fn files(folder: &Path) -> String {
+    format!("    listen \"127.0.0.1:0\"\n    files \"{}/www\"", folder.display())
+}
+
+impl Site {
+    /// One site on a free port with these settings of the process.
+    pub(crate) fn start(global: &str) -> Self {
+        let folder = prepare(global, "");
+        configure(&folder, global, &files(folder.path()));
+        Self::run(folder)
+    }
+
+    /// Runs what `folder` holds.
+    pub(crate) fn run(folder: Folder) -> Self {
+        let mut command = flatout();
+        command.arg("run").arg("-c").arg(config(&folder));
+        let mut running = Running::spawn(command);
+        let addresses = running.addresses().unwrap_or_else(|| panic!("{}", running.stderr()));
+        Self { folder, running, addresses }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Runs an operator's verb.
+    pub(crate) fn order(&self, verb: &[&str]) -> Output {
+        flatout().args(verb).arg("--admin").arg(self.folder.path().join("admin")).output().unwrap()
+    }
+
+    /// A number of the status.
+    pub(crate) fn status(&self, name: &str) -> serde_json::Value {
+        let output = self.order(&["status", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status[name].clone()
+    }
+
+    /// The process that serves now.
+    pub(crate) fn pid(&self) -> u32 {
+        self.status("pid").as_u64().unwrap() as u32
+    }
+
+    /// Stops whoever serves now, also after upgrades, and waits until nobody answers.
+    pub(crate) fn stop(&mut self) {
+        let path = self.folder.path().join("admin");
+        while let Ok(mut stream) = std::os::unix::net::UnixStream::connect(&path) {
+            let _ = stream.write_all(b"POST /stop HTTP/1.1\r\nHost: x\r\n\r\n");
+            let _ = stream.read_to_end(&mut Vec::new());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// RssAnon of a process, in kB.
+pub(crate) fn rss_anon_kb(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// What a crowd of clients did, and that nothing of it failed.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    stop: AtomicBool,
+    /// Answers, each whole and right.
+    pub(crate) answers: AtomicU64,
+    /// Connections that the server ended between two requests, after it had said so.
+    pub(crate) farewells: AtomicU64,
+}
+
+impl Crowd {
+    /// Runs `work` while clients ask: `keep_alive` of them on kept-alive connections, `downloads` download, and
+    /// `closers` use a connection for each request.
+    ///
+    /// # Panics
+    /// When a request fails: it is refused, cut, reset, or answered wrong.
+    pub(crate) fn during(address: SocketAddr, counts: [usize; 3], work: impl FnOnce(&Self)) -> Self {
+        let crowd = Self::default();
+        let [keep_alive, downloads, closers] = counts;
+        thread::scope(|scope| {
+            for _ in 0..keep_alive {
+                scope.spawn(|| crowd.keep_alive(address));
+            }
+            for _ in 0..downloads {
+                scope.spawn(|| crowd.download(address));
+            }
+            for _ in 0..closers {
+                scope.spawn(|| crowd.close_each(address));
+            }
+            wait_until("the crowd is there", || crowd.answers.load(Ordering::Relaxed) > 0);
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&crowd)));
+            crowd.stop.store(true, Ordering::Relaxed);
+            if let Err(panic) = done {
+                std::panic::resume_unwind(panic);
+            }
+        });
+        crowd
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn keep_alive(&self, address: SocketAddr) {
+        let mut stream = connect(address);
+        while self.goes_on() {
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+            let response = read_response(&mut stream);
+            assert_eq!((response.status, &response.body[..]), (200, &b"here"[..]));
+            self.count();
+            if response.field("connection") == Some("close") {
+                self.farewells.fetch_add(1, Ordering::Relaxed);
+                // It ends as it said it would, and nothing else comes.
+                assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+                stream = connect(address);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn download(&self, address: SocketAddr) {
+        while self.goes_on() {
+            let mut stream = connect(address);
+            stream.write_all(b"GET /large HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+            let mut bytes = Vec::with_capacity(LARGE_BYTES + 1024);
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                let count = stream.read(&mut buffer).unwrap();
+                if count == 0 {
+                    break;
+                }
+                bytes.extend_from_slice(&buffer[..count]);
+                // Slower than loopback, so that reloads fall into it.
+                thread::sleep(Duration::from_millis(1));
+            }
+            let response = Response::parse(&bytes);
+            assert_eq!((response.status, response.body.len()), (200, LARGE_BYTES));
+            let is_right = |(index, byte): (usize, &u8)| *byte == (index / 7 % 251) as u8;
+            assert!(response.body.iter().enumerate().all(is_right));
+            self.count();
+        }
+    }
+
+    fn close_each(&self, address: SocketAddr) {
+        while self.goes_on() {
+            let mut stream = connect(address);
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            assert_eq!(Response::parse(&bytes).body, b"here");
+            self.count();
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
+    stream
+}

@@ -1,0 +1,155 @@
+//! Upgrades: a new process takes the listeners over, and nobody is refused, cut or reset.
+
+use super::cli::{Running, get};
+use super::harness::{Folder, PATIENCE, flatout, wait_until};
+use super::site::{Crowd, Site, config, configure, files};
+use super::tool::said;
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+fn is_alive(pid: u32) -> bool {
+    // A process that has ended and whose parent has not looked yet is a zombie.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn twenty_upgrades_under_two_hundred_connections_fail_nothing() {
+    const UPGRADES: u64 = 20;
+    let site = Site::start("workers 2");
+    let crowd = Crowd::during(site.address(), [120, 20, 60], |_| {
+        for index in 0..UPGRADES {
+            let before = site.pid();
+            // The number of workers changes to and fro, so sockets are fewer or more than workers.
+            configure(&site.folder, &format!("workers {}", 1 + index % 3), &files(site.folder.path()));
+            let output = site.order(&["upgrade"]);
+            assert!(output.status.success(), "{}", said(&output));
+            let after = site.pid();
+            assert_ne!(before, after);
+        }
+    });
+    println!("{crowd:?}");
+    assert!(crowd.answers.load(Ordering::Relaxed) > UPGRADES);
+    // Whoever kept a connection was told that it ends.
+    assert!(crowd.farewells.load(Ordering::Relaxed) > 0);
+    assert_eq!(get(site.address(), "/").body, b"here");
+}
+
+#[test]
+fn the_old_process_ends_when_its_last_connection_does() {
+    let mut site = Site::start("workers 1");
+    let old = site.running.pid();
+    assert_eq!(site.pid(), old);
+    site.running.signal("USR2");
+    wait_until("another process answers", || site.pid() != old);
+    assert_eq!(site.running.wait().code(), Some(0), "{}", site.running.stderr());
+    assert_eq!(get(site.address(), "/").body, b"here");
+    let said = site.running.stderr();
+    assert!(said.contains("serves; this one finishes what is under way"), "{said}");
+}
+
+#[test]
+fn when_the_new_process_does_not_come_up_nothing_has_changed() {
+    let site = Site::start("");
+    let before = site.pid();
+    configure(&site.folder, "", "    nonsense");
+    let output = site.order(&["upgrade"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("the new process ended with exit status: 2 before it served; this process goes on"),
+        "{text}"
+    );
+    assert_eq!((site.pid(), get(site.address(), "/").body), (before, b"here".to_vec()));
+    assert_eq!(site.status("upgrades_failed").as_u64(), Some(1));
+    // And the next succeeds.
+    configure(&site.folder, "", &files(site.folder.path()));
+    assert!(site.order(&["upgrade"]).status.success());
+    assert_ne!(site.pid(), before);
+}
+
+/// A program that is gone, or is another one by now: both are looked for anew by name.
+#[test]
+fn the_program_is_the_one_at_the_name_now() {
+    let folder = Folder::new();
+    let binary = folder.path().join("flatout");
+    fs::copy(flatout().get_program(), &binary).unwrap();
+    let site = super::site::prepare("", "");
+    configure(&site, "", &files(site.path()));
+    let mut command = std::process::Command::new(&binary);
+    command.arg("run").arg("-c").arg(config(&site));
+    let mut running = Running::spawn(command);
+    let addresses = running.addresses().unwrap();
+    let site = Site { folder: site, running, addresses };
+    fs::remove_file(&binary).unwrap();
+    let output = site.order(&["upgrade"]);
+    assert!(said(&output).contains("cannot start the new process: No such file or directory"), "{}", said(&output));
+    // As an installer does it.
+    fs::copy(flatout().get_program(), folder.path().join("next")).unwrap();
+    fs::rename(folder.path().join("next"), &binary).unwrap();
+    let before = site.pid();
+    assert!(site.order(&["upgrade"]).status.success());
+    assert!(site.pid() != before && is_alive(site.pid()));
+}
+
+/// systemd's way: the socket is there before the process, at descriptor 3.
+#[test]
+fn a_socket_of_systemd_is_served() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let folder = super::site::prepare("", "");
+    let www = folder.path().join("www");
+    let serve = |workers: usize| {
+        configure(
+            &folder,
+            &format!("workers {workers}"),
+            &format!("    listen \"{address}\"\n    files \"{}\"", www.display()),
+        );
+        // A shell plays systemd: it knows its own number, which stays the same for the program it becomes.
+        let mut command = std::process::Command::new("sh");
+        let script = format!("exec 3<&{}; export LISTEN_PID=$$; exec \"$@\"", inherit(&listener));
+        command.args(["-c", &script, "sh"]).arg(flatout().get_program()).args(["run", "-c"]).arg(config(&folder));
+        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("sh");
+        Running::spawn(command)
+    };
+    // The connection waits in the queue while nobody serves.
+    for workers in [1, 3] {
+        let waiting = std::thread::spawn(move || get(address, "/").body);
+        let mut running = serve(workers);
+        assert_eq!(running.addresses().unwrap_or_else(|| panic!("{}", running.stderr())), [address]);
+        assert_eq!(waiting.join().unwrap(), b"here");
+        for _ in 0..20 {
+            assert_eq!(get(address, "/").body, b"here");
+        }
+        running.signal("TERM");
+        assert_eq!(running.wait().code(), Some(0), "{}", running.stderr());
+    }
+}
+
+/// A copy of the socket's descriptor that a program may inherit, leaked for the test's time.
+fn inherit(listener: &TcpListener) -> i32 {
+    let copy = rustix::io::dup(listener).unwrap();
+    let number = copy.as_raw_fd();
+    std::mem::forget(copy);
+    number
+}
+
+/// Who runs is said by its own words, and where.
+#[test]
+fn two_servers_do_not_share_an_admin_socket() {
+    let site = Site::start("");
+    let other = super::site::prepare("", "");
+    let text = fs::read_to_string(config(&site.folder)).unwrap();
+    fs::write(config(&other), text).unwrap();
+    let begun = Instant::now();
+    let output = flatout().arg("run").arg("-c").arg(config(&other)).output().unwrap();
+    let text = said(&output);
+    assert!(begun.elapsed() < PATIENCE);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&format!("another flatout (process {}) has the admin socket", site.pid())), "{text}");
+    assert!(Path::new(&site.folder.path().join("admin")).exists());
+}
