@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 # Only programs count: the shell's own kill is of no use to a test.
-has() { [ -n "$(type -P "$1")" ] || [ -x "/usr/sbin/$1" ]; }
+has() { [ -n "$(type -P "$1")" ] || [ -x "/usr/sbin/$1" ] || [ -x "/usr/local/go/bin/$1" ]; }
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
@@ -29,7 +29,7 @@ demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
   git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux
   systemd-analyze:systemd man:man-db openssl:openssl
-  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
+  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go python3:python3
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
@@ -180,5 +180,33 @@ install_rustup() {
     sh -s -- -y --quiet --no-modify-path --profile minimal --default-toolchain none
 }
 
+# REDbot judges our headers (tests/e2e/redbot.rs). Its judgements come from httplint, so both are pinned.
+redbot_packages=(redbot==2.7.1 httplint==2026.10.4)
+redbot_folder=target/tools/redbot
+
+has_redbot() {
+  local package
+  for package in "${redbot_packages[@]}"; do
+    [ -d "$(echo "$redbot_folder"/lib/python*/site-packages/"${package/==/-}".dist-info)" ] || return 1
+  done
+}
+
+install_redbot() {
+  if has_redbot; then return 0; fi
+  local python
+  # Debian's own Python before one that somebody has put in PATH.
+  for python in /usr/bin/python3 python3; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then break; fi
+    python=
+  done
+  [ -n "$python" ] || { say "NOTE: REDbot needs Python 3.11; its test cannot pass here"; return 0; }
+  "$python" -c 'import ensurepip' 2>/dev/null || apt_get_install python3-venv
+  say "installing ${redbot_packages[*]} in $redbot_folder"
+  rm -rf "$redbot_folder"
+  "$python" -m venv "$redbot_folder"
+  "$redbot_folder/bin/pip" install --quiet --disable-pip-version-check "${redbot_packages[@]}"
+}
+
 install_packages
 install_rust
+if [ "$profile" = test ]; then install_redbot; fi

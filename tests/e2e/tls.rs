@@ -13,8 +13,8 @@ use std::process::Stdio;
 #[derive(Debug)]
 pub(crate) struct Certificate {
     folder: Folder,
-    chain: String,
-    key: String,
+    pub(crate) chain: String,
+    pub(crate) key: String,
 }
 
 impl Certificate {
@@ -49,7 +49,7 @@ impl Certificate {
         vec!["--tls-cert", &self.chain, "--tls-key", &self.key]
     }
 
-    fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 }
