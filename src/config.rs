@@ -2,8 +2,9 @@
 
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, IsTerminal, Read, Write as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -220,7 +221,7 @@ fn format_one(path: &Path, arguments: &FmtArgs) -> Result<bool, ExitCode> {
         if !arguments.check {
             replace(path, &formatted).map_err(|error| usage(&format!("cannot write {name}: {error}")))?;
         }
-        println!("{name}");
+        print(&format!("{name}\n"));
     }
     Ok(changed)
 }
@@ -228,6 +229,10 @@ fn format_one(path: &Path, arguments: &FmtArgs) -> Result<bool, ExitCode> {
 fn read_input() -> io::Result<String> {
     let mut text = String::new();
     io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > INPUT_BYTES_MAX {
+        // Half of it must not come out as if it were all.
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
+    }
     Ok(text)
 }
 
@@ -237,13 +242,22 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = path.canonicalize()?;
     let mut beside = path.clone().into_os_string();
     beside.push(format!(".{}.new", std::process::id()));
-    let written = fs::write(&beside, text)
-        .and_then(|()| fs::set_permissions(&beside, fs::metadata(&path)?.permissions()))
-        .and_then(|()| fs::rename(&beside, &path));
+    let written = write_like(&path, Path::new(&beside), text).and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+/// A new file with the rights of an old one, and until it has them, with none for others: there may be hashes in it.
+fn write_like(old: &Path, new: &Path, text: &str) -> io::Result<()> {
+    let rights = fs::metadata(old)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    file.write_all(text.as_bytes())?;
+    // Only root can give a file away; for all others the owner is the same mostly, and else it cannot be helped.
+    let _ = fchown(&file, Some(rights.uid()), Some(rights.gid()));
+    file.set_permissions(rights.permissions())?;
+    file.sync_all()
 }
 
 pub(crate) fn adapt(arguments: &AdaptArgs) -> ExitCode {

@@ -166,7 +166,7 @@ fn split_url(url: &str) -> Result<(bool, &str, String), String> {
 fn port_of(host: &str) -> Option<u16> {
     let (name, port) = host.rsplit_once(':')?;
     // A colon within brackets is an address's.
-    if name.starts_with('[') != name.ends_with(']') { None } else { port.parse().ok() }
+    if name.starts_with('[') == name.ends_with(']') { port.parse().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -220,7 +220,6 @@ fn timeouts(arguments: &ServeArgs) -> Timeouts {
         write_timeout_ms: arguments.write_timeout,
         handshake_timeout_ms: arguments.handshake_timeout,
         drain_timeout_ms: arguments.drain_timeout,
-        ..Timeouts::default()
     }
 }
 
@@ -233,8 +232,7 @@ fn certificate(arguments: &ServeArgs) -> Option<Certificate> {
     };
     match (&arguments.tls, &arguments.tls_cert, &arguments.tls_key) {
         (Some(Tls::Internal), ..) => Some(Certificate::Internal),
-        (Some(Tls::Files(chain, key)), ..) => Some(files(chain, key)),
-        (None, Some(chain), Some(key)) => Some(files(chain, key)),
+        (Some(Tls::Files(chain, key)), ..) | (None, Some(chain), Some(key)) => Some(files(chain, key)),
         _ => None,
     }
 }

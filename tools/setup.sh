@@ -8,11 +8,13 @@
 # Debian and Ubuntu. Needs root, or sudo, only when a package is missing. No service that a package brings is started.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# Where Go's own archive puts it.
+export PATH=$PATH:/usr/local/go/bin
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 # Only programs count: the shell's own kill is of no use to a test.
-has() { [ -n "$(type -P "$1")" ] || [ -x "/usr/sbin/$1" ] || [ -x "/usr/local/go/bin/$1" ]; }
+has() { [ -n "$(type -P "$1")" ] || [ -x "/usr/sbin/$1" ]; }
 
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
@@ -27,9 +29,9 @@ as_root() {
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
-  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux
-  systemd-analyze:systemd man:man-db openssl:openssl
-  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go python3:python3
+  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux openssl:openssl python3:python3
+  systemd-analyze:systemd man:man-db
+  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
@@ -38,6 +40,12 @@ bench_programs=(
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
+# Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
+h2spec_version=v2.2.1+incompatible
+h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
+sslyze_version=6.3.1
+redbot_version=2.7.1 httplint_version=2026.10.4
+go_version_least=1.16
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
 optional_packages=(chromium h2o)
@@ -180,33 +188,64 @@ install_rustup() {
     sh -s -- -y --quiet --no-modify-path --profile minimal --default-toolchain none
 }
 
-# REDbot judges our headers (tests/e2e/redbot.rs). Its judgements come from httplint, so both are pinned.
-redbot_packages=(redbot==2.7.1 httplint==2026.10.4)
-redbot_folder=target/tools/redbot
-
-has_redbot() {
-  local package
-  for package in "${redbot_packages[@]}"; do
-    [ -d "$(echo "$redbot_folder"/lib/python*/site-packages/"${package/==/-}".dist-info)" ] || return 1
-  done
+# h2spec, the conformance suite of HTTP/2, is a Go program.
+install_h2spec() {
+  [ ! -x target/tools/bin/h2spec ] || return 0
+  if ! has go || ! is_at_least "$go_version_least" "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')"; then
+    programs=(go:golang-go) files=()
+    install_packages
+  fi
+  say "installing h2spec $h2spec_version"
+  mkdir -p target/tools/bin
+  # It says of no version of what it needs; the newest would want a newer Go than Debian 12 has.
+  local module
+  module=$(mktemp -d)
+  (
+    export GOBIN="$PWD/target/tools/bin" GOFLAGS=-modcacherw
+    cd "$module"
+    go mod init example.org/h2spec
+    go get "github.com/summerwind/h2spec/cmd/h2spec@$h2spec_version" "${h2spec_needs[@]}"
+    go install github.com/summerwind/h2spec/cmd/h2spec
+  ) >"$module/log" 2>&1 || { cat "$module/log" >&2; fail "h2spec could not be built"; }
+  rm -rf "$module"
 }
 
-install_redbot() {
-  if has_redbot; then return 0; fi
-  local python
-  # Debian's own Python before one that somebody has put in PATH.
-  for python in /usr/bin/python3 python3; do
-    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then break; fi
-    python=
+# Python programs, each with what it needs in a folder of its own below target/tools.
+install_python_program() {
+  local folder=target/tools/$1 package installed=yes
+  shift
+  for package in "$@"; do
+    compgen -G "$folder/lib/python*/site-packages/${package/==/-}.dist-info" >/dev/null || installed=
   done
-  [ -n "$python" ] || { say "NOTE: REDbot needs Python 3.11; its test cannot pass here"; return 0; }
-  "$python" -c 'import ensurepip' 2>/dev/null || apt_get_install python3-venv
-  say "installing ${redbot_packages[*]} in $redbot_folder"
-  rm -rf "$redbot_folder"
-  "$python" -m venv "$redbot_folder"
-  "$redbot_folder/bin/pip" install --quiet --disable-pip-version-check "${redbot_packages[@]}"
+  [ -z "$installed" ] || return 0
+  # The module that makes environments is a package of its own on Debian.
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then
+    as_root "${apt_get[@]}" update || true
+    apt_get_install python3-venv
+  fi
+  say "installing $*"
+  mkdir -p target/tools
+  rm -rf "$folder"
+  python3 -m venv "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
+# sslyze knows Mozilla's profiles of TLS.
+install_sslyze() { install_python_program sslyze "sslyze==$sslyze_version"; }
+
+# REDbot judges our headers. Its judgements come from httplint, so both are pinned.
+install_redbot() {
+  if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    install_python_program redbot "redbot==$redbot_version" "httplint==$httplint_version"
+  else
+    say "NOTE: REDbot needs Python 3.11; what needs it cannot pass here"
+  fi
 }
 
 install_packages
 install_rust
-if [ "$profile" = test ]; then install_redbot; fi
+if [ "$profile" = test ]; then
+  install_h2spec
+  install_sslyze
+  install_redbot
+fi

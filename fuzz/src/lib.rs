@@ -17,6 +17,7 @@ use flatout_http::feed::{Outcome, assert_pieces_agree, assert_three_ways};
 use flatout_http::framing::Framing;
 use flatout_http::head::FieldStorage;
 use flatout_http::host::check_host;
+use flatout_http::http2::flood::Watch;
 use flatout_http::limits::Limits;
 use flatout_http::path::decode_path;
 use flatout_http::range::{RangeDecision, decide_range};
@@ -66,6 +67,7 @@ pub const FUZZERS: &[Fuzzer] = &[
         check: check_connection,
         must_fail: false,
     },
+    Fuzzer { name: "http2_watch", seeds: HTTP2_SEEDS, check: check_http2_watch, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 
@@ -108,6 +110,30 @@ const VALUE_SEEDS: &[&[u8]] = &[
     b"Sun, 06 Nov 1994 08:49:37 GMT",
     b"Sunday, 06-Nov-94 08:49:37 GMT",
 ];
+
+const HTTP2_SEEDS: &[&[u8]] = &[
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x82",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x08\x06\0\0\0\0\0abcdefgh\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08\0\0\0\x09\0\0\0\0\x01",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x03\0\x08\0\0\0\x01\x02\0\0\0\0\x04\x08\0\0\0\0\0\x7f\xff\xff\xff",
+];
+
+/// A flood is found where the bytes say so, however they were cut, and in either direction.
+fn check_http2_watch(bytes: &[u8]) {
+    // Again and again, until budgets end.
+    let many = bytes.repeat(300.min(1 + 60_000 / bytes.len().max(1)));
+    let received = |size: usize| {
+        let mut watch = Watch::new();
+        let found = many.chunks(size).try_for_each(|piece| watch.handle_received(0, piece));
+        (found, found.is_ok() && watch.is_within_fields())
+    };
+    let whole = received(usize::MAX);
+    assert!([1, 2, 7, 1000].into_iter().all(|size| received(size) == whole));
+    let sent = |size: usize| {
+        let mut watch = Watch::new();
+        many.chunks(size).try_for_each(|piece| watch.handle_sent(0, piece))
+    };
+    assert_eq!(sent(usize::MAX), sent(3));
+}
 
 fn decode_request(bytes: &[u8]) -> Outcome<String, Refusal> {
     let mut storage = FieldStorage::new();

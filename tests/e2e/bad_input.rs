@@ -10,6 +10,7 @@ mod vectors;
 
 use super::harness::{Response, Server, wait_until};
 use super::patience::{CLOSES, wait_until_idle};
+use super::{http2, tls};
 use exchange::{Way, exchange};
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
@@ -48,8 +49,9 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     let rows = bad_rows();
     assert!(rows.len() >= 130, "only {} rows", rows.len());
     let outcomes: BTreeSet<_> = rows.iter().flat_map(|row| &row.answers).map(|answer| answer.outcome).collect();
-    // A status line is what a client reads.
-    let refusals = Refusal::ALL.iter().filter(|refusal| **refusal != Refusal::StatusLine);
+    // A status line is what a client reads; a port of TLS has its own tests.
+    let refusals =
+        Refusal::ALL.iter().filter(|refusal| !matches!(refusal, Refusal::StatusLine | Refusal::HttpOnTlsPort));
     let missing: Vec<_> = refusals.map(|refusal| refusal.name()).filter(|name| !outcomes.contains(name)).collect();
     assert!(missing.is_empty(), "no row is refused for {missing:?}");
     // These need a file that changes, fails or may not be read, or a lack of descriptors, and no bad request.
@@ -68,6 +70,8 @@ fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
         .chain(&valid_rows())
         .map(|row| row.closed.unwrap_or(CloseReason::ClientClosed).name())
         .chain(CLOSES)
+        .chain(http2::CLOSES)
+        .chain(tls::CLOSES)
         // Only a failing disk and a failing kernel bring these about.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
         .collect();

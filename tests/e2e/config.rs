@@ -9,6 +9,7 @@ use flatout_config::{Code, Memory, load};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -195,6 +196,14 @@ fn fmt_changes_the_form_and_nothing_else() {
     assert_eq!(bad.status.code(), Some(2));
     assert!(said(&bad).contains("[C0111]") && said(&bad).contains("cannot read none.kdl"), "{}", said(&bad));
     assert_eq!(fs::read_dir(copy.path()).unwrap().count(), 2);
+    // Rights stay what they are, and half of a text is never taken for the whole.
+    fs::write(copy.path().join("flatout.kdl"), untidy).unwrap();
+    fs::set_permissions(copy.path().join("flatout.kdl"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(output(copy.path(), &["fmt"]).status.success());
+    let mode = fs::metadata(copy.path().join("flatout.kdl")).unwrap().permissions().mode();
+    assert_eq!((read(), mode & 0o777), (neat.to_owned(), 0o640));
+    let long = with_input(copy.path(), &["fmt", "-"], &"// a\n".repeat(300_000));
+    assert_eq!((long.status.code(), long.stdout.len()), (Some(2), 0), "{}", said(&long));
 }
 
 #[test]

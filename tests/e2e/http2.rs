@@ -6,16 +6,35 @@ mod floods;
 use super::harness::{Folder, Server, TICK, wait_until};
 use super::tls::Certificate;
 use super::tool::{run, said, test_tool, tool};
-use client::{ACK, Client, DATA, END_HEADERS, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, literal};
+use client::{
+    ACK, Client, DATA, END_HEADERS, Frame, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, literal,
+};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+
+/// The closes that the tests here bring about.
+pub(crate) const CLOSES: [&str; 13] = [
+    "preface_timeout",
+    "h2_protocol",
+    "h2_client_error",
+    "h2_rapid_reset",
+    "h2_made_you_reset",
+    "h2_ping_flood",
+    "h2_settings_flood",
+    "h2_continuation_flood",
+    "h2_empty_data_flood",
+    "h2_window_update_flood",
+    "h2_frame_flood",
+    "h2_excess",
+    "draining",
+];
 
 pub(crate) fn site() -> Folder {
     Folder::with(&[
         ("index.html", b"<!doctype html>home"),
         ("1k", &[b'k'; 1024]),
-        ("50k", &[b'x'; 50_000]),
+        ("50k", &vec![b'x'; 50_000]),
         ("big", &vec![b'b'; 5_000_000]),
     ])
 }
@@ -214,8 +233,6 @@ fn an_idle_connection_is_told_to_leave() {
     assert_eq!(count_of(&text, "closed_idle_timeout"), 1, "{text}");
 }
 
-use client::Frame;
-
 #[test]
 fn whoever_opens_no_window_is_cut() {
     let folder = site();
@@ -286,4 +303,34 @@ fn resets_are_named_in_the_log() {
     wait_until("both lines", || {
         fs::read_to_string(&log).is_ok_and(|lines| lines.matches(" stream_reset ").count() == 2)
     });
+}
+
+#[test]
+fn errors_of_either_side_have_their_names() {
+    let folder = site();
+    let server = h2c(&folder);
+    // DATA of the connection itself: an error of ours to name.
+    let mut client = Client::connect(&server, &[]);
+    client.send_frame(DATA, 0, 0, b"x");
+    let goaway = client.frame_like("GOAWAY", |frame| frame.kind == GOAWAY);
+    assert_eq!(goaway.number(4), 1);
+    assert_eq!(client.frame(), None);
+    // An error that the client names.
+    let mut client = Client::connect(&server, &[]);
+    client.send_frame(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 2]);
+    client.finish();
+    while client.frame().is_some() {}
+    // Content in single bytes costs more than it brings.
+    let mut client = Client::connect(&server, &[]);
+    client.send_frame(HEADERS, END_HEADERS, 1, &client::request("POST", "/1k"));
+    let code = (0..200_000).find_map(|count| {
+        client.send_frame(DATA, 0, 1, b"x");
+        if count % 100 == 0 { client.goaway_by_now() } else { None }
+    });
+    assert_eq!(code, Some(0xb));
+    drop(client);
+    let (_, text) = server.stop();
+    for name in ["closed_h2_protocol", "closed_h2_client_error", "closed_h2_excess"] {
+        assert_eq!(count_of(&text, name), 1, "{name}: {text}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::cli::Running;
 use super::harness::{Folder, Response, flatout, read_response, wait_until};
+use bytes::Bytes;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -121,11 +122,11 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     /// Runs `work` while clients ask: `keep_alive` of them on kept-alive connections, `downloads` download, and
-    /// `closers` use a connection for each request.
+    /// `closers` use a connection for each request; with `http2`, four connections carry five streams at a time each.
     ///
     /// # Panics
     /// When a request fails: it is refused, cut, reset, or answered wrong.
-    pub(crate) fn during(address: SocketAddr, counts: [usize; 3], work: impl FnOnce(&Self)) -> Self {
+    pub(crate) fn during(address: SocketAddr, counts: [usize; 3], http2: bool, work: impl FnOnce(&Self)) -> Self {
         let crowd = Self::default();
         let [keep_alive, downloads, closers] = counts;
         thread::scope(|scope| {
@@ -134,6 +135,9 @@ impl Crowd {
             }
             for _ in 0..downloads {
                 scope.spawn(|| crowd.download(address));
+            }
+            for _ in 0..if http2 { 4 } else { 0 } {
+                scope.spawn(|| crowd.ask_http2(address, 5));
             }
             for _ in 0..closers {
                 scope.spawn(|| crowd.close_each(address));
@@ -213,4 +217,69 @@ fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
     stream
+}
+
+impl Crowd {
+    /// Asks over HTTP/2 with prior knowledge, `streams` at once on a connection, until the crowd stops. A GOAWAY without an
+    /// error is a farewell, and what it leaves unanswered is asked again elsewhere, as RFC 9113 §6.8 has it.
+    ///
+    /// # Panics
+    /// When a request fails.
+    pub(crate) fn ask_http2(&self, address: SocketAddr, streams: usize) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            while self.goes_on() {
+                let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+                let (requests, connection) = h2::client::handshake(stream).await.unwrap();
+                let driven = tokio::task::spawn_local(connection);
+                let asking: Vec<_> = (0..streams).map(|_| self.ask_streams(address, requests.clone())).collect();
+                drop(requests);
+                let mut left = false;
+                for asked in asking {
+                    left |= asked.await;
+                }
+                if left {
+                    self.farewells.fetch_add(1, Ordering::Relaxed);
+                }
+                let _ = driven.await;
+            }
+        });
+    }
+
+    /// Asks one after the other; true when the server said that the connection ends.
+    async fn ask_streams(&self, address: SocketAddr, mut requests: h2::client::SendRequest<Bytes>) -> bool {
+        let is_farewell = |error: &h2::Error| error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        while self.goes_on() {
+            requests = match requests.ready().await {
+                Ok(ready) => ready,
+                Err(error) => {
+                    assert!(is_farewell(&error), "{error:?}");
+                    return true;
+                }
+            };
+            let request = http::Request::get(format!("http://{address}/")).body(()).unwrap();
+            let answer = match requests.send_request(request, true) {
+                Ok((answer, _)) => answer.await,
+                Err(error) => Err(error),
+            };
+            let mut body = match answer {
+                Ok(answer) => answer.into_body(),
+                Err(error) => {
+                    assert!(is_farewell(&error), "{error:?}");
+                    return true;
+                }
+            };
+            let mut content = Vec::new();
+            while let Some(bytes) = body.data().await {
+                let bytes = bytes.unwrap();
+                body.flow_control().release_capacity(bytes.len()).unwrap();
+                content.extend_from_slice(&bytes);
+            }
+            assert_eq!(content, b"here");
+            self.count();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        false
+    }
 }

@@ -9,6 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+/// The closes that the tests here bring about.
+pub(crate) const CLOSES: [&str; 2] = ["tls_handshake_timeout", "tls_failed"];
+
 /// A certificate for localhost, and the authority that has signed it, in files.
 #[derive(Debug)]
 pub(crate) struct Certificate {
@@ -252,4 +255,15 @@ fn python_reads_a_whole_answer_and_its_end() {
         .stdin(Stdio::null()));
     let total: usize = said.trim().strip_prefix("TLSv1.3 ").unwrap().parse().unwrap();
     assert!(total > 50_000, "{said}");
+}
+
+#[test]
+fn a_preface_that_does_not_come_is_waited_for_no_longer_than_a_handshake() {
+    let (folder, certificate) = (site(), Certificate::new());
+    let server = start(&folder, &certificate, &["--handshake-timeout", "300ms"]);
+    // -ign_eof keeps our side open.
+    let said = s_client(&server, &["-alpn", "h2"], "");
+    assert!(said.contains("ALPN protocol: h2"), "{said}");
+    let (_, text) = server.stop();
+    assert_eq!(count_of(&text, "closed_preface_timeout"), 1, "{text}");
 }

@@ -13,6 +13,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("h2load", "nghttp2-client"),
     ("httperf", "httperf"),
     ("man", "man-db"),
+    ("mount", "mount"),
     ("openssl", "openssl"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
@@ -21,6 +22,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sha256sum", "coreutils"),
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
+    ("umount", "mount"),
     ("wrk", "wrk"),
 ];
 

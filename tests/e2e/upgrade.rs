@@ -20,12 +20,16 @@ fn is_alive(pid: u32) -> bool {
 #[test]
 fn twenty_upgrades_under_two_hundred_connections_fail_nothing() {
     const UPGRADES: u64 = 20;
-    let site = Site::start("workers 2");
-    let crowd = Crowd::during(site.address(), [120, 20, 60], |_| {
+    let folder = super::site::prepare("", "");
+    let inside = files(folder.path()).replace("\"127.0.0.1:0\"", "\"127.0.0.1:0\" h2c=#true");
+    configure(&folder, "workers 2", &inside);
+    let site = Site::run(folder);
+    // And twenty streams of HTTP/2.
+    let crowd = Crowd::during(site.address(), [120, 20, 56], true, |_| {
         for index in 0..UPGRADES {
             let before = site.pid();
             // The number of workers changes to and fro, so sockets are fewer or more than workers.
-            configure(&site.folder, &format!("workers {}", 1 + index % 3), &files(site.folder.path()));
+            configure(&site.folder, &format!("workers {}", 1 + index % 3), &inside);
             let output = site.order(&["upgrade"]);
             assert!(output.status.success(), "{}", said(&output));
             let after = site.pid();
@@ -110,10 +114,10 @@ fn a_socket_of_systemd_is_served() {
             &format!("    listen \"{address}\"\n    files \"{}\"", www.display()),
         );
         // A shell plays systemd: it knows its own number, which stays the same for the program it becomes.
-        let mut command = std::process::Command::new("sh");
+        let mut command = std::process::Command::new("bash");
         let script = format!("exec 3<&{}; export LISTEN_PID=$$; exec \"$@\"", inherit(&listener));
         command.args(["-c", &script, "sh"]).arg(flatout().get_program()).args(["run", "-c"]).arg(config(&folder));
-        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("sh");
+        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("bash");
         Running::spawn(command)
     };
     // The connection waits in the queue while nobody serves.

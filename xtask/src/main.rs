@@ -23,7 +23,7 @@ usage: cargo xtask NAME [OPTIONS]
                   (`ci --list` names the steps, `ci STEP...` runs some of them)
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
-  bench-peers     our cost beside the bare loop, nginx, lighttpd and wrk; a whole run writes docs/performance.md
+  bench-peers     our cost beside the bare loop and other servers; a whole run writes docs/performance.md
                   (`bench-peers --help` lists its options)";
 
 fn main() -> ExitCode {

@@ -2,8 +2,8 @@
 //!
 //! The tree is built from our own tokens, in one pass, with a bounded depth and without recursion, and every mistake
 //! has a message of its own. What a text or a number means in the end is left to the `kdl` crate, one value at a time:
-//! its document parser recurses, and takes exponential time over nested `/-`, which a file of somebody else's must not
-//! be able to use. The tests hold our trees against its documents.
+//! its document parser recurses, and its time doubles with each level of `/-{` (kdl 6.7.1: 16 levels, 96 bytes, take
+//! seconds), which a file of somebody else's must not be able to use. The tests hold our trees against its documents.
 
 mod grammar;
 mod node;

@@ -83,15 +83,10 @@ impl Authority {
     ///
     /// # Errors
     /// When a name cannot stand in a certificate.
-    pub(crate) fn certify(
-        &self,
-        hosts: &[String],
-        names: Vec<String>,
-        unix_s: u64,
-    ) -> Result<SiteCertificate, Failure> {
+    pub(crate) fn certify(&self, hosts: &[String], names: &[String], unix_s: u64) -> Result<SiteCertificate, Failure> {
         let shown = names.join(", ");
         let failed = |error: rcgen::Error| Failure::usage(format!("cannot make a certificate for {shown}: {error}"));
-        let mut params = CertificateParams::new(names.clone()).map_err(failed)?;
+        let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, names.first().map_or(NAME, String::as_str));
         let from_s = unix_s.saturating_sub(SKEW_S);
         set_validity(&mut params, from_s, from_s + LEAF_DAYS * DAY_S);
@@ -160,11 +155,11 @@ mod tests {
         let second = Authority::open(&folder, NOW + 1).unwrap();
         assert_eq!(first.root_pem, second.root_pem);
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "*.test".to_owned()];
-        let certificate = second.certify(&["*".to_owned()], names, NOW).unwrap();
+        let certificate = second.certify(&["*".to_owned()], &names, NOW).unwrap();
         let validity = read_validity(&certificate.chain_pem).unwrap();
-        assert!(validity.not_after_s - validity.not_before_s <= (LEAF_DAYS * 86_400) as i64);
+        assert!(validity.not_after_s - validity.not_before_s <= (LEAF_DAYS * 86_400).cast_signed());
         let server = TlsServer::new().unwrap();
-        assert_eq!(server.replace(&[certificate], NOW as i64).unwrap(), []);
+        assert_eq!(server.replace(&[certificate], NOW.cast_signed()).unwrap(), []);
         // Half an authority is not replaced.
         fs::remove_file(folder.join("root.key")).unwrap();
         assert!(Authority::open(&folder, NOW).is_err());

@@ -89,7 +89,7 @@ impl Certificates {
             Some(Certificate::Internal) => {
                 let now = unix_s();
                 loaded.renew_at_s = now + (LEAF_DAYS - RENEW_DAYS) * 86_400;
-                self.authority(config)?.certify(&site.hosts, internal_names(config, site), now)?
+                self.authority(config)?.certify(&site.hosts, &internal_names(config, site), now)?
             }
             None => {
                 let host = site.hosts.first().map_or("*", String::as_str);
@@ -196,4 +196,59 @@ fn internal_names(config: &Config, site: &Site) -> Vec<String> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Certificates;
+    use crate::authority::Authority;
+    use flatout_config::model::{Certificate, Config, Listener, Place, Protocol, Site};
+    use std::fs;
+
+    #[test]
+    fn files_that_change_are_shown_and_those_that_do_not_match_are_not() {
+        let folder = std::env::temp_dir().join(format!("flatout-certificates-{}", std::process::id()));
+        let authority = Authority::open(&folder, 1_800_000_000).unwrap();
+        let (chain, key) = (folder.join("chain.pem"), folder.join("key.pem"));
+        let write = |which: &str| {
+            let made = authority.certify(&["a.test".to_owned()], &["a.test".to_owned()], 1_800_000_000).unwrap();
+            if which != "key" {
+                fs::write(&chain, made.chain_pem).unwrap();
+            }
+            if which != "chain" {
+                fs::write(&key, made.key_pem).unwrap();
+            }
+        };
+        write("both");
+        let listener = Listener {
+            place: Place::default(),
+            address: "127.0.0.1:443".parse().unwrap(),
+            protocol: Protocol::Tls,
+            http2_cleartext: false,
+            redirect_https_port: None,
+        };
+        let certificate = Certificate::Files { chain: chain.clone(), key: key.clone(), place: Place::default() };
+        let site = Site {
+            hosts: vec!["a.test".to_owned()],
+            listeners: vec![0],
+            certificate: Some(certificate),
+            ..Site::default()
+        };
+        let config = Config { listeners: vec![listener], sites: vec![site], ..Config::default() };
+        let mut certificates = Certificates::new().unwrap();
+        let loaded = certificates.load(&config).unwrap();
+        assert_eq!(certificates.show(loaded).len(), 1);
+        assert!(certificates.look(&config).is_none(), "nothing has changed");
+        write("both");
+        assert!(certificates.look(&config).is_some());
+        // Half a pair stays unseen, and the other half makes it whole.
+        write("chain");
+        assert!(certificates.look(&config).is_none());
+        assert!(certificates.look(&config).is_none());
+        write("both");
+        assert!(certificates.look(&config).is_some());
+        fs::remove_file(&key).unwrap();
+        assert!(certificates.look(&config).is_none() && certificates.any());
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -88,7 +88,7 @@ impl Control {
                 alive_at = Instant::now();
             }
         }
-        self.finish()
+        Ok(self.finish())
     }
 
     /// Waits for whatever comes first.
@@ -256,22 +256,27 @@ impl Control {
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
-    fn finish(mut self) -> Result<ExitCode, Failure> {
-        // Nobody is answered after the admin socket's file is gone.
-        self.admin_thread = None;
+    fn finish(mut self) -> ExitCode {
+        self.abandon_upgrade("it is at its end");
+        // The file first, so that nobody asks any more.
         self.admin = None;
         self.logs.close();
         self.print_counters();
-        if self.connections_cut > 0 {
-            let cut = self.connections_cut;
+        let cut = self.connections_cut;
+        if cut > 0 {
             say(&format!("stopped with {cut} connections cut: the drain timeout passed, or a second signal came"));
         }
-        Ok(if self.failed {
+        // Orders that nobody will carry out end with the ear, and whoever gave one learns it; then the last answer.
+        drop(self.ear);
+        if let Some(thread) = self.admin_thread {
+            thread.finish();
+        }
+        if self.failed {
             ExitCode::from(EXIT_FAILED)
-        } else if self.connections_cut > 0 {
+        } else if cut > 0 {
             ExitCode::from(EXIT_UNCLEAN)
         } else {
             ExitCode::SUCCESS
-        })
+        }
     }
 }

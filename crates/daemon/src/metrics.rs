@@ -4,6 +4,7 @@ use crate::status::Shared;
 use flatout_http::refusal::Refusal;
 use flatout_net::counters::{Counter, Counters};
 use flatout_net::ending::CloseReason;
+use flatout_net::tls::TlsFailure;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -60,6 +61,19 @@ impl Rows {
         );
         rows.counter("accepts_failed", "Times that accept failed otherwise.", sum(|c| &c.accepts_failed));
         rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
+        rows.counter("tls_handshakes", "TLS handshakes completed, resumed ones included.", sum(|c| &c.tls_handshakes));
+        rows.counter(
+            "tls_resumptions",
+            "TLS handshakes that went on with an earlier session.",
+            sum(|c| &c.tls_resumptions),
+        );
+        rows.family("tls_failures", "TLS sessions that failed, by reason.", "reason", tls_failures(shared));
+        rows.counter("http2_connections", "Connections that went on with HTTP/2.", sum(|c| &c.http2_connections));
+        rows.counter(
+            "http2_streams_cut",
+            "Streams of HTTP/2 that ended before their answer was sent.",
+            sum(|c| &c.http2_streams_cut),
+        );
         rows.family("responses", "Answers by status class.", "class", status_classes(shared));
         rows.family("outcomes", "Answers by why they were what they were.", "outcome", outcomes(shared));
         rows.family("refusals", "Refused requests by reason.", "reason", refusals(shared));
@@ -101,6 +115,14 @@ fn status_classes(shared: &Shared) -> Vec<Sample> {
         value: shared.sum(|counters| counters.status_classes[index].get()),
     };
     classes.iter().enumerate().map(sample).collect()
+}
+
+fn tls_failures(shared: &Shared) -> Vec<Sample> {
+    let sample = |(index, failure): (usize, &TlsFailure)| Sample {
+        label: Some(failure.name()),
+        value: shared.sum(|counters| counters.tls_failures[index].get()),
+    };
+    TlsFailure::ALL.iter().enumerate().map(sample).collect()
 }
 
 fn outcomes(shared: &Shared) -> Vec<Sample> {

@@ -41,18 +41,14 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> Result<u64, Failure> {
     // Root may raise the hard limit as well, up to fs.nr_open.
     let maximum = if wanted > hard { Some(wanted) } else { limit.maximum };
     let asked = Rlimit { current: Some(wanted).filter(|&wanted| wanted != u64::MAX), maximum };
-    match setrlimit(Resource::Nofile, asked) {
-        Ok(()) => {}
-        Err(_) if wanted > hard => {
-            let nr_open = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
-            return Err(Failure::runtime(format!(
-                "may not have {wanted} files open: the hard limit is {hard}, and only root may raise it, up to {} (fs.nr_open)\n  \
+    // What was not asked for in words is not worth failing for.
+    if setrlimit(Resource::Nofile, asked).is_err() && wanted > hard {
+        let nr_open = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
+        return Err(Failure::runtime(format!(
+            "may not have {wanted} files open: the hard limit is {hard}, and only root may raise it, up to {} (fs.nr_open)\n  \
                  try: LimitNOFILE={wanted} in the systemd unit, or ulimit -Hn {wanted} as root before the start",
-                nr_open.trim()
-            )));
-        }
-        // What was not asked for in words is not worth failing for.
-        Err(_) => {}
+            nr_open.trim()
+        )));
     }
     Ok(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }

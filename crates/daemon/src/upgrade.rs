@@ -20,7 +20,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// For the new process to serve. Opening large stores takes a while.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A new process that is not ready yet.
 #[derive(Debug)]
@@ -163,8 +163,10 @@ impl Control {
             200,
             &format!("process {pid} serves; process {} finishes what is under way", std::process::id()),
         );
-        // The thread answers whoever waits before it looks at its end; the file is the new process's.
-        self.admin_thread = None;
+        // The thread answers whoever waits first; the file is the new process's.
+        if let Some(thread) = &self.admin_thread {
+            thread.stop();
+        }
         if let Some(admin) = &mut self.admin {
             admin.leave_file();
         }

@@ -36,12 +36,12 @@ impl Watch {
         let failed = |error: notify::Error| Failure::runtime(format!("cannot watch for changes: {error}"));
         let watcher = INotifyWatcher::new(raise, notify::Config::default()).map_err(failed)?;
         let mut watch = Self { watcher, epochs };
-        watch.follow(wanted)?;
+        watch.follow(&wanted)?;
         Ok(Some(watch))
     }
 
     /// Watches these folders and no others.
-    fn follow(&mut self, wanted: Epochs) -> Result<(), Failure> {
+    fn follow(&mut self, wanted: &Epochs) -> Result<(), Failure> {
         let before =
             std::mem::replace(&mut *self.epochs.lock().unwrap_or_else(PoisonError::into_inner), wanted.clone());
         for folder in before.keys().filter(|folder| !wanted.contains_key(*folder)) {
@@ -59,7 +59,7 @@ impl Watch {
 /// reported, and looked at by raising its number never: the interval between two looks holds for it.
 pub(crate) fn follow(watch: &mut Option<Watch>, spec: &Spec) {
     let followed = match watch {
-        Some(watch) => watch.follow(wanted(spec)),
+        Some(watch) => watch.follow(&wanted(spec)),
         None => Watch::start(spec).map(|started| *watch = started),
     };
     if let Err(failure) = followed {

@@ -215,11 +215,12 @@ impl Trace for Teller {
         self.changes.extend(change.fields.iter().map(|field| (change.place.clone(), field.clone())));
     }
 
-    fn file(&mut self, files: &FilesSpec, decoded: &[u8]) {
+    fn file(&mut self, files: &FilesSpec, decoded: &[u8], tries: &[Vec<u8>]) {
         let mut names = vec![decoded.to_vec()];
         if decoded.is_empty() || decoded.ends_with(b"/") {
             names.extend(files.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
         }
+        names.extend_from_slice(tries);
         for name in names {
             let shown = format!("{}/{}", files.settings.root.display(), String::from_utf8_lossy(&name));
             self.told.files.push((shown, describe_name(&files.root, &name)));

@@ -10,6 +10,7 @@ use crate::network::normalise;
 use flatout_config::model::RateLimit;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One cache line.
@@ -23,6 +24,9 @@ const SETS: usize = 4096;
 const TICKS_PER_MS: u64 = 64;
 const TIME_BITS: u32 = 42;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// Workers read the clock once a turn, so one may be behind another. A minute is more than any turn takes.
+const SKEW_TICKS: u64 = 60_000 * TICKS_PER_MS;
 
 /// So often an exchange is tried again when other workers came between; then the request passes.
 const RACES_MAX: u32 = 16;
@@ -41,7 +45,8 @@ pub(crate) enum Decision {
 pub(crate) struct RateTable {
     limit: RateLimit,
     hash: RandomState,
-    words: Box<[AtomicU64]>,
+    /// Made with the first request: of a thousand sites, most are asleep.
+    words: OnceLock<Box<[AtomicU64]>>,
     /// Between two requests that come evenly.
     interval_ticks: u64,
     /// How far an address may be ahead.
@@ -54,8 +59,7 @@ impl RateTable {
         let period_ticks = limit.period_ms.saturating_mul(TICKS_PER_MS);
         let interval_ticks = (period_ticks / u64::from(limit.requests.max(1))).clamp(1, TIME_MASK >> 4);
         let burst_ticks = interval_ticks.saturating_mul(u64::from(limit.burst.max(1))).min(TIME_MASK >> 2);
-        let words = (0..SETS * WAYS).map(|_| AtomicU64::new(0)).collect();
-        Self { limit, hash: RandomState::new(), words, interval_ticks, burst_ticks }
+        Self { limit, hash: RandomState::new(), words: OnceLock::new(), interval_ticks, burst_ticks }
     }
 
     /// What the table is for.
@@ -67,7 +71,8 @@ impl RateTable {
     pub(crate) fn decide(&self, client: Option<IpAddr>, now_ms: u64) -> Decision {
         let hash = self.hash.hash_one(subject(client));
         let set = (hash as usize % SETS) * WAYS;
-        let words = &self.words[set..set + WAYS];
+        let words = self.words.get_or_init(|| (0..SETS * WAYS).map(|_| AtomicU64::new(0)).collect());
+        let words = &words[set..set + WAYS];
         // Never zero, so that no word in use is empty. Of eight addresses in a set, one in half a million shares its
         // tag with a ninth.
         let tag = (hash >> TIME_BITS).max(1) << TIME_BITS;
@@ -104,10 +109,11 @@ impl RateTable {
         (word, value, 0)
     }
 
-    /// How far the address with `value` is ahead of `now`. What could not have been written is none.
+    /// How far the address with `value` is ahead of `now`. What could not have been written is none: it lies in the
+    /// past.
     fn ahead(&self, value: u64, now: u64) -> u64 {
         let ahead = (value & TIME_MASK).wrapping_sub(now) & TIME_MASK;
-        if value == 0 || ahead > self.burst_ticks { 0 } else { ahead }
+        if value == 0 || ahead > self.burst_ticks + SKEW_TICKS { 0 } else { ahead }
     }
 }
 
@@ -145,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_whose_clock_is_behind_forgets_nothing() {
+        let table = table(1, 1000, 2);
+        let client: Option<IpAddr> = "192.0.2.1".parse().ok();
+        assert_eq!((table.decide(client, 5000), table.decide(client, 5000)), (Decision::Pass, Decision::Pass));
+        for now_ms in [4990, 4000, 1] {
+            assert_ne!(table.decide(client, now_ms), Decision::Pass, "{now_ms}");
+        }
+        assert_eq!(table.decide(client, 6000), Decision::Pass);
+    }
+
+    #[test]
     fn the_wait_is_whole_seconds_and_enough() {
         let table = table(1, 60_000, 1);
         let client: Option<IpAddr> = "::1".parse().ok();
@@ -167,7 +184,7 @@ mod tests {
         let table = table(1, 1000, 2);
         let client: Option<IpAddr> = "192.0.2.1".parse().ok();
         let wrap_ms = (1_u64 << 42) / 64;
-        for now_ms in [0, wrap_ms - 5_000, wrap_ms + 5_000, 10, 2 * wrap_ms + 3_000] {
+        for now_ms in [0, wrap_ms - 90_000, wrap_ms + 5_000, 3 * wrap_ms / 2, 90_000, 2 * wrap_ms + 3_000] {
             assert_eq!(table.decide(client, now_ms), Decision::Pass, "{now_ms}");
         }
     }

@@ -142,7 +142,9 @@ impl FieldMatcher {
         let fits = |value: &[u8]| {
             self.values.is_empty() || self.values.iter().any(|pattern| match_value(pattern.as_bytes(), value))
         };
-        named.map(|(_, value)| value).any(fits)
+        // HTTP/2 has the host apart from the fields.
+        let host = head.host.filter(|_| self.name == "host");
+        named.map(|(_, value)| value).chain(host).any(fits)
     }
 }
 

@@ -94,11 +94,13 @@ fn append(text: &mut Vec<u8>, variable: Variable, variables: &Variables<'_>) -> 
     Ok(())
 }
 
-/// What a URI may not hold becomes percent-encoded; a percent sign that is there stays.
+/// What a URI may not hold becomes percent-encoded; what is encoded already stays.
 fn encode_literal(literal: &str) -> String {
     let mut encoded = String::with_capacity(literal.len());
-    for &byte in literal.as_bytes() {
-        if is(byte, PATH | QUERY) || matches!(byte, b'%' | b'#' | b'[' | b']') {
+    for (at, &byte) in literal.as_bytes().iter().enumerate() {
+        let digits = literal.as_bytes().get(at + 1..at + 3);
+        let is_encoding = byte == b'%' && digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        if is(byte, PATH | QUERY) || is_encoding || matches!(byte, b'#' | b'[' | b']') {
             encoded.push(char::from(byte));
         } else {
             push_encoded(&mut encoded, byte);
@@ -175,8 +177,9 @@ mod tests {
 
     #[test]
     fn literals_are_encoded_and_nothing_breaks_a_line() {
-        let template = text(&[literal("https://a/\u{fc} b\r\nX: y?c=%41#d")]);
-        assert_eq!(template.literal().as_deref(), Some("https://a/%C3%BC%20b%0D%0AX:%20y?c=%41#d"));
+        let template = text(&[literal("https://a/\u{fc} b\r\nX: y?c=%41&100%#d%4")]);
+        let encoded = "https://a/%C3%BC%20b%0D%0AX:%20y?c=%41&100%25#d%254";
+        assert_eq!(template.literal().as_deref(), Some(encoded));
         let evil = Variables { rest: b"a\r\nSet-Cookie: x", path: b"\xff\0", ..VARIABLES };
         let rendered = text(&[TextPart::Variable(Variable::Rest), TextPart::Variable(Variable::Path)]).render(&evil);
         assert_eq!(rendered.as_deref(), Ok("aSet-Cookie:x"), "were the parser ever wrong");

@@ -5,6 +5,7 @@
 
 mod guard;
 mod handlers;
+mod rewrite;
 pub(crate) mod trace;
 
 use crate::answer::{ALLOW, Failure, error_page, no_content, redirect};
@@ -12,8 +13,7 @@ use crate::engine::Live;
 use crate::host::split_port;
 use crate::outcome::Outcome;
 use crate::spec::{ListenerSpec, SiteSpec};
-use crate::step::{Block, Kind, Rewrite, Step};
-use crate::text::{Variables, raw_offset};
+use crate::step::{Block, Kind, Step};
 use flatout_http::path::{PathFacts, decode_path};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::Method;
@@ -332,66 +332,6 @@ impl<'w, T: Trace> Walk<'w, T> {
             None => Rc::clone(added),
             Some(before) => Rc::new(before.iter().chain(added.iter()).cloned().collect()),
         });
-    }
-
-    fn variables(&self) -> Variables<'_> {
-        let (path, query) = match self.request.head.target {
-            Target::Resource { path, query, .. } => (path, query),
-            _ => (&b"/"[..], None),
-        };
-        let rest = self.rest.as_ref().map_or(&b""[..], |Rest { rewrites, part }| {
-            let path = self.before.get(*rewrites as usize).unwrap_or(&self.path);
-            &path[raw_offset(path, part.start)..raw_offset(path, part.end)]
-        });
-        let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
-        Variables { host_port, path, query, secure: self.request.secure, rest }
-    }
-
-    /// Changes the path, or answers when what comes of it is none.
-    fn rewrite(&mut self, step: &Step, rewrite: &Rewrite) -> Option<Response> {
-        let changed = match rewrite {
-            Rewrite::StripPrefix(prefix) => {
-                let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
-                match self.decoded.strip_prefix(prefix) {
-                    Some(rest) if prefix.is_empty() || rest.is_empty() || rest.starts_with(b"/") => {
-                        let from = raw_offset(&self.path, prefix.len());
-                        let stripped = self.path[from..].to_vec();
-                        if stripped.is_empty() { Some(b"/".to_vec()) } else { Some(stripped) }
-                    }
-                    _ => None,
-                }
-                .filter(|_| !prefix.is_empty())
-            }
-            Rewrite::To(template) => match template.render(&self.variables()) {
-                Ok(text) => Some(text.into_bytes()),
-                Err(_) => return Some(self.fail(&host_needed())),
-            },
-        };
-        let Some(mut path) = changed else {
-            self.trace.step(step, || "does not apply: the path has no such beginning".to_owned());
-            return None;
-        };
-        if let Some(fragment) = path.iter().position(|&byte| byte == b'#') {
-            path.truncate(fragment);
-        }
-        if let Some(mark) = path.iter().position(|&byte| byte == b'?') {
-            let query = path.split_off(mark + 1);
-            path.pop();
-            self.query = Some(query.into());
-        }
-        if !path.starts_with(b"/") {
-            path.insert(0, b'/');
-        }
-        path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
-        self.rewrites = self.rewrites.wrapping_add(1);
-        let decoded = decode_path(&path, &mut self.decoded);
-        self.trace.step(step, || format!("the path is now {}", String::from_utf8_lossy(&path)));
-        self.before.push(std::mem::replace(&mut self.path, path.into()));
-        match decoded {
-            Ok(facts) if !facts.encoded_slash => None,
-            Ok(_) => Some(self.fail(&Failure::served(404, "Nothing here has this name.", Served::NotFound))),
-            Err(refusal) => Some(self.fail(&Failure::served(refusal.status(), refusal.text(), Served::DotSegment))),
-        }
     }
 
     /// Adds to the answer what concerns the whole request.

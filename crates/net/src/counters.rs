@@ -132,7 +132,6 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
 mod tests {
     use super::{Counters, sum_rows};
     use crate::ending::CloseReason;
-    use crate::tls::TlsFailure;
 
     #[test]
     fn rows_are_summed_and_zeros_left_out() {

@@ -93,8 +93,21 @@ pub(super) fn server_sample(
         _ => counts.requests as f64,
     };
     let sample = Sample { cpu_ns: spent, client_ns: Some(client_ns), work, seconds: counts.seconds };
-    Ok((sample, agreed_tls(&said)))
+    Ok((not_stalled(sample)?, agreed_tls(&said)))
 }
+
+/// Clients that ask again as soon as they are answered keep one of the two cores busy, unless answers fail to come. h2load
+/// counts no error then.
+fn not_stalled(sample: Sample) -> Outcome<Sample> {
+    let stalled = sample.shares().is_some_and(|(server, client)| server.max(client) < BUSY_SHARE_MIN);
+    if stalled {
+        return Err(format!("it stalled: {:.0} a second, and both cores idle", sample.rate()).into());
+    }
+    Ok(sample)
+}
+
+/// Less than any other program on the machine could leave of a core.
+const BUSY_SHARE_MIN: f64 = 0.05;
 
 /// One round of a client: what the client spent, divided by what the server counted.
 pub(super) fn client_sample(
@@ -242,6 +255,14 @@ mod tests {
         let counts = |requests, errors| Counts { requests, bytes: 0, seconds: 1.0, errors };
         assert!(faultless(counts(10, 0)).is_ok());
         assert!(faultless(counts(10, 1)).is_err() && faultless(counts(0, 0)).is_err());
+    }
+
+    #[test]
+    fn a_round_in_which_nobody_was_busy_is_refused() {
+        let sample = |cpu_ns, client_ns| Sample { cpu_ns, client_ns: Some(client_ns), work: 640.0, seconds: 1.0 };
+        assert!(not_stalled(sample(17_000_000, 20_000_000)).is_err());
+        assert!(not_stalled(sample(17_000_000, 200_000_000)).is_ok());
+        assert!(not_stalled(sample(200_000_000, 20_000_000)).is_ok());
     }
 
     #[test]

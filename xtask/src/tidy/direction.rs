@@ -1,6 +1,6 @@
 //! Crates depend downwards only, and the pure ones on nothing that touches the machine.
 //!
-//! main → {engine, lab} → {serve, proxy} → {http, cache, load, config, net}. Serve, proxy and lab never see one
+//! main → {daemon, lab} → engine → {serve, proxy} → {http, cache, load, config, net}. Serve, proxy and lab never see one
 //! another; http, cache and load are held to more (see [`PURE`]).
 
 use super::Finding;
@@ -17,6 +17,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("flatout-proxy", BASE),
     ("flatout-lab", BASE),
     ("flatout-engine", ENGINE),
+    ("flatout-daemon", DAEMON),
     ("flatout-sim", BASE),
     ("flatout", EVERYTHING),
     ("flatout-fuzz", EVERYTHING),
@@ -36,6 +37,17 @@ const ENGINE: &[&str] = &[
     "flatout-proxy",
 ];
 
+const DAEMON: &[&str] = &[
+    "flatout-http",
+    "flatout-cache",
+    "flatout-load",
+    "flatout-config",
+    "flatout-net",
+    "flatout-serve",
+    "flatout-proxy",
+    "flatout-engine",
+];
+
 const EVERYTHING: &[&str] = &[
     "flatout-http",
     "flatout-cache",
@@ -45,6 +57,7 @@ const EVERYTHING: &[&str] = &[
     "flatout-serve",
     "flatout-proxy",
     "flatout-engine",
+    "flatout-daemon",
     "flatout-lab",
 ];
 

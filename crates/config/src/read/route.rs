@@ -164,6 +164,15 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
     let to = to.and_then(|to| target(reader, &to.value));
     let has_paths = !paths.is_empty();
     let paths = patterns(reader, &paths);
+    // With a star it may well be meant: a route before it can answer for the target.
+    if let (Some(property), Some([TextPart::Literal(to)])) = (property(node, "to"), to.as_ref().map(|to| &to.parts[..]))
+    {
+        let path = to.split(['?', '#']).next().unwrap_or(to);
+        if let Some(pattern) = paths.iter().find(|pattern| *pattern == path) {
+            let draft = reader.report.add(Code::Contradiction, property.value.span, "this redirect leads to itself");
+            draft.label(format!("`{pattern}` matches it again"));
+        }
+    }
     let handler = StepKind::Handler(Handler::Redirect(Redirect { to: to?, status: status? }));
     if !has_paths {
         return Some(handler);

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// A question that is not there by then is not heard, so that one who says nothing holds nobody up for long.
@@ -27,23 +27,32 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// For an order to be carried out: an upgrade takes the longest, and has a deadline of its own.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(120);
+const ORDER_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Bytes of a question. Its content, if it has any, means nothing.
 const QUESTION_BYTES_MAX: usize = 16 * 1024;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The thread that answers. It ends when this is dropped, after the answer at hand.
+/// The thread that answers.
 #[derive(Debug)]
 pub(crate) struct AdminThread {
     stop: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
 }
 
-impl Drop for AdminThread {
-    fn drop(&mut self) {
-        // It fails only when it has been rung already.
+impl AdminThread {
+    /// Has it end after the answer at hand, without waiting for that.
+    pub(crate) fn stop(&self) {
+        // It fails only when the count is at its limit, so that the thread is told already.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits until whoever asked has the answer; a few seconds at the most, as every step of it has a timeout.
+    pub(crate) fn finish(self) {
+        self.stop();
+        // It has nothing to say.
+        let _ = self.thread.join();
     }
 }
 
@@ -69,8 +78,8 @@ pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Re
             }
         }
     };
-    thread::Builder::new().name("admin".to_owned()).spawn(serve_all).map_err(failed)?;
-    Ok(AdminThread { stop })
+    let thread = thread::Builder::new().name("admin".to_owned()).spawn(serve_all).map_err(failed)?;
+    Ok(AdminThread { stop, thread })
 }
 
 /// Waits for somebody who asks; false when the thread is to end.

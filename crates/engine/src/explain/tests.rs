@@ -33,7 +33,9 @@ fn spec(folder: &Temporary) -> Arc<Spec> {
             user "ann" "$2b$04$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy"
         }}
         allow "127.0.0.0/8"
-        files "{root}"
+        files "{root}" {{
+            try "/fallback.html"
+        }}
     }}
 }}
 "#
@@ -61,6 +63,7 @@ fn a_request_is_told_step_by_step() {
         "a file of 4 bytes, text/html; charset=utf-8",
         "200 OK, 4 bytes",
         "[loaded]",
+        "fallback.html",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }

@@ -94,6 +94,12 @@ fn what_would_open_a_site_to_all_is_refused() {
 }
 
 #[test]
+fn a_configuration_is_shared_by_threads() {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Spec>();
+}
+
+#[test]
 fn steps_that_are_the_same_share_what_is_cached() {
     let folder = Temporary::new("spec-shared", &[("a", "A")]);
     let sites = (0..100).map(|n| site(&[&format!("s{n}.example")], vec![files(folder.path())])).collect();

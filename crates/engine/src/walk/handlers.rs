@@ -6,9 +6,10 @@ use crate::outcome::Outcome;
 use crate::spec::PageSpec;
 use crate::step::Step;
 use crate::text::Template;
-use flatout_config::model::Respond;
+use flatout_config::model::{self, Respond, TryTarget};
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::Fields;
+use flatout_http::path::decode_path;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::status::reason;
 use flatout_http::target::Target;
@@ -22,7 +23,10 @@ impl<T: Trace> Walk<'_, T> {
         let files = live.files.get(index as usize)?;
         if let Some(settings) = live.spec.files.get(index as usize) {
             self.trace.step(step, || format!("looks in {}", settings.settings.root.display()));
-            self.trace.file(settings, &self.decoded);
+            if T::TOLD {
+                let tries = self.tries(&settings.settings);
+                self.trace.file(settings, &self.decoded, &tries);
+            }
         }
         let location = Location { path: &self.path, query: self.query.as_deref() };
         match files.handle(self.request, location, &self.policy(), self.now) {
@@ -34,6 +38,21 @@ impl<T: Trace> Walk<'_, T> {
             }
             Found::Error(error) => Some(self.fail(&error.into()).into()),
         }
+    }
+
+    /// The paths of the try targets that are files, decoded.
+    fn tries(&self, settings: &model::Files) -> Vec<Vec<u8>> {
+        let variables = self.variables();
+        let render = |target: &TryTarget| match target {
+            TryTarget::File(text) => {
+                let mut decoded = Vec::new();
+                let path = Template::new(text).render(&variables).ok()?;
+                let path = path.split('?').next().unwrap_or_default();
+                decode_path(path.as_bytes(), &mut decoded).ok().map(|_| decoded)
+            }
+            TryTarget::Status(_) => None,
+        };
+        settings.try_targets.iter().filter_map(render).collect()
     }
 
     pub(super) fn answer_redirect(

@@ -25,8 +25,9 @@ pub(crate) trait Trace {
     /// A step changes the fields of the answer.
     fn change(&mut self, step: &Step, change: &Change);
 
-    /// A file is looked for, with this path below the root, decoded.
-    fn file(&mut self, files: &FilesSpec, decoded: &[u8]);
+    /// A file is looked for, with this path below the root, decoded; should it not be there, so are the `tries`, in
+    /// their order.
+    fn file(&mut self, files: &FilesSpec, decoded: &[u8], tries: &[Vec<u8>]);
 
     /// A page stands for an error.
     fn page(&mut self, page: &PageSpec);
@@ -55,7 +56,7 @@ impl Trace for Silent {
     fn change(&mut self, _: &Step, _: &Change) {}
 
     #[inline]
-    fn file(&mut self, _: &FilesSpec, _: &[u8]) {}
+    fn file(&mut self, _: &FilesSpec, _: &[u8], _: &[Vec<u8>]) {}
 
     #[inline]
     fn page(&mut self, _: &PageSpec) {}

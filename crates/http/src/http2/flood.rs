@@ -205,11 +205,8 @@ impl Watch {
                     }
                 }
                 // What the server itself has decided is nobody's fault.
-                kind::RST_STREAM if !matches!(frame.lead_number(), NO_ERROR | INTERNAL_ERROR | CANCEL) => {
-                    if !self.provoked_resets.take(now_ms) {
-                        return Err(Flood::MadeYouReset);
-                    }
-                }
+                kind::RST_STREAM if matches!(frame.lead_number(), NO_ERROR | INTERNAL_ERROR | CANCEL) => {}
+                kind::RST_STREAM if !self.provoked_resets.take(now_ms) => return Err(Flood::MadeYouReset),
                 _ => {}
             }
         }

@@ -2,11 +2,23 @@
 //! copy; and how each response ended, known by what became of its last piece.
 
 use crate::access::Staged;
+use crate::ending::CloseReason;
 use crate::shared::SharedBytes;
 use bytes::Buf;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+
+/// How a response ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All of it was written.
+    Sent,
+    /// Its stream, or its connection, ended first.
+    Cut,
+    /// What it should have held could not be read.
+    Failed(CloseReason),
+}
 
 /// How the responses of one connection ended.
 #[derive(Debug, Default)]
@@ -17,8 +29,8 @@ pub(crate) struct Endings {
     sent_bytes: Cell<u64>,
     /// Responses that were dropped before they were sent.
     cut: Cell<u64>,
-    /// Log lines, and whether their response was sent whole.
-    ended: RefCell<Vec<(Staged, bool)>>,
+    /// Log lines, and how their response ended.
+    ended: RefCell<Vec<(Staged, Ended)>>,
 }
 
 impl Endings {
@@ -34,17 +46,17 @@ impl Endings {
         self.cut.take()
     }
 
-    pub(crate) fn take_ended(&self) -> Vec<(Staged, bool)> {
+    pub(crate) fn take_ended(&self) -> Vec<(Staged, Ended)> {
         if self.ended.borrow().is_empty() { Vec::new() } else { self.ended.take() }
     }
 
     /// A response ended whose log lines are `staged`.
-    pub(crate) fn add(&self, staged: Staged, whole: bool) {
-        if !whole {
+    pub(crate) fn add(&self, staged: Staged, ended: Ended) {
+        if ended != Ended::Sent {
             self.cut.set(self.cut.get() + 1);
         }
         if !staged.is_empty() {
-            self.ended.borrow_mut().push((staged, whole));
+            self.ended.borrow_mut().push((staged, ended));
         }
     }
 }
@@ -106,7 +118,7 @@ impl Drop for SendBody {
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
             self.endings.unsent.set(self.endings.unsent.get().saturating_sub(1));
-            self.endings.add(last.0, !self.has_remaining());
+            self.endings.add(last.0, if self.has_remaining() { Ended::Cut } else { Ended::Sent });
         }
     }
 }

@@ -7,13 +7,17 @@
 //! | `body` | what is sent, without copies, and how each response ended |
 //! | `exchange` | from a request of the h2 crate to a reply, and from a response to its head |
 //! | `stream` | requests and responses under way |
-//! | `task` | one connection: its turns, its deadlines, its end |
+//! | `task` | one connection: its turns and its end |
+//! | `answers` | its requests answered |
+//! | `patience` | its deadlines |
 //!
 //! Absent by design: server push, and upgrades from HTTP/1.1, which clients have given up.
 
+pub(crate) mod answers;
 pub(crate) mod body;
 pub(crate) mod exchange;
 pub(crate) mod link;
+pub(crate) mod patience;
 pub(crate) mod settings;
 pub(crate) mod stream;
 pub(crate) mod task;

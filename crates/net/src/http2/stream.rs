@@ -1,7 +1,7 @@
 //! Requests and responses under way: content that is being received, answers that are being made, files that are being
 //! sent. An answer that is in memory never comes here: the protocol machine has it whole.
 
-use super::body::{Endings, SendBody};
+use super::body::{Ended, Endings, SendBody};
 use crate::access::{Description, Staged};
 use crate::ending::CloseReason;
 use crate::handler::{LaterResponse, Reply};
@@ -134,7 +134,7 @@ impl Sending {
             if capacity == 0 {
                 match self.stream.poll_capacity(context) {
                     Poll::Ready(Some(Ok(now))) => capacity = now,
-                    Poll::Ready(Some(Err(_)) | None) => return self.cut(),
+                    Poll::Ready(Some(Err(_)) | None) => return self.end(Ended::Cut),
                     Poll::Pending if self.remaining_bytes < before => return Step::Sent(Stream::Sending(self)),
                     Poll::Pending => return Step::Wait(Stream::Sending(self)),
                 }
@@ -142,17 +142,18 @@ impl Sending {
             if capacity == 0 {
                 continue;
             }
-            let piece = match self.read(wanted.min(capacity)) {
+            let piece = self.read(wanted.min(capacity)).map_err(|reason| {
+                self.stream.send_reset(Reason::INTERNAL_ERROR);
+                self.end(Ended::Failed(reason))
+            });
+            let piece = match piece {
                 Ok(piece) => piece,
-                Err(_) => {
-                    self.stream.send_reset(Reason::INTERNAL_ERROR);
-                    return self.cut();
-                }
+                Err(step) => return step,
             };
             let last = self.remaining_bytes == 0;
             let piece = if last { piece.last(std::mem::take(&mut self.staged)) } else { piece };
             if self.stream.send_data(piece, last).is_err() {
-                return if last { Step::Over } else { self.cut() };
+                return if last { Step::Over } else { self.end(Ended::Cut) };
             }
             if last {
                 return Step::Over;
@@ -160,8 +161,9 @@ impl Sending {
         }
     }
 
-    fn cut(mut self: Box<Self>) -> Step {
-        self.endings.add(std::mem::take(&mut self.staged), false);
+    /// It ends before it is sent.
+    pub(crate) fn end(&mut self, ended: Ended) -> Step {
+        self.endings.add(std::mem::take(&mut self.staged), ended);
         Step::Over
     }
 

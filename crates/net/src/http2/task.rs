@@ -3,28 +3,23 @@
 //! A turn lets the protocol machine read, answers every request that is there, lets responses under way go on, and
 //! writes all of it in one call.
 
-use super::body::{Endings, SendBody};
-use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_head};
+use super::body::{Ended, Endings, SendBody};
 use super::link::{Io, Link};
 use super::settings;
-use super::stream::{Awaiting, Exchange, Receiving, Sending, Step, Stream};
-use crate::access::{Answer, Logged, Peer};
-use crate::deadline::{Call, SlotId};
+use super::stream::{Exchange, Step, Stream};
+use crate::access::Answer;
+use crate::deadline::SlotId;
 use crate::ending::CloseReason;
-use crate::handler::{Handler, Reply, Request};
+use crate::handler::Handler;
 use crate::registered::Registered;
-use crate::response::{Body, Response, Segment};
 use crate::server::connection::ServerConnection;
 use crate::server::exchanges::Origin;
-use crate::server::task::DRAIN_IDLE_MS;
 use crate::server::worker::Worker;
-use crate::socket::unacknowledged_bytes;
 use flatout_http::http2::flood::Flood;
 use flatout_http::refusal::Refusal;
-use h2::server::{Connection, Handshake, SendResponse};
-use h2::{Error, Reason, RecvStream};
+use h2::server::{Connection, Handshake};
+use h2::{Error, Reason};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -38,9 +33,9 @@ const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const GOAWAY_NO_PREFACE: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 /// What a log says of a response whose stream the client has reset.
-const STREAM_RESET: &str = "stream_reset";
+pub(super) const STREAM_RESET: &str = "stream_reset";
 
-enum State {
+pub(super) enum State {
     /// The preface has not come.
     Preface(Box<Handshake<Io, SendBody>>),
     /// Streams come and go.
@@ -53,29 +48,29 @@ enum State {
 
 /// A connection that speaks HTTP/2.
 pub(crate) struct Http2Task<H: Handler> {
-    worker: Rc<Worker<H>>,
-    origin: Origin,
-    link: Rc<RefCell<Link>>,
-    state: State,
-    streams: Vec<Stream>,
-    endings: Rc<Endings>,
+    pub(super) worker: Rc<Worker<H>>,
+    pub(super) origin: Origin,
+    pub(super) link: Rc<RefCell<Link>>,
+    pub(super) state: State,
+    pub(super) streams: Vec<Stream>,
+    pub(super) endings: Rc<Endings>,
     /// Why the connection ends, once that is known.
-    closing: Option<CloseReason>,
+    pub(super) closing: Option<CloseReason>,
     /// The client has been told to open no more streams.
-    draining: bool,
-    lingered_bytes: usize,
-    slot: Option<SlotId>,
+    pub(super) draining: bool,
+    pub(super) lingered_bytes: usize,
+    pub(super) slot: Option<SlotId>,
     /// The deadline that stands in the worker's table.
-    armed_ms: u64,
+    pub(super) armed_ms: u64,
     /// Since when the state at hand lasts: no preface, no stream, lingering.
-    since_ms: u64,
+    pub(super) since_ms: u64,
     /// Since when fields have been coming; `u64::MAX` when none are.
-    fields_since_ms: u64,
+    pub(super) fields_since_ms: u64,
     /// When the client last took something of a response, and how much it had taken by then.
-    taken_ms: u64,
-    taken_bytes: u64,
+    pub(super) taken_ms: u64,
+    pub(super) taken_bytes: u64,
     /// What the kernel held when the write timeout last passed.
-    unacknowledged_bytes: Option<u32>,
+    pub(super) unacknowledged_bytes: Option<u32>,
 }
 
 impl<H: Handler> Http2Task<H> {
@@ -183,7 +178,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.worker.clock.latest().monotonic_ms
     }
 
@@ -201,7 +196,9 @@ impl<H: Handler> Http2Task<H> {
             match stream {
                 Stream::Receiving(receiving) => self.log_unanswered(&receiving.exchange),
                 Stream::Awaiting(awaiting) => self.log_unanswered(&awaiting.exchange),
-                Stream::Sending(mut sending) => self.endings.add(std::mem::take(&mut sending.staged), false),
+                Stream::Sending(mut sending) => {
+                    sending.end(Ended::Cut);
+                }
             }
         }
     }
@@ -221,89 +218,6 @@ impl<H: Handler> Http2Task<H> {
             Some(Reason::ENHANCE_YOUR_CALM) => CloseReason::H2Excess,
             _ => CloseReason::H2Protocol,
         }
-    }
-
-    /// Answers a request, or keeps what is needed to do so later.
-    fn handle_request(
-        &mut self,
-        request: http::Request<RecvStream>,
-        respond: SendResponse<SendBody>,
-        context: &mut Context<'_>,
-    ) {
-        let worker = Rc::clone(&self.worker);
-        let (parts, content) = request.into_parts();
-        let whole = content.is_end_stream();
-        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
-        let Origin { client, listener, secure } = self.origin;
-        let peer = self.peer();
-        with_head(&parts, whole, &worker.settings.limits, |head| {
-            let head = match head {
-                Ok(head) => head,
-                Err(refusal) => {
-                    let to_head = parts.method == http::Method::HEAD;
-                    let exchange = Exchange { to_head, started_ns, description: None };
-                    let raw = describe_refused(&parts);
-                    self.refuse(respond, refusal, &exchange, Some(&raw));
-                    return;
-                }
-            };
-            let reply = worker.handler.handle(&Request { head, client, secure, listener }, now);
-            let logged = Logged::Head(head);
-            let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
-            match reply {
-                Reply::Now(response) if whole => {
-                    worker.stage(peer, logged, || log_answer::<H>(&response, &exchange));
-                    self.answer(respond, response, exchange.to_head, context);
-                }
-                reply => {
-                    exchange.description = worker.describe(peer, logged);
-                    let expects_continue = head.expects_continue && !whole;
-                    self.wait(respond, content, reply, exchange, (whole, expects_continue), context);
-                }
-            }
-        });
-    }
-
-    /// A request whose content, or whose answer, is not here yet.
-    fn wait(
-        &mut self,
-        mut respond: SendResponse<SendBody>,
-        content: RecvStream,
-        reply: Reply,
-        exchange: Exchange,
-        (whole, expects_continue): (bool, bool),
-        context: &mut Context<'_>,
-    ) {
-        if expects_continue {
-            match reply {
-                Reply::Now(response) if response.status >= 400 => {
-                    // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
-                    self.answer_described(respond, response, &exchange, context);
-                    return;
-                }
-                _ => {}
-            }
-            let mut head = http::Response::new(());
-            *head.status_mut() = http::StatusCode::CONTINUE;
-            // It fails when the stream is gone, which the next look at it says.
-            let _ = respond.send_informational(head);
-        }
-        let stream = match reply {
-            Reply::Later(response) if whole => Stream::Awaiting(Box::new(Awaiting { respond, response, exchange })),
-            reply => {
-                let deadline_ms = self.now_ms().saturating_add(self.worker.settings.timeouts.body_timeout_ms);
-                let received_bytes = 0;
-                Stream::Receiving(Box::new(Receiving {
-                    content,
-                    respond,
-                    reply,
-                    exchange,
-                    received_bytes,
-                    deadline_ms,
-                }))
-            }
-        };
-        self.streams.push(stream);
     }
 
     /// Lets streams that are under way go on. Returns whether the protocol machine has got something of them.
@@ -345,10 +259,6 @@ impl<H: Handler> Http2Task<H> {
         self.streams.swap(index, last);
     }
 
-    fn peer(&self) -> Peer {
-        Peer { client: self.origin.client, secure: self.origin.secure }
-    }
-
     fn log_unanswered(&self, exchange: &Exchange) {
         let answer = || Answer::refused(0, 0, "unanswered", 0, exchange.started_ns);
         self.worker.stage_described(exchange.description.as_ref(), answer);
@@ -358,285 +268,16 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    fn answer_described(
-        &mut self,
-        respond: SendResponse<SendBody>,
-        response: Response,
-        exchange: &Exchange,
-        context: &mut Context<'_>,
-    ) {
-        self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, exchange));
-        self.answer(respond, response, exchange.to_head, context);
-    }
-
-    /// Sends `response`, whose log line is staged.
-    fn answer(
-        &mut self,
-        respond: SendResponse<SendBody>,
-        response: Response,
-        to_head: bool,
-        context: &mut Context<'_>,
-    ) {
-        let worker = Rc::clone(&self.worker);
-        worker.counters.requests.add(1);
-        worker.counters.add_status(response.status);
-        if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {
-            outcome.add(1);
-        }
-        self.send(respond, response, to_head, context);
-    }
-
-    fn send(
-        &mut self,
-        mut respond: SendResponse<SendBody>,
-        response: Response,
-        to_head: bool,
-        context: &mut Context<'_>,
-    ) {
-        let worker = Rc::clone(&self.worker);
-        if let Some(early) = early_head_of(&response) {
-            // It fails when the stream is gone, which the next call says.
-            let _ = respond.send_informational(early);
-        }
-        let empty = to_head || response.body.is_empty();
-        let Ok(mut stream) = respond.send_response(head_of(&response, worker.http2_date()), empty) else {
-            worker.counters.http2_streams_cut.add(1);
-            worker.commit(STREAM_RESET);
-            return;
-        };
-        if empty {
-            worker.commit("sent");
-            return;
-        }
-        let staged = worker.take_staged(0);
-        let segments: VecDeque<Segment> = match response.body {
-            // One that is in memory is the protocol machine's to send, whatever its size: it is not copied.
-            Body::Bytes(bytes) => {
-                // It fails when the stream is gone; the piece is dropped then, which says so.
-                let _ = stream.send_data(SendBody::shared(bytes, &self.endings).last(staged), true);
-                return;
-            }
-            Body::File(file) => [Segment::File(file)].into(),
-            Body::Segments(segments) => segments.into(),
-            Body::Empty => return,
-        };
-        let remaining_bytes = segments.iter().map(Segment::len).sum();
-        let endings = Rc::clone(&self.endings);
-        let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, endings }));
-        // At once, so that the head shares a packet with the beginning.
-        match sending.go_on(&worker.settings.limits, context) {
-            Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
-            _ => {}
-        }
-    }
-
-    /// Answers a request that was refused; the stream alone ends. `raw` is what the log shows of one without a head.
-    fn refuse(&mut self, respond: SendResponse<SendBody>, refusal: Refusal, exchange: &Exchange, raw: Option<&[u8]>) {
-        self.worker.counters.refusals[refusal as usize].add(1);
-        self.answer_error(respond, (refusal.status(), refusal.text(), refusal.name()), exchange, raw);
-    }
-
-    fn answer_error(
-        &mut self,
-        mut respond: SendResponse<SendBody>,
-        (status, text, name): (u16, &'static str, &'static str),
-        exchange: &Exchange,
-        raw: Option<&[u8]>,
-    ) {
-        let worker = Rc::clone(&self.worker);
-        let response = worker.handler.handle_error(status, text);
-        let body_bytes = if exchange.to_head { 0 } else { response.body.len() };
-        let log = response.log;
-        let answer = || Answer::refused(log, status, name, body_bytes, exchange.started_ns);
-        match raw {
-            Some(raw) => worker.stage(self.peer(), Logged::Raw(raw), answer),
-            None => worker.stage_described(exchange.description.as_ref(), answer),
-        }
-        worker.counters.requests.add(1);
-        worker.counters.add_status(status);
-        let bytes = match response.body {
-            Body::Bytes(ref bytes) if !exchange.to_head => Some(bytes.clone()),
-            _ => None,
-        };
-        match respond.send_response(head_of(&response, worker.http2_date()), bytes.is_none()) {
-            Ok(mut stream) => match bytes {
-                Some(bytes) => {
-                    let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged(0));
-                    let _ = stream.send_data(last, true);
-                }
-                None => worker.commit("sent"),
-            },
-            Err(_) => worker.commit(STREAM_RESET),
-        }
-    }
-
     /// Log lines of responses that ended in this turn.
     fn commit_ended(&self) {
         self.worker.counters.http2_streams_cut.add(self.endings.take_cut());
-        for (staged, whole) in self.endings.take_ended() {
-            let cut = || self.closing.map_or(STREAM_RESET, CloseReason::name);
-            self.worker.commit_staged(&staged, if whole { "sent" } else { cut() });
-        }
-    }
-
-    /// Brings up to date since when the client has been doing nothing of what it should.
-    fn note_progress(&mut self) {
-        let now_ms = self.now_ms();
-        let (received, sent) = self.link.borrow_mut().take_counts();
-        self.worker.counters.bytes_received.add(received);
-        self.worker.counters.bytes_sent.add(sent);
-        let link = self.link.borrow();
-        // What the kernel takes counts while it holds the rest up; else only content does, or pings would.
-        let content_bytes = self.endings.sent_bytes();
-        let idle = !link.is_blocked() && !self.is_sending();
-        if idle || content_bytes != self.taken_bytes || link.is_blocked() && sent > 0 {
-            (self.taken_ms, self.taken_bytes) = (now_ms, content_bytes);
-            self.unacknowledged_bytes = None;
-        }
-        self.fields_since_ms = match link.is_within_fields() {
-            true => self.fields_since_ms.min(now_ms),
-            false => u64::MAX,
-        };
-        if self.is_busy() && matches!(self.state, State::Open(_)) || received > 0 && self.closing.is_none() {
-            self.since_ms = now_ms;
-        }
-    }
-
-    fn is_sending(&self) -> bool {
-        self.endings.unsent() > 0 || self.streams.iter().any(|stream| matches!(stream, Stream::Sending(_)))
-    }
-
-    fn is_busy(&self) -> bool {
-        self.endings.unsent() > 0 || !self.streams.is_empty()
-    }
-
-    /// When the earliest wait ends, and what it is then.
-    fn next_deadline(&self) -> (u64, CloseReason) {
-        let timeouts = &self.worker.settings.timeouts;
-        let write = (self.taken_ms.saturating_add(timeouts.write_timeout_ms), CloseReason::WriteTimeout);
-        let closing = self.closing.unwrap_or(CloseReason::ClientClosed);
-        match self.state {
-            State::Preface(_) => {
-                return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
-            }
-            State::Closing | State::Lingering => {
-                return (self.since_ms.saturating_add(timeouts.linger_timeout_ms), closing);
-            }
-            State::Open(_) => {}
-        }
-        if self.closing.is_some() {
-            // A GOAWAY that nobody takes.
-            return (self.taken_ms.saturating_add(timeouts.linger_timeout_ms), closing);
-        }
-        let mut earliest = (u64::MAX, closing);
-        let mut consider = |deadline: (u64, CloseReason)| {
-            if deadline.0 < earliest.0 {
-                earliest = deadline;
-            }
-        };
-        if self.link.borrow().is_blocked() || self.is_sending() {
-            consider(write);
-        } else if self.streams.is_empty() {
-            let drains = self.draining && !self.worker.handing_over.get();
-            consider(match drains {
-                true => (self.since_ms.saturating_add(DRAIN_IDLE_MS), CloseReason::Draining),
-                false => (self.since_ms.saturating_add(timeouts.idle_timeout_ms), CloseReason::IdleTimeout),
-            });
-        }
-        if self.fields_since_ms < u64::MAX {
-            consider((self.fields_since_ms.saturating_add(timeouts.head_timeout_ms), CloseReason::HeadTimeout));
-        }
-        for stream in &self.streams {
-            if let Stream::Receiving(receiving) = stream {
-                consider((receiving.deadline_ms, CloseReason::BodyTimeout));
-            }
-        }
-        earliest
-    }
-
-    fn arm(&mut self, slot: SlotId) {
-        let (deadline_ms, _) = self.next_deadline();
-        if deadline_ms < self.armed_ms {
-            self.armed_ms = deadline_ms;
-            self.worker.deadlines.borrow_mut().set(slot, deadline_ms);
-        }
-    }
-
-    /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor. Returns the
-    /// reason when the connection is to be cut at once.
-    fn handle_call(&mut self, call: Call) -> Option<CloseReason> {
-        // The call may have taken an expired deadline's place, so what stands in the table is not known.
-        self.armed_ms = u64::MAX;
-        match call {
-            Call::Abandon => Some(CloseReason::DrainDeadline),
-            // The turn that follows says so to the client. Whoever is idle has a second to hear of it.
-            Call::Drain => {
-                self.since_ms = self.now_ms();
-                None
-            }
-            Call::GiveWay if !self.is_busy() => {
-                self.shut(Reason::NO_ERROR, CloseReason::DescriptorPressure);
-                None
-            }
-            Call::GiveWay => None,
-            Call::Expired => self.handle_expired(),
-        }
-    }
-
-    fn handle_expired(&mut self) -> Option<CloseReason> {
-        let (deadline_ms, reason) = self.next_deadline();
-        if deadline_ms > self.now_ms() {
-            return None;
-        }
-        match reason {
-            CloseReason::WriteTimeout if !self.is_stuck() => {
-                self.taken_ms = self.now_ms();
-                None
-            }
-            CloseReason::BodyTimeout => {
-                self.refuse_slow_bodies();
-                None
-            }
-            CloseReason::IdleTimeout | CloseReason::Draining | CloseReason::HeadTimeout
-                if matches!(self.state, State::Open(_)) && self.closing.is_none() =>
-            {
-                self.shut(Reason::NO_ERROR, reason);
-                None
-            }
-            reason => Some(reason),
-        }
-    }
-
-    /// Tells the client that the connection ends now.
-    fn shut(&mut self, why: Reason, reason: CloseReason) {
-        if let State::Open(connection) = &mut self.state {
-            connection.abrupt_shutdown(why);
-            self.taken_ms = self.worker.clock.latest().monotonic_ms;
-            self.closing.get_or_insert(reason);
-        }
-    }
-
-    /// Whether the client has taken nothing for a whole timeout; see `ServerConnection::is_stuck`.
-    fn is_stuck(&mut self) -> bool {
-        let before = self.unacknowledged_bytes;
-        self.unacknowledged_bytes = unacknowledged_bytes(self.link.borrow().socket().fd()).ok();
-        match (before, self.unacknowledged_bytes) {
-            (None, now) => now.is_none(),
-            (Some(before), now) => now.is_none_or(|now| now >= before),
-        }
-    }
-
-    /// 408 for every request whose content did not come in time.
-    fn refuse_slow_bodies(&mut self) {
-        let now_ms = self.now_ms();
-        let is_slow = |stream: &mut Stream| matches!(stream, Stream::Receiving(it) if it.deadline_ms <= now_ms);
-        let slow: Vec<_> = self.streams.extract_if(.., is_slow).collect();
-        for stream in slow {
-            if let Stream::Receiving(receiving) = stream {
-                let Receiving { respond, exchange, .. } = *receiving;
-                let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
-                self.answer_error(respond, error, &exchange, None);
-            }
+        for (staged, ended) in self.endings.take_ended() {
+            let name = match ended {
+                Ended::Sent => "sent",
+                Ended::Cut => self.closing.map_or(STREAM_RESET, CloseReason::name),
+                Ended::Failed(reason) => reason.name(),
+            };
+            self.worker.commit_staged(&staged, name);
         }
     }
 
@@ -703,19 +344,6 @@ impl<H: Handler> Drop for Http2Task<H> {
         }
         self.worker.open.set(self.worker.open.get().saturating_sub(1));
         self.worker.changed.notify_waiters();
-    }
-}
-
-/// What the log says of `response`.
-fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> Answer<'a> {
-    Answer {
-        log: response.log,
-        status: response.status,
-        body_bytes: if exchange.to_head { 0 } else { response.body.len() },
-        outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
-        started_ns: exchange.started_ns,
-        user: response.user.as_deref(),
-        site: None,
     }
 }
 

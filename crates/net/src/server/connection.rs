@@ -7,11 +7,8 @@ use super::worker::{Protocol, Worker};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::socket::unacknowledged_bytes;
-use crate::tls::failure::TlsFailure;
-use crate::tls::session::{Handshake, Received, TlsSession};
+use crate::tls::session::{Received, TlsSession};
 use flatout_http::connection::{Event, State};
-use flatout_http::http2::frame::PREFACE;
-use flatout_http::refusal::Refusal;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::os::fd::BorrowedFd;
@@ -55,14 +52,14 @@ pub(crate) enum Wait {
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
-    exchanges: Exchanges,
+    pub(super) exchanges: Exchanges,
     /// The session, when the listener speaks TLS.
-    tls: Option<Box<TlsSession>>,
+    pub(super) tls: Option<Box<TlsSession>>,
     /// The client may begin with HTTP/2, and nothing that is not its preface has come.
-    may_be_http2: bool,
+    pub(super) may_be_http2: bool,
     /// Received and not used up: a part of a head, or requests beyond the pipelining bound. Empty on an idle
     /// connection, and then without capacity.
-    stash: Vec<u8>,
+    pub(super) stash: Vec<u8>,
     sending: Option<Box<Sending>>,
     /// Our side is closed, and what the client still sends is thrown away.
     lingering: bool,
@@ -132,36 +129,6 @@ impl ServerConnection {
         self.tls.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
-    /// Goes on with the TLS handshake. `None` when it is complete and HTTP/1.1 follows.
-    #[inline(never)]
-    fn handshake<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
-        let session = self.tls.as_mut()?;
-        match session.handshake(fd) {
-            Handshake::Complete => {
-                worker.counters.tls_handshakes.add(1);
-                worker.counters.tls_resumptions.add(u64::from(session.is_resumed()));
-                session.is_http2().then_some(Next::Http2)
-            }
-            Handshake::Read => Some(Next::Read),
-            Handshake::Write => Some(Next::Write),
-            Handshake::PlainHttp(input) => {
-                // Who speaks HTTP here is told so in HTTP.
-                self.tls = None;
-                self.refuse_plain(worker, fd, &input).or_else(|| self.close_or_linger(fd))
-            }
-            Handshake::Failed(failure) => Some(Next::Close(count_failure(worker, failure))),
-        }
-    }
-
-    fn refuse_plain<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
-        let mut output = worker.output.borrow_mut();
-        output.clear();
-        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
-        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
-        self.exchanges.refuse(&mut turn, Refusal::HttpOnTlsPort, input);
-        self.send_output(worker, fd, &output, Tail::None, None)
-    }
-
     /// Receives, and says whether there is no more.
     #[inline]
     fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
@@ -183,24 +150,14 @@ impl ServerConnection {
         }
     }
 
-    #[inline(never)]
-    fn receive_by_tls<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
-        let Some(session) = self.tls.as_mut() else { return Received::End };
-        let received = session.recv(fd, input);
-        if let Received::Failed(_, Some(failure)) = received {
-            count_failure(worker, failure);
-        }
-        received
-    }
-
     /// Goes on as far as possible without waiting.
     pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         // Once a turn: what follows takes microseconds, and the clock is coarser than that.
         worker.clock.read();
-        if self.is_handshaking() {
-            if let Some(next) = self.handshake(worker, fd) {
-                return next;
-            }
+        if self.is_handshaking()
+            && let Some(next) = self.handshake(worker, fd)
+        {
+            return next;
         }
         for _ in 0..RECEIVES_MAX {
             if let Some(next) = self.go_on_sending(worker, fd) {
@@ -299,31 +256,6 @@ impl ServerConnection {
         self.use_input(worker, fd, &stash)
     }
 
-    /// The first bytes of a client that may speak HTTP/2 with prior knowledge (RFC 9113 §3.3).
-    fn handle_opening<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
-        let mut stash = std::mem::take(&mut self.stash);
-        stash.extend_from_slice(input);
-        if stash.starts_with(PREFACE) {
-            self.stash = stash;
-            return Some(Next::Http2);
-        }
-        if PREFACE.starts_with(&stash) {
-            self.stash = stash;
-            self.exchanges.handle_beginning();
-            return None;
-        }
-        // What is no line of HTTP/1 either is a preface of HTTP/2 that is invalid (RFC 9113 §3.4).
-        if let Some(line_bytes) = stash.iter().position(|&byte| byte == b'\n') {
-            let line = &stash[..line_bytes];
-            let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or(line);
-            if stash.len() >= PREFACE.len() && !version.starts_with(b"HTTP/") {
-                return Some(Next::Close(CloseReason::H2Protocol));
-            }
-        }
-        self.may_be_http2 = false;
-        self.use_input(worker, fd, &stash)
-    }
-
     /// Writes by the session, when there is one.
     fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
         match self.tls.as_mut() {
@@ -333,7 +265,12 @@ impl ServerConnection {
     }
 
     /// Answers the requests in `input`, stashes what is left, and sends the answers in one call.
-    fn use_input<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
+    pub(super) fn use_input<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        input: &[u8],
+    ) -> Option<Next> {
         let mut output = worker.output.borrow_mut();
         output.clear();
         let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
@@ -372,7 +309,7 @@ impl ServerConnection {
         Poll::Ready(self.turn(worker, fd))
     }
 
-    fn send_output<H: Handler>(
+    pub(super) fn send_output<H: Handler>(
         &mut self,
         worker: &Worker<H>,
         fd: BorrowedFd<'_>,
@@ -444,7 +381,7 @@ impl ServerConnection {
     }
 
     /// Ends the connection when its last response is sent: at once, or after the client has ended too.
-    fn close_or_linger(&mut self, fd: BorrowedFd<'_>) -> Option<Next> {
+    pub(super) fn close_or_linger(&mut self, fd: BorrowedFd<'_>) -> Option<Next> {
         let reason = self.exchanges.closing()?;
         if self.lingering {
             return None;
@@ -490,9 +427,4 @@ impl ServerConnection {
         }
         self.exchanges.handle_close(worker, reason);
     }
-}
-
-fn count_failure<H: Handler>(worker: &Worker<H>, failure: TlsFailure) -> CloseReason {
-    worker.counters.tls_failures[failure as usize].add(1);
-    CloseReason::TlsFailed
 }

@@ -6,6 +6,7 @@
 //! | [`worker`] | what the connections of one thread share; its life from start to drain |
 //! | `accept` | from a listener to a connection, answering before registering where it can |
 //! | `connection` | bytes in, bytes out, and how a connection ends |
+//! | `opening` | beginning with TLS, with HTTP/2, or on the wrong port |
 //! | `exchanges` | from received bytes to output, through the handler |
 //! | `sending` | writing: partial writes, slow readers, files |
 //! | [`signals`] | what the operating system tells the server |
@@ -14,6 +15,7 @@
 pub(crate) mod accept;
 pub(crate) mod connection;
 pub(crate) mod exchanges;
+pub(crate) mod opening;
 pub(crate) mod sending;
 pub mod settings;
 pub mod signals;

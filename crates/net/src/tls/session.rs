@@ -241,10 +241,10 @@ impl TlsSession {
             }
             let mut room = BATCH_BYTES;
             sent += self.encrypt(&output[sent..], &mut room);
-            if sent == output.len() {
-                if let Err(reason) = self.encrypt_tail(tail, &mut room) {
-                    return (sent, total, Progress::Failed(reason));
-                }
+            if sent == output.len()
+                && let Err(reason) = self.encrypt_tail(tail, &mut room)
+            {
+                return (sent, total, Progress::Failed(reason));
             }
             if !self.connection.wants_write() {
                 return (sent, total, Progress::Done);

@@ -17,7 +17,7 @@ impl Trace for Naive {
     fn enter(&mut self) {}
     fn leave(&mut self) {}
     fn change(&mut self, _: &crate::step::Step, _: &Change) {}
-    fn file(&mut self, _: &FilesSpec, _: &[u8]) {}
+    fn file(&mut self, _: &FilesSpec, _: &[u8], _: &[Vec<u8>]) {}
     fn page(&mut self, _: &PageSpec) {}
 }
 

@@ -69,6 +69,9 @@ fn conditions_on_methods_and_fields() {
     assert_eq!(tester.get("/", &[]).body, "rest");
     assert_eq!(tester.ask("HEAD", "/", &["X-Kind: b"]).body, "kind", "HEAD is GET without its content");
     assert_eq!(tester.ask("POST", "/", &[]).said(), (403, "no posts"));
+    let by_host = engine(vec![route(vec![header("host", &["www.*"])], hello("www")), respond(200, "bare")]);
+    assert_eq!(by_host.http2("www.example.com", "/").body, "www");
+    assert_eq!(by_host.get("/", &[]).body, "bare");
 }
 
 #[test]

@@ -1,0 +1,237 @@
+//! Answering the requests of one connection.
+
+use super::body::SendBody;
+use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_head};
+use super::stream::{Awaiting, Exchange, Receiving, Sending, Step, Stream};
+use super::task::{Http2Task, STREAM_RESET};
+use crate::access::{Answer, Logged, Peer};
+use crate::handler::{Handler, Reply, Request};
+use crate::response::{Body, Response, Segment};
+use crate::server::exchanges::Origin;
+use flatout_http::refusal::Refusal;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Context;
+
+impl<H: Handler> Http2Task<H> {
+    /// Answers a request, or keeps what is needed to do so later.
+    pub(super) fn handle_request(
+        &mut self,
+        request: http::Request<RecvStream>,
+        respond: SendResponse<SendBody>,
+        context: &mut Context<'_>,
+    ) {
+        let worker = Rc::clone(&self.worker);
+        let (parts, content) = request.into_parts();
+        let whole = content.is_end_stream();
+        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
+        self.since_ms = now.monotonic_ms;
+        let Origin { client, listener, secure } = self.origin;
+        let peer = self.peer();
+        with_head(&parts, whole, &worker.settings.limits, |head| {
+            let head = match head {
+                Ok(head) => head,
+                Err(refusal) => {
+                    let to_head = parts.method == http::Method::HEAD;
+                    let exchange = Exchange { to_head, started_ns, description: None };
+                    let raw = describe_refused(&parts);
+                    self.refuse(respond, refusal, &exchange, Some(&raw));
+                    return;
+                }
+            };
+            let reply = worker.handler.handle(&Request { head, client, secure, listener }, now);
+            let logged = Logged::Head(head);
+            let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
+            match reply {
+                Reply::Now(response) if whole => {
+                    worker.stage(peer, logged, || log_answer::<H>(&response, &exchange));
+                    self.answer(respond, response, exchange.to_head, context);
+                }
+                reply => {
+                    exchange.description = worker.describe(peer, logged);
+                    let expects_continue = head.expects_continue && !whole;
+                    self.wait(respond, content, reply, exchange, (whole, expects_continue), context);
+                }
+            }
+        });
+    }
+
+    /// A request whose content, or whose answer, is not here yet.
+    fn wait(
+        &mut self,
+        mut respond: SendResponse<SendBody>,
+        content: RecvStream,
+        reply: Reply,
+        exchange: Exchange,
+        (whole, expects_continue): (bool, bool),
+        context: &mut Context<'_>,
+    ) {
+        if expects_continue {
+            match reply {
+                Reply::Now(response) if response.status >= 400 => {
+                    // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
+                    self.answer_described(respond, response, &exchange, context);
+                    return;
+                }
+                _ => {}
+            }
+            let mut head = http::Response::new(());
+            *head.status_mut() = http::StatusCode::CONTINUE;
+            // It fails when the stream is gone, which the next look at it says.
+            let _ = respond.send_informational(head);
+        }
+        let stream = match reply {
+            Reply::Later(response) if whole => Stream::Awaiting(Box::new(Awaiting { respond, response, exchange })),
+            reply => {
+                let deadline_ms = self.now_ms().saturating_add(self.worker.settings.timeouts.body_timeout_ms);
+                let received_bytes = 0;
+                Stream::Receiving(Box::new(Receiving {
+                    content,
+                    respond,
+                    reply,
+                    exchange,
+                    received_bytes,
+                    deadline_ms,
+                }))
+            }
+        };
+        self.streams.push(stream);
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { client: self.origin.client, secure: self.origin.secure }
+    }
+
+    pub(super) fn answer_described(
+        &mut self,
+        respond: SendResponse<SendBody>,
+        response: Response,
+        exchange: &Exchange,
+        context: &mut Context<'_>,
+    ) {
+        self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, exchange));
+        self.answer(respond, response, exchange.to_head, context);
+    }
+
+    /// Sends `response`, whose log line is staged.
+    fn answer(
+        &mut self,
+        respond: SendResponse<SendBody>,
+        response: Response,
+        to_head: bool,
+        context: &mut Context<'_>,
+    ) {
+        let worker = Rc::clone(&self.worker);
+        worker.counters.requests.add(1);
+        worker.counters.add_status(response.status);
+        if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {
+            outcome.add(1);
+        }
+        self.send(respond, response, to_head, context);
+    }
+
+    fn send(
+        &mut self,
+        mut respond: SendResponse<SendBody>,
+        response: Response,
+        to_head: bool,
+        context: &mut Context<'_>,
+    ) {
+        let worker = Rc::clone(&self.worker);
+        if let Some(early) = early_head_of(&response) {
+            // It fails when the stream is gone, which the next call says.
+            let _ = respond.send_informational(early);
+        }
+        let empty = to_head || response.body.is_empty();
+        let Ok(mut stream) = respond.send_response(head_of(&response, worker.http2_date()), empty) else {
+            worker.counters.http2_streams_cut.add(1);
+            worker.commit(STREAM_RESET);
+            return;
+        };
+        if empty {
+            worker.commit("sent");
+            return;
+        }
+        let staged = worker.take_staged(0);
+        let segments: VecDeque<Segment> = match response.body {
+            // One that is in memory is the protocol machine's to send, whatever its size: it is not copied.
+            Body::Bytes(bytes) => {
+                // It fails when the stream is gone; the piece is dropped then, which says so.
+                let _ = stream.send_data(SendBody::shared(bytes, &self.endings).last(staged), true);
+                return;
+            }
+            Body::File(file) => [Segment::File(file)].into(),
+            Body::Segments(segments) => segments.into(),
+            Body::Empty => return,
+        };
+        let remaining_bytes = segments.iter().map(Segment::len).sum();
+        let endings = Rc::clone(&self.endings);
+        let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, endings }));
+        // At once, so that the head shares a packet with the beginning.
+        match sending.go_on(&worker.settings.limits, context) {
+            Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
+            _ => {}
+        }
+    }
+
+    /// Answers a request that was refused; the stream alone ends. `raw` is what the log shows of one without a head.
+    pub(super) fn refuse(
+        &mut self,
+        respond: SendResponse<SendBody>,
+        refusal: Refusal,
+        exchange: &Exchange,
+        raw: Option<&[u8]>,
+    ) {
+        self.worker.counters.refusals[refusal as usize].add(1);
+        self.answer_error(respond, (refusal.status(), refusal.text(), refusal.name()), exchange, raw);
+    }
+
+    pub(super) fn answer_error(
+        &mut self,
+        mut respond: SendResponse<SendBody>,
+        (status, text, name): (u16, &'static str, &'static str),
+        exchange: &Exchange,
+        raw: Option<&[u8]>,
+    ) {
+        let worker = Rc::clone(&self.worker);
+        let response = worker.handler.handle_error(status, text);
+        let body_bytes = if exchange.to_head { 0 } else { response.body.len() };
+        let log = response.log;
+        let answer = || Answer::refused(log, status, name, body_bytes, exchange.started_ns);
+        match raw {
+            Some(raw) => worker.stage(self.peer(), Logged::Raw(raw), answer),
+            None => worker.stage_described(exchange.description.as_ref(), answer),
+        }
+        worker.counters.requests.add(1);
+        worker.counters.add_status(status);
+        let bytes = match response.body {
+            Body::Bytes(ref bytes) if !exchange.to_head => Some(bytes.clone()),
+            _ => None,
+        };
+        match respond.send_response(head_of(&response, worker.http2_date()), bytes.is_none()) {
+            Ok(mut stream) => match bytes {
+                Some(bytes) => {
+                    let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged(0));
+                    let _ = stream.send_data(last, true);
+                }
+                None => worker.commit("sent"),
+            },
+            Err(_) => worker.commit(STREAM_RESET),
+        }
+    }
+}
+
+/// What the log says of `response`.
+fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> Answer<'a> {
+    Answer {
+        log: response.log,
+        status: response.status,
+        body_bytes: if exchange.to_head { 0 } else { response.body.len() },
+        outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
+        started_ns: exchange.started_ns,
+        user: response.user.as_deref(),
+        site: None,
+    }
+}

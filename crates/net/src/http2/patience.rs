@@ -1,0 +1,173 @@
+//! How long one connection is waited for, and what its worker calls it for.
+
+use super::stream::{Receiving, Stream};
+use super::task::{Http2Task, State};
+use crate::deadline::{Call, SlotId};
+use crate::ending::CloseReason;
+use crate::handler::Handler;
+use crate::server::task::DRAIN_IDLE_MS;
+use crate::socket::unacknowledged_bytes;
+use h2::Reason;
+
+impl<H: Handler> Http2Task<H> {
+    /// Brings up to date since when the client has been doing nothing of what it should.
+    pub(super) fn note_progress(&mut self) {
+        let now_ms = self.now_ms();
+        let (received, sent) = self.link.borrow_mut().take_counts();
+        self.worker.counters.bytes_received.add(received);
+        self.worker.counters.bytes_sent.add(sent);
+        let link = self.link.borrow();
+        // What the kernel takes counts while it holds the rest up; else only content does, or pings would.
+        let content_bytes = self.endings.sent_bytes();
+        let idle = !link.is_blocked() && !self.is_sending();
+        if idle || content_bytes != self.taken_bytes || link.is_blocked() && sent > 0 {
+            (self.taken_ms, self.taken_bytes) = (now_ms, content_bytes);
+            self.unacknowledged_bytes = None;
+        }
+        self.fields_since_ms = if link.is_within_fields() { self.fields_since_ms.min(now_ms) } else { u64::MAX };
+        // Only requests keep a connection open: pings do not.
+        if self.is_busy() && matches!(self.state, State::Open(_)) {
+            self.since_ms = now_ms;
+        }
+    }
+
+    fn is_sending(&self) -> bool {
+        self.endings.unsent() > 0 || self.streams.iter().any(|stream| matches!(stream, Stream::Sending(_)))
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.endings.unsent() > 0 || !self.streams.is_empty()
+    }
+
+    /// When the earliest wait ends, and what it is then.
+    fn next_deadline(&self) -> (u64, CloseReason) {
+        let timeouts = &self.worker.settings.timeouts;
+        let write = (self.taken_ms.saturating_add(timeouts.write_timeout_ms), CloseReason::WriteTimeout);
+        let closing = self.closing.unwrap_or(CloseReason::ClientClosed);
+        match self.state {
+            State::Preface(_) => {
+                return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
+            }
+            State::Closing | State::Lingering => {
+                return (self.since_ms.saturating_add(timeouts.linger_timeout_ms), closing);
+            }
+            State::Open(_) => {}
+        }
+        if self.closing.is_some() {
+            // A GOAWAY that nobody takes.
+            return (self.taken_ms.saturating_add(timeouts.linger_timeout_ms), closing);
+        }
+        let mut earliest = (u64::MAX, closing);
+        let mut consider = |deadline: (u64, CloseReason)| {
+            if deadline.0 < earliest.0 {
+                earliest = deadline;
+            }
+        };
+        if self.link.borrow().is_blocked() || self.is_sending() {
+            consider(write);
+        } else if self.streams.is_empty() {
+            let drains = self.draining && !self.worker.handing_over.get();
+            let (timeout_ms, reason) = if drains {
+                (DRAIN_IDLE_MS, CloseReason::Draining)
+            } else {
+                (timeouts.idle_timeout_ms, CloseReason::IdleTimeout)
+            };
+            consider((self.since_ms.saturating_add(timeout_ms), reason));
+        }
+        if self.fields_since_ms < u64::MAX {
+            consider((self.fields_since_ms.saturating_add(timeouts.head_timeout_ms), CloseReason::HeadTimeout));
+        }
+        for stream in &self.streams {
+            if let Stream::Receiving(receiving) = stream {
+                consider((receiving.deadline_ms, CloseReason::BodyTimeout));
+            }
+        }
+        earliest
+    }
+
+    pub(super) fn arm(&mut self, slot: SlotId) {
+        let (deadline_ms, _) = self.next_deadline();
+        if deadline_ms < self.armed_ms {
+            self.armed_ms = deadline_ms;
+            self.worker.deadlines.borrow_mut().set(slot, deadline_ms);
+        }
+    }
+
+    /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor. Returns the
+    /// reason when the connection is to be cut at once.
+    pub(super) fn handle_call(&mut self, call: Call) -> Option<CloseReason> {
+        // The call may have taken an expired deadline's place, so what stands in the table is not known.
+        self.armed_ms = u64::MAX;
+        match call {
+            Call::Abandon => Some(CloseReason::DrainDeadline),
+            // The turn that follows says so to the client. Whoever is idle has a second to hear of it.
+            Call::Drain => {
+                self.since_ms = self.now_ms();
+                None
+            }
+            Call::GiveWay if !self.is_busy() => {
+                self.shut(Reason::NO_ERROR, CloseReason::DescriptorPressure);
+                None
+            }
+            Call::GiveWay => None,
+            Call::Expired => self.handle_expired(),
+        }
+    }
+
+    fn handle_expired(&mut self) -> Option<CloseReason> {
+        let (deadline_ms, reason) = self.next_deadline();
+        if deadline_ms > self.now_ms() {
+            return None;
+        }
+        match reason {
+            CloseReason::WriteTimeout if !self.is_stuck() => {
+                self.taken_ms = self.now_ms();
+                None
+            }
+            CloseReason::BodyTimeout => {
+                self.refuse_slow_bodies();
+                None
+            }
+            CloseReason::IdleTimeout | CloseReason::Draining | CloseReason::HeadTimeout
+                if matches!(self.state, State::Open(_)) && self.closing.is_none() =>
+            {
+                self.shut(Reason::NO_ERROR, reason);
+                None
+            }
+            reason => Some(reason),
+        }
+    }
+
+    /// Tells the client that the connection ends now.
+    fn shut(&mut self, why: Reason, reason: CloseReason) {
+        if let State::Open(connection) = &mut self.state {
+            connection.abrupt_shutdown(why);
+            self.taken_ms = self.worker.clock.latest().monotonic_ms;
+            self.closing.get_or_insert(reason);
+        }
+    }
+
+    /// Whether the client has taken nothing for a whole timeout; see `ServerConnection::is_stuck`.
+    fn is_stuck(&mut self) -> bool {
+        let before = self.unacknowledged_bytes;
+        self.unacknowledged_bytes = unacknowledged_bytes(self.link.borrow().socket().fd()).ok();
+        match (before, self.unacknowledged_bytes) {
+            (None, now) => now.is_none(),
+            (Some(before), now) => now.is_none_or(|now| now >= before),
+        }
+    }
+
+    /// 408 for every request whose content did not come in time.
+    fn refuse_slow_bodies(&mut self) {
+        let now_ms = self.now_ms();
+        let is_slow = |stream: &mut Stream| matches!(stream, Stream::Receiving(it) if it.deadline_ms <= now_ms);
+        let slow: Vec<_> = self.streams.extract_if(.., is_slow).collect();
+        for stream in slow {
+            if let Stream::Receiving(receiving) = stream {
+                let Receiving { respond, exchange, .. } = *receiving;
+                let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
+                self.answer_error(respond, error, &exchange, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How a connection begins where more than HTTP/1.1 is spoken: with a TLS handshake, with the preface of HTTP/2, or
+//! with what belongs to another port.
+
+use super::connection::{Next, ServerConnection};
+use super::exchanges::Turn;
+use super::sending::Tail;
+use super::worker::Worker;
+use crate::ending::CloseReason;
+use crate::handler::Handler;
+use crate::tls::failure::TlsFailure;
+use crate::tls::session::{Handshake, Received};
+use flatout_http::http2::frame::PREFACE;
+use flatout_http::refusal::Refusal;
+use std::os::fd::BorrowedFd;
+
+impl ServerConnection {
+    /// Goes on with the TLS handshake. `None` when it is complete and HTTP/1.1 follows.
+    #[inline(never)]
+    pub(super) fn handshake<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
+        let session = self.tls.as_mut()?;
+        match session.handshake(fd) {
+            Handshake::Complete => {
+                worker.counters.tls_handshakes.add(1);
+                worker.counters.tls_resumptions.add(u64::from(session.is_resumed()));
+                session.is_http2().then_some(Next::Http2)
+            }
+            Handshake::Read => Some(Next::Read),
+            Handshake::Write => Some(Next::Write),
+            Handshake::PlainHttp(input) => {
+                // Who speaks HTTP here is told so in HTTP.
+                self.tls = None;
+                self.refuse_plain(worker, fd, &input).or_else(|| self.close_or_linger(fd))
+            }
+            Handshake::Failed(failure) => Some(Next::Close(count_failure(worker, failure))),
+        }
+    }
+
+    fn refuse_plain<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
+        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
+        self.exchanges.refuse(&mut turn, Refusal::HttpOnTlsPort, input);
+        self.send_output(worker, fd, &output, Tail::None, None)
+    }
+
+    #[inline(never)]
+    pub(super) fn receive_by_tls<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        input: &mut [u8],
+    ) -> Received {
+        let Some(session) = self.tls.as_mut() else { return Received::End };
+        let received = session.recv(fd, input);
+        if let Received::Failed(_, Some(failure)) = received {
+            count_failure(worker, failure);
+        }
+        received
+    }
+
+    /// The first bytes of a client that may speak HTTP/2 with prior knowledge (RFC 9113 §3.3).
+    pub(super) fn handle_opening<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        input: &[u8],
+    ) -> Option<Next> {
+        let mut stash = std::mem::take(&mut self.stash);
+        stash.extend_from_slice(input);
+        if stash.starts_with(PREFACE) {
+            self.stash = stash;
+            return Some(Next::Http2);
+        }
+        if PREFACE.starts_with(&stash) {
+            self.stash = stash;
+            self.exchanges.handle_beginning();
+            return None;
+        }
+        // What is no line of HTTP/1 either is a preface of HTTP/2 that is invalid (RFC 9113 §3.4).
+        if let Some(line_bytes) = stash.iter().position(|&byte| byte == b'\n') {
+            let line = &stash[..line_bytes];
+            let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or(line);
+            if stash.len() >= PREFACE.len() && !version.starts_with(b"HTTP/") {
+                return Some(Next::Close(CloseReason::H2Protocol));
+            }
+        }
+        self.may_be_http2 = false;
+        self.use_input(worker, fd, &stash)
+    }
+}
+
+fn count_failure<H: Handler>(worker: &Worker<H>, failure: TlsFailure) -> CloseReason {
+    worker.counters.tls_failures[failure as usize].add(1);
+    CloseReason::TlsFailed
+}
