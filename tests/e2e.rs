@@ -8,7 +8,9 @@ mod e2e {
     mod admin;
     mod bad_input;
     mod bench;
+    mod browser;
     mod cli;
+    mod clients;
     mod config;
     mod conformance;
     mod docs;

@@ -8,6 +8,8 @@
 # Debian and Ubuntu. Needs root, or sudo, only when a package is missing. No service that a package brings is started.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# Where Go's own archive puts it.
+export PATH=$PATH:/usr/local/go/bin
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -29,7 +31,7 @@ demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
   git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux openssl:openssl python3:python3
   systemd-analyze:systemd man:man-db
-  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium
+  ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
@@ -42,6 +44,7 @@ test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
 h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
 sslyze_version=6.3.1
+redbot_version=2.7.1 httplint_version=2026.10.4
 go_version_least=1.16
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
@@ -207,19 +210,36 @@ install_h2spec() {
   rm -rf "$module"
 }
 
-# sslyze, which knows Mozilla's profiles of TLS, is a Python program.
-install_sslyze() {
-  [ ! -x target/tools/sslyze/bin/sslyze ] || return 0
+# Python programs, each with what it needs in a folder of its own below target/tools.
+install_python_program() {
+  local folder=target/tools/$1 package installed=yes
+  shift
+  for package in "$@"; do
+    compgen -G "$folder/lib/python*/site-packages/${package/==/-}.dist-info" >/dev/null || installed=
+  done
+  [ -z "$installed" ] || return 0
   # The module that makes environments is a package of its own on Debian.
   if ! python3 -c 'import ensurepip' 2>/dev/null; then
     as_root "${apt_get[@]}" update || true
     apt_get_install python3-venv
   fi
-  say "installing sslyze $sslyze_version"
+  say "installing $*"
   mkdir -p target/tools
-  rm -rf target/tools/sslyze
-  python3 -m venv target/tools/sslyze
-  target/tools/sslyze/bin/pip install --quiet --disable-pip-version-check "sslyze==$sslyze_version"
+  rm -rf "$folder"
+  python3 -m venv "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
+# sslyze knows Mozilla's profiles of TLS.
+install_sslyze() { install_python_program sslyze "sslyze==$sslyze_version"; }
+
+# REDbot judges our headers. Its judgements come from httplint, so both are pinned.
+install_redbot() {
+  if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    install_python_program redbot "redbot==$redbot_version" "httplint==$httplint_version"
+  else
+    say "NOTE: REDbot needs Python 3.11; what needs it cannot pass here"
+  fi
 }
 
 install_packages
@@ -227,4 +247,5 @@ install_rust
 if [ "$profile" = test ]; then
   install_h2spec
   install_sslyze
+  install_redbot
 fi

@@ -67,9 +67,18 @@ impl Drop for Folder {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    scheme: &'static str,
+    /// Scheme and address of every listener, in written order.
+    listeners: Vec<(&'static str, SocketAddr)>,
+    /// The first listener's.
     pub(crate) address: SocketAddr,
     stderr: Option<thread::JoinHandle<String>>,
+}
+
+/// A listener as `run` and `serve` print it: `https://127.0.0.1:8443/`.
+fn parse_url(line: &str) -> Option<(&'static str, SocketAddr)> {
+    let scheme = if line.starts_with("https:") { "https" } else { "http" };
+    let address = line.trim().strip_prefix(scheme)?.strip_prefix("://")?.strip_suffix('/')?;
+    Some((scheme, address.parse().ok()?))
 }
 
 impl Server {
@@ -84,24 +93,38 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// Starts `command`, which must print its URL first.
+    /// `flatout run` with the configuration `text`, which is written into `folder`; relative paths begin there.
+    pub(crate) fn run(folder: &Folder, text: &str) -> Self {
+        let path = folder.path().join("flatout.kdl");
+        fs::write(&path, text).unwrap();
+        let mut command = flatout();
+        command.arg("run").arg("-c").arg(&path).env("XDG_STATE_HOME", folder.path().join("state"));
+        Self::spawn(command)
+    }
+
+    /// Starts `command`, which must print its URLs first and then what it serves.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = child.stderr.take().unwrap();
         let stderr = thread::spawn(move || {
             let mut text = String::new();
             let _ = stderr.read_to_string(&mut text);
             text
         });
-        let scheme = if line.starts_with("https:") { "https" } else { "http" };
-        let address = line.trim().strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
-        let Some(address) = address.and_then(|text| text.strip_suffix('/')?.parse().ok()) else {
+        let (mut listeners, mut line) = (Vec::new(), String::new());
+        while stdout.read_line(&mut line).unwrap() > 0 {
+            let Some(listener) = parse_url(&line) else { break };
+            listeners.push(listener);
+            line.clear();
+        }
+        let Some(&(_, address)) = listeners.first() else {
             let _ = child.kill();
             panic!("the first line is no URL: {line:?}; {}", stderr.join().unwrap());
         };
-        Self { child, scheme, address, stderr: Some(stderr) }
+        // Left open, so that nothing that is said later fails.
+        child.stdout = Some(stdout.into_inner());
+        Self { child, listeners, address, stderr: Some(stderr) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -109,7 +132,18 @@ impl Server {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}://{}{path}", self.scheme, self.address)
+        self.url_of(0, path)
+    }
+
+    /// The URL of `path` by one of several listeners.
+    pub(crate) fn url_of(&self, listener: usize, path: &str) -> String {
+        let (scheme, address) = self.listeners[listener];
+        format!("{scheme}://{address}{path}")
+    }
+
+    /// Where one of several listeners is.
+    pub(crate) fn address_of(&self, listener: usize) -> SocketAddr {
+        self.listeners[listener].1
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

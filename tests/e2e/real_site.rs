@@ -1,22 +1,23 @@
 //! A real site served whole: the documentation of Python, fetched by curl to the last byte and read by a browser.
 
+use super::browser::Browser;
 use super::harness::{Folder, Response, Server};
-use super::tool::{chromium, python_docs, run, tool};
+use super::tool::{python_docs, run, tool};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Paths of everything below a folder, relative to it and in order.
 #[derive(Debug, Default)]
-struct Tree {
-    files: Vec<String>,
+pub(crate) struct Tree {
+    pub(crate) files: Vec<String>,
     links: Vec<String>,
     folders: Vec<String>,
 }
 
 impl Tree {
-    fn read(root: &Path) -> Self {
+    pub(crate) fn read(root: &Path) -> Self {
         let mut tree = Self::default();
         tree.add(root, "");
         tree.files.sort();
@@ -39,50 +40,86 @@ impl Tree {
         }
     }
 
-    fn is_hidden(path: &str) -> bool {
+    pub(crate) fn is_hidden(path: &str) -> bool {
         path.split('/').any(|segment| segment.starts_with('.'))
     }
 }
 
+/// The URL path of a file: a name may hold what a URL may not.
+pub(crate) fn encode(path: &str) -> String {
+    path.replace('%', "%25").replace(' ', "%20").replace('?', "%3f").replace('#', "%23")
+}
+
 /// A batch of requests, each with its own fields, sent by one curl over a few connections.
-struct Batch<'a> {
-    server: &'a Server,
-    config: String,
+pub(crate) struct Batch {
+    base: String,
+    /// What curl's configuration says of every request.
+    options: String,
+    /// Of each request, in curl's configuration.
+    configs: Vec<String>,
     folder: Folder,
     paths: Vec<String>,
 }
 
-impl<'a> Batch<'a> {
-    fn new(server: &'a Server) -> Self {
-        Self { server, config: String::new(), folder: Folder::new(), paths: Vec::new() }
+impl Batch {
+    fn new(server: &Server) -> Self {
+        Self::with(server.url("/"), "")
     }
 
-    fn bodies(&self) -> PathBuf {
+    /// Requests for what is below `base`, each with these lines of curl's configuration.
+    pub(crate) fn with(base: String, options: &str) -> Self {
+        let options = options.to_owned();
+        Self { base, options, configs: Vec::new(), folder: Folder::new(), paths: Vec::new() }
+    }
+
+    pub(crate) fn bodies(&self) -> PathBuf {
         self.folder.path().join("bodies")
     }
 
-    fn add(&mut self, path: &str, fields: &[String]) {
+    pub(crate) fn add(&mut self, path: &str, fields: &[String]) {
         let (head, body) = (self.folder.path().join("heads").join(path), self.bodies().join(path));
         for file in [&head, &body] {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
         }
-        // A name may hold what a URL may not.
-        let encoded = path.replace('%', "%25").replace(' ', "%20").replace('?', "%3f").replace('#', "%23");
-        let url = self.server.url(&format!("/{encoded}"));
+        let url = format!("{}{}", self.base, encode(path));
         let (head, body) = (head.display(), body.display());
-        write!(self.config, "url = \"{url}\"\noutput = \"{body}\"\ndump-header = \"{head}\"\n").unwrap();
+        let mut config = format!("url = \"{url}\"\noutput = \"{body}\"\ndump-header = \"{head}\"\n{}", self.options);
         for field in fields {
-            writeln!(self.config, "header = \"{}\"", field.replace('"', "\\\"")).unwrap();
+            writeln!(config, "header = \"{}\"", field.replace('"', "\\\"")).unwrap();
         }
-        self.config.push_str("silent\nshow-error\npath-as-is\nnext\n");
+        config.push_str("silent\nshow-error\npath-as-is\n");
+        self.configs.push(config);
         self.paths.push(path.to_owned());
     }
 
     /// The responses in the order of the requests.
-    fn fetch(&self) -> Vec<Response> {
-        let config = self.folder.path().join("config");
-        fs::write(&config, self.config.trim_end_matches("next\n")).unwrap();
+    pub(crate) fn fetch(&self) -> Vec<Response> {
+        self.curl("config", &self.configs);
+        self.responses()
+    }
+
+    /// The same, by a curl for each request.
+    pub(crate) fn fetch_apart(&self) -> Vec<Response> {
+        let part = self.configs.len().div_ceil(4);
+        std::thread::scope(|scope| {
+            for (number, configs) in self.configs.chunks(part).enumerate() {
+                scope.spawn(move || {
+                    for config in configs {
+                        self.curl(&format!("config-{number}"), std::slice::from_ref(config));
+                    }
+                });
+            }
+        });
+        self.responses()
+    }
+
+    fn curl(&self, file: &str, configs: &[String]) {
+        let config = self.folder.path().join(file);
+        fs::write(&config, configs.join("next\n")).unwrap();
         run(tool("curl").args(["--parallel", "--parallel-max", "8", "--config"]).arg(&config));
+    }
+
+    fn responses(&self) -> Vec<Response> {
         let read = |path: &String| {
             let head = Response::parse(&fs::read(self.folder.path().join("heads").join(path)).unwrap());
             // curl makes no file for an empty body.
@@ -93,7 +130,7 @@ impl<'a> Batch<'a> {
 }
 
 /// SHA-256 of every file, by a program that is not ours.
-fn sha256(folder: &Path, files: &[&String]) -> String {
+pub(crate) fn sha256(folder: &Path, files: &[&String]) -> String {
     run(tool("sha256sum").current_dir(folder).arg("--").args(files))
 }
 
@@ -204,23 +241,10 @@ fn hidden_names_and_links_that_lead_out_are_not_there() {
 
 /// A copy of the site in which links to other packages have become the files that they lead to, as whoever publishes
 /// it would make it.
-fn published() -> Folder {
+pub(crate) fn published() -> Folder {
     let site = Folder::new();
     run(Command::new("cp").args(["--recursive", "--dereference"]).arg(python_docs().join(".")).arg(site.path()));
     site
-}
-
-/// Runs a headless Chromium until the page has loaded, and returns its DOM.
-fn browse(url: &str) -> String {
-    let profile = Folder::new();
-    let mut browser = chromium();
-    browser
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"])
-        .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .args(["--dump-dom", url])
-        .stderr(Stdio::null());
-    run(&mut browser)
 }
 
 /// The requests in an access log as (path, status), the browser's own wish for an icon left out.
@@ -239,7 +263,7 @@ fn a_browser_loads_a_page_with_its_styles_and_scripts() {
     let (site, logs) = (published(), Folder::new());
     let log = logs.path().join("access.log");
     let server = Server::start(site.path(), &["--access-log", log.to_str().unwrap()]);
-    let dom = browse(&server.url("/library/socket.html"));
+    let dom = Browser::new().dom(&server.url("/library/socket.html"));
     assert!(dom.contains("Low-level networking interface") && dom.trim_end().ends_with("</html>"), "{dom}");
     drop(server.stop());
     let requests = logged(&log);
@@ -273,7 +297,7 @@ fn a_browser_accepts_every_style_script_and_picture() {
     );
     site.write("all.html", page.as_bytes());
     let server = Server::start(site.path(), &["--workers", "2"]);
-    let dom = browse(&server.url("/all.html"));
+    let dom = Browser::new().dom(&server.url("/all.html"));
     assert!(
         dom.contains(&format!("<title>{count} used, failed: .</title>")),
         "{}",

@@ -16,8 +16,8 @@ pub(crate) const CLOSES: [&str; 2] = ["tls_handshake_timeout", "tls_failed"];
 #[derive(Debug)]
 pub(crate) struct Certificate {
     folder: Folder,
-    chain: String,
-    key: String,
+    pub(crate) chain: String,
+    pub(crate) key: String,
 }
 
 impl Certificate {
@@ -52,7 +52,7 @@ impl Certificate {
         vec!["--tls-cert", &self.chain, "--tls-key", &self.key]
     }
 
-    fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 }

@@ -9,12 +9,14 @@ const PACKAGES: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("curl", "curl"),
     ("dpkg", "dpkg"),
+    ("go", "golang-go"),
     ("h2load", "nghttp2-client"),
     ("httperf", "httperf"),
     ("man", "man-db"),
     ("mount", "mount"),
     ("openssl", "openssl"),
     ("prlimit", "util-linux"),
+    ("python3", "python3"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("sha256sum", "coreutils"),
@@ -48,6 +50,12 @@ pub(crate) fn test_tool(name: &str, below: &str) -> Command {
     let file = folder.join(below).join(name);
     let found = if file.is_file() { Some(file) } else { find_program(name) };
     Command::new(found.unwrap_or_else(|| panic!("{name} is not installed; please run: tools/setup.sh test")))
+}
+
+/// Go, where its own archive puts it when nothing in PATH has it.
+pub(crate) fn go() -> Command {
+    let own = Path::new("/usr/local/go/bin/go");
+    find_program("go").or_else(|| own.is_file().then(|| own.to_owned())).map_or_else(|| tool("go"), Command::new)
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {

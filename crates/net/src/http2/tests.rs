@@ -88,7 +88,7 @@ fn with_worker<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) -> 
             tls: None,
             listeners: vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: true } }],
             commands: command_channel().1,
-            access_file: None,
+            log: crate::access::Logs::open(&[], Box::new(|_| {})).unwrap().worker(),
             counters: counted,
             phases,
         };

@@ -2,11 +2,12 @@
 // the status, the SHA-256 of the content and the path.
 //
 //	fetch BASE http1|http2|h2c [CA.pem]
+//
+// It ends with code 3 when this Go is too old for the version asked for.
 package main
 
 import (
 	"bufio"
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,32 +19,31 @@ import (
 	"sync"
 )
 
+// connections is how many paths are fetched at once.
+const connections = 8
+
 func transport(mode string, roots *x509.CertPool) *http.Transport {
-	protocols := new(http.Protocols)
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		MaxIdleConnsPerHost: connections,
+		DisableCompression:  true,
+	}
 	switch mode {
 	case "http1":
-		protocols.SetHTTP1(true)
+		// An empty map is how one asks for no HTTP/2.
+		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	case "http2":
-		protocols.SetHTTP2(true)
+		transport.ForceAttemptHTTP2 = true
 	case "h2c":
-		protocols.SetUnencryptedHTTP2(true)
+		speakOnlyCleartextHTTP2(transport)
 	default:
 		log.Fatalf("unknown mode %q", mode)
 	}
-	return &http.Transport{
-		Protocols:           protocols,
-		TLSClientConfig:     &tls.Config{RootCAs: roots},
-		MaxIdleConnsPerHost: 8,
-		DisableCompression:  true,
-	}
+	return transport
 }
 
 func fetch(client *http.Client, base, path string) (string, error) {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, base+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := client.Do(request)
+	response, err := client.Get(base + path)
 	if err != nil {
 		return "", err
 	}
@@ -73,8 +73,10 @@ func main() {
 	paths := make(chan string)
 	var workers sync.WaitGroup
 	var printing sync.Mutex
-	for range 8 {
-		workers.Go(func() {
+	for count := 0; count < connections; count++ {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
 			for path := range paths {
 				line, err := fetch(client, os.Args[1], path)
 				if err != nil {
@@ -84,7 +86,7 @@ func main() {
 				fmt.Println(line)
 				printing.Unlock()
 			}
-		})
+		}()
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -1,0 +1,79 @@
+//! Chromium without a screen: what it makes of a page, and a picture of it.
+
+use super::harness::Folder;
+use super::tls::Certificate;
+use super::tool::{chromium, run, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Chromium with a profile of its own.
+#[derive(Debug)]
+pub(crate) struct Browser {
+    profile: Folder,
+    arguments: Vec<String>,
+}
+
+impl Browser {
+    pub(crate) fn new() -> Self {
+        let profile = Folder::new();
+        let arguments = vec![format!("--user-data-dir={}", profile.path().display())];
+        Self { profile, arguments }
+    }
+
+    /// Believes in this certificate by its key, and in no other that no authority of the system has signed.
+    pub(crate) fn trusting(mut self, certificate: &Certificate) -> Self {
+        let file = |name: &str| self.profile.path().join(name).to_str().unwrap().to_owned();
+        let (public, der, digest) = (file("public.pem"), file("public.der"), file("digest"));
+        let openssl = |arguments: &[&str]| run(tool("openssl").args(arguments));
+        openssl(&["x509", "-in", &certificate.chain, "-pubkey", "-noout", "-out", &public]);
+        openssl(&["pkey", "-pubin", "-in", &public, "-outform", "DER", "-out", &der]);
+        openssl(&["dgst", "-sha256", "-binary", "-out", &digest, &der]);
+        let pin = openssl(&["base64", "-A", "-in", &digest]);
+        self.arguments.push(format!("--ignore-certificate-errors-spki-list={}", pin.trim()));
+        self
+    }
+
+    pub(crate) fn with(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut browser = chromium();
+        browser
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"])
+            .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args(&self.arguments)
+            .stderr(Stdio::null());
+        browser
+    }
+
+    /// The page's DOM once it has loaded and its scripts have run. Time stands still for the page while something
+    /// loads.
+    pub(crate) fn dom(&self, url: &str) -> String {
+        run(self.command().args(["--virtual-time-budget=30000", "--dump-dom", url]))
+    }
+
+    /// A picture of the page in `target/e2e-artefacts`, of this width and height.
+    ///
+    /// # Panics
+    /// When the picture has another size, or is blank: one colour needs few bytes.
+    pub(crate) fn screenshot(&self, url: &str, name: &str, (width, height): (u32, u32)) -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/e2e-artefacts");
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("{name}.png"));
+        let _ = fs::remove_file(&file);
+        run(self
+            .command()
+            .args([format!("--screenshot={}", file.display()), format!("--window-size={width},{height}")])
+            .args(["--hide-scrollbars", "--virtual-time-budget=5000", url]));
+        let png = fs::read(&file).unwrap();
+        // The signature, then IHDR with both (PNG §11.2.1).
+        assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n", "{name}");
+        let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+        assert_eq!((number(16), number(20)), (width, height), "{name}");
+        assert!(png.len() > 12 * 1024, "{name}: {} bytes are a blank page", png.len());
+        file
+    }
+}
