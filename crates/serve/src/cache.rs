@@ -30,17 +30,29 @@ impl Default for CacheLimits {
     }
 }
 
-#[derive(Debug)]
-struct Entry {
-    path: Box<[u8]>,
-    version: Rc<Version>,
-    checked_ms: u64,
-    used: bool,
+/// When a version was last found to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    /// Milliseconds on the monotonic clock.
+    pub(crate) at_ms: u64,
+    /// How many changes the kernel had told of by then.
+    pub(crate) epoch: u64,
 }
 
-/// Versions by path.
+#[derive(Debug)]
+struct Entry {
+    key: Box<[u8]>,
+    version: Rc<Version>,
+    checked: Checked,
+    used: bool,
+    /// What it counted for when that was last looked at.
+    bytes: usize,
+    descriptors: usize,
+}
+
+/// Versions by path, handler and policy.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     limits: CacheLimits,
     /// Only names of files that exist become keys, so a fast hash is safe enough; it is seeded all the same.
     index: HashMap<Box<[u8]>, usize, RandomState>,
@@ -52,55 +64,70 @@ pub struct Cache {
 
 impl Cache {
     /// An empty cache with `limits`.
-    pub fn new(limits: CacheLimits) -> Self {
+    pub(crate) fn new(limits: CacheLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// The version at `path` and when it was last checked, in milliseconds.
+    /// The version under `key` and when it was last checked.
     #[inline]
-    pub fn get(&mut self, path: &[u8]) -> Option<(&Rc<Version>, u64)> {
-        let entry = &mut self.entries[*self.index.get(path)?];
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<(&Rc<Version>, Checked)> {
+        let entry = &mut self.entries[*self.index.get(key)?];
         entry.used = true;
-        Some((&entry.version, entry.checked_ms))
+        Some((&entry.version, entry.checked))
     }
 
-    /// Notes that the version at `path` was checked at `now_ms`.
-    pub fn set_checked(&mut self, path: &[u8], now_ms: u64) {
-        if let Some(&at) = self.index.get(path) {
-            self.entries[at].checked_ms = now_ms;
+    /// Notes that the version under `key` was found to hold.
+    pub(crate) fn set_checked(&mut self, key: &[u8], checked: Checked) {
+        if let Some(&at) = self.index.get(key) {
+            self.entries[at].checked = checked;
         }
     }
 
-    /// Puts `version` at `path`, in the place of an older one, and drops others while the bounds are passed.
-    pub fn insert(&mut self, path: &[u8], version: Rc<Version>, now_ms: u64) {
-        self.remove(path);
-        self.bytes += version.memory_bytes() + path.len();
-        self.descriptors += usize::from(version.holds_descriptor());
-        self.index.insert(path.into(), self.entries.len());
-        self.entries.push(Entry { path: path.into(), version, checked_ms: now_ms, used: false });
-        while self.is_over() && self.entries.len() > 1 {
-            self.evict();
-        }
-        if self.is_over() {
-            self.remove(path);
-        }
+    /// Puts `version` under `key`, in the place of an older one, and drops others while the bounds are passed.
+    pub(crate) fn insert(&mut self, key: &[u8], version: Rc<Version>, checked: Checked) {
+        self.remove(key);
+        let (bytes, descriptors) = (version.memory_bytes() + key.len(), version.descriptors());
+        self.bytes += bytes;
+        self.descriptors += descriptors;
+        self.index.insert(key.into(), self.entries.len());
+        self.entries.push(Entry { key: key.into(), version, checked, used: false, bytes, descriptors });
+        self.shrink(key);
     }
 
-    /// Drops the version at `path`.
-    pub fn remove(&mut self, path: &[u8]) {
-        if let Some(at) = self.index.remove(path) {
+    /// Counts the version under `key` anew: it holds more than when it was put there.
+    pub(crate) fn recount(&mut self, key: &[u8]) {
+        let Some(&at) = self.index.get(key) else { return };
+        let entry = &mut self.entries[at];
+        let (bytes, descriptors) = (entry.version.memory_bytes() + key.len(), entry.version.descriptors());
+        self.bytes = self.bytes - entry.bytes + bytes;
+        self.descriptors = self.descriptors - entry.descriptors + descriptors;
+        (entry.bytes, entry.descriptors, entry.used) = (bytes, descriptors, true);
+        let last = self.entries.len() - 1;
+        self.exchange(at, last);
+        self.shrink(key);
+    }
+
+    /// Drops the version under `key`.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        if let Some(at) = self.index.remove(key) {
             self.take(at);
         }
     }
 
     /// How many versions there are.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Drops versions until the bounds hold; the one under `key`, the last, goes last.
+    fn shrink(&mut self, key: &[u8]) {
+        while self.is_over() && self.entries.len() > 1 {
+            self.evict();
+        }
+        if self.is_over() {
+            self.remove(key);
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -118,59 +145,61 @@ impl Cache {
             if std::mem::take(&mut self.entries[at].used) {
                 continue;
             }
-            let path = std::mem::take(&mut self.entries[at].path);
-            self.index.remove(&path);
-            self.entries[at].path = path;
+            let key = std::mem::take(&mut self.entries[at].key);
+            self.index.remove(&key);
             self.take(at);
             return;
         }
     }
 
-    /// Takes the entry at `at` out; the last one moves into its place.
+    /// Takes the entry at `at`, which is in the index no more, out; the last one moves into its place.
     fn take(&mut self, at: usize) {
         let entry = self.entries.swap_remove(at);
-        self.bytes -= entry.version.memory_bytes() + entry.path.len();
-        self.descriptors -= usize::from(entry.version.holds_descriptor());
-        if let Some(moved) = self.entries.get(at) {
-            self.index.insert(moved.path.clone(), at);
+        self.bytes -= entry.bytes;
+        self.descriptors -= entry.descriptors;
+        if let Some(place) = self.entries.get(at).and_then(|moved| self.index.get_mut(&moved.key)) {
+            *place = at;
+        }
+    }
+
+    fn exchange(&mut self, one: usize, other: usize) {
+        self.entries.swap(one, other);
+        for at in [one, other] {
+            if let Some(place) = self.entries.get(at).and_then(|moved| self.index.get_mut(&moved.key)) {
+                *place = at;
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cache, CacheLimits};
-    use crate::root::Root;
+    use super::{Cache, CacheLimits, Checked};
+    use crate::policy::Policy;
+    use crate::rules::Rules;
     use crate::version::Version;
-    use crate::version::tests::temporary_folder;
-    use std::fs;
+    use flatout_config::model::Files;
     use std::rc::Rc;
 
-    fn versions(name: &str, sizes: &[usize]) -> Vec<Rc<Version>> {
-        let folder = temporary_folder(name);
-        let root = Root::open(&folder).unwrap();
-        let load = |(index, size): (usize, &usize)| {
-            let name = index.to_string();
-            fs::write(folder.join(&name), vec![0; *size]).unwrap();
-            Rc::new(Version::load(&root, name.as_bytes(), 0).unwrap())
-        };
-        let versions = sizes.iter().enumerate().map(load).collect();
-        fs::remove_dir_all(folder).unwrap();
-        versions
+    const NOW: Checked = Checked { at_ms: 1, epoch: 0 };
+
+    fn version(bytes: usize) -> Rc<Version> {
+        let rules = Rules::new(&Files::default(), 1_000_000);
+        Rc::new(Version::of_content(vec![7; bytes], "text/plain", &rules, &Rc::new(Policy::default()), 0))
     }
 
     #[test]
     fn bounds_hold_and_what_is_used_stays() {
-        let version = versions("cache-entries", &[1]).remove(0);
+        let version = version(1);
         let mut cache = Cache::new(CacheLimits { entries_max: 3, ..CacheLimits::DEFAULT });
-        for path in [&b"a"[..], b"b", b"c"] {
-            cache.insert(path, Rc::clone(&version), 1);
+        for key in [&b"a"[..], b"b", b"c"] {
+            cache.insert(key, Rc::clone(&version), NOW);
         }
-        cache.insert(b"d", Rc::clone(&version), 1);
+        cache.insert(b"d", Rc::clone(&version), NOW);
         assert_eq!(cache.len(), 3);
         for round in 0..20_u32 {
             assert!(cache.get(b"d").is_some(), "round {round}");
-            cache.insert(format!("crawl{round}").as_bytes(), Rc::clone(&version), 1);
+            cache.insert(format!("crawl{round}").as_bytes(), Rc::clone(&version), NOW);
             assert_eq!(cache.len(), 3);
         }
         cache.remove(b"d");
@@ -179,22 +208,21 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_descriptors_are_counted() {
-        let versions = versions("cache-bytes", &[1000, 1000, 100_000, 100_000]);
-        let one = versions[0].memory_bytes() + 1;
-        let limits = CacheLimits { bytes_max: one, descriptors_max: 1, entries_max: 10 };
+    fn bytes_are_counted_and_counted_again() {
+        let one = version(1000);
+        let limits = CacheLimits { bytes_max: one.memory_bytes() + 1, descriptors_max: 1, entries_max: 10 };
         let mut cache = Cache::new(limits);
-        cache.insert(b"a", Rc::clone(&versions[0]), 1);
-        cache.insert(b"b", Rc::clone(&versions[1]), 1);
+        cache.insert(b"a", Rc::clone(&one), NOW);
+        cache.insert(b"b", version(1000), NOW);
         assert_eq!((cache.len(), cache.get(b"b").is_some()), (1, true));
-        cache.insert(b"b", Rc::clone(&versions[0]), 2);
-        assert_eq!(cache.get(b"b").unwrap().1, 2);
-        let mut cache = Cache::new(CacheLimits { descriptors_max: 1, ..CacheLimits::DEFAULT });
-        cache.insert(b"c", Rc::clone(&versions[2]), 1);
-        cache.insert(b"d", Rc::clone(&versions[3]), 1);
-        assert_eq!((cache.len(), cache.get(b"c").is_none()), (1, true));
+        let later = Checked { at_ms: 2, epoch: 1 };
+        cache.insert(b"b", Rc::clone(&one), later);
+        assert_eq!(cache.get(b"b").unwrap().1, later);
+        cache.recount(b"b");
+        cache.recount(b"never");
+        assert_eq!((cache.len(), cache.bytes), (1, one.memory_bytes() + 1));
         let mut none = Cache::new(CacheLimits { bytes_max: 10, ..CacheLimits::DEFAULT });
-        none.insert(b"a", Rc::clone(&versions[0]), 1);
-        assert!(none.is_empty() && none.bytes == 0);
+        none.insert(b"a", one, NOW);
+        assert_eq!((none.len(), none.bytes), (0, 0));
     }
 }

@@ -1,97 +1,489 @@
 //! Files below a folder, as a handler of the configuration: one per worker and `files` step.
 
-use crate::cache::CacheLimits;
+use crate::answer::{Means, answer};
+use crate::cache::{Cache, CacheLimits, Checked};
+use crate::choice::{Choice, choose};
+pub use crate::found::{ErrorAnswer, Found, Location};
+use crate::found::{no_content, redirect};
+use crate::listing::{self, Wish};
+use crate::media::{content_type, is_compressible};
 use crate::outcome::Outcome;
-use crate::root::Root;
-use crate::site::{Site, SiteOptions};
-use flatout_config::model::{self, FieldOp};
+pub use crate::policy::Policy;
+use crate::question::{KeptQuestion, Question};
+use crate::root::{Named, Root};
+use crate::rules::Rules;
+pub use crate::services::Services;
+use crate::slot::{Begin, Slot};
+use crate::version::{Loading, Seen, Standing, Version, look_beside};
+use crate::workshop::{Rung, Signal, Urgency};
+use flatout_config::model::{self, TextPart, TryTarget, Variable};
+use flatout_http::encoding::ContentCoding;
+use flatout_http::path::{PathFacts, decode_path};
+use flatout_http::refusal::Refusal;
+use flatout_http::request::{Method, RequestHead};
+use flatout_http::status::reason;
+use flatout_http::target::Target;
 use flatout_net::clock::Now;
-use flatout_net::handler::{Handler, Reply, Request};
+use flatout_net::handler::{Reply, Request};
+use flatout_net::response::Response;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all workers share: whatever is done beside the event loops.
-#[derive(Debug, Default)]
-pub struct Services {}
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// A change is promised to be seen within the recheck interval: this much of it is left for the tick of the coarse
+/// clock and for the answer itself.
+const RECHECK_SLACK_MS: u64 = 50;
 
 /// What all `files` steps of one worker share: the metadata cache, under one budget.
 #[derive(Debug)]
 pub struct Store {
+    services: Arc<Services>,
     limits: CacheLimits,
+    cache: RefCell<Cache>,
+    /// The key of the request at hand: its decoded path, then the step's and the policy's numbers.
+    key: RefCell<Vec<u8>>,
+    parts_answered: Cell<u64>,
 }
 
 impl Store {
     /// An empty store.
-    pub fn new(limits: CacheLimits, _services: Arc<Services>) -> Rc<Self> {
-        Rc::new(Self { limits })
+    pub fn new(limits: CacheLimits, services: Arc<Services>) -> Rc<Self> {
+        let cache = RefCell::new(Cache::new(limits));
+        Rc::new(Self { services, limits, cache, key: RefCell::default(), parts_answered: Cell::new(0) })
     }
-}
 
-/// The header steps in force where a request reached its handler. They are part of the heads that are built once, so
-/// every combination has a number of its own.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// Its number, unique among the policies of an engine.
-    pub id: u32,
-    /// The changes, in the order to make them.
-    pub fields: Vec<FieldOp>,
-}
-
-/// Which file is asked for: the path may have been rewritten.
-#[derive(Clone, Copy, Debug)]
-pub struct Location<'a> {
-    /// The path, still encoded; begins with `/`.
-    pub path: &'a [u8],
-    /// The query.
-    pub query: Option<&'a [u8]>,
-}
-
-/// What came of looking for a file.
-#[derive(Debug)]
-pub enum Found {
-    /// The answer.
-    Reply(Reply),
-    /// An error, without a page yet: the caller may have one of its own, or go on elsewhere.
-    Error(ErrorAnswer),
-}
-
-/// An error answer that has no content yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorAnswer {
-    /// The status.
-    pub status: u16,
-    /// One sentence for people.
-    pub text: &'static str,
-    /// Fields that belong to it (`Allow`, `Retry-After`).
-    pub fields: Vec<(&'static str, String)>,
-    /// Its name for the log.
-    pub outcome: Outcome,
+    fn means<'a>(&'a self, rules: &'a Rules, now: Now) -> Means<'a> {
+        Means { rules, services: &self.services, parts_answered: &self.parts_answered, now }
+    }
 }
 
 /// One `files` step.
 #[derive(Debug)]
 pub struct Files {
-    site: Site,
+    id: u32,
+    root: Arc<Root>,
+    rules: Rc<Rules>,
+    recheck_ms: u64,
+    /// Changes below the root that the kernel has told of; `None` when it is not asked to.
+    epoch: Option<Arc<AtomicU64>>,
+    store: Rc<Store>,
+}
+
+/// Why there is no version.
+#[derive(Debug)]
+enum Missing {
+    /// The name is a folder's and lacks its slash.
+    Slash,
+    Outcome(Outcome),
+}
+
+impl From<Outcome> for Missing {
+    fn from(outcome: Outcome) -> Self {
+        Self::Outcome(outcome)
+    }
+}
+
+/// A request for a file, as far as it concerns looking for it.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    head: &'a RequestHead<'a>,
+    secure: bool,
+    location: Location<'a>,
+    policy: &'a Rc<Policy>,
+    now: Now,
 }
 
 impl Files {
-    /// The step with number `id`, unique among the steps of an engine, for the folder `root`, which all workers share. `epoch` changes when the kernel has told of a
-    /// change below the root; without it, files are looked at every `recheck_ms`.
+    /// The step with number `id`, unique among the steps of an engine, for the folder `root`, which all workers share.
+    /// `epoch` changes when the kernel has told of a change below the root; without it, files are looked at every
+    /// `recheck_ms`.
     pub fn new(
-        _id: u32,
+        id: u32,
         root: Arc<Root>,
         settings: &model::Files,
         recheck_ms: u64,
-        _epoch: Option<Arc<AtomicU64>>,
+        epoch: Option<Arc<AtomicU64>>,
         store: &Rc<Store>,
     ) -> Self {
-        let options = SiteOptions { hidden: settings.hidden, recheck_ms, cache_limits: store.limits };
-        Self { site: Site::new(root, options) }
+        let rules = Rc::new(Rules::new(settings, store.limits.bytes_max));
+        Self { id, root, rules, recheck_ms, epoch, store: Rc::clone(store) }
     }
 
     /// Looks for the file at `location` and answers `request` with it, under `policy`.
-    pub fn handle(&self, request: &Request<'_>, _location: Location<'_>, _policy: &Rc<Policy>, now: Now) -> Found {
-        Found::Reply(self.site.handle(request, now))
+    pub fn handle(&self, request: &Request<'_>, location: Location<'_>, policy: &Rc<Policy>, now: Now) -> Found {
+        let head = request.head;
+        match (head.method, head.target) {
+            (Method::Get | Method::Head, Target::Resource { .. }) => {
+                self.read(&Asking { head, secure: request.secure, location, policy, now })
+            }
+            (Method::Options, _) => Found::Reply(no_content(&[("Allow", ALLOW)], policy, Outcome::Options).into()),
+            (Method::Known(_), _) => {
+                const TEXT: &str = "Files can be read here, and nothing else.";
+                Found::Error(ErrorAnswer::new(405, TEXT, Outcome::MethodNotAllowed).with("Allow", ALLOW))
+            }
+            _ => {
+                const TEXT: &str = "This server does not know that method.";
+                Found::Error(ErrorAnswer::new(501, TEXT, Outcome::MethodUnknown))
+            }
+        }
     }
+
+    fn read(&self, asking: &Asking<'_>) -> Found {
+        let mut key = self.store.key.borrow_mut();
+        let facts = match decode_path(asking.location.path, &mut key) {
+            Ok(facts) => facts,
+            // The request is well-formed, so the connection goes on. A broken encoding was refused with its target.
+            Err(refusal) => {
+                let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::DotSegment };
+                return Found::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
+            }
+        };
+        if let Some(found) = self.refuse_path(facts, asking) {
+            return found;
+        }
+        let path_bytes = key.len();
+        self.add_numbers(&mut key, asking.policy);
+        let missing = match self.find(&key, path_bytes, asking.policy, asking.now) {
+            Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome),
+            Err(Missing::Slash) => return Found::Reply(folder_slash(asking).into()),
+            Err(Missing::Outcome(outcome)) => outcome,
+        };
+        key.truncate(path_bytes);
+        if missing == Outcome::NoIndex && self.rules.listing.is_some() {
+            return self.list(&key, asking);
+        }
+        if matches!(missing, Outcome::NotFound | Outcome::NoIndex | Outcome::NotAFile) {
+            let asked = key.clone();
+            if let Some(found) = self.try_others(&asked, &mut key, asking) {
+                return found;
+            }
+        }
+        Found::Error(ErrorAnswer::missing(missing))
+    }
+
+    fn add_numbers(&self, key: &mut Vec<u8>, policy: &Policy) {
+        key.extend_from_slice(&self.id.to_le_bytes());
+        key.extend_from_slice(&policy.id.to_le_bytes());
+    }
+
+    /// Paths that name nothing here, whatever the folder holds.
+    fn refuse_path(&self, facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
+        if facts.hidden_segment && !self.rules.hidden {
+            return Some(Found::Error(ErrorAnswer::missing(Outcome::HiddenName)));
+        }
+        if facts.encoded_slash {
+            return Some(Found::Error(ErrorAnswer::missing(Outcome::NotFound)));
+        }
+        if facts.empty_segment {
+            // Merged, the path begins with one slash only, so it cannot be read as another host's address.
+            let mut merged = asking.location.path.to_vec();
+            merged.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+            let response = redirect(&merged, asking.location.query, Outcome::SlashesMerged, asking.policy);
+            return Some(Found::Reply(response.into()));
+        }
+        None
+    }
+
+    /// The current version under `key`, whose first `path_bytes` are the path, believed for a while without a look.
+    fn find(
+        &self,
+        key: &[u8],
+        path_bytes: usize,
+        policy: &Rc<Policy>,
+        now: Now,
+    ) -> Result<(Rc<Version>, Outcome), Missing> {
+        let path = &key[..path_bytes];
+        let checked = self.checked(now);
+        let mut cache = self.store.cache.borrow_mut();
+        if let Some((version, last)) = cache.get(key) {
+            if self.holds(last, checked) {
+                return Ok((Rc::clone(version), Outcome::Hit));
+            }
+            let version = Rc::clone(version);
+            if version.settled && self.look(path).is_ok_and(|(_, seen)| Some(&seen) == version.seen.as_ref()) {
+                cache.set_checked(key, checked);
+                return Ok((version, Outcome::Checked));
+            }
+            cache.remove(key);
+        }
+        let (name, seen) = self.look(path)?;
+        let loading = Loading {
+            root: &self.root,
+            rules: &self.rules,
+            policy,
+            services: &self.store.services,
+            unix_ns: read_unix_ns(),
+        };
+        let version = Rc::new(Version::load(&loading, &name, &seen)?);
+        cache.insert(key, Rc::clone(&version), checked);
+        Ok((version, Outcome::Loaded))
+    }
+
+    fn checked(&self, now: Now) -> Checked {
+        let epoch = self.epoch.as_ref().map_or(0, |epoch| epoch.load(Ordering::Acquire));
+        Checked { at_ms: now.monotonic_ms, epoch }
+    }
+
+    /// Whether what was found to hold at `last` may be believed at `now`.
+    fn holds(&self, last: Checked, now: Checked) -> bool {
+        match self.epoch {
+            Some(_) => last.epoch == now.epoch,
+            None => now.at_ms.saturating_sub(last.at_ms) < self.recheck_ms.saturating_sub(RECHECK_SLACK_MS),
+        }
+    }
+
+    /// What stands at `path` now: the name of the file that answers for it, and what a look at it sees.
+    fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
+        if !path.is_empty() && !path.ends_with(b"/") {
+            return match self.root.identify(path) {
+                Ok(Named::File(identity)) => Ok((path.to_vec(), self.seen(path, 0, identity))),
+                Ok(Named::Folder) => Err(Missing::Slash),
+                Err(outcome) => Err(outcome.into()),
+            };
+        }
+        for (index_at, index) in self.rules.index.iter().enumerate() {
+            let name = [path, index].concat();
+            match self.root.identify(&name) {
+                Ok(Named::File(identity)) => {
+                    let seen = self.seen(&name, index_at, identity);
+                    return Ok((name, seen));
+                }
+                Ok(Named::Folder) | Err(Outcome::NotFound) => {}
+                Err(outcome) => return Err(outcome.into()),
+            }
+        }
+        // The folder may be there without an index, or not at all.
+        match self.root.identify(path) {
+            Ok(Named::Folder) => Err(Outcome::NoIndex.into()),
+            Ok(Named::File(_)) => Err(Outcome::NotFound.into()),
+            Err(outcome) => Err(outcome.into()),
+        }
+    }
+
+    fn seen(&self, name: &[u8], index_at: usize, identity: flatout_net::file::FileIdentity) -> Seen {
+        let looks = !self.rules.precompressed.is_empty() && is_compressible(&content_type(name));
+        let codings = if looks { &self.rules.precompressed[..] } else { &[] };
+        Seen { index_at, identity, beside: look_beside(&self.root, name, &identity, codings) }
+    }
+
+    /// The answer with `version`, which lies under `key`.
+    fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, outcome: Outcome) -> Found {
+        let question = Question::from(asking.head);
+        let mut grown = false;
+        let choice = choose(version, &question, &self.store.services, &mut grown);
+        if grown {
+            self.store.cache.borrow_mut().recount(key);
+        }
+        let means = self.store.means(&self.rules, asking.now);
+        match choice {
+            Choice::Take(representation, other) => {
+                if outcome == Outcome::Hit && !representation.is_sendable() {
+                    // The file was written over since: another version is there already.
+                    self.store.cache.borrow_mut().remove(key);
+                    let path_bytes = key.len().saturating_sub(8);
+                    return match self.find(key, path_bytes, asking.policy, asking.now) {
+                        Ok((version, outcome)) => self.answer_with(&version, key, asking, outcome),
+                        Err(Missing::Slash) => Found::Reply(folder_slash(asking).into()),
+                        Err(Missing::Outcome(outcome)) => Found::Error(ErrorAnswer::missing(outcome)),
+                    };
+                }
+                // A fallback says more than the form that it is sent in.
+                let outcome = other.filter(|_| matches!(outcome, Outcome::Hit | Outcome::Checked)).unwrap_or(outcome);
+                match answer(&means, version, representation, &question, outcome) {
+                    Ok(response) => Found::Reply(response.into()),
+                    Err(error) => Found::Error(error),
+                }
+            }
+            Choice::Wait(coding, rung) => {
+                let waiting = Waiting {
+                    store: Rc::clone(&self.store),
+                    rules: Rc::clone(&self.rules),
+                    version: Rc::clone(version),
+                    policy: Rc::clone(asking.policy),
+                    key: key.to_vec(),
+                    question: KeptQuestion::new(&question),
+                    now: asking.now,
+                };
+                Found::Reply(Reply::later(async move {
+                    rung.await;
+                    waiting.answer(coding)
+                }))
+            }
+        }
+    }
+
+    /// Goes through the try list for a path that names nothing.
+    fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, asking: &Asking<'_>) -> Option<Found> {
+        for target in &self.rules.try_targets {
+            let text = match target {
+                TryTarget::Status(status) => {
+                    return Some(Found::Error(ErrorAnswer::new(*status, reason(*status), Outcome::TryStatus)));
+                }
+                TryTarget::File(text) => text,
+            };
+            key.clear();
+            for part in &text.parts {
+                match part {
+                    TextPart::Literal(literal) => key.extend_from_slice(literal.as_bytes()),
+                    TextPart::Variable(variable) => add_variable(key, *variable, asked, asking),
+                }
+            }
+            // Names below the root begin with no slash.
+            let slashes = key.iter().take_while(|&&byte| byte == b'/').count();
+            key.drain(..slashes);
+            if !self.may_name(key) {
+                continue;
+            }
+            let path_bytes = key.len();
+            self.add_numbers(key, asking.policy);
+            if let Ok((version, _)) = self.find(key, path_bytes, asking.policy, asking.now) {
+                return Some(self.answer_with(&version, key, asking, Outcome::Fallback));
+            }
+        }
+        None
+    }
+
+    /// Whether a path put together from a text is one that may be asked for.
+    fn may_name(&self, path: &[u8]) -> bool {
+        let segments: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+        segments.iter().enumerate().all(|(at, segment)| match *segment {
+            b"." | b".." => false,
+            b".well-known" if at == 0 => true,
+            [b'.', ..] => self.rules.hidden,
+            [] => at + 1 == segments.len(),
+            other => !other.contains(&0),
+        })
+    }
+
+    /// The list of the folder at `path`, read on a thread of its own and believed as long as a file is.
+    fn list(&self, path: &[u8], asking: &Asking<'_>) -> Found {
+        let Some(settings) = self.rules.listing else {
+            return Found::Error(ErrorAnswer::missing(Outcome::NoIndex));
+        };
+        let wish = Wish::parse(asking.location.query, asking.head.fields.all("accept"));
+        let mut key = path.to_vec();
+        // No file's name can hold a NUL, so this key is no file's.
+        key.extend_from_slice(b"\0list");
+        key.extend_from_slice(&wish.key());
+        self.add_numbers(&mut key, asking.policy);
+        let known = match self.store.cache.borrow_mut().get(&key) {
+            Some((version, last)) if self.holds(last, self.checked(asking.now)) => Some(Rc::clone(version)),
+            _ => None,
+        };
+        if let Some(version) = known {
+            return self.answer_with(&version, &key, asking, Outcome::Listing);
+        }
+        let slot = Arc::<Slot<Option<Vec<u8>>>>::default();
+        let Begin::Yours(making) = slot.begin() else {
+            return Found::Error(ErrorAnswer::missing(Outcome::WorkshopFull));
+        };
+        let shown = request_path(asking);
+        let (root, name, hidden) = (Arc::clone(&self.root), path.to_vec(), self.rules.hidden);
+        let submitted = self.store.services.workshop.submit(Urgency::Prompt, move || {
+            making.start();
+            making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, wish));
+        });
+        if submitted.is_err() {
+            return Found::Error(ErrorAnswer::missing(Outcome::WorkshopFull));
+        }
+        let signal = Arc::<Signal>::default();
+        slot.ring_at_end(&signal);
+        let (store, rules, policy) = (Rc::clone(&self.store), Rc::clone(&self.rules), Rc::clone(asking.policy));
+        let (question, now, checked) =
+            (KeptQuestion::new(&Question::from(asking.head)), asking.now, self.checked(asking.now));
+        Found::Reply(Reply::later(async move {
+            Rung(signal).await;
+            let Some(Some(content)) = slot.get() else {
+                return ErrorAnswer::missing(Outcome::FileFailed).respond(&policy);
+            };
+            let content_type = listing::content_type(&wish);
+            let version = Rc::new(Version::of_content(content.clone(), content_type, &rules, &policy, now.unix_s));
+            store.cache.borrow_mut().insert(&key, Rc::clone(&version), checked);
+            let means = store.means(&rules, now);
+            let answered =
+                question.ask(|question| answer(&means, &version, &version.plain, question, Outcome::ListingRead));
+            answered.unwrap_or_else(|error| error.respond(&policy))
+        }))
+    }
+}
+
+/// An answer that waits for its encoding.
+struct Waiting {
+    store: Rc<Store>,
+    rules: Rc<Rules>,
+    version: Rc<Version>,
+    policy: Rc<Policy>,
+    key: Vec<u8>,
+    question: KeptQuestion,
+    now: Now,
+}
+
+impl Waiting {
+    fn answer(&self, coding: ContentCoding) -> Response {
+        let mut grown = false;
+        let (representation, outcome) = match self.version.standing(coding, &mut grown) {
+            Standing::Ready(representation) => (representation, Outcome::EncodedFirst),
+            // It took too long, or is not worth it.
+            Standing::Possible => (&self.version.plain, Outcome::EncodingPending),
+            Standing::Useless => (&self.version.plain, Outcome::Loaded),
+        };
+        if grown {
+            self.store.cache.borrow_mut().recount(&self.key);
+        }
+        let means = self.store.means(&self.rules, self.now);
+        let answered = self.question.ask(|question| answer(&means, &self.version, representation, question, outcome));
+        answered.unwrap_or_else(|error| error.respond(&self.policy))
+    }
+}
+
+/// 301 to the folder's name with its slash. What the client asked for may have been rewritten: it is told the name
+/// that it knows.
+fn folder_slash(asking: &Asking<'_>) -> Response {
+    let asked = match asking.head.target {
+        Target::Resource { path, .. } if !path.ends_with(b"/") => path,
+        _ => asking.location.path,
+    };
+    redirect(&[asked, b"/"].concat(), asking.location.query, Outcome::FolderSlash, asking.policy)
+}
+
+/// The decoded path as the client asked for it, for people to read.
+fn request_path(asking: &Asking<'_>) -> Vec<u8> {
+    let path = match asking.head.target {
+        Target::Resource { path, .. } if path.ends_with(b"/") => path,
+        _ => asking.location.path,
+    };
+    let mut decoded = Vec::new();
+    // It was decoded before.
+    let _ = decode_path(path, &mut decoded);
+    decoded.insert(0, b'/');
+    decoded
+}
+
+/// What a variable stands for in the name of a file.
+fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &Asking<'_>) {
+    match variable {
+        Variable::Path | Variable::Uri => {
+            key.push(b'/');
+            key.extend_from_slice(asked);
+        }
+        Variable::Host | Variable::HostPort => {
+            let host = asking.head.host.unwrap_or_default();
+            let name = if variable == Variable::Host { host.split(|&byte| byte == b':').next() } else { Some(host) };
+            key.extend(name.unwrap_or_default().iter().map(u8::to_ascii_lowercase));
+        }
+        Variable::Scheme => key.extend_from_slice(if asking.secure { b"https" } else { b"http" }),
+        Variable::Query => key.extend_from_slice(asking.location.query.unwrap_or_default()),
+        // What a route's star stands for belongs to the path as it was; here it has become the path.
+        Variable::Rest => key.extend_from_slice(asked),
+    }
+}
+
+/// Only a load reads the wall clock finely: it must not believe a file that is being written at this moment.
+fn read_unix_ns() -> i128 {
+    let time = clock_gettime(ClockId::Realtime);
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }

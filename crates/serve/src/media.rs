@@ -11,6 +11,46 @@ pub fn content_type(name: &[u8]) -> String {
     if media_type.starts_with("text/") { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
 }
 
+/// Whether content of this type is worth compressing: text in any form, and formats that leave it to the transport.
+/// What is compressed by itself (png, jpeg, woff2, zip, video) is not.
+pub(crate) fn is_compressible(content_type: &str) -> bool {
+    // RFC 6839 and its successors: the suffix says how the format is written.
+    const SUFFIXES: [&str; 3] = ["+xml", "+json", "+text"];
+    const TYPES: &[&str] = &[
+        "application/javascript",
+        "application/json",
+        "application/ld+json",
+        "application/manifest+json",
+        "application/msword",
+        "application/rtf",
+        "application/vnd.ms-excel",
+        "application/vnd.ms-fontobject",
+        "application/vnd.ms-powerpoint",
+        "application/wasm",
+        "application/x-javascript",
+        "application/x-ndjson",
+        "application/x-sh",
+        "application/x-tex",
+        "application/xml",
+        "application/xml-dtd",
+        "application/yaml",
+        "application/toml",
+        "application/sql",
+        "font/collection",
+        "font/otf",
+        "font/sfnt",
+        "font/ttf",
+        "application/font-sfnt",
+        "application/x-font-ttf",
+        "application/x-font-otf",
+        "image/bmp",
+        "image/vnd.microsoft.icon",
+        "image/x-icon",
+    ];
+    let essence = content_type.split(';').next().unwrap_or_default().trim_end();
+    essence.starts_with("text/") || SUFFIXES.iter().any(|suffix| essence.ends_with(suffix)) || TYPES.contains(&essence)
+}
+
 /// Where the table that everybody uses is behind the registry, or names what browsers would not show.
 fn override_type(extension: &str) -> Option<&'static str> {
     // RFC 9239 made text/javascript the one type; the rest are source texts that people want to read.
@@ -28,7 +68,20 @@ fn override_type(extension: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::content_type;
+    use super::{content_type, is_compressible};
+
+    #[test]
+    fn what_is_worth_compressing() {
+        for name in [
+            "a.html", "a.css", "a.js", "a.json", "a.svg", "a.xml", "a.wasm", "a.ttf", "a.otf", "a.ico", "a.bmp",
+            "a.txt",
+        ] {
+            assert!(is_compressible(&content_type(name.as_bytes())), "{name}: {}", content_type(name.as_bytes()));
+        }
+        for name in ["a.png", "a.jpg", "a.webp", "a.woff2", "a.woff", "a.zip", "a.gz", "a.mp4", "a.pdf", "a.unknown"] {
+            assert!(!is_compressible(&content_type(name.as_bytes())), "{name}: {}", content_type(name.as_bytes()));
+        }
+    }
 
     #[test]
     fn common_endings() {

@@ -33,6 +33,15 @@ outcomes! {
     Hit, "hit", "The file's version was known and had been checked within the recheck interval.";
     Checked, "checked", "The file's version was known, and a look at the file showed that it still holds.";
     Loaded, "loaded", "The file was opened and its heads were built: it was new, changed, or had been dropped.";
+    Encoded, "encoded", "As hit, and the answer is an encoding of the file that was at hand.";
+    EncodedFirst, "encoded_first", "The answer waited a moment for its encoding, which others now find at hand.";
+    EncodingPending, "encoding_pending", "The file is being encoded; this answer is another encoding or the plain file.";
+    WorkshopFull, "workshop_full", "Too much waits for the background threads: plain content, or 503 for a listing.";
+    Fallback, "fallback", "No file has this name; another one of the try list answers for it.";
+    Listing, "listing", "A list of the folder, as known within the recheck interval.";
+    ListingRead, "listing_read", "A list of the folder, which was read for this answer.";
+    Parts, "parts", "Several ranges: 206 with one part for each.";
+    RangeRefused, "range_refused", "Too many, overlapping or needless ranges: the whole file instead.";
     NotModified, "not_modified", "The client's copy is current: 304.";
     PreconditionFailed, "precondition_failed", "If-Match or If-Unmodified-Since does not hold: 412.";
     RangeUnsatisfiable, "range_unsatisfiable", "The range lies outside the file: 416.";
@@ -40,7 +49,7 @@ outcomes! {
     SlashesMerged, "slashes_merged", "The path has an empty segment; 301 to the same without.";
     Options, "options", "The methods were asked for: 204.";
     NotFound, "not_found", "No file has this name: 404.";
-    NoIndex, "no_index", "The folder has no index.html: 404.";
+    NoIndex, "no_index", "The folder has none of the index files: 404.";
     HiddenName, "hidden_name", "A name begins with a dot, and such names are not served unless asked for: 404.";
     OutsideRoot, "outside_root", "A symbolic link leads out of the folder that is served: 404.";
     NotAFile, "not_a_file", "The name is a device's, a pipe's or a socket's: 404.";
@@ -51,6 +60,7 @@ outcomes! {
     NoDescriptor, "no_descriptor", "The kernel had no descriptor left to open the file with: 503.";
     FileFailed, "file_failed", "The file could not be read: 500.";
     DotSegment, "dot_segment", "The path contains a segment that is only dots: 400.";
+    TryStatus, "try_status", "The try list ends in a status.";
     TargetNul, "target_nul", "The path contains an encoded NUL: 400.";
 }
 

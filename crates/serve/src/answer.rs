@@ -1,0 +1,175 @@
+//! From a version and a question to a response (RFC 9110 §13.2.2: preconditions first, then the range).
+
+use crate::found::ErrorAnswer;
+use crate::outcome::Outcome;
+use crate::question::Question;
+use crate::representation::{Extra, Representation};
+use crate::rules::Rules;
+use crate::services::Services;
+use crate::version::Version;
+use flatout_http::conditional::{Precondition, decide_precondition, if_range_holds};
+use flatout_http::digest::{DigestAlgorithm, choose_digest};
+use flatout_http::encoding::ContentCoding;
+use flatout_http::ranges::{
+    Part, RangesDecision, Unranged, decide_ranges, format_part_head, format_parts_end, make_boundary,
+};
+use flatout_http::request::Asked;
+use flatout_net::clock::Now;
+use flatout_net::response::{Body, Response, Segment};
+use flatout_net::shared::SharedBytes;
+use std::cell::Cell;
+
+/// What answering needs beside the version and the question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) services: &'a Services,
+    /// Answers in several parts so far, for their boundaries.
+    pub(crate) parts_answered: &'a Cell<u64>,
+    pub(crate) now: Now,
+}
+
+/// The answer to `question` with `representation` of `version`.
+pub(crate) fn answer(
+    means: &Means<'_>,
+    version: &Version,
+    representation: &Representation,
+    question: &Question<'_>,
+    outcome: Outcome,
+) -> Result<Response, ErrorAnswer> {
+    let common = &version.common;
+    let mut outcome = outcome;
+    if question.asked.any(Asked::CONDITION) {
+        match decide_precondition(&question.fields, &representation.validators(common)) {
+            Precondition::Proceed => {}
+            Precondition::NotModified => {
+                let extra = Extra {
+                    content_digest: None,
+                    content_md5: false,
+                    ..extra(means, version, representation, question)
+                };
+                let head = representation.not_modified_head.clone();
+                let mut response = Response::new(304, head, Body::Empty, Outcome::NotModified as u8);
+                response.extra = representation.extra_lines(common, extra);
+                return Ok(response);
+            }
+            Precondition::Failed => {
+                return Err(ErrorAnswer::new(
+                    412,
+                    "The file is not the version you expect.",
+                    Outcome::PreconditionFailed,
+                ));
+            }
+        }
+    }
+    let extra = extra(means, version, representation, question);
+    // RFC 9110 §14.2: Range means something for GET only.
+    if question.asked.any(Asked::RANGE)
+        && question.is_get
+        && if_range_holds(&question.fields, &representation.validators(common), means.now.unix_s)
+    {
+        let size_bytes = representation.size_bytes;
+        match decide_ranges(question.fields.first("range").unwrap_or_default(), size_bytes) {
+            RangesDecision::Whole(Unranged::Malformed) => {}
+            RangesDecision::Whole(_) => outcome = Outcome::RangeRefused,
+            RangesDecision::One(part) => return Ok(answer_part(version, representation, part, extra, outcome)),
+            RangesDecision::Many(parts) => {
+                return Ok(answer_parts(means, version, representation, parts.as_slice(), extra));
+            }
+            RangesDecision::Unsatisfiable => {
+                let error = ErrorAnswer::new(416, "The range lies outside the file.", Outcome::RangeUnsatisfiable);
+                return Err(error.with("Content-Range", format!("bytes */{size_bytes}")));
+            }
+        }
+    }
+    let body = representation.body(0, representation.size_bytes);
+    let mut response = Response::new(200, representation.ok_head.clone(), body, outcome as u8);
+    response.extra = representation.extra_lines(common, extra);
+    Ok(response)
+}
+
+/// The field lines that are not part of the built head. Digests that are not known yet are asked for here and sent
+/// from a later answer on.
+fn extra(means: &Means<'_>, version: &Version, representation: &Representation, question: &Question<'_>) -> Extra {
+    let rules = means.rules;
+    let expires_unix_s = version.common.expires_s.map(|seconds| means.now.unix_s.saturating_add(i64::from(seconds)));
+    let mut extra = Extra { expires_unix_s, ..Extra::default() };
+    if !rules.digest && !rules.content_md5 {
+        return extra;
+    }
+    let wanted = question.asked.any(Asked::DIGEST);
+    if wanted && rules.digest {
+        extra.repr_digest = choose_digest(question.fields.all("want-repr-digest"));
+        extra.content_digest = choose_digest(question.fields.all("want-content-digest"));
+    }
+    if rules.digest_always && extra.repr_digest.is_none() {
+        extra.repr_digest = Some(DigestAlgorithm::Sha256);
+    }
+    extra.content_md5 = rules.content_md5;
+    let asked = extra.repr_digest.is_some() || extra.content_digest.is_some() || extra.content_md5;
+    if asked && representation.digests.get().is_none() {
+        if version.settled {
+            // Refused, it is asked for again by the next answer.
+            let source = || representation.source();
+            let _ = means.services.make_digests(&representation.digests, representation.kept_as, source);
+        }
+        return Extra { expires_unix_s, ..Extra::default() };
+    }
+    extra
+}
+
+fn encoding_field(representation: &Representation) -> Option<(&'static str, &'static str)> {
+    (representation.coding != ContentCoding::Identity).then(|| ("Content-Encoding", representation.coding.name()))
+}
+
+/// A digest of the content is one of this part, which nobody has made; Content-MD5 likewise.
+const fn of_part(extra: Extra) -> Extra {
+    Extra { content_digest: None, content_md5: false, ..extra }
+}
+
+fn answer_part(
+    version: &Version,
+    representation: &Representation,
+    part: Part,
+    extra: Extra,
+    outcome: Outcome,
+) -> Response {
+    let (length, size_bytes) = (part.len().to_string(), representation.size_bytes);
+    let content_range = format!("bytes {}-{}/{size_bytes}", part.first, part.last);
+    let mut fields = vec![("Content-Type", version.common.content_type.as_str()), ("Content-Length", &length)];
+    fields.push(("Content-Range", &content_range));
+    fields.extend(encoding_field(representation));
+    let head = representation.partial_head(&version.common, &fields);
+    let mut response = Response::new(206, head, representation.body(part.first, part.len()), outcome as u8);
+    response.extra = representation.extra_lines(&version.common, of_part(extra));
+    response
+}
+
+/// `multipart/byteranges` (RFC 9110 §14.6).
+fn answer_parts(
+    means: &Means<'_>,
+    version: &Version,
+    representation: &Representation,
+    parts: &[Part],
+    extra: Extra,
+) -> Response {
+    let counter = means.parts_answered.get();
+    means.parts_answered.set(counter.wrapping_add(1));
+    let boundary = make_boundary(representation.etag.as_bytes(), counter);
+    let own = format!("Content-Type: {}\r\n", version.common.content_type);
+    let mut segments = Vec::with_capacity(2 * parts.len() + 1);
+    let bytes = |text: String| Segment::Bytes(SharedBytes::from(text.into_bytes()));
+    for (index, part) in parts.iter().enumerate() {
+        segments.push(bytes(format_part_head(&boundary, &own, *part, representation.size_bytes, index == 0)));
+        segments.push(representation.segment(part.first, part.len()));
+    }
+    segments.push(bytes(format_parts_end(&boundary)));
+    let length = segments.iter().map(Segment::len).sum::<u64>().to_string();
+    let content_type = format!("multipart/byteranges; boundary={boundary}");
+    let mut fields = vec![("Content-Type", content_type.as_str()), ("Content-Length", &length)];
+    fields.extend(encoding_field(representation));
+    let head = representation.partial_head(&version.common, &fields);
+    let mut response = Response::new(206, head, Body::Segments(segments), Outcome::Parts as u8);
+    response.extra = representation.extra_lines(&version.common, of_part(extra));
+    response
+}

@@ -1,0 +1,95 @@
+//! Which representation of a version a client gets.
+
+use crate::outcome::Outcome;
+use crate::question::Question;
+use crate::representation::Representation;
+use crate::services::Services;
+use crate::version::{Standing, Version};
+use crate::workshop::{Rung, Signal, Urgency};
+use flatout_http::encoding::{AcceptedCodings, ContentCoding};
+use flatout_http::request::Asked;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Files up to this size are encoded while their first client waits: it takes a few milliseconds.
+const WAIT_BYTES_MAX: u64 = 256 * 1024;
+
+/// So long at the most.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What became of the choice.
+pub(crate) enum Choice<'a> {
+    /// This one, and under which name when that is another than the look-up's.
+    Take(&'a Representation, Option<Outcome>),
+    /// This coding, when it is made or patience ends.
+    Wait(ContentCoding, Rung),
+}
+
+/// Chooses for `question`. `grown` is set when the version has taken over an encoding that was made since.
+pub(crate) fn choose<'a>(
+    version: &'a Version,
+    question: &Question<'_>,
+    services: &Services,
+    grown: &mut bool,
+) -> Choice<'a> {
+    let plain = Choice::Take(&version.plain, None);
+    if version.offered().is_empty() || !question.asked.any(Asked::ENCODING) {
+        return plain;
+    }
+    let accepted = AcceptedCodings::parse(question.fields.all("accept-encoding"));
+    let mut useful = [ContentCoding::Identity; ContentCoding::ALL.len()];
+    let mut count = 0;
+    for &coding in version.offered() {
+        // An encoding of a version that may still change under its name is work for nothing.
+        let is_useful = match version.standing(coding, grown) {
+            Standing::Ready(_) => true,
+            Standing::Possible => version.settled,
+            Standing::Useless => false,
+        };
+        if is_useful && count < useful.len() {
+            useful[count] = coding;
+            count += 1;
+        }
+    }
+    // Who takes nothing that there is gets the plain file (RFC 9110 §12.4.1).
+    let Some(coding) = accepted.choose(useful[..count].iter().copied()) else { return plain };
+    match version.standing(coding, grown) {
+        Standing::Ready(representation) if coding == ContentCoding::Identity => Choice::Take(representation, None),
+        Standing::Ready(representation) => Choice::Take(representation, Some(Outcome::Encoded)),
+        Standing::Useless => plain,
+        Standing::Possible => begin(version, coding, services)
+            .unwrap_or_else(|outcome| Choice::Take(second_best(version, accepted, grown), Some(outcome))),
+    }
+}
+
+/// Has `coding` made, and waits for it if that is soon.
+fn begin<'a>(version: &'a Version, coding: ContentCoding, services: &Services) -> Result<Choice<'a>, Outcome> {
+    let Some(slot) = version.facts().encoded(coding) else { return Err(Outcome::EncodingPending) };
+    let soon = version.plain.size_bytes <= WAIT_BYTES_MAX;
+    let urgency = if soon { Urgency::Prompt } else { Urgency::Patient };
+    let under_way = services
+        .make_encoded(slot, coding, urgency, || version.plain.source())
+        .map_err(|_refused| Outcome::WorkshopFull)?;
+    let signal = Arc::<Signal>::default();
+    if !soon || !under_way || !services.workshop.ring_after(PATIENCE, Arc::clone(&signal)) {
+        return Err(Outcome::EncodingPending);
+    }
+    slot.ring_at_end(&signal);
+    Ok(Choice::Wait(coding, Rung(signal)))
+}
+
+/// The best of what is at hand.
+fn second_best<'a>(version: &'a Version, accepted: AcceptedCodings, grown: &mut bool) -> &'a Representation {
+    let mut ready = [ContentCoding::Identity; ContentCoding::ALL.len()];
+    let mut count = 0;
+    for &coding in version.offered() {
+        if count < ready.len() && matches!(version.standing(coding, grown), Standing::Ready(_)) {
+            ready[count] = coding;
+            count += 1;
+        }
+    }
+    match accepted.choose(ready[..count].iter().copied()).map(|coding| version.standing(coding, grown)) {
+        Some(Standing::Ready(representation)) => representation,
+        _ => &version.plain,
+    }
+}

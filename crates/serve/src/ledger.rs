@@ -1,0 +1,337 @@
+//! Digests that outlive a restart: a small store keyed by what tells one version of a file from another.
+//!
+//! It is a memory of work done, nothing more: whatever is wrong with it costs that work again, and never an answer.
+//! Only the workshop's threads read and write it.
+
+use crate::digests::{DIGESTS_BYTES, Digests};
+use aws_lc_rs::digest::{SHA256, digest};
+use flatout_net::file::FileIdentity;
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The name of the store in the state folder.
+pub(crate) const FILE_NAME: &str = "digests.redb";
+
+/// Versions remembered; about 50 MiB of store. Beyond it, those that were not asked for longest are forgotten.
+pub(crate) const ENTRIES_MAX: u64 = 262_144;
+
+/// Entries written that wait for their commit, at the most.
+const UNWRITTEN_MAX: usize = 1024;
+
+/// The store's own cache. Its default is a gibibyte.
+const CACHE_BYTES: usize = 1024 * 1024;
+
+const KEY_BYTES: usize = 56;
+/// Digests, the day of the last use, and a checksum of all that and the key.
+const VALUE_BYTES: usize = DIGESTS_BYTES + 4 + 8;
+
+type Key = [u8; KEY_BYTES];
+type Value = [u8; VALUE_BYTES];
+
+const TABLE: TableDefinition<'static, Key, Value> = TableDefinition::new("digests-1");
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    entries_max: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    database: Option<Database>,
+    unwritten: Vec<(Key, Value)>,
+}
+
+impl Ledger {
+    /// Opens the store in `folder`, or begins one. What cannot be read is put aside, and a sentence says so.
+    pub(crate) fn open(folder: &Path) -> (Self, Option<String>) {
+        Self::open_with(folder, ENTRIES_MAX)
+    }
+
+    fn open_with(folder: &Path, entries_max: u64) -> (Self, Option<String>) {
+        let path = folder.join(FILE_NAME);
+        let (database, warning) = open_or_begin(&path);
+        let state = Mutex::new(State { database, unwritten: Vec::new() });
+        (Self { path, entries_max, state }, warning)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is remembered of the version `identity`.
+    pub(crate) fn get(&self, identity: &FileIdentity) -> Option<Digests> {
+        let key = key_of(identity);
+        let mut state = self.lock();
+        let read = || -> Option<Value> {
+            let transaction = state.database.as_ref()?.begin_read().ok()?;
+            Some(transaction.open_table(TABLE).ok()?.get(key).ok()??.value())
+        };
+        let value = read()?;
+        let digests = digests_in(&key, &value)?;
+        if day_in(&value) != today() {
+            add_unwritten(&mut state, key, value_of(&key, &digests, today()));
+        }
+        Some(digests)
+    }
+
+    /// Remembers `digests` of the version `identity`, from the next [`Ledger::flush`] on.
+    pub(crate) fn put(&self, identity: &FileIdentity, digests: &Digests) {
+        let key = key_of(identity);
+        add_unwritten(&mut self.lock(), key, value_of(&key, digests, today()));
+    }
+
+    /// Writes what is not written yet, and waits for the disk.
+    pub(crate) fn flush(&self) {
+        let mut state = self.lock();
+        let unwritten = std::mem::take(&mut state.unwritten);
+        if state.database.is_none() {
+            // Another process had it when we began: the one whose place we take, perhaps. It may be gone now.
+            state.database = open_existing(&self.path);
+        }
+        let Some(database) = state.database.as_ref() else { return };
+        if !unwritten.is_empty() && write(database, &unwritten, self.entries_max).is_none() {
+            // The disk is full, or the store is broken: what was known is known no more after a restart.
+            state.database = None;
+        }
+    }
+
+    /// How many versions are remembered.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> u64 {
+        let state = self.lock();
+        let count = || state.database.as_ref()?.begin_read().ok()?.open_table(TABLE).ok()?.len().ok();
+        count().unwrap_or(0)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+fn add_unwritten(state: &mut State, key: Key, value: Value) {
+    if state.unwritten.len() < UNWRITTEN_MAX {
+        state.unwritten.push((key, value));
+    }
+}
+
+/// Writes `entries`, and forgets those least asked for when there are too many.
+fn write(database: &Database, entries: &[(Key, Value)], entries_max: u64) -> Option<()> {
+    let transaction = database.begin_write().ok()?;
+    {
+        let mut table = transaction.open_table(TABLE).ok()?;
+        for (key, value) in entries {
+            table.insert(key, value).ok()?;
+        }
+        let count = table.len().ok()?;
+        if count > entries_max {
+            let mut days = Vec::new();
+            for entry in table.iter().ok()? {
+                let (key, value) = entry.ok()?;
+                days.push((day_in(&value.value()), key.value()));
+            }
+            days.sort_unstable();
+            let excess = count - entries_max + entries_max / 8;
+            for (_, key) in days.iter().take(excess as usize) {
+                table.remove(key).ok()?;
+            }
+        }
+    }
+    transaction.commit().ok()
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// A store that breaks in the reader's hands may have it panic; that is no reason for us to.
+fn open_existing(path: &Path) -> Option<Database> {
+    catch_unwind(AssertUnwindSafe(|| builder().create(path).ok())).ok().flatten()
+}
+
+fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
+    let shown = path.display();
+    let broken = match catch_unwind(AssertUnwindSafe(|| open_checked(path))) {
+        Ok(Ok(database)) => return (Some(database), None),
+        // During an upgrade the old process still has it.
+        Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return (None, None),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "its content makes no sense".to_owned(),
+    };
+    let aside = path.with_extension("redb.broken");
+    if let Err(error) = fs::rename(path, &aside) {
+        return (None, Some(format!("{shown}: {broken}; digests are not kept ({error})")));
+    }
+    let database = open_existing(path);
+    let outcome = if database.is_some() { "begun anew" } else { "digests are not kept" };
+    (database, Some(format!("{shown}: {broken}; put aside as {}, {outcome}", aside.display())))
+}
+
+/// Opens the store and looks into it once.
+fn open_checked(path: &Path) -> Result<Database, DatabaseError> {
+    let database = builder().create(path)?;
+    let failed =
+        |error: &dyn std::fmt::Display| DatabaseError::Storage(redb::StorageError::Corrupted(error.to_string()));
+    let transaction = database.begin_write().map_err(|error| failed(&error))?;
+    transaction.open_table(TABLE).map_err(|error| failed(&error))?;
+    transaction.commit().map_err(|error| failed(&error))?;
+    Ok(database)
+}
+
+fn key_of(identity: &FileIdentity) -> Key {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&identity.device.to_le_bytes());
+    key[8..16].copy_from_slice(&identity.inode.to_le_bytes());
+    key[16..24].copy_from_slice(&identity.size_bytes.to_le_bytes());
+    key[24..40].copy_from_slice(&identity.modified_ns.to_le_bytes());
+    key[40..].copy_from_slice(&identity.changed_ns.to_le_bytes());
+    key
+}
+
+fn value_of(key: &Key, digests: &Digests, day: u32) -> Value {
+    let mut value = [0; VALUE_BYTES];
+    value[..DIGESTS_BYTES].copy_from_slice(digests.as_bytes());
+    value[DIGESTS_BYTES..DIGESTS_BYTES + 4].copy_from_slice(&day.to_le_bytes());
+    let check = checksum(key, &value);
+    value[DIGESTS_BYTES + 4..].copy_from_slice(&check);
+    value
+}
+
+/// The digests in `value`, unless a bit of it has turned: a wrong digest would be worse than none.
+fn digests_in(key: &Key, value: &Value) -> Option<Digests> {
+    if value[DIGESTS_BYTES + 4..] != checksum(key, value) {
+        return None;
+    }
+    Digests::from_bytes(&value[..DIGESTS_BYTES])
+}
+
+fn day_in(value: &Value) -> u32 {
+    value[DIGESTS_BYTES..DIGESTS_BYTES + 4].iter().rev().fold(0, |day, &byte| day << 8 | u32::from(byte))
+}
+
+fn checksum(key: &Key, value: &Value) -> [u8; 8] {
+    let hash = digest(&SHA256, &[&key[..], &value[..DIGESTS_BYTES + 4]].concat());
+    let mut check = [0; 8];
+    check.copy_from_slice(&hash.as_ref()[..8]);
+    check
+}
+
+fn today() -> u32 {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    (seconds / 86_400) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILE_NAME, Ledger, TABLE, key_of, value_of};
+    use crate::digests::Digests;
+    use crate::version::tests::temporary_folder;
+    use flatout_net::file::FileIdentity;
+    use std::fs;
+
+    fn identity(inode: u64) -> FileIdentity {
+        FileIdentity { device: 1, inode, size_bytes: 3, modified_ns: -5, changed_ns: 1_700_000_000_000_000_000 }
+    }
+
+    #[test]
+    fn digests_outlive_their_process() {
+        let folder = temporary_folder("ledger");
+        let digests = Digests::of_bytes(b"abc");
+        let (ledger, warning) = Ledger::open(&folder);
+        assert_eq!((ledger.get(&identity(1)), warning), (None, None));
+        ledger.put(&identity(1), &digests);
+        ledger.flush();
+        assert_eq!(ledger.get(&identity(1)), Some(digests.clone()));
+        // Another process finds it taken, and goes on without.
+        let (second, warning) = Ledger::open(&folder);
+        assert_eq!((second.get(&identity(1)), warning), (None, None));
+        second.put(&identity(2), &digests);
+        drop(ledger);
+        second.flush();
+        assert_eq!(second.get(&identity(1)), Some(digests.clone()));
+        drop(second);
+        let (ledger, _) = Ledger::open(&folder);
+        assert_eq!((ledger.get(&identity(1)), ledger.len()), (Some(digests), 2));
+        let changed = FileIdentity { changed_ns: 7, ..identity(1) };
+        assert_eq!(ledger.get(&changed), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn those_least_asked_for_are_forgotten() {
+        let folder = temporary_folder("ledger-bound");
+        let (ledger, _) = Ledger::open_with(&folder, 80);
+        let digests = Digests::of_bytes(b"abc");
+        {
+            let mut state = ledger.lock();
+            for inode in 0..80 {
+                let key = key_of(&identity(inode));
+                state.unwritten.push((key, value_of(&key, &digests, inode as u32)));
+            }
+        }
+        ledger.flush();
+        assert_eq!(ledger.len(), 80);
+        // Asked for, so it is young again.
+        assert!(ledger.get(&identity(0)).is_some());
+        ledger.put(&identity(1000), &digests);
+        ledger.flush();
+        assert_eq!(ledger.len(), 70);
+        let known = |inode| ledger.get(&identity(inode)).is_some();
+        assert!(known(0) && known(1000) && known(79) && !known(1) && !known(11) && known(12));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_broken_store_is_put_aside() {
+        let folder = temporary_folder("ledger-broken");
+        let path = folder.join(FILE_NAME);
+        let noise = vec![0xff; 100_000];
+        for content in [&b"no store at all"[..], &noise, &[]] {
+            fs::write(&path, content).unwrap();
+            let (ledger, warning) = Ledger::open(&folder);
+            assert_eq!(warning.is_some(), !content.is_empty(), "{warning:?}");
+            ledger.put(&identity(1), &Digests::of_bytes(b"abc"));
+            ledger.flush();
+            assert!(ledger.get(&identity(1)).is_some());
+        }
+        // A real one, cut in half.
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let (ledger, warning) = Ledger::open(&folder);
+        assert!(warning.is_some_and(|text| text.contains("begun anew")));
+        assert!(ledger.len() == 0);
+        // A folder that is not there: nothing is kept, and nothing breaks.
+        let (ledger, warning) = Ledger::open(&folder.join("none"));
+        ledger.put(&identity(1), &Digests::of_bytes(b"abc"));
+        ledger.flush();
+        assert!(warning.is_some() && ledger.get(&identity(1)).is_none());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_turned_bit_is_no_digest() {
+        let folder = temporary_folder("ledger-bit");
+        let (ledger, _) = Ledger::open(&folder);
+        let key = key_of(&identity(1));
+        let mut value = value_of(&key, &Digests::of_bytes(b"abc"), super::today());
+        value[40] ^= 1;
+        {
+            let state = ledger.lock();
+            let transaction = state.database.as_ref().unwrap().begin_write().unwrap();
+            transaction.open_table(TABLE).unwrap().insert(key, value).unwrap();
+            transaction.commit().unwrap();
+        }
+        assert_eq!(ledger.get(&identity(1)), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! The header steps of the configuration, as they change the heads that are built once.
+
+use flatout_config::model::FieldOp;
+use flatout_net::response::Head;
+
+/// Names that no header step changes: they say how the message is framed, or which bytes it holds.
+const FRAMING: [&str; 6] =
+    ["content-length", "content-range", "transfer-encoding", "connection", "date", "content-encoding"];
+
+/// Names that describe content, which a 304 does not have (RFC 9110 §15.4.5).
+const DESCRIBING: [&str; 3] = ["content-type", "content-language", "content-location"];
+
+/// The header steps in force where a request reached its handler. They are part of the heads that are built once, so
+/// every combination has a number of its own.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Its number, unique among the policies of an engine.
+    pub id: u32,
+    /// The changes, in the order to make them.
+    pub fields: Vec<FieldOp>,
+}
+
+impl Policy {
+    /// The head of `status` with `fields`, changed as the steps say. Fields that frame the message stay as they are,
+    /// and so does the Content-Type of an answer in parts. A value that could end its line is left out.
+    pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
+        if self.fields.is_empty() {
+            return Head::new(status, fields);
+        }
+        let mut lines = fields.to_vec();
+        for change in &self.fields {
+            let (name, value) = match change {
+                FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, Some(value)),
+                FieldOp::Remove(name) => (name, None),
+            };
+            if is_kept(status, name, fields) || !value.is_none_or(|value| is_safe(value)) || !is_name(name) {
+                continue;
+            }
+            if !matches!(change, FieldOp::Add(..)) {
+                lines.retain(|(line, _)| !line.eq_ignore_ascii_case(name));
+            }
+            if let Some(value) = value {
+                lines.push((name, value));
+            }
+        }
+        Head::new(status, &lines)
+    }
+
+    /// Whether a field `name` that is not part of a built head, but sent with it, may be sent.
+    pub(crate) fn lets_through(&self, name: &str) -> bool {
+        !self.fields.iter().any(|change| match change {
+            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
+            FieldOp::Add(..) => false,
+        })
+    }
+}
+
+/// Whether the field `name` stays as the handler made it.
+fn is_kept(status: u16, name: &str, fields: &[(&str, &str)]) -> bool {
+    let is_any_of = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let in_parts = fields.iter().any(|(_, value)| value.starts_with("multipart/byteranges"));
+    is_any_of(&FRAMING)
+        || status == 304 && is_any_of(&DESCRIBING)
+        || in_parts && name.eq_ignore_ascii_case("content-type")
+}
+
+fn is_name(name: &str) -> bool {
+    flatout_http::token::is_token(name.as_bytes())
+}
+
+fn is_safe(value: &str) -> bool {
+    !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Policy;
+    use flatout_config::model::FieldOp;
+
+    fn lines(policy: &Policy, status: u16, fields: &[(&str, &str)]) -> Vec<String> {
+        let mut output = Vec::new();
+        policy.head(status, fields).append_to(&mut output, &[b'd'; 29], b"", None);
+        let text = String::from_utf8(output).unwrap();
+        text.trim_end().split("\r\n").skip(2).map(ToOwned::to_owned).collect()
+    }
+
+    fn policy(fields: &[FieldOp]) -> Policy {
+        Policy { id: 1, fields: fields.to_vec() }
+    }
+
+    #[test]
+    fn fields_are_set_added_and_removed_in_order() {
+        let (set, add) = (
+            |name: &str, value: &str| FieldOp::Set(name.into(), value.into()),
+            |name: &str, value: &str| FieldOp::Add(name.into(), value.into()),
+        );
+        let fields = [("Content-Type", "text/html"), ("ETag", "\"a\""), ("Cache-Control", "no-cache")];
+        let all = [
+            set("cache-control", "max-age=60"),
+            add("Link", "<a>"),
+            add("Link", "<b>"),
+            FieldOp::Remove("etag".into()),
+            set("X", "1"),
+            set("X", "2"),
+        ];
+        let expected = ["Content-Type: text/html", "cache-control: max-age=60", "Link: <a>", "Link: <b>", "X: 2"];
+        assert_eq!(lines(&policy(&all), 200, &fields), expected);
+        assert_eq!(lines(&policy(&[]), 200, &fields).len(), 3);
+        let removed = policy(&[FieldOp::Remove("Expires".into()), add("Repr-Digest", "x")]);
+        assert!(!removed.lets_through("expires") && removed.lets_through("Repr-Digest"));
+    }
+
+    #[test]
+    fn framing_is_not_to_be_changed_and_no_line_is_ended() {
+        let fields = [("Content-Type", "text/html"), ("Content-Length", "3")];
+        let changes: Vec<FieldOp> = ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Content-Range"]
+            .into_iter()
+            .flat_map(|name| [FieldOp::Set(name.into(), "1".into()), FieldOp::Remove(name.into())])
+            .chain([FieldOp::Set("X".into(), "a\r\nB: c".into()), FieldOp::Add("Y Z".into(), "a".into())])
+            .collect();
+        assert_eq!(lines(&policy(&changes), 200, &fields), ["Content-Type: text/html", "Content-Length: 3"]);
+        let typed = policy(&[FieldOp::Set("Content-Type".into(), "a/b".into())]);
+        assert_eq!(lines(&typed, 200, &fields), ["Content-Length: 3", "Content-Type: a/b"]);
+        assert_eq!(lines(&typed, 304, &[("ETag", "\"a\"")]), ["ETag: \"a\""]);
+        let parts = [("Content-Type", "multipart/byteranges; boundary=x")];
+        assert_eq!(lines(&typed, 206, &parts), ["Content-Type: multipart/byteranges; boundary=x"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! What an answer must know of its request, borrowed while the request is at hand or kept for an answer that waits.
+
+use flatout_http::head::{Fields, Header};
+use flatout_http::request::{Asked, Method, RequestHead};
+
+/// What an answer must know of its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    /// GET, or HEAD otherwise.
+    pub(crate) is_get: bool,
+    pub(crate) asked: Asked,
+    pub(crate) fields: Fields<'a>,
+}
+
+impl<'a> From<&RequestHead<'a>> for Question<'a> {
+    fn from(head: &RequestHead<'a>) -> Self {
+        Self { is_get: head.method == Method::Get, asked: head.asked, fields: head.fields }
+    }
+}
+
+/// The same, kept.
+#[derive(Debug)]
+pub(crate) struct KeptQuestion {
+    is_get: bool,
+    asked: Asked,
+    lines: Vec<(String, Vec<u8>)>,
+}
+
+impl KeptQuestion {
+    pub(crate) fn new(question: &Question<'_>) -> Self {
+        let mut lines = Vec::new();
+        if question.asked.any(Asked::CONDITION | Asked::RANGE | Asked::DIGEST | Asked::ENCODING) {
+            lines.extend(question.fields.iter().map(|(name, value)| (name.to_owned(), value.to_vec())));
+        }
+        Self { is_get: question.is_get, asked: question.asked, lines }
+    }
+
+    /// Calls `answer` with the question as it was.
+    pub(crate) fn ask<T>(&self, answer: impl FnOnce(&Question<'_>) -> T) -> T {
+        let lines: Vec<Header<'_>> = self.lines.iter().map(|(name, value)| Header { name, value }).collect();
+        answer(&Question { is_get: self.is_get, asked: self.asked, fields: Fields::from_lines(&lines) })
+    }
+}

@@ -1,0 +1,217 @@
+//! One representation of a version, plain or encoded: its tag, its heads, and its content.
+
+use crate::digests::Digests;
+use crate::policy::Policy;
+use crate::services::{Encoded, EncodedContent, Source};
+use crate::slot::Slot;
+use flatout_http::conditional::Validators;
+use flatout_http::date::format_date;
+use flatout_http::digest::DigestAlgorithm;
+use flatout_http::encoding::ContentCoding;
+use flatout_net::file::{FileIdentity, OpenFile};
+use flatout_net::response::{Body, FileBody, Head, Segment};
+use flatout_net::shared::SharedBytes;
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What all representations of a version have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// The Content-Type.
+    pub(crate) content_type: String,
+    /// Last-Modified in seconds since 1970, never later than when the version was loaded (RFC 9110 §8.8.2.1).
+    pub(crate) last_modified_s: i64,
+    /// The same, written.
+    pub(crate) last_modified: String,
+    pub(crate) cache_control: Option<String>,
+    /// How long after an answer it expires.
+    pub(crate) expires_s: Option<u32>,
+    /// What the choice of a representation depends on.
+    pub(crate) vary: Option<&'static str>,
+    pub(crate) policy: Rc<Policy>,
+}
+
+impl Common {
+    pub(crate) fn format_date(unix_s: i64) -> String {
+        String::from_utf8_lossy(&format_date(unix_s)).into_owned()
+    }
+}
+
+/// One representation.
+#[derive(Debug)]
+pub(crate) struct Representation {
+    pub(crate) coding: ContentCoding,
+    /// The entity tag's opaque part.
+    pub(crate) etag: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) ok_head: Head,
+    pub(crate) not_modified_head: Head,
+    /// Its digests, when somebody has made them.
+    pub(crate) digests: Arc<Slot<Digests>>,
+    /// Under which identity digests are kept across restarts.
+    pub(crate) kept_as: Option<FileIdentity>,
+    content: Content,
+    /// The last extra lines, which the next answer most likely has as well.
+    extra: RefCell<Option<(Extra, Rc<[u8]>)>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Memory(SharedBytes),
+    File(Rc<OpenFile>),
+}
+
+/// Which lines stand behind a built head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extra {
+    /// Expires, as a date.
+    pub(crate) expires_unix_s: Option<i64>,
+    pub(crate) repr_digest: Option<DigestAlgorithm>,
+    pub(crate) content_digest: Option<DigestAlgorithm>,
+    pub(crate) content_md5: bool,
+}
+
+impl Representation {
+    pub(crate) fn new(
+        common: &Common,
+        coding: ContentCoding,
+        etag: String,
+        size_bytes: u64,
+        content: Content,
+        digests: Arc<Slot<Digests>>,
+        kept_as: Option<FileIdentity>,
+    ) -> Self {
+        let quoted = format!("\"{etag}\"");
+        let length = size_bytes.to_string();
+        let mut fields = vec![("Content-Type", common.content_type.as_str()), ("Content-Length", &length)];
+        if coding != ContentCoding::Identity {
+            fields.push(("Content-Encoding", coding.name()));
+        }
+        let shared = shared_fields(common, &quoted);
+        fields.extend_from_slice(&shared[..2]);
+        fields.push(("Accept-Ranges", "bytes"));
+        fields.extend_from_slice(&shared[2..]);
+        let ok_head = common.policy.head(200, &fields);
+        let not_modified_head = common.policy.head(304, &shared);
+        let extra = RefCell::default();
+        Self { coding, etag, size_bytes, ok_head, not_modified_head, digests, kept_as, content, extra }
+    }
+
+    /// An encoding that the workshop has made; `None` when the kernel has no descriptor for it.
+    pub(crate) fn adopt(common: &Common, coding: ContentCoding, etag: String, encoded: &Encoded) -> Option<Self> {
+        let content = match &encoded.content {
+            EncodedContent::Memory(bytes) => Content::Memory(SharedBytes::from(&bytes[..])),
+            EncodedContent::File(fd, identity) => {
+                Content::File(Rc::new(OpenFile { fd: fd.try_clone().ok()?, identity: *identity }))
+            }
+        };
+        Some(Self::new(common, coding, etag, encoded.size_bytes, content, Arc::clone(&encoded.digests), None))
+    }
+
+    /// What a request's conditions are compared with.
+    pub(crate) fn validators<'a>(&'a self, common: &Common) -> Validators<'a> {
+        Validators { etag: self.etag.as_bytes(), last_modified_s: common.last_modified_s }
+    }
+
+    /// The content from byte `first`, `length` bytes of it; both within the representation.
+    pub(crate) fn body(&self, first: u64, length: u64) -> Body {
+        debug_assert!(first + length <= self.size_bytes);
+        match &self.content {
+            _ if length == 0 => Body::Empty,
+            Content::Memory(bytes) => Body::Bytes(bytes.slice(first as usize..(first + length) as usize)),
+            Content::File(file) => Body::File(FileBody { file: Rc::clone(file), offset: first, bytes: length }),
+        }
+    }
+
+    /// The same as a piece of a larger content.
+    pub(crate) fn segment(&self, first: u64, length: u64) -> Segment {
+        match &self.content {
+            Content::Memory(bytes) => Segment::Bytes(bytes.slice(first as usize..(first + length) as usize)),
+            Content::File(file) => Segment::File(FileBody { file: Rc::clone(file), offset: first, bytes: length }),
+        }
+    }
+
+    /// Whether the content can still be sent as this version's. What is in memory always can; a file that was written
+    /// over since is not this version any more, and its answer would be cut short.
+    pub(crate) fn is_sendable(&self) -> bool {
+        match &self.content {
+            Content::Memory(_) => true,
+            Content::File(file) => file.is_current(),
+        }
+    }
+
+    /// The content for a thread of the workshop: a copy, or a descriptor of its own.
+    pub(crate) fn source(&self) -> Option<Source> {
+        Some(match &self.content {
+            Content::Memory(bytes) => Source::Memory(Arc::from(&bytes[..])),
+            Content::File(file) => Source::File(file.fd.try_clone().ok()?, file.identity),
+        })
+    }
+
+    /// The head of 206 for `fields`, which say what the part is.
+    pub(crate) fn partial_head(&self, common: &Common, fields: &[(&str, &str)]) -> Head {
+        let quoted = format!("\"{}\"", self.etag);
+        let shared = shared_fields(common, &quoted);
+        let mut all = fields.to_vec();
+        all.extend_from_slice(&shared[..2]);
+        all.push(("Accept-Ranges", "bytes"));
+        all.extend_from_slice(&shared[2..]);
+        common.policy.head(206, &all)
+    }
+
+    /// The lines of `extra`, as far as the policy and what is known let them through.
+    pub(crate) fn extra_lines(&self, common: &Common, extra: Extra) -> Option<Rc<[u8]>> {
+        if extra == Extra::default() {
+            return None;
+        }
+        let mut last = self.extra.borrow_mut();
+        if let Some((last, lines)) = &*last
+            && *last == extra
+        {
+            return Some(Rc::clone(lines));
+        }
+        let (mut text, mut add) = (String::new(), Vec::new());
+        if let Some(unix_s) = extra.expires_unix_s {
+            add.push(("Expires", Common::format_date(unix_s)));
+        }
+        if let Some(digests) = self.digests.get() {
+            add.extend(extra.content_md5.then(|| ("Content-MD5", digests.md5_value())));
+            add.extend(extra.repr_digest.map(|algorithm| ("Repr-Digest", digests.field_value(algorithm))));
+            add.extend(extra.content_digest.map(|algorithm| ("Content-Digest", digests.field_value(algorithm))));
+        }
+        for (name, value) in add.into_iter().filter(|(name, _)| common.policy.lets_through(name)) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+        let lines: Rc<[u8]> = text.into_bytes().into();
+        *last = Some((extra, Rc::clone(&lines)));
+        Some(lines)
+    }
+
+    /// Bytes of memory that it holds, about. What lies in a file without a name is memory as well.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let content = match &self.content {
+            Content::Memory(bytes) => bytes.len(),
+            Content::File(_) if self.coding != ContentCoding::Identity && self.kept_as.is_none() => {
+                self.size_bytes as usize
+            }
+            Content::File(_) => 0,
+        };
+        size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + self.etag.len() + content
+    }
+
+    /// Whether it holds a descriptor.
+    pub(crate) const fn holds_descriptor(&self) -> bool {
+        matches!(self.content, Content::File(_))
+    }
+}
+
+/// Validators first, then what a cache goes by: the fields of 200, 206 and 304 alike (RFC 9110 §15.3.7, §15.4.5).
+fn shared_fields<'a>(common: &'a Common, quoted_etag: &'a str) -> Vec<(&'static str, &'a str)> {
+    let mut fields = vec![("Last-Modified", common.last_modified.as_str()), ("ETag", quoted_etag)];
+    fields.extend(common.cache_control.as_deref().map(|value| ("Cache-Control", value)));
+    fields.extend(common.vary.map(|value| ("Vary", value)));
+    fields
+}

@@ -1,0 +1,247 @@
+//! What all workers share: the workshop, and what it has found out about versions.
+//!
+//! Whatever is made of a version, digests or encodings, is made once, however many workers hold that version. They
+//! meet in one map, which is locked when a version is loaded and never when it is answered with.
+
+use crate::digests::Digests;
+use crate::encode::encode;
+use crate::ledger::Ledger;
+use crate::slot::{Begin, Making, Slot};
+use crate::workshop::{Refused, Urgency, Workshop};
+use flatout_http::encoding::ContentCoding;
+use flatout_net::file::FileIdentity;
+use foldhash::fast::RandomState;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::{Errno, pread, write};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+/// Threads of the workshop at the most, so that the event loops keep their cores.
+const THREADS_MAX: usize = 2;
+
+/// The map is swept of dead entries when it has twice as many as after the last sweep, and this many at least.
+const SWEEP_MIN: usize = 1024;
+
+/// The threads beside the event loops, and what they have found out.
+#[derive(Debug)]
+pub struct Services {
+    pub(crate) workshop: Workshop,
+    ledger: Option<Arc<Ledger>>,
+    flushing: Arc<AtomicBool>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    facts: HashMap<FileIdentity, Weak<Facts>, RandomState>,
+    sweep_at: usize,
+}
+
+/// What is found out about one version, once for all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Digests of the version's own content.
+    pub(crate) digests: Arc<Slot<Digests>>,
+    /// Encodings of it; `None` in a slot: not worth it. In the order of `ContentCoding::ALL`, without the first.
+    encoded: [Arc<Slot<Option<Encoded>>>; 3],
+}
+
+impl Facts {
+    /// The slot for `coding`; `None` for plain content.
+    pub(crate) fn encoded(&self, coding: ContentCoding) -> Option<&Arc<Slot<Option<Encoded>>>> {
+        self.encoded.get((coding as usize).checked_sub(1)?)
+    }
+}
+
+/// A content that was encoded here.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub(crate) content: EncodedContent,
+    /// How long it is.
+    pub(crate) size_bytes: u64,
+    pub(crate) digests: Arc<Slot<Digests>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum EncodedContent {
+    /// Small enough for each worker to have a copy.
+    Memory(Arc<[u8]>),
+    /// A sealed file without a name; each worker has a descriptor.
+    File(OwnedFd, FileIdentity),
+}
+
+/// Where the workshop gets a version's content from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A copy.
+    Memory(Arc<[u8]>),
+    /// The version's file, which is looked at before and after it is read.
+    File(OwnedFd, FileIdentity),
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            workshop: Workshop::new(cores.min(THREADS_MAX)),
+            ledger: None,
+            flushing: Arc::default(),
+            known: Mutex::default(),
+        }
+    }
+}
+
+impl Services {
+    /// Services that keep digests in the folder `state`, if there is one; and a warning when what was kept there is
+    /// lost. Nothing about it is an error.
+    pub fn open(state: Option<&Path>) -> (Self, Option<String>) {
+        let (ledger, warning) = state.map(Ledger::open).unzip();
+        (Self { ledger: ledger.map(Arc::new), ..Self::default() }, warning.flatten())
+    }
+
+    /// Jobs that the workshop has refused because too many waited.
+    pub fn refused(&self) -> u64 {
+        self.workshop.refused()
+    }
+
+    /// The facts of the version `identity`, shared with every worker that has it. Only for versions whose identity
+    /// cannot come to stand for other content.
+    pub(crate) fn facts(&self, identity: FileIdentity) -> Arc<Facts> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(facts) = known.facts.get(&identity).and_then(Weak::upgrade) {
+            return facts;
+        }
+        if known.facts.len() >= known.sweep_at.max(SWEEP_MIN) {
+            known.facts.retain(|_, facts| facts.strong_count() > 0);
+            known.sweep_at = known.facts.len() * 2;
+        }
+        let facts = Arc::<Facts>::default();
+        known.facts.insert(identity, Arc::downgrade(&facts));
+        facts
+    }
+
+    /// Has the digests in `slot` made, unless they are there, under way, or beyond hope.
+    pub(crate) fn make_digests(
+        &self,
+        slot: &Arc<Slot<Digests>>,
+        kept_as: Option<FileIdentity>,
+        source: impl FnOnce() -> Option<Source>,
+    ) -> Result<(), Refused> {
+        let Begin::Yours(making) = slot.begin() else { return Ok(()) };
+        let Some(source) = source() else { return Err(Refused) };
+        let ledger = self.ledger.clone();
+        self.workshop.submit(Urgency::Patient, move || hash(making, &source, kept_as, ledger.as_deref()))?;
+        if let Some(ledger) = &self.ledger
+            && !self.flushing.swap(true, Ordering::AcqRel)
+        {
+            // It waits behind the hashing that is queued already, so one commit holds what they all found.
+            let (ledger, flushing) = (Arc::clone(ledger), Arc::clone(&self.flushing));
+            let flush = move || {
+                flushing.store(false, Ordering::Release);
+                ledger.flush();
+            };
+            if self.workshop.submit(Urgency::Patient, flush).is_err() {
+                self.flushing.store(false, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the encoding in `slot` made. True: it is under way.
+    pub(crate) fn make_encoded(
+        &self,
+        slot: &Arc<Slot<Option<Encoded>>>,
+        coding: ContentCoding,
+        urgency: Urgency,
+        source: impl FnOnce() -> Option<Source>,
+    ) -> Result<bool, Refused> {
+        match slot.begin() {
+            Begin::Never => Ok(false),
+            Begin::UnderWay => Ok(true),
+            Begin::Yours(making) => {
+                let source = source().ok_or(Refused)?;
+                self.workshop.submit(urgency, move || encode_source(making, coding, &source))?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn hash(making: Making<Digests>, source: &Source, kept_as: Option<FileIdentity>, ledger: Option<&Ledger>) {
+    making.start();
+    let kept = ledger.zip(kept_as);
+    if let Some(digests) = kept.and_then(|(ledger, identity)| ledger.get(&identity)) {
+        return making.finish(digests);
+    }
+    let digests = match source {
+        Source::Memory(content) => Some(Digests::of_bytes(content)),
+        Source::File(fd, identity) => Digests::of_file(fd, identity),
+    };
+    if let Some(digests) = digests {
+        if let Some((ledger, identity)) = kept {
+            ledger.put(&identity, &digests);
+        }
+        making.finish(digests);
+    }
+}
+
+fn encode_source(making: Making<Option<Encoded>>, coding: ContentCoding, source: &Source) {
+    making.start();
+    let read;
+    let content = match source {
+        Source::Memory(content) => &content[..],
+        Source::File(fd, identity) => {
+            let Some(content) = read_version(fd, identity) else { return };
+            read = content;
+            &read
+        }
+    };
+    match encode(coding, content) {
+        Ok(None) => making.finish(None),
+        Ok(Some(encoded)) => {
+            let size_bytes = encoded.len() as u64;
+            if let Some(content) = keep(encoded) {
+                making.finish(Some(Encoded { content, size_bytes, digests: Arc::default() }));
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+/// All bytes of one version, or none.
+pub(crate) fn read_version(fd: &OwnedFd, identity: &FileIdentity) -> Option<Vec<u8>> {
+    let mut content = vec![0; identity.size_bytes as usize];
+    let mut read = 0;
+    while read < content.len() {
+        match pread(fd, &mut content[read..], read as u64) {
+            Ok(0) => return None,
+            Ok(count) => read += count,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    FileIdentity::read(fd).is_ok_and(|now| now == *identity).then_some(content)
+}
+
+/// Small contents stay in memory; larger ones go into a file without a name, of which all workers send.
+fn keep(content: Vec<u8>) -> Option<EncodedContent> {
+    if content.len() as u64 <= crate::version::MEMORY_BYTES_MAX {
+        return Some(EncodedContent::Memory(content.into()));
+    }
+    let fd = memfd_create("flatout-encoded", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).ok()?;
+    let mut rest = &content[..];
+    while !rest.is_empty() {
+        match write(&fd, rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL).ok()?;
+    let identity = FileIdentity::read(&fd).ok()?;
+    Some(EncodedContent::File(fd, identity))
+}

@@ -1,0 +1,359 @@
+//! A few threads for what must not be done on an event loop: hashing, compressing, reading folders.
+//!
+//! The queue is bounded; what does not fit is refused and counted, and whoever asked goes on without. The threads are
+//! started when there is something to do, and give way to the event loops.
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Jobs that wait at the most, of each urgency.
+pub(crate) const JOBS_MAX: usize = 256;
+
+/// Answers that wait with a bound on their patience, at the most.
+const WAITS_MAX: usize = 4096;
+
+/// How much the threads give way (`nice`).
+const NICENESS: i32 = 10;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// How soon somebody needs a job done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// An answer waits for it.
+    Prompt,
+    /// Nobody does.
+    Patient,
+}
+
+/// The queue was full, or no thread could be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+/// Threads and the queue before them.
+#[derive(Debug)]
+pub(crate) struct Workshop {
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    threads_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    prompt: VecDeque<Job>,
+    patient: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    stopping: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Queue({} prompt, {} patient)", self.prompt.len(), self.patient.len())
+    }
+}
+
+/// A panic elsewhere leaves these states whole: every change is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Workshop {
+    /// A workshop of up to `threads_max` threads, none of which is started yet.
+    pub(crate) fn new(threads_max: usize) -> Self {
+        Self { shared: Arc::default(), bell: Arc::default(), threads_max: threads_max.max(1) }
+    }
+
+    /// Has `job` done, some time. Refused, it is dropped.
+    pub(crate) fn submit(&self, urgency: Urgency, job: impl FnOnce() + Send + 'static) -> Result<(), Refused> {
+        let job: Job = Box::new(job);
+        let mut queue = lock(&self.shared.queue);
+        if queue.idle == 0 && queue.threads < self.threads_max {
+            let shared = Arc::clone(&self.shared);
+            let started = thread::Builder::new().name("workshop".to_owned()).spawn(move || work(&shared));
+            queue.threads += usize::from(started.is_ok());
+        }
+        let has_thread = queue.threads > 0;
+        let line = if urgency == Urgency::Prompt { &mut queue.prompt } else { &mut queue.patient };
+        if !has_thread || line.len() >= JOBS_MAX {
+            drop(queue);
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+            // The job is dropped here, outside the lock: it may tell somebody.
+            return Err(Refused);
+        }
+        line.push_back(job);
+        drop(queue);
+        self.shared.work.notify_one();
+        Ok(())
+    }
+
+    /// Jobs refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+
+    /// Rings `signal` after `patience`, whatever else rings it before. False: too many wait already.
+    pub(crate) fn ring_after(&self, patience: Duration, signal: Arc<Signal>) -> bool {
+        self.bell.add(Instant::now() + patience, signal)
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).stopping = true;
+        self.shared.work.notify_all();
+        lock(&self.bell.waits).stopping = true;
+        self.bell.changed.notify_all();
+    }
+}
+
+fn work(shared: &Shared) {
+    // Without the right to it, or the call, the threads are merely as eager as others.
+    let _ = rustix::process::nice(NICENESS);
+    let mut queue = lock(&shared.queue);
+    loop {
+        if let Some(job) = queue.prompt.pop_front().or_else(|| queue.patient.pop_front()) {
+            drop(queue);
+            // A job that panics is a defect; the others shall be done all the same.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+            queue = lock(&shared.queue);
+            continue;
+        }
+        if queue.stopping {
+            return;
+        }
+        queue.idle += 1;
+        queue = shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        queue.idle -= 1;
+    }
+}
+
+/// Wakes one future of one worker, from whatever thread.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    state: Mutex<SignalState>,
+}
+
+#[derive(Debug, Default)]
+struct SignalState {
+    rung: bool,
+    waker: Option<Waker>,
+}
+
+impl Signal {
+    /// Lets whoever waits go on. The first time counts.
+    pub(crate) fn ring(&self) {
+        let waker = {
+            let mut state = lock(&self.state);
+            state.rung = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Ready when its signal has rung.
+#[derive(Debug)]
+pub(crate) struct Rung(pub(crate) Arc<Signal>);
+
+impl Future for Rung {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0.state);
+        if state.rung {
+            return Poll::Ready(());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Rings signals when their time has come. The servers' runtimes have no timers of such a grain.
+#[derive(Debug, Default)]
+struct Bell {
+    waits: Mutex<Waits>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    heap: BinaryHeap<Wait>,
+    started: bool,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Wait {
+    until: Instant,
+    signal: Arc<Signal>,
+}
+
+/// The earliest is the greatest, as the heap gives the greatest first.
+impl Ord for Wait {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.until.cmp(&self.until)
+    }
+}
+
+impl PartialOrd for Wait {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Wait {
+    fn eq(&self, other: &Self) -> bool {
+        self.until == other.until
+    }
+}
+
+impl Eq for Wait {}
+
+impl Bell {
+    fn add(self: &Arc<Self>, until: Instant, signal: Arc<Signal>) -> bool {
+        let mut waits = lock(&self.waits);
+        if waits.heap.len() >= WAITS_MAX {
+            return false;
+        }
+        if !waits.started {
+            let bell = Arc::clone(self);
+            waits.started = thread::Builder::new().name("bell".to_owned()).spawn(move || bell.watch()).is_ok();
+            if !waits.started {
+                return false;
+            }
+        }
+        waits.heap.push(Wait { until, signal });
+        drop(waits);
+        self.changed.notify_one();
+        true
+    }
+
+    fn watch(&self) {
+        let mut waits = lock(&self.waits);
+        while !waits.stopping {
+            let now = Instant::now();
+            match waits.heap.peek() {
+                Some(wait) if wait.until <= now => {
+                    let wait = waits.heap.pop();
+                    drop(waits);
+                    if let Some(wait) = wait {
+                        wait.signal.ring();
+                    }
+                    waits = lock(&self.waits);
+                }
+                Some(wait) => {
+                    let patience = wait.until - now;
+                    waits = self.changed.wait_timeout(waits, patience).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => waits = self.changed.wait(waits).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::{JOBS_MAX, Refused, Rung, Signal, Urgency, Workshop};
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{channel, sync_channel};
+    use std::sync::{Arc, Barrier};
+    use std::task::{Context, Poll, Wake, Waker};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    struct Unpark(thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// Polls `future` on this thread until it is ready.
+    pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return value;
+            }
+            thread::park_timeout(Duration::from_mins(1));
+        }
+    }
+
+    #[test]
+    fn jobs_are_done_prompt_ones_first_and_too_many_refused() {
+        let workshop = Workshop::new(1);
+        let (gate, done) = (Arc::new(Barrier::new(2)), channel());
+        let opened = Arc::clone(&gate);
+        workshop
+            .submit(Urgency::Patient, move || {
+                opened.wait();
+            })
+            .unwrap();
+        // The one thread is busy, as soon as it has taken that job.
+        while !super::lock(&workshop.shared.queue).patient.is_empty() {
+            thread::yield_now();
+        }
+        let submit = |urgency, number| {
+            let sender = done.0.clone();
+            workshop.submit(urgency, move || sender.send(number).unwrap())
+        };
+        (0..JOBS_MAX).for_each(|number| submit(Urgency::Patient, number).unwrap());
+        assert_eq!(submit(Urgency::Patient, 0), Err(Refused));
+        assert_eq!(workshop.refused(), 1);
+        submit(Urgency::Prompt, 1000).unwrap();
+        gate.wait();
+        let order: Vec<usize> = (0..=JOBS_MAX).map(|_| done.1.recv().unwrap()).collect();
+        assert_eq!(order[0], 1000);
+        assert!(order[1..].is_sorted());
+    }
+
+    #[test]
+    fn a_panic_ends_a_job_and_no_thread() {
+        let workshop = Workshop::new(1);
+        workshop.submit(Urgency::Patient, || std::panic::resume_unwind(Box::new("as tests do"))).unwrap();
+        let (sender, receiver) = sync_channel(1);
+        workshop.submit(Urgency::Patient, move || sender.send(7).unwrap()).unwrap();
+        assert_eq!(receiver.recv().unwrap(), 7);
+    }
+
+    #[test]
+    fn a_signal_rings_by_hand_or_by_the_bell() {
+        let workshop = Workshop::new(2);
+        let start = Instant::now();
+        let late = Arc::<Signal>::default();
+        assert!(workshop.ring_after(Duration::from_mins(10), Arc::clone(&late)));
+        let soon = Arc::<Signal>::default();
+        assert!(workshop.ring_after(Duration::from_millis(20), Arc::clone(&soon)));
+        block_on(Rung(soon));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        let count = Arc::new(AtomicUsize::new(0));
+        let (signal, counted) = (Arc::clone(&late), Arc::clone(&count));
+        workshop
+            .submit(Urgency::Prompt, move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                signal.ring();
+            })
+            .unwrap();
+        block_on(Rung(late));
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+}
