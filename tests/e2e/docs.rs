@@ -13,6 +13,10 @@ fn reasons() -> String {
     for outcome in Outcome::ALL {
         writeln!(text, "| `{}` | {} |", outcome.name(), outcome.text()).unwrap();
     }
+    text.push_str("\n## Outcomes: what a site's steps had to say\n\n| name | meaning |\n|---|---|\n");
+    for outcome in flatout_engine::Outcome::ALL {
+        writeln!(text, "| `{}` | {} |", outcome.name(), outcome.text()).unwrap();
+    }
     text.push_str("\n## Refusals: why a request was not read\n\n| name | status | meaning |\n|---|---|---|\n");
     for refusal in Refusal::ALL {
         writeln!(text, "| `{}` | {} | {} |", refusal.name(), refusal.status(), refusal.text()).unwrap();

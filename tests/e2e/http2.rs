@@ -334,3 +334,28 @@ fn errors_of_either_side_have_their_names() {
         assert_eq!(count_of(&text, name), 1, "{name}: {text}");
     }
 }
+
+#[test]
+fn a_slow_reader_has_little_held_for_it() {
+    const BYTES: usize = 40_000_000;
+    let (folder, certificate) = (site(), Certificate::new());
+    fs::write(folder.path().join("huge"), vec![b'h'; BYTES]).unwrap();
+    for arguments in [vec!["--h2c"], certificate.arguments()] {
+        let server = Server::start(folder.path(), &arguments);
+        assert!(curl(&server, "/1k", &["--http2-prior-knowledge"]).starts_with("HTTP/2 200"));
+        let before_kb = server.memory_kb("RssAnon");
+        let mut child = tool("curl")
+            .args(["-sS", "-k", "--http2-prior-knowledge", "--limit-rate", "20M", "-o", "/dev/null"])
+            .arg(server.url("/huge"))
+            .spawn()
+            .unwrap();
+        let mut peak_kb = 0;
+        while child.try_wait().unwrap().is_none() {
+            peak_kb = peak_kb.max(server.memory_kb("RssAnon"));
+            std::thread::sleep(TICK);
+        }
+        assert!(child.wait().unwrap().success());
+        println!("{before_kb} kB became {peak_kb} kB");
+        assert!(peak_kb < before_kb + 2048, "{before_kb} kB became {peak_kb} kB");
+    }
+}

@@ -90,11 +90,23 @@ fn privileges_are_dropped_for_good() {
     }
     let folder = prepare("", "");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    configure(&folder, "user \"nobody\"\nworkers 2", &files(folder.path()));
-    let site = Site::run(folder);
+    let nobody = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
+    let own = folder.path().join("own");
+    fs::create_dir(&own).unwrap();
+    std::os::unix::fs::chown(&own, nobody.trim().parse().ok(), None).unwrap();
+    let global = format!("user \"nobody\"\nworkers 2\nstate \"{own}\"\nlog \"{own}/log\"", own = own.display());
+    let inside = format!("{}\n    listen \"127.0.0.3:0\" tls=#true\n    tls \"internal\"", files(folder.path()));
+    configure(&folder, &global, &inside);
+    // Where nobody can start it again.
+    let binary = folder.path().join("flatout");
+    fs::copy(flatout().get_program(), &binary).unwrap();
+    let mut command = Command::new(&binary);
+    command.arg("run").arg("-c").arg(config(&folder));
+    let mut running = Running::spawn(command);
+    let addresses = running.addresses().unwrap_or_else(|| panic!("{}", running.stderr()));
+    let site = Site { folder, running, addresses };
     assert_eq!(get(site.address(), "/").body, b"here");
     let tasks = fs::read_dir(format!("/proc/{}/task", site.running.pid())).unwrap();
-    let nobody = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
     for task in tasks {
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
         let line = |name: &str| {
@@ -106,9 +118,12 @@ fn privileges_are_dropped_for_good() {
         assert_eq!(line("CapEff:"), ["0000000000000000"]);
         assert_eq!(line("CapPrm:"), ["0000000000000000"]);
     }
-    // What it became may still reload.
-    let output = site.order(&["reload"]);
-    assert!(output.status.success(), "{}", said(&output));
+    // What it became may still reload, and be replaced.
+    for verb in ["reload", "upgrade"] {
+        let output = site.order(&[verb]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    assert_eq!(get(site.address(), "/").body, b"here");
 }
 
 #[test]

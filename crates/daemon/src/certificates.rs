@@ -30,6 +30,13 @@ pub(crate) struct Loaded {
     renew_at_s: u64,
 }
 
+impl Loaded {
+    /// The files it was read from.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.stamps.iter().map(|(path, _)| path.as_path())
+    }
+}
+
 /// What shows them.
 pub(crate) struct Certificates {
     server: Arc<TlsServer>,

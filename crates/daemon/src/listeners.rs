@@ -53,7 +53,7 @@ impl Address {
     ) -> Result<Self, Failure> {
         let asked = listener.address;
         let sockets = inherited.take_listeners(asked);
-        let explain = |error: io::Error| explain_bind(&asked, &error);
+        let explain = |error: io::Error| explain_bind(listener, &error);
         let (bound, sockets) = if sockets.is_empty() {
             bind_all(asked, workers).map_err(explain)?
         } else {
@@ -65,7 +65,7 @@ impl Address {
     /// The same sockets for another protocol, under another number.
     pub(crate) fn with_protocol(&self, id: usize, listener: &model::Listener) -> Result<Self, Failure> {
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(copy).collect();
-        let sockets = copies.map_err(|error| explain_bind(&self.asked, &error))?;
+        let sockets = copies.map_err(|error| explain_bind(listener, &error))?;
         Ok(Self { id: id as u32, asked: self.asked, bound: self.bound, protocol: protocol_of(listener), sockets })
     }
 
@@ -122,20 +122,25 @@ fn complete(mut sockets: Vec<OwnedFd>, workers: usize) -> io::Result<(SocketAddr
 }
 
 /// Says who holds the port and which is free.
-fn explain_bind(address: &SocketAddr, error: &io::Error) -> Failure {
+fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
+    let address = &listener.address;
+    // As it is written where this address was asked for.
+    let propose = |free: SocketAddr| {
+        if listener.place.line == 0 { format!("--listen {free}") } else { format!("listen \"{free}\"") }
+    };
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             let owner = find_port_owner(address.port())
                 .map_or_else(|| "another process".to_owned(), |(pid, name)| format!("{name} (process {pid})"));
             let mut text = format!("port {} on {} is taken by {owner}", address.port(), address.ip());
             if let Some(port) = suggest_port(address) {
-                let _ = write!(text, "\n  try: --listen {}", SocketAddr::new(address.ip(), port));
+                let _ = write!(text, "\n  try: {}", propose(SocketAddr::new(address.ip(), port)));
             }
             Failure::runtime(text)
         }
         io::ErrorKind::PermissionDenied => Failure::runtime(format!(
-            "may not listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: --listen {}:8080",
-            address.ip()
+            "may not listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: {}",
+            propose(SocketAddr::new(address.ip(), 8080))
         )),
         io::ErrorKind::AddrNotAvailable => {
             Failure::usage(format!("cannot listen on {address}: this machine has no such address"))

@@ -81,6 +81,7 @@ impl Control {
             Some(certificates) => certificates.load(&config)?,
             None => None,
         };
+        watch::extend(&mut self.watch, &spec)?;
         let added = self.bind_added(&config, &live)?;
         let listeners = self.listeners_of(&added).map_err(|error| {
             Failure::runtime(format!("no descriptor for the listeners of the new configuration: {error}"))
@@ -155,7 +156,7 @@ impl Control {
             self.workers.tell(|_| Command::RemoveListener(id));
         }
         self.addresses.extend(added);
-        watch::follow(&mut self.watch, &spec);
+        watch::retain(self.watch.as_mut(), &spec);
         (self.config, self.spec) = (config, spec);
         self.show();
         changes

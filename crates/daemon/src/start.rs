@@ -6,7 +6,7 @@ use crate::admin::path::Places;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
 use crate::bell::{Bell, Event, bell};
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, Loaded};
 use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{Failure, say};
@@ -14,26 +14,28 @@ use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
 use crate::privileges::{decide_identity, drop_privileges};
-use crate::shares::{raise_open_files, share_descriptors};
+use crate::shares::{Shares, raise_open_files, share_descriptors};
 use crate::source::Source;
 use crate::spec::{compile, metrics_text};
 use crate::status::Shared;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
 use crate::workers::{Worker, Workers, start_worker};
-use flatout_config::model::{Admin, Config, Protocol};
+use flatout_config::model::{Admin, Certificate, Config, Protocol};
 use flatout_engine::engine::Engine;
 use flatout_engine::spec::Spec;
 use flatout_http::limits::Limits;
 use flatout_net::access::Logs;
 use flatout_net::counters::Counters;
 use flatout_net::handler::Handler;
+use flatout_net::process::Identity;
 use flatout_net::server::{
     Phase, Settings, Signals, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
 };
 use flatout_net::tls::TlsServer;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
+use std::fs::File;
 use std::sync::Arc;
 use std::thread;
 use tokio::sync::watch;
@@ -56,8 +58,11 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
         _ => Some(Certificates::new()?),
     };
-    let loaded = certificates.as_mut().map(|certificates| certificates.load(&config)).transpose()?.flatten();
-    let logs = open_logs(&config)?;
+    // Files may be for root alone; our own authority must be for whoever we become.
+    let mut loaded = None;
+    if !uses_authority(&config) {
+        loaded = load(certificates.as_mut(), &config)?;
+    }
     let mut addresses = Vec::new();
     for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id]) {
         addresses.push(Address::bind(id, listener, worker_count, &mut inherited)?);
@@ -65,57 +70,45 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     inherited.finish();
     let admin = open_admin(&config, &mut inherited)?;
     if let Some(identity) = identity {
-        if let Some(admin) = &admin {
-            admin.give_to(identity.uid, identity.gid).map_err(|error| {
-                Failure::runtime(format!("cannot give {} to its user: {error}", admin.path().display()))
-            })?;
-        }
-        drop_privileges(identity)?;
+        become_less(identity, admin.as_ref(), loaded.as_ref())?;
     }
+    // What this process writes belongs to who it is from now on: it will be opened again, by an upgrade at the latest.
+    let logs = open_logs(&config)?;
+    if uses_authority(&config) {
+        loaded = load(certificates.as_mut(), &config)?;
+    }
+    // Before the workers: the first handshake finds a certificate, and what can fail has failed before anybody is accepted.
+    let shown = certificates.as_mut().map(|certificates| certificates.show(loaded)).unwrap_or_default();
+    let watch = Watch::start(&spec)?;
     let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
     let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
-    let cache_limits = CacheLimits {
-        entries_max: config.cache.entries_max,
-        bytes_max: config.cache.bytes_max,
-        descriptors_max: shares.files_max,
-    };
     let (phase, phases) = phase_channel();
     let crew = Crew {
         spec: Arc::clone(&spec),
         services: Arc::default(),
-        cache_limits,
-        settings: Settings {
-            limits: Limits::DEFAULT,
-            timeouts: timeouts(&config),
-            connections_max: shares.connections_max,
-        },
+        cache_limits: cache_limits(&config, shares),
+        settings: settings(&config, shares),
         confinement: confinement.clone(),
         tls: certificates.as_ref().map(Certificates::server),
         phases,
         bell: bell.clone(),
     };
-    let mut workers = Workers { all: Vec::new(), phase };
-    for (index, counters) in counters.iter().enumerate() {
-        let worker = crew.start(index, &addresses, worker_count, Arc::clone(counters), &logs)?;
-        workers.all.push(worker);
-    }
+    let all = crew.start_all(&addresses, &counters, &logs)?;
     let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs)));
     // It is empty until now, so that this is the first.
     let _ = told.set(Arc::clone(&shared));
-    if let Some(certificates) = &mut certificates {
-        shared.view().certificates = certificates.show(loaded);
-    }
+    shared.view().certificates = shown;
     Ok(Control {
         options,
         config,
-        spec: Arc::clone(&spec),
+        spec,
         metrics,
-        watch: Watch::start(&spec)?,
+        watch,
         certificates,
         addresses,
-        workers,
+        workers: Workers { all, phase },
         logs,
         admin,
         admin_thread: None,
@@ -136,6 +129,38 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
 
 fn available_cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn uses_authority(config: &Config) -> bool {
+    config.sites.iter().any(|site| site.certificate == Some(Certificate::Internal))
+}
+
+fn load(certificates: Option<&mut Certificates>, config: &Config) -> Result<Option<Loaded>, Failure> {
+    certificates.map_or(Ok(None), |certificates| certificates.load(config))
+}
+
+/// Becomes somebody who may do less, and leaves the admin socket to them.
+fn become_less(identity: Identity, admin: Option<&AdminSocket>, loaded: Option<&Loaded>) -> Result<(), Failure> {
+    if let Some(admin) = admin {
+        admin.give_to(identity.uid, identity.gid).map_err(|error| {
+            Failure::runtime(format!("cannot give {} to its user: {error}", admin.path().display()))
+        })?;
+    }
+    drop_privileges(identity)?;
+    warn_of_unreadable(loaded);
+    Ok(())
+}
+
+/// Certificates that only root can read are shown, but new ones in their place will not be.
+fn warn_of_unreadable(loaded: Option<&Loaded>) {
+    for path in loaded.into_iter().flat_map(Loaded::paths) {
+        if let Err(error) = File::open(path) {
+            say(&format!(
+                "warning: as this user we cannot read {} again ({error}): a renewed certificate will not be seen",
+                path.display()
+            ));
+        }
+    }
 }
 
 fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
@@ -161,8 +186,20 @@ fn open_admin(config: &Config, inherited: &mut Inherited) -> Result<Option<Admin
     AdminSocket::bind(&path).map(Some)
 }
 
+fn cache_limits(config: &Config, shares: Shares) -> CacheLimits {
+    CacheLimits {
+        entries_max: config.cache.entries_max,
+        bytes_max: config.cache.bytes_max,
+        descriptors_max: shares.files_max,
+    }
+}
+
+fn settings(config: &Config, shares: Shares) -> Settings {
+    Settings { limits: Limits::DEFAULT, timeouts: timeouts(config), connections_max: shares.connections_max }
+}
+
 /// The configuration's timeouts; what it does not know has its default.
-pub(crate) fn timeouts(config: &Config) -> Timeouts {
+fn timeouts(config: &Config) -> Timeouts {
     let asked = &config.timeouts;
     Timeouts {
         idle_timeout_ms: asked.idle_timeout_ms,
@@ -188,6 +225,17 @@ struct Crew {
 }
 
 impl Crew {
+    /// Starts a worker for each of `counters`.
+    fn start_all(
+        &self,
+        addresses: &[Address],
+        counters: &[Arc<Counters>],
+        logs: &Logs,
+    ) -> Result<Vec<Worker<Engine>>, Failure> {
+        let start = |(index, own)| self.start(index, addresses, counters.len(), Arc::clone(own), logs);
+        counters.iter().enumerate().map(start).collect()
+    }
+
     fn start(
         &self,
         index: usize,

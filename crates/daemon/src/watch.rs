@@ -1,16 +1,16 @@
 //! The kernel tells of changes below watched folders (inotify), and a number goes up: whoever holds what is known of
 //! files there looks again. One thread for all folders, and none without any.
 
-use crate::failure::{Failure, say};
+use crate::failure::Failure;
 use flatout_engine::spec::Spec;
 use notify::{Event, EventKind, INotifyWatcher, RecursiveMode, Watcher};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Numbers by folder, as the kernel names it.
-type Epochs = BTreeMap<PathBuf, Arc<AtomicU64>>;
+/// Numbers with their folders, as the kernel names them. A folder that has been replaced by another of the same name is
+/// there twice until the configuration that knew the first is gone.
+type Epochs = Vec<(PathBuf, Arc<AtomicU64>)>;
 
 /// What watches.
 pub(crate) struct Watch {
@@ -24,10 +24,12 @@ impl Watch {
     /// # Errors
     /// When the kernel has no watch for us.
     pub(crate) fn start(spec: &Spec) -> Result<Option<Self>, Failure> {
-        let wanted = wanted(spec);
-        if wanted.is_empty() {
-            return Ok(None);
-        }
+        let mut watch = None;
+        extend(&mut watch, spec)?;
+        Ok(watch)
+    }
+
+    fn new() -> Result<Self, Failure> {
         let epochs = Arc::new(Mutex::new(Epochs::new()));
         let raised = Arc::clone(&epochs);
         let raise = move |event: notify::Result<Event>| {
@@ -35,35 +37,49 @@ impl Watch {
         };
         let failed = |error: notify::Error| Failure::runtime(format!("cannot watch for changes: {error}"));
         let watcher = INotifyWatcher::new(raise, notify::Config::default()).map_err(failed)?;
-        let mut watch = Self { watcher, epochs };
-        watch.follow(&wanted)?;
-        Ok(Some(watch))
+        Ok(Self { watcher, epochs })
     }
 
-    /// Watches these folders and no others.
-    fn follow(&mut self, wanted: &Epochs) -> Result<(), Failure> {
-        let before =
-            std::mem::replace(&mut *self.epochs.lock().unwrap_or_else(PoisonError::into_inner), wanted.clone());
-        for folder in before.keys().filter(|folder| !wanted.contains_key(*folder)) {
-            // A folder that is gone is watched no more in any case.
-            let _ = self.watcher.unwatch(folder);
-        }
-        for folder in wanted.keys().filter(|folder| !before.contains_key(*folder)) {
-            self.watcher.watch(folder, RecursiveMode::Recursive).map_err(|error| explain(folder, &error))?;
-        }
-        Ok(())
+    fn epochs(&self) -> MutexGuard<'_, Epochs> {
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Brings what is watched to what `spec` wants. It is called when `spec` is in force, so what cannot be watched is
-/// reported, and looked at by raising its number never: the interval between two looks holds for it.
-pub(crate) fn follow(watch: &mut Option<Watch>, spec: &Spec) {
-    let followed = match watch {
-        Some(watch) => watch.follow(&wanted(spec)),
-        None => Watch::start(spec).map(|started| *watch = started),
-    };
-    if let Err(failure) = followed {
-        say(&format!("warning: {failure}"));
+/// Watches what `spec` wants beside what is watched already, before `spec` comes into force: files below a watched
+/// folder are believed until its number goes up, so one that cannot be watched must not come into force at all.
+///
+/// # Errors
+/// When the kernel has no watch for us.
+pub(crate) fn extend(watch: &mut Option<Watch>, spec: &Spec) -> Result<(), Failure> {
+    for (folder, epoch) in wanted(spec) {
+        let watch = match watch {
+            Some(watch) => watch,
+            None => watch.insert(Watch::new()?),
+        };
+        let is_known = watch.epochs().iter().any(|(_, known)| Arc::ptr_eq(known, &epoch));
+        if is_known {
+            continue;
+        }
+        // The number first: a change between the two would be missed otherwise.
+        watch.epochs().push((folder.clone(), epoch));
+        watch.watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| explain(&folder, &error))?;
+    }
+    Ok(())
+}
+
+/// Lets go of what `spec`, which is in force now, does not want watched.
+pub(crate) fn retain(watch: Option<&mut Watch>, spec: &Spec) {
+    let Some(watch) = watch else { return };
+    let wanted = wanted(spec);
+    let gone: Epochs = watch
+        .epochs()
+        .extract_if(.., |(_, known)| !wanted.iter().any(|(_, epoch)| Arc::ptr_eq(known, epoch)))
+        .collect();
+    for (folder, _) in gone {
+        if !wanted.iter().any(|(kept, _)| *kept == folder) {
+            // A folder that is gone is watched no more in any case.
+            let _ = watch.watcher.unwatch(&folder);
+        }
     }
 }
 
@@ -102,9 +118,9 @@ fn explain(folder: &Path, error: &notify::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Epochs, raise};
+    use super::{Epochs, Watch, raise};
     use notify::event::{AccessKind, Flag, ModifyKind};
-    use notify::{Event, EventKind};
+    use notify::{Event, EventKind, RecursiveMode, Watcher};
     use std::path::Path;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,7 +128,7 @@ mod tests {
     #[test]
     fn only_the_folder_that_changed_is_raised_unless_something_was_missed() {
         let (one, two) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let epochs = Epochs::from([("/srv/one".into(), Arc::clone(&one)), ("/srv/two".into(), Arc::clone(&two))]);
+        let epochs: Epochs = vec![("/srv/one".into(), Arc::clone(&one)), ("/srv/two".into(), Arc::clone(&two))];
         let event = |kind, path: &str| Ok(Event::new(kind).add_path(Path::new(path).to_owned()));
         let is = |ones: u64, twos: u64| (one.load(Ordering::Acquire), two.load(Ordering::Acquire)) == (ones, twos);
         raise(&epochs, &event(EventKind::Modify(ModifyKind::Any), "/srv/one/a/b"));
@@ -123,5 +139,30 @@ mod tests {
         raise(&epochs, &Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
         raise(&epochs, &Err(notify::Error::generic("lost")));
         assert!(is(3, 2));
+    }
+
+    #[test]
+    fn the_kernel_tells_of_new_files_in_new_folders() {
+        let folder = std::env::temp_dir().join(format!("flatout-watch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let epoch = Arc::new(AtomicU64::new(0));
+        let mut watch = Watch::new().unwrap();
+        watch.epochs().push((folder.canonicalize().unwrap(), Arc::clone(&epoch)));
+        watch.watcher.watch(&folder, RecursiveMode::Recursive).unwrap();
+        let mut seen = 0;
+        let mut wait_for_more = || {
+            let begun = std::time::Instant::now();
+            while epoch.load(Ordering::Acquire) <= seen {
+                assert!(begun.elapsed().as_secs() < 60, "nothing was told");
+                std::thread::yield_now();
+            }
+            seen = epoch.load(Ordering::Acquire);
+        };
+        std::fs::create_dir(folder.join("new")).unwrap();
+        wait_for_more();
+        std::fs::write(folder.join("new/file"), b"x").unwrap();
+        wait_for_more();
+        std::fs::remove_dir_all(folder).unwrap();
+        wait_for_more();
     }
 }

@@ -210,6 +210,11 @@ impl Link {
         if self.output.len() - self.output_sent >= OUTPUT_BYTES_MAX {
             ready!(self.poll_flush(context))?;
         }
+        if self.output_sent >= OUTPUT_BYTES_MAX / 2 {
+            // A client that never takes all of it must not make it grow.
+            self.output.drain(..self.output_sent);
+            self.output_sent = 0;
+        }
         let mut total = 0;
         for slice in slices {
             let room = OUTPUT_BYTES_MAX - (self.output.len() - self.output_sent).min(OUTPUT_BYTES_MAX);

@@ -21,3 +21,6 @@ pub(crate) mod patience;
 pub(crate) mod settings;
 pub(crate) mod stream;
 pub(crate) mod task;
+
+#[cfg(test)]
+mod tests;
