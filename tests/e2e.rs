@@ -20,7 +20,9 @@ mod e2e {
     mod http2;
     mod memory;
     mod patience;
+    mod pictures;
     mod real_site;
+    mod redbot;
     mod reload;
     mod run;
     mod site;

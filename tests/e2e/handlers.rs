@@ -23,8 +23,6 @@ use std::sync::Arc;
 enum Nature {
     /// The tables' own answers: files, whatever stands before them.
     Files,
-    /// Files, and another answer where the tables have a 404.
-    FilesOr(u16),
     /// One answer to whoever reads, whatever is asked for, and files' answers to other methods.
     Says(u16),
     /// One answer to everything.
@@ -95,9 +93,8 @@ fn is_answered_before(row: &Row, answer: &Expected) -> bool {
 /// The status that `nature` must give where files give `status`.
 fn status_of(nature: Nature, status: u16, outcome: &str) -> u16 {
     match nature {
-        Nature::FilesOr(other) if status == 404 => other,
         Nature::Says(_) if matches!(outcome, "method_not_allowed" | "options") => status,
-        Nature::Files | Nature::FilesOr(_) => status,
+        Nature::Files => status,
         Nature::Says(other) | Nature::Always(other) => other,
     }
 }
