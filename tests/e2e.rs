@@ -15,11 +15,14 @@ mod e2e {
     mod conformance;
     mod docs;
     mod explain;
+    mod handlers;
     mod harness;
     mod http2;
     mod memory;
     mod patience;
+    mod pictures;
     mod real_site;
+    mod redbot;
     mod reload;
     mod run;
     mod site;

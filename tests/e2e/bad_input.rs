@@ -4,9 +4,9 @@
 //! which must not be answered after a refusal. What the access log and the counters say must be what the tables say,
 //! to the last line. Slow peers are the subject of `patience`.
 
-mod exchange;
-mod trapped;
-mod vectors;
+pub(crate) mod exchange;
+pub(crate) mod trapped;
+pub(crate) mod vectors;
 
 use super::harness::{Response, Server, wait_until};
 use super::patience::{CLOSES, wait_until_idle};
@@ -26,11 +26,11 @@ const VALID_FILE: &str = "tests/vectors/valid-requests.txt";
 /// What the log may say where a table says `served`.
 const SERVED_OUTCOMES: [&str; 3] = ["hit", "checked", "loaded"];
 
-fn bad_rows() -> Vec<Row> {
+pub(crate) fn bad_rows() -> Vec<Row> {
     parse_table(BAD_FILE, include_str!("../vectors/bad-requests.txt")).unwrap()
 }
 
-fn valid_rows() -> Vec<Row> {
+pub(crate) fn valid_rows() -> Vec<Row> {
     parse_table(VALID_FILE, include_str!("../vectors/valid-requests.txt")).unwrap()
 }
 

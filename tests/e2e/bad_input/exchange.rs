@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 /// What is sent behind a row to see whether the connection goes on.
-pub(super) const FOLLOWER: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: test\r\n\r\n";
+pub(crate) const FOLLOWER: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: test\r\n\r\n";
 
 /// Rows up to this size are sent byte by byte, larger ones in so many pieces.
 const BYTEWISE_MAX: usize = 512;
@@ -15,7 +15,7 @@ const PIECES: usize = 40;
 
 /// How a row is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// In one write.
     Whole,
     /// In writes of a byte each.
@@ -27,7 +27,7 @@ pub(super) enum Way {
 impl Way {
     /// The ways in which `row` can be sent: what is cut short, or goes unsaid for lack of a `100 Continue`, would have
     /// another meaning with more behind it.
-    pub(super) fn of(row: &Row) -> &'static [Self] {
+    pub(crate) fn of(row: &Row) -> &'static [Self] {
         match row.closed {
             Some(
                 CloseReason::ClientClosed
@@ -41,17 +41,39 @@ impl Way {
 }
 
 /// Sends `row` on a fresh connection, then the end of the stream, and returns every final response.
-pub(super) fn exchange(server: &Server, row: &Row, way: Way) -> Result<Vec<Response>, String> {
-    let mut stream = server.connect();
-    stream.set_nodelay(true).unwrap();
+pub(crate) fn exchange(server: &Server, row: &Row, way: Way) -> Result<Vec<Response>, String> {
+    exchange_over(server.connect(), row, way)
+}
+
+/// A connection of which one side can end, with TLS or without.
+pub(crate) trait Peer: Read + Write {
+    /// The connection below TLS, if there is any.
+    fn socket(&mut self) -> &mut TcpStream;
+    /// Says that nothing more will be sent.
+    fn end(&mut self);
+}
+
+impl Peer for TcpStream {
+    fn socket(&mut self) -> &mut TcpStream {
+        self
+    }
+
+    fn end(&mut self) {
+        let _ = self.shutdown(Shutdown::Write);
+    }
+}
+
+/// The same on a connection that is there.
+pub(crate) fn exchange_over(mut stream: impl Peer, row: &Row, way: Way) -> Result<Vec<Response>, String> {
+    stream.socket().set_nodelay(true).unwrap();
     send(&mut stream, row, way);
-    let _ = stream.shutdown(Shutdown::Write);
+    stream.end();
     let bytes = receive(&mut stream, row)?;
     split_responses(&bytes, &row.bytes)
 }
 
 /// A server that has refused a row may have closed before all of it was written, which is no failure.
-fn send(stream: &mut TcpStream, row: &Row, way: Way) {
+fn send(stream: &mut impl Peer, row: &Row, way: Way) {
     let _ = match way {
         Way::Whole => stream.write_all(&row.bytes),
         Way::Bytewise => {
@@ -64,7 +86,7 @@ fn send(stream: &mut TcpStream, row: &Row, way: Way) {
 
 /// All that comes until the server ends the stream. A reset may end it only where the client itself had said that it
 /// would send no more, and sent more.
-fn receive(stream: &mut TcpStream, row: &Row) -> Result<Vec<u8>, String> {
+fn receive(stream: &mut impl Peer, row: &Row) -> Result<Vec<u8>, String> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
         match stream.read(&mut buffer) {

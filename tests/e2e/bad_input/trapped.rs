@@ -10,23 +10,23 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// The content of every file that nobody may ever be sent.
-pub(super) const CANARY: &[u8] = b"canary 7f3a95: nobody may be sent this";
+pub(crate) const CANARY: &[u8] = b"canary 7f3a95: nobody may be sent this";
 
 /// The content of every small file that may be sent.
-pub(super) const PAGE: &[u8] = b"<h1>A page that anybody may read</h1>\n";
+pub(crate) const PAGE: &[u8] = b"<h1>A page that anybody may read</h1>\n";
 
 /// Bytes of large.bin, more than is kept in memory, so that it is sent by sendfile.
-pub(super) const LARGE_BYTES: usize = 200_000;
+pub(crate) const LARGE_BYTES: usize = 200_000;
 
 /// A site with traps.
-pub(super) struct TrappedSite {
+pub(crate) struct TrappedSite {
     outer: Folder,
     /// Bound for as long as the site is there.
     _socket: UnixListener,
 }
 
 impl TrappedSite {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let outer = Folder::with(&[
             ("secret.txt", CANARY),
             ("site-other/secret.txt", CANARY),
@@ -78,12 +78,17 @@ impl TrappedSite {
     }
 
     /// The folder to serve.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.outer.path().join("site")
     }
 
+    /// The folder around it, with what must never be served.
+    pub(crate) fn outer(&self) -> &Folder {
+        &self.outer
+    }
+
     /// Where the access log may be written.
-    pub(super) fn log_path(&self) -> PathBuf {
+    pub(crate) fn log_path(&self) -> PathBuf {
         self.outer.path().join("access.log")
     }
 }

@@ -5,27 +5,27 @@ use flatout_net::ending::CloseReason;
 use flatout_serve::outcome::Outcome;
 
 /// Stands in a table for the outcomes of a file that was sent; which of them it is depends on the clock.
-pub(super) const SERVED: &str = "served";
+pub(crate) const SERVED: &str = "served";
 
 /// One request, or several on one connection, and what must come of it.
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) bytes: Vec<u8>,
-    pub(super) answers: Vec<Expected>,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) answers: Vec<Expected>,
     /// The reason for which the server closes the connection; `None` when the connection must go on.
-    pub(super) closed: Option<CloseReason>,
+    pub(crate) closed: Option<CloseReason>,
 }
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Expected {
-    pub(super) status: u16,
-    pub(super) outcome: &'static str,
+pub(crate) struct Expected {
+    pub(crate) status: u16,
+    pub(crate) outcome: &'static str,
 }
 
 /// All rows of the table `file`, whose text is given; an error names the line.
-pub(super) fn parse_table(file: &str, text: &str) -> Result<Vec<Row>, String> {
+pub(crate) fn parse_table(file: &str, text: &str) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let parsed = match line {
