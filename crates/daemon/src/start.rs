@@ -87,7 +87,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let (phase, phases) = phase_channel();
     let crew = Crew {
         spec: Arc::clone(&spec),
-        services: Arc::default(),
+        services: open_services(&config),
         cache_limits: cache_limits(&config, shares),
         settings: settings(&config, shares),
         confinement: confinement.clone(),
@@ -161,6 +161,16 @@ fn warn_of_unreadable(loaded: Option<&Loaded>) {
             ));
         }
     }
+}
+
+/// What the workers share. Digests outlive the process where the configuration names a folder for state; what is lost
+/// of them is made again.
+fn open_services(config: &Config) -> Arc<Services> {
+    let (services, warning) = Services::open(config.state.as_deref());
+    if let Some(warning) = warning {
+        eprintln!("warning: {warning}");
+    }
+    Arc::new(services)
 }
 
 fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
