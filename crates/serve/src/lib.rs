@@ -9,6 +9,7 @@
 //! | [`root`] | opening below a folder, and why a name cannot be opened |
 //! | [`version`] | one version of a file: identity, entity tag, heads, content |
 //! | [`cache`] | versions by path, within bounds |
+//! | `listing` | the page that lists a folder |
 //! | [`media`] | media types |
 //! | [`outcome`] | why each answer was what it was |
 //! | [`site`] | from a request to a response |
@@ -17,6 +18,8 @@
 
 pub mod cache;
 pub mod files;
+#[allow(dead_code)] // called by nothing yet
+mod listing;
 pub mod media;
 pub mod outcome;
 pub mod root;
