@@ -72,7 +72,7 @@ pub(crate) fn make(
 }
 
 /// The media type of what [`make`] makes.
-pub(crate) fn content_type(wish: &Wish) -> &'static str {
+pub(crate) fn content_type(wish: Wish) -> &'static str {
     match wish.format {
         Format::Html => "text/html; charset=utf-8",
         Format::Json => "application/json",

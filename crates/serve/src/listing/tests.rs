@@ -192,7 +192,7 @@ fn the_page_has_what_people_need() {
     assert!(!top.contains("Parent folder") && top.contains("<span aria-current=\"page\">/</span>"));
     let empty = html_of(&root, "empty/", HTML);
     assert!(empty.contains("This folder is empty.") && empty.contains("0 folders, 0 files, 0 B"));
-    assert_eq!((content_type(&HTML), content_type(&JSON)), ("text/html; charset=utf-8", "application/json"));
+    assert_eq!((content_type(HTML), content_type(JSON)), ("text/html; charset=utf-8", "application/json"));
     if let Some(artefacts) = std::env::var_os("FLATOUT_ARTEFACTS") {
         fs::write(Path::new(&artefacts).join("listing.html"), page).unwrap();
         fs::write(Path::new(&artefacts).join("listing-empty.html"), empty).unwrap();
