@@ -400,7 +400,7 @@ impl Files {
             let Some(Some(content)) = slot.get() else {
                 return ErrorAnswer::missing(Outcome::FileFailed).respond(&policy);
             };
-            let content_type = listing::content_type(&wish);
+            let content_type = listing::content_type(wish);
             let version = Rc::new(Version::of_content(content.clone(), content_type, &rules, &policy, now.unix_s));
             store.cache.borrow_mut().insert(&key, Rc::clone(&version), checked);
             let means = store.means(&rules, now);

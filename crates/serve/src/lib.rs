@@ -29,7 +29,6 @@ mod encode;
 pub mod files;
 pub mod found;
 mod ledger;
-#[allow(dead_code)]
 mod listing;
 pub mod media;
 pub mod outcome;

@@ -2,7 +2,7 @@
 
 use crate::outcome::Outcome;
 use flatout_net::file::FileIdentity;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,13 +35,23 @@ impl Root {
 
     /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
     pub fn identify(&self, name: &[u8]) -> Result<Named, Outcome> {
-        let fd = self.open_name(name, OFlags::PATH)?;
-        let stat = fstat(&fd).map_err(outcome_of)?;
+        let stat = self.stat(name)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Named::File(FileIdentity::from_stat(&stat))),
             FileType::Directory => Ok(Named::Folder),
             _ => Err(Outcome::NotAFile),
         }
+    }
+
+    /// What the kernel knows of `name`, whatever it stands for; links are followed as long as they stay inside.
+    pub(crate) fn stat(&self, name: &[u8]) -> Result<Stat, Outcome> {
+        let fd = self.open_name(name, OFlags::PATH)?;
+        fstat(&fd).map_err(outcome_of)
+    }
+
+    /// Opens the folder `name`, to read the names in it.
+    pub(crate) fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Outcome> {
+        self.open_name(name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Opens the regular file `name` for reading.

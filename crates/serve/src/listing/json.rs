@@ -1,0 +1,33 @@
+//! A listing for programs. A name that is not UTF-8 is shown with U+FFFD, its `href` is exact.
+
+use super::Listing;
+use super::entry::{Kind, Moment};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// `flatout-listing/1`: an object on one line. A folder's `size_bytes` is null. `truncated` says how many entries are
+/// left out at least; it is exact if `truncated_exact`.
+pub(super) fn text(listing: &Listing<'_>) -> String {
+    let mut text = String::with_capacity(200 + listing.entries.len() * 150);
+    text.push_str(r#"{"schema":"flatout-listing/1","path":"#);
+    append_string(&mut text, listing.shown_path);
+    text.push_str(r#","entries":["#);
+    for (at, entry) in listing.entries.iter().enumerate() {
+        text.push_str(if at == 0 { r#"{"name":"# } else { r#",{"name":"# });
+        append_string(&mut text, &entry.name);
+        let _ = match entry.kind {
+            Kind::Folder => write!(text, r#","type":"folder","size_bytes":null"#),
+            Kind::File { size_bytes } => write!(text, r#","type":"file","size_bytes":{size_bytes}"#),
+        };
+        // Neither holds a character that JSON would have escaped.
+        let (modified, href) = (Moment::new(entry.modified_s).rfc3339(), entry.href());
+        let _ = write!(text, r#","modified":"{modified}","href":"{href}"}}"#);
+    }
+    let (left_out, exact) = (listing.left_out, listing.read_whole);
+    let _ = writeln!(text, r#"],"truncated":{left_out},"truncated_exact":{exact}}}"#);
+    text
+}
+
+fn append_string(text: &mut String, bytes: &[u8]) {
+    let _ = write!(text, "{}", Value::String(String::from_utf8_lossy(bytes).into_owned()));
+}

@@ -1,0 +1,158 @@
+//! The order of a listing: folders before files, names as people count.
+
+use super::entry::Entry;
+use std::cmp::Ordering;
+
+/// What a listing is ordered by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The name, in natural order.
+    #[default]
+    Name,
+    /// The size of files; folders, which have none, stay in the order of their names.
+    Size,
+    /// The time of the last modification.
+    Time,
+}
+
+impl By {
+    /// The value of `sort` in the query.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Size => "size",
+            Self::Time => "time",
+        }
+    }
+}
+
+/// The order of a listing. Folders come first in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// What counts. Between equals the name decides, ascending.
+    pub(crate) by: By,
+    /// Whether the last, the largest or the newest comes first.
+    pub(crate) descending: bool,
+}
+
+/// Puts `entries` into `order`. No two entries of a folder are equal, so the result depends on nothing else.
+pub(super) fn sort(entries: &mut [Entry], order: Order) {
+    entries.sort_unstable_by(|a, b| {
+        let names = || compare_names(a, b);
+        let wished = match order.by {
+            By::Name => names(),
+            By::Size => a.size_bytes().cmp(&b.size_bytes()),
+            By::Time => a.modified_s.cmp(&b.modified_s),
+        };
+        let wished = if order.descending { wished.reverse() } else { wished };
+        b.is_folder().cmp(&a.is_folder()).then(wished).then_with(names)
+    });
+}
+
+/// Natural order without regard to case; then, so that no two names are equal, by bytes.
+fn compare_names(a: &Entry, b: &Entry) -> Ordering {
+    compare_naturally(a.key.as_bytes(), b.key.as_bytes()).then_with(|| a.name.cmp(&b.name))
+}
+
+/// Compares byte by byte, but a run of digits with another by the numbers they write, of any length.
+fn compare_naturally(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    loop {
+        let ordering = match (a, b) {
+            ([first, rest_a @ ..], [second, rest_b @ ..]) => {
+                if first.is_ascii_digit() && second.is_ascii_digit() {
+                    let (number_a, number_b);
+                    (number_a, a) = split_number(a);
+                    (number_b, b) = split_number(b);
+                    number_a.len().cmp(&number_b.len()).then_with(|| number_a.cmp(number_b))
+                } else {
+                    (a, b) = (rest_a, rest_b);
+                    first.cmp(second)
+                }
+            }
+            _ => return a.len().cmp(&b.len()),
+        };
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+}
+
+/// The digits at the beginning without leading zeros, and what follows them.
+fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    (&digits[zeros..], rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{By, Order, compare_names, sort};
+    use crate::listing::entry::{Entry, Kind};
+    use std::cmp::Ordering;
+
+    fn file(name: &str, size_bytes: u64, modified_s: i64) -> Entry {
+        Entry::new(name.as_bytes(), Kind::File { size_bytes }, modified_s)
+    }
+
+    fn names(entries: &[Entry]) -> Vec<String> {
+        entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+    }
+
+    #[test]
+    fn natural_order() {
+        let sorted = [
+            "",
+            "1",
+            "1a",
+            "2",
+            "02b",
+            "10",
+            "99999999999999999999998",
+            "99999999999999999999999",
+            "A",
+            "a",
+            "a1b2",
+            "a1b10",
+            "B",
+            "file",
+            "file02",
+            "file2",
+            "file2.txt",
+            "File10",
+            "file10",
+            "zebra",
+            "\u{c4}pfel",
+            "\u{e4}pfel2",
+        ];
+        for (at, a) in sorted.iter().enumerate() {
+            for (other, b) in sorted.iter().enumerate() {
+                assert_eq!(compare_names(&file(a, 0, 0), &file(b, 0, 0)), at.cmp(&other), "{a} {b}");
+            }
+        }
+        let (a, b) = (Entry::new(b"\xfe", Kind::Folder, 0), Entry::new(b"\xff", Kind::Folder, 0));
+        assert_eq!(compare_names(&a, &b), Ordering::Less);
+    }
+
+    #[test]
+    fn folders_come_first_in_every_order() {
+        let mut entries = vec![
+            file("a", 3, 10),
+            file("b", 1, 30),
+            file("c", 3, 20),
+            Entry::new(b"y", Kind::Folder, 1),
+            Entry::new(b"z", Kind::Folder, 2),
+        ];
+        for (by, descending, expected) in [
+            (By::Name, false, "yzabc"),
+            (By::Name, true, "zycba"),
+            (By::Size, false, "yzbac"),
+            (By::Size, true, "yzacb"),
+            (By::Time, false, "yzacb"),
+            (By::Time, true, "zybca"),
+        ] {
+            sort(&mut entries, Order { by, descending });
+            assert_eq!(names(&entries).concat(), expected, "{by:?} {descending}");
+        }
+    }
+}
