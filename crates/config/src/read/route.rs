@@ -183,23 +183,24 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
 
 fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     let text = reader.template(value)?;
-    let is_url = match text.parts.first() {
-        Some(TextPart::Literal(literal)) => {
+    let url = match &text.parts[..] {
+        [TextPart::Literal(literal), rest @ ..] => {
             let host = literal.strip_prefix("https://").or_else(|| literal.strip_prefix("http://"));
-            host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'))
-                || host == Some("") && text.parts.len() > 1
+            host.map(|host| (host, rest))
         }
-        Some(TextPart::Variable(Variable::Scheme)) => {
-            matches!(text.parts.get(1), Some(TextPart::Literal(literal)) if literal.starts_with("://"))
+        [TextPart::Variable(Variable::Scheme), TextPart::Literal(literal), rest @ ..] => {
+            literal.strip_prefix("://").map(|host| (host, rest))
         }
-        _ => false,
+        _ => None,
     };
     let is_plain = |part: &TextPart| match part {
         TextPart::Literal(literal) => literal.bytes().all(|byte| (0x21..0x7f).contains(&byte)),
         TextPart::Variable(_) => true,
     };
-    let fault = if !is_url && !step::is_path(&text) {
+    let fault = if url.is_none() && !step::is_path(&text) {
         "it begins with http:// or https://, or with one `/`"
+    } else if url.is_some_and(|(host, rest)| !has_own_host(host, rest)) {
+        "behind :// stands a host, or {host}: not what a visitor may choose"
     } else if !text.parts.iter().all(is_plain) {
         "spaces and other letters are percent-encoded: %20"
     } else {
@@ -207,6 +208,25 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     };
     reader.report.add(Code::TargetBad, value.span, "this is no target of a redirect").label(fault);
     None
+}
+
+/// Whether the URL that goes on behind its `://` with `text` and then `rest` leads to one host. `{rest}` and `{query}`
+/// could name another, or another ending of its name, as long as no slash stands before them.
+fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
+    const ENDS: [char; 4] = ['/', '\\', '?', '#'];
+    if text.contains(ENDS) {
+        return !text.starts_with(ENDS);
+    }
+    let mut named = !text.is_empty();
+    for part in rest {
+        match part {
+            TextPart::Literal(literal) if literal.contains(ENDS) => return named || !literal.starts_with(ENDS),
+            TextPart::Literal(_) | TextPart::Variable(Variable::Host | Variable::HostPort) => named = true,
+            TextPart::Variable(Variable::Path | Variable::Uri) => return named,
+            TextPart::Variable(Variable::Rest | Variable::Query | Variable::Scheme) => return false,
+        }
+    }
+    named
 }
 
 /// Steps behind one that answers everything are a mistake, and so is the same condition twice.
