@@ -202,18 +202,16 @@ fn a_large_file_goes_out_by_sendfile() {
     assert!(reads <= 2 * REQUESTS, "{calls:?}");
 }
 
-/// Calls of malloc, calloc and realloc in a server's life, counted by glibc's own libmemusage.
-fn count_allocations(folder: &Path, arguments: &[&str], requests: u64) -> u64 {
+/// Calls of malloc, calloc and realloc in the life of a server with these arguments, counted by glibc's own
+/// libmemusage.
+fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
     let library =
         Command::new("sh").args(["-c", "ls /usr/lib/*/libmemusage.so /lib/*/libmemusage.so 2>/dev/null"]).output();
     let library = String::from_utf8(library.unwrap().stdout).unwrap();
     let library = library.lines().next().expect("libmemusage.so is not there; please run: apt-get install libc6");
     let mut command = flatout();
-    command.env("LD_PRELOAD", library).arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
-    let server = Server::spawn({
-        command.args(arguments);
-        command
-    });
+    command.env("LD_PRELOAD", library).args(arguments);
+    let server = Server::spawn(command);
     request_in_lock_step(&server, requests);
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
@@ -227,12 +225,48 @@ fn count_allocations(folder: &Path, arguments: &[&str], requests: u64) -> u64 {
     calls("malloc") + calls("calloc") + calls("realloc")
 }
 
+/// 100 sites with 1,000 routes between them, each with header steps of its own; `test` is one of them, and its file is
+/// reached past all of its routes.
+fn many_sites(folder: &Path, log: Option<&str>) -> String {
+    let mut text = "workers 1\nadmin off=#true\n".to_owned();
+    if let Some(log) = log {
+        text.push_str(&format!("log {log:?} format=\"json\"\n"));
+    }
+    for number in 0..100 {
+        let host = if number == 50 { "test".to_owned() } else { format!("site{number}.example") };
+        text.push_str(&format!("site \"{host}\" \"*.{host}\" {{\n    listen \"127.0.0.1:0\"\n"));
+        text.push_str("    header \"Strict-Transport-Security\" \"max-age=63072000\"\n    allow \"127.0.0.0/8\"\n");
+        text.push_str("    rate-limit requests=1000000 period=\"1s\"\n    cors \"https://app.example\"\n");
+        for route in 0..9 {
+            text.push_str(&format!(
+                "    route \"/part{route}/*\" {{ header \"X-Part\" \"{route}\"; respond \"part\" }}\n"
+            ));
+        }
+        text.push_str("    route \"/1*\" method=\"GET\" { header \"Cache-Control\" \"max-age=60\" }\n");
+        text.push_str(&format!("    files {:?}\n}}\n", folder.to_str().unwrap()));
+    }
+    text
+}
+
 #[test]
 fn nothing_is_allocated_for_a_cached_answer() {
     const REQUESTS: u64 = 10_000;
-    let folder = site();
-    for arguments in [&[][..], &["--access-log", "/dev/null"]] {
-        let count = |requests| count_allocations(folder.path(), arguments, requests);
+    let (folder, configs) = (site(), Folder::new());
+    let root = folder.path().to_str().unwrap();
+    let configured = |name: &str, log| {
+        let path = configs.path().join(name);
+        fs::write(&path, many_sites(folder.path(), log)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (plain, logged) = (configured("plain.kdl", None), configured("logged.kdl", Some("/dev/null")));
+    let serve = ["serve", root, "--listen", "127.0.0.1:0", "--workers", "1"];
+    for arguments in [
+        &serve[..],
+        &[&serve[..], &["--access-log", "/dev/null"]].concat(),
+        &["run", "-c", &plain],
+        &["run", "-c", &logged],
+    ] {
+        let count = |requests| count_allocations(arguments, requests);
         let (few, many) = (count(CONNECTIONS), count(REQUESTS));
         println!("{arguments:?}, allocations: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
         // A file is looked at again about once a second, and the machine may be slow.

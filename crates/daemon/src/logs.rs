@@ -46,6 +46,7 @@ fn field_of(field: model::LogField) -> Field {
         Asked::DurationUs => Field::DurationUs,
         Asked::Tls => Field::Tls,
         Asked::Site => Field::Site,
+        Asked::User => Field::User,
     }
 }
 

@@ -171,22 +171,20 @@ fn verify_all(jobs: &Receiver<Job>) {
             continue;
         }
         let fresh = |since: &Instant| since.elapsed() < Duration::from_millis(BELIEVED_MS);
-        let right = if job.known && remembered.get(&job.proof).is_some_and(fresh) {
-            true
-        } else {
-            // An unknown name takes as long as a known one (with hashes of one kind), and is never right.
-            job.auth.verify(job.user, &job.password) && job.known
-        };
+        let believed = job.known && remembered.get(&job.proof).is_some_and(fresh);
+        // An unknown name takes as long as a known one (with hashes of one kind), and is never right.
+        let right = believed || (job.auth.verify(job.user, &job.password) && job.known);
         job.password.fill(0);
         std::hint::black_box(&job.password);
-        if right {
+        // What was believed is not believed for longer by being asked for.
+        if right && !believed {
             if remembered.len() >= REMEMBERED_MAX {
                 remembered.retain(|_, since| fresh(since));
             }
             if remembered.len() >= REMEMBERED_MAX {
                 remembered.clear();
             }
-            remembered.entry(job.proof).or_insert_with(Instant::now);
+            remembered.insert(job.proof, Instant::now());
         }
         // Nobody to tell: the connection is gone.
         let _ = job.answer.send(right);

@@ -9,7 +9,7 @@ use crate::answer::{Failure, error_page};
 use crate::credentials::Believed;
 use crate::outcome::OUTCOMES;
 use crate::policy::Policies;
-use crate::spec::Spec;
+use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
@@ -42,6 +42,8 @@ pub(crate) struct Live {
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// The sites' names as the logs have them: of one worker, so counted without an atomic operation.
+    site_names: Vec<Rc<str>>,
     answers: RefCell<HashMap<(u32, u32), Response, RandomState>>,
 }
 
@@ -53,6 +55,11 @@ pub(crate) struct Scratch {
 }
 
 impl Live {
+    /// The name of `site` for the logs.
+    pub(crate) fn site_name(&self, site: &SiteSpec) -> Option<Rc<str>> {
+        self.site_names.get(site.number as usize).cloned()
+    }
+
     /// The answer number `id` under `policy`, built by `build` when it is asked for first.
     pub(crate) fn prebuilt(&self, id: u32, policy: &Policy, build: impl FnOnce() -> Response) -> Response {
         let key = (id, policy.id);
@@ -110,6 +117,7 @@ fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_i
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),
         scratch: RefCell::default(),
+        site_names: spec.sites.iter().map(|site| site.hosts.first().map_or("*", String::as_str).into()).collect(),
         answers: RefCell::default(),
         spec,
     }

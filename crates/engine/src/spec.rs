@@ -64,6 +64,8 @@ pub(crate) struct ListenerSpec {
 /// One site.
 #[derive(Debug)]
 pub(crate) struct SiteSpec {
+    /// Its index among the sites.
+    pub(crate) number: u32,
     pub(crate) place: Place,
     pub(crate) hosts: Vec<String>,
     /// The first name that is one host's, for requests that name none.

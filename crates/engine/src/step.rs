@@ -8,6 +8,7 @@ use crate::rate::RateTable;
 use crate::text::Template;
 use flatout_config::model::{self, Place};
 use flatout_http::request::{Method, RequestHead};
+use flatout_http::target::Target;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -138,13 +139,20 @@ struct FieldMatcher {
 
 impl FieldMatcher {
     fn matches(&self, head: &RequestHead<'_>) -> bool {
-        let named = head.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&self.name));
         let fits = |value: &[u8]| {
             self.values.is_empty() || self.values.iter().any(|pattern| match_value(pattern.as_bytes(), value))
         };
-        // HTTP/2 has the host apart from the fields.
-        let host = head.host.filter(|_| self.name == "host");
-        named.map(|(_, value)| value).chain(host).any(fits)
+        if self.name.eq_ignore_ascii_case("host") {
+            // As the site is chosen: the authority of an absolute-form goes before Host (RFC 9112 §3.2.2), and HTTP/2
+            // has the host apart from the fields.
+            let authority = match head.target {
+                Target::Resource { authority, .. } => authority,
+                Target::Authority(_) | Target::Asterisk => None,
+            };
+            return authority.or(head.host).is_some_and(fits);
+        }
+        let mut named = head.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&self.name));
+        named.any(|(_, value)| fits(value))
     }
 }
 
@@ -193,6 +201,11 @@ impl Route {
             }
         }
         Self { methods, paths, fields, block }
+    }
+
+    /// Whether it matches every request.
+    pub(crate) const fn is_unconditional(&self) -> bool {
+        self.methods.is_none() && self.paths.is_empty() && self.fields.is_empty()
     }
 
     fn keys(&self) -> Option<Vec<Key>> {

@@ -58,6 +58,14 @@ impl Template {
         }
     }
 
+    /// Whether it is a path of the same site, as it is written.
+    pub(crate) fn is_path(&self) -> bool {
+        match self.parts.first() {
+            Some(TextPart::Literal(literal)) => literal.starts_with('/') && !literal.starts_with("//"),
+            _ => false,
+        }
+    }
+
     pub(crate) fn render(&self, variables: &Variables<'_>) -> Result<String, HostMissing> {
         let mut text = Vec::new();
         for part in &self.parts {

@@ -55,29 +55,37 @@ pub(crate) fn answer<T: Trace>(
         Reply::Now(response)
     };
     let head = request.head;
-    let (path, query, authority) = match (head.method, head.target) {
+    let early = match (head.method, head.target) {
         (Method::Connect | Method::Unknown(_), _) | (_, Target::Authority(_)) => {
-            return refuse(Failure::served(501, "This server does not know that method.", Served::MethodUnknown));
+            Some(Failure::served(501, "This server does not know that method.", Served::MethodUnknown))
         }
-        (Method::Known("TRACE"), _) => return refuse(method_not_allowed()),
-        (_, Target::Asterisk) => {
+        (Method::Known("TRACE"), _) => Some(method_not_allowed()),
+        _ => None,
+    };
+    let (path, query, authority) = match head.target {
+        // Where a tunnel should lead says nothing of the site that is asked.
+        Target::Authority(_) => (&b"/"[..], None, None),
+        Target::Asterisk if early.is_some() => (&b"/"[..], None, None),
+        Target::Asterisk => {
             let mut response = no_content(&[("Allow", ALLOW)], &Policy::default(), Served::Options as u8);
             response.log = listener.map_or(0, |listener| listener.log);
             return Reply::Now(response);
         }
-        (_, Target::Resource { path, query, authority }) => (path, query, authority),
+        Target::Resource { path, query, authority } => (path, query, authority),
     };
     // RFC 9112 §3.2.2: the authority of an absolute-form goes before Host.
     let host = authority.or(head.host);
     let unknown = || Failure::new(421, "This server has no site with that name.", Outcome::SiteUnknown);
-    let Some(listener) = listener else { return refuse(unknown()) };
-    if let Some(port) = listener.redirect_https_port
+    let Some(listener) = listener else { return refuse(early.unwrap_or_else(unknown)) };
+    if early.is_none()
+        && let Some(port) = listener.redirect_https_port
         && let Some(reply) = redirect_https(live, listener, port, host, path, query)
     {
         return reply.unwrap_or_else(refuse);
     }
-    let Some((site, matched)) = listener.hosts.find(host) else { return refuse(unknown()) };
-    let Some(site) = live.spec.sites.get(site as usize) else { return refuse(unknown()) };
+    let site =
+        listener.hosts.find(host).and_then(|(site, matched)| Some((live.spec.sites.get(site as usize)?, matched)));
+    let Some((site, matched)) = site else { return refuse(early.unwrap_or_else(unknown)) };
     trace.site(site, matched);
     let mut scratch = std::mem::take(&mut *live.scratch.borrow_mut());
     scratch.pages.clear();
@@ -102,7 +110,10 @@ pub(crate) fn answer<T: Trace>(
         resumed_past: false,
         trace,
     };
-    let reply = walk.run(path, query);
+    let reply = match early {
+        Some(failure) => walk.answer_early(&failure).into(),
+        None => walk.run(path, query),
+    };
     let reply = walk.finish(reply);
     let Walk { mut decoded, pages, .. } = walk;
     // A path of 8 KiB is rare, and its room is not kept.
@@ -153,6 +164,7 @@ fn redirect_https(
     let location = String::from_utf8_lossy(&location);
     let mut response = redirect(308, &location, &Policy::default(), Outcome::HttpsRedirect.index());
     response.log = site.log;
+    response.site = live.site_name(site);
     Some(Ok(Reply::Now(response)))
 }
 
@@ -214,8 +226,34 @@ impl<'w, T: Trace> Walk<'w, T> {
         self.fail(&failure).into()
     }
 
+    /// What no step is asked about.
+    fn answer_early(&mut self, failure: &Failure) -> Response {
+        self.enter_unasked(&self.site.block);
+        self.fail(failure)
+    }
+
+    /// Puts in force what concerns every answer of the site, however it came to be: header steps such as HSTS, and
+    /// error pages, before the first handler and behind no condition. Whether a handler was met.
+    fn enter_unasked(&mut self, block: &'w Block) -> bool {
+        block.steps.iter().any(|step| {
+            match &step.kind {
+                Kind::Header(change) => self.add_change(step, *change),
+                // A browser that is led on asks for leave at each stage of its way.
+                Kind::Cors(cors) => self.add_change(step, cors.first_change + cors.decide(self.request.head).0),
+                Kind::ErrorPage(page) => self.pages.push(*page),
+                Kind::Route(route) if route.is_unconditional() => return self.enter_unasked(&route.block),
+                Kind::Files { pass: false, .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics => {
+                    return true;
+                }
+                _ => {}
+            }
+            false
+        })
+    }
+
     /// A path that no step may see as it is.
     fn answer_unclean(&mut self, facts: Result<PathFacts, Refusal>, path: &[u8], query: Option<&[u8]>) -> Response {
+        self.enter_unasked(&self.site.block);
         let method = self.request.head.method;
         let reads = matches!(method, Method::Get | Method::Head);
         match facts {
@@ -225,10 +263,11 @@ impl<'w, T: Trace> Walk<'w, T> {
                 let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::DotSegment };
                 self.fail(&Failure::served(refusal.status(), refusal.text(), outcome))
             }
-            Ok(facts) if facts.encoded_slash || facts.hidden_segment => {
+            Ok(facts) if facts.encoded_slash => {
                 let outcome = if facts.hidden_segment { Served::HiddenName } else { Served::NotFound };
                 self.fail(&Failure::served(404, "Nothing here has this name.", outcome))
             }
+            // Whether a hidden name is served is for the step to say that is found under the merged path.
             Ok(_) => {
                 // Merged, the path begins with one slash only, so it cannot be read as another host's address.
                 let mut merged = path.to_vec();
@@ -239,7 +278,7 @@ impl<'w, T: Trace> Walk<'w, T> {
                 }
                 let location = String::from_utf8_lossy(&merged);
                 let status = if reads { 301 } else { 308 };
-                redirect(status, &location, &Policy::default(), Served::SlashesMerged as u8)
+                redirect(status, &location, &self.policy(), Served::SlashesMerged as u8)
             }
         }
     }
@@ -337,20 +376,28 @@ impl<'w, T: Trace> Walk<'w, T> {
     /// Adds to the answer what concerns the whole request.
     fn finish(&self, reply: Reply) -> Reply {
         let (log, user, links) = (self.site.log, self.user.clone(), self.links.clone());
+        let site = self.live.site_name(self.site);
         match reply {
-            Reply::Now(response) => Reply::Now(finish(response, log, user, links)),
+            Reply::Now(response) => Reply::Now(finish(response, log, site, user, links)),
             Reply::Later(response) => Reply::later(async move {
                 let response = response.await;
                 let user = response.user.clone().or(user);
                 let links = response.early_links.clone().or(links);
-                finish(response, log, user, links)
+                finish(response, log, site, user, links)
             }),
         }
     }
 }
 
-fn finish(mut response: Response, log: u8, user: Option<Rc<str>>, links: Option<Rc<Vec<String>>>) -> Response {
+fn finish(
+    mut response: Response,
+    log: u8,
+    site: Option<Rc<str>>,
+    user: Option<Rc<str>>,
+    links: Option<Rc<Vec<String>>>,
+) -> Response {
     response.log = log;
+    response.site = site;
     response.user = user;
     // What is no page loads nothing.
     if (200..300).contains(&response.status) {

@@ -184,6 +184,8 @@ pub struct Response {
     pub log: u8,
     /// Who has shown a password.
     pub user: Option<Rc<str>>,
+    /// The site that answers, by its first name.
+    pub site: Option<Rc<str>>,
 }
 
 /// For an answer that is not logged.
@@ -192,7 +194,7 @@ pub const LOG_NONE: u8 = u8::MAX;
 impl Response {
     /// An answer that stands in the first log.
     pub const fn new(status: u16, head: Head, body: Body, outcome: u8) -> Self {
-        Self { status, head, extra: None, early_links: None, body, outcome, log: 0, user: None }
+        Self { status, head, extra: None, early_links: None, body, outcome, log: 0, user: None, site: None }
     }
 
     /// The field lines that only this answer has.

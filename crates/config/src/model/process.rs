@@ -166,6 +166,7 @@ pub enum LogField {
     DurationUs,
     Tls,
     Site,
+    User,
 }
 
 impl LogField {
@@ -186,6 +187,7 @@ impl LogField {
         (Self::DurationUs, "duration_us"),
         (Self::Tls, "tls"),
         (Self::Site, "site"),
+        (Self::User, "user"),
     ];
 }
 

@@ -257,6 +257,11 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
     if pattern.contains("//") {
         return Some("slashes that follow one another are merged before");
     }
+    let is_encoding =
+        |bytes: &[u8]| matches!(bytes, [b'%', high, low] if [high, low].iter().all(|b| b.is_ascii_hexdigit()));
+    if pattern.as_bytes().windows(3).any(is_encoding) {
+        return Some("it is compared with the decoded path: write the character itself, for %20 a space");
+    }
     if pattern.contains("**") {
         return Some("one star is enough");
     }

@@ -7,7 +7,7 @@ use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
 use super::step::{self, STEPS};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Handler, Matcher, Redirect, Route, Step, StepKind, Text, TextPart, Variable};
+use crate::model::{Handler, Matcher, Network, Redirect, Route, Step, StepKind, Text, TextPart, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use std::collections::HashMap;
 
@@ -31,6 +31,9 @@ const REDIRECT: Shape = Shape {
     example: "redirect \"/old/*\" to=\"/new/{rest}\" 301",
 };
 
+/// What is not answered before any route.
+const METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"];
+
 pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
     reader.shape(node, &ROUTE);
     let mut route = Route::default();
@@ -38,7 +41,7 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
         route.matchers.push(Matcher::Path(patterns(reader, &node.arguments)));
     }
     if let Some(property) = property(node, "method") {
-        route.matchers.extend(guard::method(reader, &property.value).map(|method| Matcher::Method(vec![method])));
+        route.matchers.extend(method(reader, &property.value).map(|method| Matcher::Method(vec![method])));
     }
     if let Some(property) = property(node, "header") {
         route.matchers.extend(header(reader, &property.value));
@@ -82,7 +85,7 @@ fn conditions(reader: &mut Reader<'_>, node: &Node, matchers: &mut Vec<Matcher>)
             }
             "method" => {
                 reader.shape(child, &VALUES);
-                let methods = child.arguments.iter().filter_map(|value| guard::method(reader, value)).collect();
+                let methods = child.arguments.iter().filter_map(|value| method(reader, value)).collect();
                 matchers.push(Matcher::Method(methods));
             }
             "header" => {
@@ -95,6 +98,19 @@ fn conditions(reader: &mut Reader<'_>, node: &Node, matchers: &mut Vec<Matcher>)
             _ => reader.unknown(child, &["path", "method", "header"]),
         }
     }
+}
+
+/// A method with which a request comes as far as a route.
+fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let method = guard::method(reader, value)?;
+    if !METHODS.contains(&method.as_str()) {
+        let message = format!("no request with `{method}` comes to a route");
+        let draft = reader.report.add(Code::MethodBad, value.span, message);
+        draft.label("such requests are answered before: 405 for TRACE, 501 for methods that are not known");
+        draft.note(format!("allowed here: {}", METHODS.join(", ")));
+        return None;
+    }
+    Some(method)
 }
 
 fn patterns(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
@@ -183,23 +199,24 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
 
 fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     let text = reader.template(value)?;
-    let is_url = match text.parts.first() {
-        Some(TextPart::Literal(literal)) => {
+    let url = match &text.parts[..] {
+        [TextPart::Literal(literal), rest @ ..] => {
             let host = literal.strip_prefix("https://").or_else(|| literal.strip_prefix("http://"));
-            host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'))
-                || host == Some("") && text.parts.len() > 1
+            host.map(|host| (host, rest))
         }
-        Some(TextPart::Variable(Variable::Scheme)) => {
-            matches!(text.parts.get(1), Some(TextPart::Literal(literal)) if literal.starts_with("://"))
+        [TextPart::Variable(Variable::Scheme), TextPart::Literal(literal), rest @ ..] => {
+            literal.strip_prefix("://").map(|host| (host, rest))
         }
-        _ => false,
+        _ => None,
     };
     let is_plain = |part: &TextPart| match part {
         TextPart::Literal(literal) => literal.bytes().all(|byte| (0x21..0x7f).contains(&byte)),
         TextPart::Variable(_) => true,
     };
-    let fault = if !is_url && !step::is_path(&text) {
+    let fault = if url.is_none() && !step::is_path(&text) {
         "it begins with http:// or https://, or with one `/`"
+    } else if url.is_some_and(|(host, rest)| !has_own_host(host, rest)) {
+        "behind :// stands a host, or {host}: not what a visitor may choose"
     } else if !text.parts.iter().all(is_plain) {
         "spaces and other letters are percent-encoded: %20"
     } else {
@@ -207,6 +224,25 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     };
     reader.report.add(Code::TargetBad, value.span, "this is no target of a redirect").label(fault);
     None
+}
+
+/// Whether the URL that goes on behind its `://` with `text` and then `rest` leads to one host. `{rest}` and `{query}`
+/// could name another, or another ending of its name, as long as no slash stands before them.
+fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
+    const ENDS: [char; 4] = ['/', '\\', '?', '#'];
+    if text.contains(ENDS) {
+        return !text.starts_with(ENDS);
+    }
+    let mut named = !text.is_empty();
+    for part in rest {
+        match part {
+            TextPart::Literal(literal) if literal.contains(ENDS) => return named || !literal.starts_with(ENDS),
+            TextPart::Literal(_) | TextPart::Variable(Variable::Host | Variable::HostPort) => named = true,
+            TextPart::Variable(Variable::Path | Variable::Uri) => return named,
+            TextPart::Variable(Variable::Rest | Variable::Query | Variable::Scheme) => return false,
+        }
+    }
+    named
 }
 
 /// Steps behind one that answers everything are a mistake, and so is the same condition twice.
@@ -220,7 +256,12 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
             let name = name(&step.kind);
             let draft = reader.report.add(Code::Unreachable, *behind, format!("nothing gets past `{name}` to here"));
             draft.related(spans[index], "this answers every request");
-            draft.note("move it before the handler, or put the handler into a route");
+            draft.note(match &step.kind {
+                StepKind::Access(_) => {
+                    "rules are one list while they follow one another: a step between them parts the rules"
+                }
+                _ => "move it before the handler, or put the handler into a route",
+            });
             if name == "files" {
                 draft.note("files { pass #true } lets through what is not found");
             }
@@ -246,6 +287,7 @@ pub(super) fn answers_always(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Files(files)) => !files.pass,
         StepKind::Handler(_) => true,
+        StepKind::Access(access) => access.rules.first() == Some(&(false, Network::All)),
         StepKind::Route(route) => {
             route.matchers.is_empty() && route.block.iter().any(|step| answers_always(&step.kind))
         }
@@ -268,6 +310,7 @@ fn name(kind: &StepKind) -> &'static str {
         StepKind::Handler(Handler::Redirect(_)) => "redirect",
         StepKind::Handler(Handler::Respond(_)) => "respond",
         StepKind::Handler(Handler::Metrics) => "metrics",
+        StepKind::Access(_) => "deny",
         _ => "route",
     }
 }

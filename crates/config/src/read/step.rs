@@ -317,7 +317,8 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
     };
     let status_code = status_value.map_or(Some(200), |value| status(reader, value, 200..=599));
     let body_text = body.map_or(Some(String::new()), |body| reader.text(body));
-    if let (Some(204 | 304), Some(body)) = (status_code, body) {
+    // RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5.
+    if let (Some(204 | 205 | 304), Some(body)) = (status_code, body) {
         reader.report.add(Code::Contradiction, body.span, "an answer with this status has no content");
     }
     let content_type = match property(node, "type") {

@@ -115,7 +115,14 @@ impl Compiler<'_> {
         let log = site.log.and_then(|log| u8::try_from(log).ok()).unwrap_or(LOG_NONE);
         let name = site.hosts.iter().find(|host| !host.contains('*')).cloned();
         let block = self.compile_block(&site.block, site, 0);
-        self.spec.sites.push(SiteSpec { place: site.place.clone(), hosts: site.hosts.clone(), name, log, block });
+        self.spec.sites.push(SiteSpec {
+            number,
+            place: site.place.clone(),
+            hosts: site.hosts.clone(),
+            name,
+            log,
+            block,
+        });
     }
 
     fn compile_block(&mut self, block: &[model::Step], site: &model::Site, depth: usize) -> Block {

@@ -69,7 +69,10 @@ impl<T: Trace> Walk<'_, T> {
             return self.live.prebuilt(id, &policy, || redirect(status, location, &policy, outcome));
         }
         match to.render(&self.variables()) {
-            Ok(location) => {
+            Ok(mut location) => {
+                if to.is_path() {
+                    keep_on_site(&mut location);
+                }
                 self.trace.step(step, || format!("answers {status} to {location}"));
                 redirect(status, &location, &policy, outcome)
             }
@@ -146,6 +149,15 @@ impl<T: Trace> Walk<'_, T> {
             Found::Reply(Reply::Now(response)) if response.status == 200 => Some(response.body),
             _ => None,
         }
+    }
+}
+
+/// A path of this site stays one: beginning with two slashes, or what browsers take for them, it would name a host, and
+/// `{rest}` and `{query}` are the visitor's.
+fn keep_on_site(location: &mut String) {
+    if let Some(path) = location.strip_prefix('/') {
+        let doubled = path.len() - path.trim_start_matches(['/', '\\']).len();
+        location.drain(1..=doubled);
     }
 }
 

@@ -68,6 +68,7 @@ impl JsonForm {
                 Field::DurationUs => leave_gap(text.len(), Late::DurationUs),
                 Field::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
                 Field::Site => append_string_or_null(text, answer.site.map(str::as_bytes)),
+                Field::User => append_string_or_null(text, answer.user.map(str::as_bytes)),
             }
         }
         text.extend_from_slice(b"}\n");

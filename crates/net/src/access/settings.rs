@@ -90,7 +90,8 @@ fields! {
     Ending, "ending", "How the response ended: sent, or the reason for which the connection was closed before it was.";
     DurationUs, "duration_us", "Microseconds from the first bytes of the request to the end of its response.";
     Tls, "tls", "Whether the request came over TLS.";
-    Site, "site", "The site that answered.";
+    Site, "site", "The site that answered, by its first name; null when none did.";
+    User, "user", "Who has shown a password (RFC 7617).";
 }
 
 /// When a log file is put aside, as NAME.YYYYMMDD-HHMMSS in UTC, and how many such are kept.

@@ -120,7 +120,7 @@ fn a_line_holds_the_request_and_both_reasons() {
     let expected = concat!(
         r#"{"time":"1994-11-06T08:49:37.042Z","client":"192.0.2.1","host":"h","method":"GET","target":"/a?b","#,
         r#""version":"HTTP/1.1","status":200,"body_bytes":12,"referer":null,"user_agent":"x\"y","outcome":"hit","#,
-        r#""ending":"sent","duration_us":2500,"tls":false,"site":"main"}"#
+        r#""ending":"sent","duration_us":2500,"tls":false,"site":"main","user":"me too"}"#
     );
     assert_eq!(json, expected);
 }

@@ -75,7 +75,7 @@ impl Exchange {
             outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
             started_ns: self.started_ns,
             user: response.user.as_deref(),
-            site: None,
+            site: response.site.as_deref(),
         }
     }
 }

@@ -106,7 +106,81 @@ fn no_encoding_leads_around_a_route() {
     assert_eq!(tester.get("//admin/x?a=//b", &[]).field("location"), Some("/admin/x?a=//b"));
     assert_eq!(tester.ask("POST", "//admin", &[]).status, 308);
     assert_eq!(tester.get("/.%2fadmin", &[]).status, 400);
-    assert_eq!(tester.get("//.git/", &[]).outcome, "hidden_name");
+    // Merged first: whether a hidden name is served, the step under the merged path says.
+    assert_eq!(tester.get("//.git/", &[]).field("location"), Some("/.git/"));
+    assert_eq!(tester.get("//.git%2fx", &[]).outcome, "hidden_name");
+}
+
+#[test]
+fn a_condition_on_the_host_means_the_one_that_chose_the_site() {
+    let host = Matcher::Header { name: "Host".into(), values: vec!["inner.example".into()] };
+    let tester = engine(vec![route(vec![host], vec![respond(403, "guarded")]), respond(200, "open")]);
+    for (request, guarded) in [
+        ("GET / HTTP/1.1\r\nHost: inner.example\r\n\r\n", true),
+        ("GET http://inner.example/ HTTP/1.1\r\nHost: other\r\n\r\n", true),
+        ("GET http://other/ HTTP/1.1\r\nHost: inner.example\r\n\r\n", false),
+        ("GET / HTTP/1.0\r\n\r\n", false),
+    ] {
+        assert_eq!(tester.raw(request).status == 403, guarded, "{request}");
+    }
+    assert_eq!(tester.http2("inner.example", "/").status, 403);
+    assert_eq!(tester.http2("other", "/").status, 200);
+}
+
+#[test]
+fn no_visitor_chooses_where_a_redirect_leads() {
+    let tester = engine(vec![
+        route(vec![path(&["/old*"])], vec![redirect(302, text("/{rest}"))]),
+        route(vec![path(&["/back"])], vec![redirect(302, text("/{query}"))]),
+        redirect(302, text("/a{query}")),
+    ]);
+    for (path, location) in [
+        ("/old/evil.example/x", "/evil.example/x"),
+        ("/oldx", "/x"),
+        ("/old", "/"),
+        ("/back?/evil.example", "/evil.example"),
+        ("/back?////evil.example", "/evil.example"),
+        ("/back?a//b", "/a//b"),
+        ("/other?//b", "/a//b"),
+    ] {
+        assert_eq!(tester.get(path, &[]).field("location"), Some(location), "{path}");
+    }
+}
+
+#[test]
+fn answers_before_the_first_step_are_the_site_s_all_the_same() {
+    let folder = Temporary::new("early", &[("bad.html", "our page")]);
+    let page = |statuses: &[u16]| {
+        step(StepKind::ErrorPage(ErrorPage { statuses: statuses.to_vec(), file: folder.path().join("bad.html") }))
+    };
+    let tester = engine(vec![
+        set("X", "1"),
+        route(vec![path(&["/a/*"])], vec![set("X", "of /a")]),
+        route(Vec::new(), vec![page(&[400, 404, 501])]),
+        respond(200, "hello"),
+        set("X", "behind"),
+    ]);
+    for (method, path, status, body) in [
+        ("GET", "/a/../b", 400, Some("our page")),
+        ("GET", "/a/%2fb", 404, Some("our page")),
+        ("BREW", "/a/b", 501, Some("our page")),
+        ("CONNECT", "a:1", 501, Some("our page")),
+        ("TRACE", "/a/b", 405, None),
+        ("GET", "//a/b", 301, None),
+        ("OPTIONS", "/a/../b", 204, None),
+    ] {
+        let answer = tester.ask(method, path, &[]);
+        assert_eq!((answer.status, answer.all("x")), (status, vec!["1"]), "{method} {path}");
+        assert!(body.is_none_or(|body| answer.body == body), "{method} {path}: {}", answer.body);
+        assert_eq!(answer.response.site.as_deref(), Some("*"), "{method} {path}");
+    }
+    // No site, no headers, whatever the method is.
+    let named = Tester::new(compile(&config(vec![site(&["example.com"], vec![set("X", "1"), respond(200, "")])])));
+    for method in ["GET", "BREW", "TRACE"] {
+        let answer = named.raw(&format!("{method} / HTTP/1.1\r\nHost: other.org\r\n\r\n"));
+        assert!(answer.field("x").is_none() && answer.response.site.is_none(), "{method}: {answer:?}");
+    }
+    assert_eq!(named.get("/", &[]).response.site.as_deref(), Some("example.com"));
 }
 
 #[test]
