@@ -13,7 +13,9 @@ use flatout_net::ending::CloseReason;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -167,6 +169,31 @@ fn harm(nature: Nature, row: &Row, responses: &[Response]) -> Option<String> {
     responses.iter().enumerate().any(says_close).then(|| format!("Connection: close, or none, in {responses:?}"))
 }
 
+/// How often the core must have refused `rows` for each reason, whichever handler was behind it.
+fn refusals(rows: &[Row]) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for row in rows {
+        for answer in row.answers.iter().filter(|answer| is_core(answer)) {
+            *counts.entry(answer.outcome).or_default() += Way::of(row).len();
+        }
+    }
+    counts
+}
+
+/// The same, as a handler's own log has it.
+fn logged_refusals(traps: &TrappedSite, handler: &str) -> BTreeMap<&'static str, usize> {
+    let log = fs::read_to_string(traps.outer().path().join(format!("{handler}.log"))).unwrap();
+    let mut counts = BTreeMap::new();
+    for line in log.lines() {
+        // client - user [date] "request line" status bytes "referer" "user agent" outcome ending duration_us
+        let outcome = line.rsplit(' ').nth(2).unwrap_or_default();
+        if let Some(refusal) = Refusal::ALL.iter().find(|refusal| refusal.name() == outcome) {
+            *counts.entry(refusal.name()).or_default() += 1;
+        }
+    }
+    counts
+}
+
 fn plain(server: &Server, listener: usize) -> TcpStream {
     let stream = TcpStream::connect(server.address_of(listener)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -195,6 +222,16 @@ fn run_tables(handlers: &[Handler]) {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     let (status, counters) = server.stop();
     assert!(status.success(), "{status:?}: {counters}");
+    // Over all logs: what no handler has seen need not be in that handler's.
+    let mut expected = refusals(&rows);
+    for count in expected.values_mut() {
+        *count *= handlers.len();
+    }
+    let mut logged = BTreeMap::new();
+    for (name, count) in handlers.iter().flat_map(|(name, _, _)| logged_refusals(&traps, name)) {
+        *logged.entry(name).or_default() += count;
+    }
+    assert_eq!(logged, expected);
 }
 
 #[test]
@@ -269,4 +306,5 @@ fn the_tables_hold_over_tls() {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     let (status, counters) = server.stop();
     assert!(status.success(), "{status:?}: {counters}");
+    assert_eq!(logged_refusals(&traps, BEFORE_FILES[0].0), refusals(&rows));
 }
