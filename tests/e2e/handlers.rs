@@ -238,7 +238,9 @@ fn run_tables(handlers: &[Handler]) {
     assert!(status.success(), "{status:?}: {counters}");
     // Over all logs: what no handler has seen need not be in that handler's.
     let mut expected = refusals(&rows);
-    expected.values_mut().for_each(|count| *count *= handlers.len());
+    for count in expected.values_mut() {
+        *count *= handlers.len();
+    }
     let mut logged = BTreeMap::new();
     for (name, count) in handlers.iter().flat_map(|(name, _, _)| logged_refusals(&traps, name)) {
         *logged.entry(name).or_default() += count;
