@@ -25,6 +25,10 @@ use std::sync::Arc;
 enum Nature {
     /// The tables' own answers: files, whatever stands before them.
     Files,
+    /// Files, and another answer where the tables have a 404.
+    FilesOr(u16),
+    /// Files, and a listing where a folder has no index.
+    Lists,
     /// One answer to whoever reads, whatever is asked for, and files' answers to other methods.
     Says(u16),
     /// One answer to everything.
@@ -45,6 +49,14 @@ const BEFORE_FILES: &[Handler] = &[
     ("error", Nature::Files, "error 404 file=\"SITE/docs/index.html\"\nfiles \"SITE\""),
     ("early-hints", Nature::Files, "early-hints \"</app.css>; rel=preload; as=style\"\nfiles \"SITE\""),
     ("header", Nature::Files, "header { set \"X-A\" \"b\"; remove \"Last-Modified\"; }\nfiles \"SITE\""),
+];
+
+/// Files of which another path is asked for, or which are not the last word.
+const AROUND_FILES: &[Handler] = &[
+    ("rewrite", Nature::Files, "rewrite to=\"/site{path}?{query}\"\nfiles \"OUTER\""),
+    ("try", Nature::FilesOr(410), "files \"SITE\" { try \"{path}\" \"=410\"; }"),
+    ("pass", Nature::FilesOr(410), "files \"SITE\" { pass #true; }\nrespond 410"),
+    ("listing", Nature::Lists, "files \"SITE\" { listing #true; }"),
 ];
 
 /// What has no files, or lets nobody see them.
@@ -95,8 +107,10 @@ fn is_answered_before(row: &Row, answer: &Expected) -> bool {
 /// The status that `nature` must give where files give `status`.
 fn status_of(nature: Nature, status: u16, outcome: &str) -> u16 {
     match nature {
+        Nature::FilesOr(other) if status == 404 => other,
         Nature::Says(_) if matches!(outcome, "method_not_allowed" | "options") => status,
-        Nature::Files => status,
+        Nature::Lists if outcome == "no_index" => 200,
+        Nature::Files | Nature::FilesOr(_) | Nature::Lists => status,
         Nature::Says(other) | Nature::Always(other) => other,
     }
 }
@@ -224,7 +238,9 @@ fn run_tables(handlers: &[Handler]) {
     assert!(status.success(), "{status:?}: {counters}");
     // Over all logs: what no handler has seen need not be in that handler's.
     let mut expected = refusals(&rows);
-    expected.values_mut().for_each(|count| *count *= handlers.len());
+    for count in expected.values_mut() {
+        *count *= handlers.len();
+    }
     let mut logged = BTreeMap::new();
     for (name, count) in handlers.iter().flat_map(|(name, _, _)| logged_refusals(&traps, name)) {
         *logged.entry(name).or_default() += count;
@@ -235,6 +251,11 @@ fn run_tables(handlers: &[Handler]) {
 #[test]
 fn what_stands_before_files_leaves_their_answers() {
     run_tables(BEFORE_FILES);
+}
+
+#[test]
+fn what_leads_to_files_by_another_way_leads_nowhere_else() {
+    run_tables(AROUND_FILES);
 }
 
 #[test]

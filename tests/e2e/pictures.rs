@@ -1,8 +1,8 @@
-//! What a person sees: the demonstration site, by day, by night and on a phone, drawn by a browser. The
+//! What a person sees: the demonstration site and a listing, by day, by night and on a phone, drawn by a browser. The
 //! pictures stay in `target/e2e-artefacts`.
 
 use super::browser::Browser;
-use super::harness::Server;
+use super::harness::{Folder, Server};
 use std::path::Path;
 
 const WIDE: (u32, u32) = (1280, 1000);
@@ -25,4 +25,37 @@ fn the_demonstration_site_is_drawn() {
     for (path, name) in [("/", "site"), ("/reports.html", "site-reports"), ("/nowhere", "not-found")] {
         draw(&server.url(path), name);
     }
+}
+
+#[test]
+fn a_listing_is_drawn() {
+    let site = Folder::new();
+    let files: [(&str, usize); 8] = [
+        ("a readme.txt", 1_400),
+        ("archive-2026-11-21.tar.gz", 3_200_000),
+        ("empty", 0),
+        ("photographs/one.jpg", 10),
+        ("photographs/two.jpg", 10),
+        ("a name so long that no telephone can show it in one line without some thought about it.html", 70_000),
+        ("<b>bold & \"quoted\"</b>.html", 5),
+        ("größe – 大きさ.svg", 900),
+    ];
+    for (name, bytes) in files {
+        site.write(name, &vec![b'x'; bytes]);
+    }
+    let folder = Folder::new();
+    let text = format!(
+        "workers 1\nadmin off=#true\nsite \"*\" {{\nlisten \"127.0.0.1:0\"\nfiles \"{}\" {{ listing #true; }}\n}}\n",
+        site.path().display()
+    );
+    let server = Server::run(&folder, &text);
+    let dom = Browser::new().dom(&server.url("/"));
+    for text in ["a readme.txt", "photographs/", "&lt;b&gt;bold &amp; \"quoted\"&lt;/b&gt;.html", "größe – 大きさ.svg"]
+    {
+        assert!(dom.contains(text), "no {text:?} in {dom}");
+    }
+    assert!(!dom.contains("<b>bold"), "{dom}");
+    let inside = Browser::new().dom(&server.url("/photographs/"));
+    assert!(inside.contains("two.jpg"), "{inside}");
+    draw(&server.url("/"), "listing");
 }

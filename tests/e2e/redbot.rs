@@ -28,17 +28,23 @@ const UNSAID_FRESHNESS: &[(&str, &str)] =
     &[("FRESHNESS_HEURISTIC", "RFC 9111 §4.2.2: a cache may guess where the origin says nothing")];
 
 const CASES: &[Case] = &[
-    Case { exempt: UNSAID_FRESHNESS, ..case("/page.html", 200, &["etag", "last-modified"]) },
-    Case { exempt: UNSAID_FRESHNESS, ..case("/picture.png", 200, &["etag", "accept-ranges"]) },
-    Case { exempt: UNSAID_FRESHNESS, ..case("/large.bin", 200, &["accept-ranges", "content-length"]) },
-    Case { exempt: UNSAID_FRESHNESS, ..case("/empty.txt", 200, &["content-length"]) },
-    Case { exempt: UNSAID_FRESHNESS, ..case("/", 200, &["etag"]) },
+    case("/page.html", 200, &["etag", "last-modified", "cache-control"]),
+    case("/style.css", 200, &["etag", "cache-control"]),
+    case("/picture.png", 200, &["etag", "cache-control", "accept-ranges"]),
+    case("/large.bin", 200, &["accept-ranges", "content-length"]),
+    case("/", 200, &["etag"]),
+    case("/empty.txt", 200, &["content-length"]),
     case("/old", 301, &["location", "cache-control"]),
     Case { exempt: UNSAID_FRESHNESS, ..case("/folder", 301, &["location"]) },
     case("/none", 404, &["content-type"]),
     case("/answer", 200, &["content-type", "cache-control"]),
     case("/private", 401, &["www-authenticate"]),
     Case { exempt: UNSAID_FRESHNESS, ..case("/gone", 410, &["content-type"]) },
+    case("/list/", 200, &["content-type", "cache-control"]),
+    case("/digest/page.html", 200, &["etag", "repr-digest"]),
+    case("/cors/page.html", 200, &["etag"]),
+    case("/hinted/page.html", 200, &["etag", "x-one"]),
+    Case { exempt: UNSAID_FRESHNESS, ..case("/bare/page.html", 200, &["etag"]) },
 ];
 
 fn configuration(root: &str, certificate: &Certificate) -> String {
@@ -46,16 +52,48 @@ fn configuration(root: &str, certificate: &Certificate) -> String {
     writeln!(text, "listen \"127.0.0.2:0\"\nlisten \"127.0.0.1:0\" tls=#true").unwrap();
     writeln!(text, "tls cert=\"{}\" key=\"{}\"", certificate.chain, certificate.key).unwrap();
     let hash = "$2b$12$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
+    let policy = "cache-control \"text/html\" \"no-cache\"\ncache-control \"*\" \"max-age=3600\"";
+    let compress = "compress \"br\" \"zstd\" \"gzip\"";
     let fresh = "header { set \"Cache-Control\" \"max-age=600\"; }";
     for (path, inside) in [
         ("/old", format!("{fresh}\nredirect \"/old\" to=\"/page.html\" 301")),
         ("/answer", format!("{fresh}\nrespond 200 \"An answer.\" type=\"text/plain; charset=utf-8\"")),
         ("/private", format!("basic-auth realm=\"Staff\" {{ user \"ann\" \"{hash}\"; }}\nrespond \"in\"")),
         ("/gone", "respond 410".to_owned()),
+        (
+            "/list/*",
+            format!(
+                "rewrite strip-prefix=\"/list\"\nfiles \"{root}\" {{ index off=#true\nlisting #true\n{compress}\n\
+                 cache-control \"*\" \"no-cache\"; }}"
+            ),
+        ),
+        (
+            "/digest/*",
+            format!(
+                "rewrite strip-prefix=\"/digest\"\nfiles \"{root}\" {{ digest #true always=#true\n{compress}\n\
+                 {policy}; }}"
+            ),
+        ),
+        (
+            "/cors/*",
+            format!(
+                "rewrite strip-prefix=\"/cors\"\ncors \"https://a.example\" \"https://b.example\" credentials=#true\n\
+                 files \"{root}\" {{ {compress}\n{policy}; }}"
+            ),
+        ),
+        (
+            "/hinted/*",
+            format!(
+                "rewrite strip-prefix=\"/hinted\"\nearly-hints \"</style.css>; rel=preload; as=style\"\n\
+                 header {{ set \"X-One\" \"line\"; set \"Strict-Transport-Security\" \"max-age=63072000\"; }}\n\
+                 files \"{root}\" {{ {compress}\n{policy}; }}"
+            ),
+        ),
+        ("/bare/*", format!("rewrite strip-prefix=\"/bare\"\nfiles \"{root}\"")),
     ] {
         writeln!(text, "route \"{path}\" {{\n{inside}\n}}").unwrap();
     }
-    writeln!(text, "files \"{root}\"\n}}").unwrap();
+    writeln!(text, "files \"{root}\" {{ {compress}\n{policy}; }}\n}}").unwrap();
     text
 }
 
