@@ -110,7 +110,7 @@ fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_i
             Rc::new(Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store))
         })
     });
-    let inherited = before.map(|before| before.policies.borrow().nodes().to_vec()).unwrap_or_default();
+    let inherited = before.map(|before| before.policies.borrow().bequeath()).unwrap_or_default();
     Live {
         files: files.collect(),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),

@@ -8,7 +8,7 @@ use flatout_net::response::Head;
 use flatout_serve::files::Policy;
 use foldhash::fast::RandomState;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Combinations that a tree holds.
@@ -34,9 +34,17 @@ impl Policies {
         self.nodes.get(node as usize).unwrap_or(&self.nodes[0])
     }
 
-    /// All policies met, for the next configuration.
-    pub(crate) fn nodes(&self) -> &[Rc<Policy>] {
-        &self.nodes
+    /// What the next configuration inherits: all policies met, then those that were inherited and not met since, as
+    /// far as there is room. A worker that nobody asked between two reloads must know its numbers again after both.
+    pub(crate) fn bequeath(&self) -> Vec<Rc<Policy>> {
+        let mut heirs: Vec<Rc<Policy>> = Vec::new();
+        let mut ids = HashSet::new();
+        for policy in self.nodes.iter().chain(&self.inherited) {
+            if heirs.len() < POLICIES_MAX && ids.insert(policy.id) {
+                heirs.push(Rc::clone(policy));
+            }
+        }
+        heirs
     }
 
     /// The node for `node` and, after it, `change`, which makes the changes `fields`.
@@ -135,10 +143,13 @@ mod tests {
         let alone = policies.extend(0, 1, &b);
         assert_ne!(policies.policy(alone).id, id);
         assert_eq!((policies.policy(0).id, policies.policy(ab).fields.len()), (0, 2));
-        let mut next = Policies::new(policies.nodes().to_vec(), ids);
+        let mut next = Policies::new(policies.bequeath(), ids);
         let other_way = next.extend(0, 7, &[a[0].clone(), b[0].clone()]);
         assert_eq!(next.policy(other_way).id, id);
-        assert_eq!(next.nodes().len(), 2, "what was not met again is not kept");
+        // Without a request in between, nothing is forgotten either.
+        let mut after = Policies::new(Policies::new(next.bequeath(), Rc::default()).bequeath(), Rc::default());
+        let again = after.extend(0, 3, &[a[0].clone(), b[0].clone()]);
+        assert_eq!(after.policy(again).id, id);
     }
 
     #[test]
@@ -151,7 +162,7 @@ mod tests {
             assert_eq!(policies.policy(next).fields, [set(&name, "x")]);
             node = policies.extend(next, u32::MAX, &[set("y", "y")]);
             assert_eq!(policies.policy(node).fields, [set(&name, "x"), set("y", "y")]);
-            assert!(policies.nodes().len() <= POLICIES_MAX);
+            assert!(policies.nodes.len() <= POLICIES_MAX && policies.bequeath().len() <= POLICIES_MAX);
         }
         assert!(policies.policy(node).id > 2 * POLICIES_MAX as u32);
     }

@@ -61,10 +61,12 @@ pub(crate) mod tests {
         let mut content = Vec::new();
         match coding {
             ContentCoding::Identity => content.extend_from_slice(encoded),
-            ContentCoding::Brotli => drop(brotli::Decompressor::new(encoded, 4096).read_to_end(&mut content).unwrap()),
+            ContentCoding::Brotli => {
+                brotli::Decompressor::new(encoded, 4096).read_to_end(&mut content).unwrap();
+            }
             ContentCoding::Zstd => content = zstd::stream::decode_all(encoded).unwrap(),
             ContentCoding::Gzip => {
-                drop(flate2::read::GzDecoder::new(encoded).read_to_end(&mut content).unwrap());
+                flate2::read::GzDecoder::new(encoded).read_to_end(&mut content).unwrap();
             }
         }
         content
