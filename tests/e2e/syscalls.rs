@@ -231,19 +231,19 @@ fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
 fn many_sites(folder: &Path, log: Option<&str>) -> String {
     let mut text = "workers 1\nadmin off=#true\n".to_owned();
     if let Some(log) = log {
-        write!(text, "log {log:?} format=\"json\"\n").unwrap();
+        writeln!(text, "log {log:?} format=\"json\"").unwrap();
     }
     for number in 0..100 {
         let host = if number == 50 { "test".to_owned() } else { format!("site{number}.example") };
-        write!(text, "site \"{host}\" \"*.{host}\" {{\n    listen \"127.0.0.1:0\"\n").unwrap();
+        writeln!(text, "site \"{host}\" \"*.{host}\" {{\n    listen \"127.0.0.1:0\"").unwrap();
         text.push_str("    header \"Strict-Transport-Security\" \"max-age=63072000\"\n    allow \"127.0.0.0/8\"\n");
         text.push_str("    rate-limit requests=1000000 period=\"1s\"\n    cors \"https://app.example\"\n");
         for route in 0..9 {
-            write!(text, "    route \"/part{route}/*\" {{ header \"X-Part\" \"{route}\"; respond \"part\" }}\n")
+            writeln!(text, "    route \"/part{route}/*\" {{ header \"X-Part\" \"{route}\"; respond \"part\" }}")
                 .unwrap();
         }
         text.push_str("    route \"/1*\" method=\"GET\" { header \"Cache-Control\" \"max-age=60\" }\n");
-        write!(text, "    files {:?}\n}}\n", folder.to_str().unwrap()).unwrap();
+        writeln!(text, "    files {:?}\n}}", folder.to_str().unwrap()).unwrap();
     }
     text
 }

@@ -232,6 +232,6 @@ fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> An
         outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
         started_ns: exchange.started_ns,
         user: response.user.as_deref(),
-        site: None,
+        site: response.site.as_deref(),
     }
 }

@@ -15,7 +15,7 @@ fn files_that_have_not_changed_stay_warm() {
     let first = compile(&with("1"));
     let tester = Tester::new(Arc::clone(&first));
     assert_eq!(tester.get("/a", &[]).outcome, "loaded");
-    let policy = |tester: &Tester| tester.engine.live().policies.borrow().nodes().last().map(|policy| policy.id);
+    let policy = |tester: &Tester| tester.engine.live().policies.borrow().bequeath().last().map(|policy| policy.id);
     let before = policy(&tester);
     let second = recompile(&with("1"), &first);
     tester.engine.swap(Arc::clone(&second));
@@ -83,7 +83,7 @@ fn two_hundred_reloads_leave_nothing_behind() {
     }
     assert!(watched.iter().all(|old| old.upgrade().is_none()), "old configurations are gone");
     assert!(lives.iter().all(|old| old.upgrade().is_none()));
-    assert!(tester.engine.live().policies.borrow().nodes().len() <= 4);
+    assert!(tester.engine.live().policies.borrow().bequeath().len() <= 4);
     assert_eq!(spec.rates.len(), 1);
     // One of the test, one for the folder, and one for each step of files in it, here and in the engine.
     assert!(Arc::strong_count(&root) <= 8, "{}", Arc::strong_count(&root));
