@@ -3,7 +3,6 @@
 use super::harness::{Folder, Response, Server, flatout, wait_until};
 use super::tool::tool;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -229,23 +228,28 @@ fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
 /// 100 sites with 1,000 routes between them, each with header steps of its own; `test` is one of them, and its file is
 /// reached past all of its routes.
 fn many_sites(folder: &Path, log: Option<&str>) -> String {
-    let mut text = "workers 1\nadmin off=#true\n".to_owned();
-    if let Some(log) = log {
-        writeln!(text, "log {log:?} format=\"json\"").unwrap();
-    }
-    for number in 0..100 {
+    let log = log.map_or_else(String::new, |log| format!("log {log:?} format=\"json\"\n"));
+    let route =
+        |number| format!("    route \"/part{number}/*\" {{ header \"X-Part\" \"{number}\"; respond \"part\" }}\n");
+    let routes: String = (0..9).map(route).collect();
+    let site = |number| {
         let host = if number == 50 { "test".to_owned() } else { format!("site{number}.example") };
-        writeln!(text, "site \"{host}\" \"*.{host}\" {{\n    listen \"127.0.0.1:0\"").unwrap();
-        text.push_str("    header \"Strict-Transport-Security\" \"max-age=63072000\"\n    allow \"127.0.0.0/8\"\n");
-        text.push_str("    rate-limit requests=1000000 period=\"1s\"\n    cors \"https://app.example\"\n");
-        for route in 0..9 {
-            writeln!(text, "    route \"/part{route}/*\" {{ header \"X-Part\" \"{route}\"; respond \"part\" }}")
-                .unwrap();
-        }
-        text.push_str("    route \"/1*\" method=\"GET\" { header \"Cache-Control\" \"max-age=60\" }\n");
-        writeln!(text, "    files {:?}\n}}", folder.to_str().unwrap()).unwrap();
-    }
-    text
+        format!(
+            "site \"{host}\" \"*.{host}\" {{
+    listen \"127.0.0.1:0\"
+    header \"Strict-Transport-Security\" \"max-age=63072000\"
+    allow \"127.0.0.0/8\"
+    rate-limit requests=1000000 period=\"1s\"
+    cors \"https://app.example\"
+{routes}    route \"/1*\" method=\"GET\" {{ header \"Cache-Control\" \"max-age=60\" }}
+    files {:?}
+}}
+",
+            folder.to_str().unwrap()
+        )
+    };
+    let sites: String = (0..100).map(site).collect();
+    format!("workers 1\nadmin off=#true\n{log}{sites}")
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
 /// Whether the URL that goes on behind its `://` with `text` and then `rest` leads to one host. `{rest}` and `{query}`
 /// could name another, or another ending of its name, as long as no slash stands before them.
 fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
-    const ENDS: [char; 4] = ['/', '\\', '?', '#'];
+    const ENDS: [char; 3] = ['/', '?', '#'];
     if text.contains(ENDS) {
         return !text.starts_with(ENDS);
     }
