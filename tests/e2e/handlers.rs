@@ -64,7 +64,7 @@ const WITHOUT_FILES: &[Handler] = &[
     ("respond", Nature::Says(200), "respond 200 \"said\" type=\"text/plain\""),
     ("metrics", Nature::Says(200), "metrics"),
     ("redirect", Nature::Always(302), "redirect \"/*\" to=\"/elsewhere\" 302"),
-    ("deny", Nature::Always(403), "deny \"all\"\nfiles \"SITE\""),
+    ("deny", Nature::Always(403), "allow \"192.0.2.1\"\nfiles \"SITE\""),
     ("basic-auth", Nature::Always(401), "basic-auth realm=\"Staff\" { user \"ann\" \"HASH\"; }\nfiles \"SITE\""),
 ];
 

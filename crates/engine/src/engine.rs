@@ -11,6 +11,7 @@ use crate::outcome::OUTCOMES;
 use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
+use flatout_config::model::FieldOp;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
@@ -19,7 +20,7 @@ use flatout_serve::files::{Files, Policy, Services, Store};
 use flatout_serve::outcome::Outcome as Served;
 use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -110,7 +111,11 @@ fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_i
             Rc::new(Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store))
         })
     });
-    let inherited = before.map(|before| before.policies.borrow().bequeath()).unwrap_or_default();
+    // What none of the new steps could lead to is of no use any more.
+    let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).map(parts_of).collect();
+    let mut inherited = before.map(|before| before.policies.borrow().bequeath()).unwrap_or_default();
+    inherited.retain(|policy| policy.fields.iter().all(|field| changes.contains(&parts_of(field))));
+    drop(changes);
     Live {
         files: files.collect(),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
@@ -120,6 +125,15 @@ fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_i
         site_names: spec.sites.iter().map(|site| site.hosts.first().map_or("*", String::as_str).into()).collect(),
         answers: RefCell::default(),
         spec,
+    }
+}
+
+/// What tells one change of a field from another.
+fn parts_of(field: &FieldOp) -> (u8, &str, &str) {
+    match field {
+        FieldOp::Set(name, value) => (0, name, value),
+        FieldOp::Add(name, value) => (1, name, value),
+        FieldOp::Remove(name) => (2, name, ""),
     }
 }
 
