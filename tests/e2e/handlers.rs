@@ -35,8 +35,7 @@ enum Nature {
     Always(u16),
 }
 
-/// Its name, what it makes of requests, and the whole inside of a site. `SITE` is the folder with the traps, `OUTER`
-/// the one around it.
+/// Its name, what it makes of requests, and the whole inside of a site. `SITE` is the folder with the traps.
 type Handler = (&'static str, Nature, &'static str);
 
 /// What stands before files and leaves their answers as they are.
@@ -53,7 +52,7 @@ const BEFORE_FILES: &[Handler] = &[
 
 /// Files of which another path is asked for, or which are not the last word.
 const AROUND_FILES: &[Handler] = &[
-    ("rewrite", Nature::Files, "rewrite to=\"/site{path}?{query}\"\nfiles \"OUTER\""),
+    ("rewrite", Nature::Files, "route \"/*\" {\n rewrite to=\"/{rest}?{query}\"\n files \"SITE\"\n}"),
     ("try", Nature::FilesOr(410), "files \"SITE\" { try \"{path}\" \"=410\"; }"),
     ("pass", Nature::FilesOr(410), "files \"SITE\" { pass #true; }\nrespond 410"),
     ("listing", Nature::Lists, "files \"SITE\" { listing #true; }"),
@@ -79,8 +78,7 @@ fn configure(traps: &TrappedSite, handlers: &[Handler], listener: &str) -> Strin
         writeln!(text, "log \"{outer}/{name}.log\" name=\"{name}\"").unwrap();
     }
     for (number, (name, _, inside)) in handlers.iter().enumerate() {
-        let inside =
-            inside.replace("SITE", traps.path().to_str().unwrap()).replace("OUTER", &outer).replace("HASH", HASH);
+        let inside = inside.replace("SITE", traps.path().to_str().unwrap()).replace("HASH", HASH);
         // Of several listeners on any free port, no two addresses may be the same.
         let address = format!("127.0.0.{}:0", number + 1);
         writeln!(text, "site \"*\" {{\nlisten \"{address}\" {listener}\nlog name=\"{name}\"\n{inside}\n}}").unwrap();

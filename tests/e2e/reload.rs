@@ -15,7 +15,7 @@ fn number_before(text: &str, word: &str) -> u64 {
     part.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// The issue's own figure: 200 reloads under 200 connections. Counts decide, not the time it takes.
+/// What we promise: 200 reloads under 200 connections. Counts decide, not the time it takes.
 #[test]
 fn two_hundred_reloads_under_two_hundred_connections_fail_nothing() {
     const RELOADS: u64 = 200;
@@ -41,7 +41,12 @@ fn two_hundred_reloads_under_two_hundred_connections_fail_nothing() {
         }
     };
     // Once, so that memory has its size.
-    Crowd::during(address, [100, 20, 40], true, |_| reload(20));
+    Crowd::during(address, [100, 20, 40], true, |_| {
+        for _ in 0..3 {
+            assert!(http2(20_000).status.success());
+        }
+        reload(20);
+    });
     let before_kb = rss_anon_kb(pid);
     let crowd = Crowd::during(address, [100, 20, 40], false, |_| {
         let (stop, is_stopped) = std::sync::mpsc::channel::<()>();

@@ -92,6 +92,10 @@ impl Engine {
         // The old one is dropped after the borrow: it may be the last to hold much.
         let before = self.live.replace(Rc::new(next));
         drop(before);
+        let live = self.live();
+        let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
+        let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
+        self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
     }
 
     pub(crate) fn live(&self) -> Rc<Live> {

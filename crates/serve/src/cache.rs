@@ -114,6 +114,20 @@ impl Cache {
         }
     }
 
+    /// Drops every version under a key that is not to `keep`.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
+        let mut at = 0;
+        while at < self.entries.len() {
+            if keep(&self.entries[at].key) {
+                at += 1;
+                continue;
+            }
+            let key = std::mem::take(&mut self.entries[at].key);
+            self.index.remove(&key);
+            self.take(at);
+        }
+    }
+
     /// How many versions there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -221,6 +235,8 @@ mod tests {
         cache.recount(b"b");
         cache.recount(b"never");
         assert_eq!((cache.len(), cache.bytes), (1, one.memory_bytes() + 1));
+        cache.retain(|key| key == b"a");
+        assert_eq!((cache.len(), cache.bytes), (0, 0));
         let mut none = Cache::new(CacheLimits { bytes_max: 10, ..CacheLimits::DEFAULT });
         none.insert(b"a", one, NOW);
         assert_eq!((none.len(), none.bytes), (0, 0));

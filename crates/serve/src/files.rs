@@ -56,6 +56,15 @@ impl Store {
         Rc::new(Self { services, limits, cache, key: RefCell::default(), parts_answered: Cell::new(0) })
     }
 
+    /// Forgets what was found for steps and under policies that are not in force any more.
+    pub fn retain(&self, has_step: impl Fn(u32) -> bool, has_policy: impl Fn(u32) -> bool) {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte));
+        self.cache.borrow_mut().retain(|key| {
+            let (step, policy) = key[key.len().saturating_sub(8)..].split_at(4);
+            has_step(number(step)) && has_policy(number(policy))
+        });
+    }
+
     fn means<'a>(&'a self, rules: &'a Rules, now: Now) -> Means<'a> {
         Means { rules, services: &self.services, parts_answered: &self.parts_answered, now }
     }
