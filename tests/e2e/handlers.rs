@@ -27,6 +27,8 @@ enum Nature {
     Files,
     /// Files, and another answer where the tables have a 404.
     FilesOr(u16),
+    /// Files, and another answer where they have none or do not take the method.
+    Passes(u16),
     /// Files, and a listing where a folder has no index.
     Lists,
     /// One answer to whoever reads, whatever is asked for, and files' answers to other methods.
@@ -54,7 +56,7 @@ const BEFORE_FILES: &[Handler] = &[
 const AROUND_FILES: &[Handler] = &[
     ("rewrite", Nature::Files, "route \"/*\" {\n rewrite to=\"/{rest}?{query}\"\n files \"SITE\"\n}"),
     ("try", Nature::FilesOr(410), "files \"SITE\" { try \"{path}\" \"=410\"; }"),
-    ("pass", Nature::FilesOr(410), "files \"SITE\" { pass #true; }\nrespond 410"),
+    ("pass", Nature::Passes(410), "files \"SITE\" { pass #true; }\nrespond 410"),
     ("listing", Nature::Lists, "files \"SITE\" { listing #true; }"),
 ];
 
@@ -106,9 +108,10 @@ fn is_answered_before(row: &Row, answer: &Expected) -> bool {
 fn status_of(nature: Nature, status: u16, outcome: &str) -> u16 {
     match nature {
         Nature::FilesOr(other) if status == 404 => other,
+        Nature::Passes(other) if matches!(status, 404 | 405) => other,
         Nature::Says(_) if matches!(outcome, "method_not_allowed" | "options") => status,
         Nature::Lists if outcome == "no_index" => 200,
-        Nature::Files | Nature::FilesOr(_) | Nature::Lists => status,
+        Nature::Files | Nature::FilesOr(_) | Nature::Passes(_) | Nature::Lists => status,
         Nature::Says(other) | Nature::Always(other) => other,
     }
 }

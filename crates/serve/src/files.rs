@@ -151,21 +151,26 @@ impl Files {
                 return Found::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
             }
         };
-        if let Some(found) = self.refuse_path(facts, asking) {
+        if let Some(found) = merge_slashes(facts, asking) {
             return found;
         }
         let path_bytes = key.len();
-        self.add_numbers(&mut key, asking.policy);
-        let missing = match self.find(&key, path_bytes, asking.policy, asking.now) {
-            Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome),
-            Err(Missing::Slash) => return Found::Reply(folder_slash(asking).into()),
-            Err(Missing::Outcome(outcome)) => outcome,
+        let missing = if let Some(outcome) = self.refuse_path(facts) {
+            outcome
+        } else {
+            self.add_numbers(&mut key, asking.policy);
+            match self.find(&key, path_bytes, asking.policy, asking.now) {
+                Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome),
+                Err(Missing::Slash) => return Found::Reply(folder_slash(asking).into()),
+                Err(Missing::Outcome(outcome)) => outcome,
+            }
         };
         key.truncate(path_bytes);
         if missing == Outcome::NoIndex && self.rules.listing.is_some() {
             return self.list(&key, asking);
         }
-        if matches!(missing, Outcome::NotFound | Outcome::NoIndex | Outcome::NotAFile) {
+        // A hidden name, and one that leads out, look like one that is not there: also to whoever tries others.
+        if ErrorAnswer::missing(missing).is_absence() {
             let asked = key.clone();
             if let Some(found) = self.try_others(&asked, &mut key, asking) {
                 return found;
@@ -180,21 +185,11 @@ impl Files {
     }
 
     /// Paths that name nothing here, whatever the folder holds.
-    fn refuse_path(&self, facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
+    fn refuse_path(&self, facts: PathFacts) -> Option<Outcome> {
         if facts.hidden_segment && !self.rules.hidden {
-            return Some(Found::Error(ErrorAnswer::missing(Outcome::HiddenName)));
+            return Some(Outcome::HiddenName);
         }
-        if facts.encoded_slash {
-            return Some(Found::Error(ErrorAnswer::missing(Outcome::NotFound)));
-        }
-        if facts.empty_segment {
-            // Merged, the path begins with one slash only, so it cannot be read as another host's address.
-            let mut merged = asking.location.path.to_vec();
-            merged.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
-            let response = redirect(&merged, asking.location.query, Outcome::SlashesMerged, asking.policy);
-            return Some(Found::Reply(response.into()));
-        }
-        None
+        facts.encoded_slash.then_some(Outcome::NotFound)
     }
 
     /// The current version under `key`, whose first `path_bytes` are the path, believed for a while without a look.
@@ -447,6 +442,18 @@ impl Waiting {
         let answered = self.question.ask(|question| answer(&means, &self.version, representation, question, outcome));
         answered.unwrap_or_else(|error| error.respond(&self.policy))
     }
+}
+
+/// 301 to the path without its empty segments. It begins with one slash only, so it cannot be read as another host's
+/// address.
+fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
+    if !facts.empty_segment {
+        return None;
+    }
+    let mut merged = asking.location.path.to_vec();
+    merged.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+    let response = redirect(&merged, asking.location.query, Outcome::SlashesMerged, asking.policy);
+    Some(Found::Reply(response.into()))
 }
 
 /// 301 to the folder's name with its slash. What the client asked for may have been rewritten: it is told the name
