@@ -66,6 +66,7 @@ pub(crate) fn answer(
     // RFC 9110 §14.2: Range means something for GET only.
     if question.asked.any(Asked::RANGE)
         && question.is_get
+        && !is_ambiguous(version, question)
         && if_range_holds(&question.fields, &representation.validators(common), means.now.unix_s)
     {
         let size_bytes = representation.size_bytes;
@@ -86,6 +87,12 @@ pub(crate) fn answer(
     let mut response = Response::new(200, representation.ok_head.clone(), body, outcome as u8);
     response.extra = representation.extra_lines(common, extra);
     Ok(response)
+}
+
+/// Whether an If-Range cannot tell which representation the client has a part of: all codings of a version share their
+/// date, so a date is no strong validator among them (RFC 9110 §8.8.2.2, §13.1.5).
+fn is_ambiguous(version: &Version, question: &Question<'_>) -> bool {
+    version.common.vary.is_some() && question.fields.first("if-range").is_some_and(|value| !value.starts_with(b"\""))
 }
 
 /// The field lines that are not part of the built head. Digests that are not known yet are asked for here and sent

@@ -57,19 +57,26 @@ pub(crate) fn choose<'a>(
         Standing::Ready(representation) if coding == ContentCoding::Identity => Choice::Take(representation, None),
         Standing::Ready(representation) => Choice::Take(representation, Some(Outcome::Encoded)),
         Standing::Useless => plain,
-        Standing::Possible => begin(version, coding, services)
+        Standing::Possible => begin(version, coding, services, grown)
             .unwrap_or_else(|outcome| Choice::Take(second_best(version, accepted, grown), Some(outcome))),
     }
 }
 
 /// Has `coding` made, and waits for it if that is soon.
-fn begin<'a>(version: &'a Version, coding: ContentCoding, services: &Services) -> Result<Choice<'a>, Outcome> {
+fn begin<'a>(
+    version: &'a Version,
+    coding: ContentCoding,
+    services: &Services,
+    grown: &mut bool,
+) -> Result<Choice<'a>, Outcome> {
     let Some(slot) = version.facts().encoded(coding) else { return Err(Outcome::EncodingPending) };
     let soon = version.plain.size_bytes <= WAIT_BYTES_MAX;
     let urgency = if soon { Urgency::Prompt } else { Urgency::Patient };
     let under_way = services
         .make_encoded(slot, coding, urgency, || version.plain.source())
         .map_err(|_refused| Outcome::WorkshopFull)?;
+    // What is promised counts already.
+    *grown |= under_way;
     let signal = Arc::<Signal>::default();
     if !soon || !under_way || !services.workshop.ring_after(PATIENCE, Arc::clone(&signal)) {
         return Err(Outcome::EncodingPending);

@@ -38,6 +38,9 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 /// clock and for the answer itself.
 const RECHECK_SLACK_MS: u64 = 50;
 
+/// So long a version that may still change under its name is believed where the kernel tells of changes.
+const UNSETTLED_MS: u64 = 100;
+
 /// What all `files` steps of one worker share: the metadata cache, under one budget.
 #[derive(Debug)]
 pub struct Store {
@@ -93,6 +96,21 @@ enum Missing {
 impl From<Outcome> for Missing {
     fn from(outcome: Outcome) -> Self {
         Self::Outcome(outcome)
+    }
+}
+
+/// How a version was come by.
+#[derive(Clone, Copy)]
+struct Looked {
+    /// It was believed without a look.
+    is_hit: bool,
+    /// What the log says of it.
+    outcome: Outcome,
+}
+
+impl From<Outcome> for Looked {
+    fn from(outcome: Outcome) -> Self {
+        Self { is_hit: outcome == Outcome::Hit, outcome }
     }
 }
 
@@ -160,7 +178,7 @@ impl Files {
         } else {
             self.add_numbers(&mut key, asking.policy);
             match self.find(&key, path_bytes, asking.policy, asking.now) {
-                Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome),
+                Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome.into()),
                 Err(Missing::Slash) => return Found::Reply(folder_slash(asking).into()),
                 Err(Missing::Outcome(outcome)) => outcome,
             }
@@ -204,7 +222,7 @@ impl Files {
         let checked = self.checked(now);
         let mut cache = self.store.cache.borrow_mut();
         if let Some((version, last)) = cache.get(key) {
-            if self.holds(last, checked) {
+            if self.holds(last, checked, version.settled) {
                 return Ok((Rc::clone(version), Outcome::Hit));
             }
             let version = Rc::clone(version);
@@ -232,10 +250,12 @@ impl Files {
         Checked { at_ms: now.monotonic_ms, epoch }
     }
 
-    /// Whether what was found to hold at `last` may be believed at `now`.
-    fn holds(&self, last: Checked, now: Checked) -> bool {
+    /// Whether what was found to hold at `last` may be believed at `now`. The kernel tells of a change once; a version
+    /// read right after it is not settled, and must be looked at again to become so, or it is never encoded.
+    fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
         match self.epoch {
-            Some(_) => last.epoch == now.epoch,
+            Some(_) if last.epoch != now.epoch => false,
+            Some(_) => settled || now.at_ms.saturating_sub(last.at_ms) < UNSETTLED_MS,
             None => now.at_ms.saturating_sub(last.at_ms) < self.recheck_ms.saturating_sub(RECHECK_SLACK_MS),
         }
     }
@@ -275,7 +295,8 @@ impl Files {
     }
 
     /// The answer with `version`, which lies under `key`.
-    fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, outcome: Outcome) -> Found {
+    fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, looked: Looked) -> Found {
+        let outcome = looked.outcome;
         let question = Question::from(asking.head);
         let mut grown = false;
         let choice = choose(version, &question, &self.store.services, &mut grown);
@@ -285,12 +306,16 @@ impl Files {
         let means = self.store.means(&self.rules, asking.now);
         match choice {
             Choice::Take(representation, other) => {
-                if outcome == Outcome::Hit && !representation.is_sendable() {
+                if looked.is_hit && !representation.is_sendable() {
                     // The file was written over since: another version is there already.
                     self.store.cache.borrow_mut().remove(key);
                     let path_bytes = key.len().saturating_sub(8);
                     return match self.find(key, path_bytes, asking.policy, asking.now) {
-                        Ok((version, outcome)) => self.answer_with(&version, key, asking, outcome),
+                        Ok((version, found)) => {
+                            // Just loaded, so this goes no deeper.
+                            let outcome = if outcome == Outcome::Hit { found } else { outcome };
+                            self.answer_with(&version, key, asking, Looked { is_hit: false, outcome })
+                        }
                         Err(Missing::Slash) => Found::Reply(folder_slash(asking).into()),
                         Err(Missing::Outcome(outcome)) => Found::Error(ErrorAnswer::missing(outcome)),
                     };
@@ -344,8 +369,9 @@ impl Files {
             }
             let path_bytes = key.len();
             self.add_numbers(key, asking.policy);
-            if let Ok((version, _)) = self.find(key, path_bytes, asking.policy, asking.now) {
-                return Some(self.answer_with(&version, key, asking, Outcome::Fallback));
+            if let Ok((version, outcome)) = self.find(key, path_bytes, asking.policy, asking.now) {
+                let outcome = Looked { is_hit: outcome == Outcome::Hit, outcome: Outcome::Fallback };
+                return Some(self.answer_with(&version, key, asking, outcome));
             }
         }
         None
@@ -375,11 +401,13 @@ impl Files {
         key.extend_from_slice(&wish.key());
         self.add_numbers(&mut key, asking.policy);
         let known = match self.store.cache.borrow_mut().get(&key) {
-            Some((version, last)) if self.holds(last, self.checked(asking.now)) => Some(Rc::clone(version)),
+            Some((version, last)) if self.holds(last, self.checked(asking.now), version.settled) => {
+                Some(Rc::clone(version))
+            }
             _ => None,
         };
         if let Some(version) = known {
-            return self.answer_with(&version, &key, asking, Outcome::Listing);
+            return self.answer_with(&version, &key, asking, Outcome::Listing.into());
         }
         let slot = Arc::<Slot<Option<Vec<u8>>>>::default();
         let Begin::Yours(making) = slot.begin() else {

@@ -41,6 +41,11 @@ impl<T> Slot<T> {
         self.value.get()
     }
 
+    /// Whether there is a value, or one is being made.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.value.get().is_some() || self.state.load(Ordering::Acquire) & UNDER_WAY != 0
+    }
+
     /// Asks for the value to be made.
     pub(crate) fn begin(self: &Arc<Self>) -> Begin<T> {
         if self.value.get().is_some() {

@@ -209,12 +209,24 @@ impl Version {
 
     /// Bytes of memory that the version holds, about.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.representations().map(Representation::memory_bytes).sum::<usize>()
+        let held = self.representations().map(Representation::memory_bytes).sum::<usize>();
+        size_of::<Self>() + held + self.promised() * self.plain.size_bytes as usize
     }
 
     /// Descriptors that the version holds.
     pub(crate) fn descriptors(&self) -> usize {
-        self.representations().filter(|representation| representation.holds_descriptor()).count()
+        let promised = if self.plain.size_bytes > MEMORY_BYTES_MAX { self.promised() } else { 0 };
+        self.representations().filter(|representation| representation.holds_descriptor()).count() + promised
+    }
+
+    /// Encodings that were begun for this version and are not taken over yet. They are counted before they are there,
+    /// at the most they can be: perhaps nobody asks again, and they are held all the same.
+    fn promised(&self) -> usize {
+        let codings = ContentCoding::ALL.iter().filter_map(|&coding| {
+            let cell = self.encoded.get((coding as usize).checked_sub(1)?)?;
+            (cell.get().is_none() && self.facts.encoded(coding)?.is_begun()).then_some(())
+        });
+        codings.count()
     }
 }
 
