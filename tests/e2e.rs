@@ -15,6 +15,7 @@ mod e2e {
     mod conformance;
     mod docs;
     mod explain;
+    mod files;
     mod handlers;
     mod harness;
     mod http2;
