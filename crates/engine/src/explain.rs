@@ -18,6 +18,7 @@ use flatout_http::head::{Fields, Header};
 use flatout_http::limits::Limits;
 use flatout_http::request::assemble_request_head;
 use flatout_net::clock::Now;
+use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
 use flatout_serve::cache::CacheLimits;
@@ -134,7 +135,7 @@ impl Spec {
             }
         };
         let client = Some(SocketAddr::new(question.client, 0));
-        let request = Request { head: &head, client, secure: question.secure, listener };
+        let request = Request { head: &head, client, secure: question.secure, listener, offers: &Offers::new() };
         let engine = Engine::new(Arc::clone(self), Arc::new(Services::default()), CacheLimits::DEFAULT);
         let live = engine.live();
         let mut teller = Teller { told, changes: Vec::new(), depth: 0 };

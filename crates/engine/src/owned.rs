@@ -4,6 +4,7 @@ use flatout_http::framing::{Framing, Version};
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
+use flatout_net::content::Offers;
 use flatout_net::handler::Request;
 use std::net::SocketAddr;
 
@@ -33,6 +34,7 @@ pub(crate) struct OwnedRequest {
     client: Option<SocketAddr>,
     secure: bool,
     listener: u32,
+    offers: Offers,
 }
 
 impl OwnedRequest {
@@ -61,6 +63,7 @@ impl OwnedRequest {
             client: request.client,
             secure: request.secure,
             listener: request.listener,
+            offers: request.offers.carry(),
         }
     }
 
@@ -93,7 +96,13 @@ impl OwnedRequest {
             asked: self.asked,
             head_bytes: self.head_bytes,
         };
-        look(&Request { head: &head, client: self.client, secure: self.secure, listener: self.listener })
+        look(&Request {
+            head: &head,
+            client: self.client,
+            secure: self.secure,
+            listener: self.listener,
+            offers: &self.offers,
+        })
     }
 }
 
@@ -103,6 +112,7 @@ mod tests {
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
+    use flatout_net::content::Offers;
     use flatout_net::handler::Request;
 
     #[test]
@@ -116,7 +126,13 @@ mod tests {
         ] {
             let mut storage = FieldStorage::new();
             let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-            let request = Request { head: &head, client: "[::1]:9".parse().ok(), secure: true, listener: 3 };
+            let request = Request {
+                head: &head,
+                client: "[::1]:9".parse().ok(),
+                secure: true,
+                listener: 3,
+                offers: &Offers::new(),
+            };
             let copy = OwnedRequest::new(&request);
             copy.with(|again| assert_eq!(format!("{again:?}"), format!("{request:?}")));
         }

@@ -1,6 +1,7 @@
 //! What a site is to this crate: something that turns a request into a response.
 
 use crate::clock::Now;
+use crate::content::Offers;
 use crate::response::Response;
 use flatout_http::request::RequestHead;
 use std::fmt;
@@ -18,6 +19,8 @@ pub struct Request<'a> {
     pub secure: bool,
     /// The listener it came by, as numbered in `WorkerParts::listeners`.
     pub listener: u32,
+    /// Its content and the way back for interim answers, for whoever wants them.
+    pub offers: &'a Offers,
 }
 
 /// A response that is being made.

@@ -12,6 +12,7 @@
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
+//! | [`stream`], [`content`] | content that comes bit by bit, either way |
 //! | [`handler`] | what a site is to this crate |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
 //! | [`tls`] | certificates by name, sessions, why they fail |
@@ -23,6 +24,7 @@
 pub mod access;
 pub mod client;
 pub mod clock;
+pub mod content;
 pub mod counters;
 pub mod deadline;
 pub mod ending;
@@ -38,5 +40,6 @@ pub mod runtime;
 pub mod server;
 pub mod shared;
 pub mod socket;
+pub mod stream;
 pub mod timer;
 pub mod tls;

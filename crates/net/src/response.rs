@@ -2,6 +2,7 @@
 
 use crate::file::OpenFile;
 use crate::shared::SharedBytes;
+use crate::stream::{Stream, TunnelStart};
 use flatout_http::date::DATE_BYTES;
 use flatout_http::status::reason;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -17,8 +18,8 @@ pub struct Head(Rc<Prebuilt>);
 struct Prebuilt {
     /// As HTTP/1.1 has it.
     bytes: Box<[u8]>,
-    /// Where the Date's value stands.
-    date_at: usize,
+    /// Where the Date's value stands; `None` when the head has another's Date, or none.
+    date_at: Option<usize>,
     /// As HTTP/2 has it, without the Date; made when it is asked for first.
     http2: OnceCell<HeaderMap>,
 }
@@ -39,12 +40,31 @@ impl Head {
             // Writing to a String cannot fail.
             let _ = write!(text, "{name}: {value}\r\n");
         }
-        Self(Rc::new(Prebuilt { bytes: text.into_bytes().into(), date_at, http2: OnceCell::new() }))
+        Self(Rc::new(Prebuilt { bytes: text.into_bytes().into(), date_at: Some(date_at), http2: OnceCell::new() }))
     }
 
-    /// The head's fields as HTTP/2 has them: names in lower case, without the Date and what belongs to a connection.
+    /// Builds the head for `status` from `lines`, each `Name: value` and CR LF, which another server has made: its
+    /// Date stands among them and is kept (RFC 9110 §6.6.1).
+    pub fn from_lines(status: u16, lines: &[u8]) -> Self {
+        let mut bytes = format!("HTTP/1.1 {status} {}\r\n", reason(status)).into_bytes();
+        bytes.extend_from_slice(lines);
+        Self(Rc::new(Prebuilt { bytes: bytes.into(), date_at: None, http2: OnceCell::new() }))
+    }
+
+    /// The Date among the lines, when the head has another's.
+    pub fn has_own_date(&self) -> bool {
+        self.0.date_at.is_none()
+    }
+
+    /// The head's fields as HTTP/2 has them: names in lower case, without our Date and what belongs to a connection.
     pub fn http2_fields(&self) -> &HeaderMap {
-        self.0.http2.get_or_init(|| parse_lines(&self.0.bytes))
+        self.0.http2.get_or_init(|| {
+            let mut fields = parse_lines(&self.0.bytes);
+            if self.0.date_at.is_some() {
+                fields.remove(http::header::DATE);
+            }
+            fields
+        })
     }
 
     /// Appends the head to `output` with `date`, the field lines in `extra` and, for the last response of a connection or the keep-alive of an
@@ -59,8 +79,10 @@ impl Head {
     ) {
         let start = output.len();
         output.extend_from_slice(&self.0.bytes);
-        let date_at = start + self.0.date_at;
-        output[date_at..date_at + DATE_BYTES].copy_from_slice(date);
+        if let Some(date_at) = self.0.date_at {
+            let date_at = start + date_at;
+            output[date_at..date_at + DATE_BYTES].copy_from_slice(date);
+        }
         output.extend_from_slice(extra);
         if let Some(option) = connection {
             output.extend_from_slice(b"Connection: ");
@@ -81,11 +103,10 @@ impl Head {
     }
 }
 
-/// Field lines, each `Name: value` and CR LF, as a header map. The Date and what belongs to an HTTP/1.1 connection are
-/// left out (RFC 9113 §8.2.2), and so is a status line, which has no such form.
+/// Field lines, each `Name: value` and CR LF, as a header map. What belongs to an HTTP/1.1 connection is left out
+/// (RFC 9113 §8.2.2), and so is a status line, which has no such form.
 pub fn parse_lines(lines: &[u8]) -> HeaderMap {
-    const LEFT_OUT: [&str; 6] =
-        ["date", "connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
+    const LEFT_OUT: [&str; 5] = ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
     let mut map = HeaderMap::new();
     for line in lines.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -111,6 +132,10 @@ pub enum Body {
     File(FileBody),
     /// One after the other.
     Segments(Vec<Segment>),
+    /// Content that is not all here yet. Clones share it, and only one of them may be sent.
+    Stream(Stream),
+    /// No content: after this answer, a 101, the connection belongs to another protocol. Over HTTP/1.1 only.
+    Tunnel(TunnelStart),
 }
 
 /// A part of a content made of several.
@@ -138,19 +163,23 @@ impl Segment {
 }
 
 impl Body {
-    /// Bytes of content.
+    /// Bytes of content; of a stream whose length is not known, 0.
     pub fn len(&self) -> u64 {
         match self {
-            Self::Empty => 0,
+            Self::Empty | Self::Tunnel(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.bytes,
             Self::Segments(segments) => segments.iter().map(Segment::len).sum(),
+            Self::Stream(stream) => stream.length().unwrap_or(0),
         }
     }
 
     /// Whether there is no content.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        match self {
+            Self::Stream(stream) => stream.length() == Some(0),
+            _ => self.len() == 0,
+        }
     }
 }
 
@@ -186,6 +215,8 @@ pub struct Response {
     pub user: Option<Rc<str>>,
     /// The site that answers, by its first name.
     pub site: Option<Rc<str>>,
+    /// What a shared cache did with the answer, for the log: a word of `flatout_proxy`'s tables.
+    pub cache: Option<&'static str>,
 }
 
 /// For an answer that is not logged.
@@ -194,7 +225,18 @@ pub const LOG_NONE: u8 = u8::MAX;
 impl Response {
     /// An answer that stands in the first log.
     pub const fn new(status: u16, head: Head, body: Body, outcome: u8) -> Self {
-        Self { status, head, extra: None, early_links: None, body, outcome, log: 0, user: None, site: None }
+        Self {
+            status,
+            head,
+            extra: None,
+            early_links: None,
+            body,
+            outcome,
+            log: 0,
+            user: None,
+            site: None,
+            cache: None,
+        }
     }
 
     /// The field lines that only this answer has.

@@ -1,15 +1,26 @@
-//! Bytes that a cache and its answers share on one worker: counted without an atomic operation, sliced without a copy.
+//! Bytes that a cache and its answers share: sliced without a copy, and on one worker counted without an atomic
+//! operation.
 
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A part of bytes that never change.
 #[derive(Clone)]
 pub struct SharedBytes {
-    bytes: Rc<[u8]>,
+    bytes: Owner,
     start: usize,
     end: usize,
+}
+
+/// Who else may hold the bytes.
+#[derive(Clone)]
+enum Owner {
+    /// This worker.
+    Worker(Rc<[u8]>),
+    /// Any thread.
+    Process(Arc<[u8]>),
 }
 
 impl SharedBytes {
@@ -20,7 +31,7 @@ impl SharedBytes {
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of {}", self.len());
-        Self { bytes: Rc::clone(&self.bytes), start: self.start + range.start, end: self.start + range.end }
+        Self { bytes: self.bytes.clone(), start: self.start + range.start, end: self.start + range.end }
     }
 
     /// Leaves out the first `count` bytes, or all when there are fewer.
@@ -34,19 +45,29 @@ impl Deref for SharedBytes {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        let bytes = match &self.bytes {
+            Owner::Worker(bytes) => &bytes[..],
+            Owner::Process(bytes) => &bytes[..],
+        };
+        &bytes[self.start..self.end]
     }
 }
 
 impl From<Vec<u8>> for SharedBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { end: bytes.len(), start: 0, bytes: bytes.into() }
+        Self { end: bytes.len(), start: 0, bytes: Owner::Worker(bytes.into()) }
+    }
+}
+
+impl From<Arc<[u8]>> for SharedBytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self { end: bytes.len(), start: 0, bytes: Owner::Process(bytes) }
     }
 }
 
 impl From<&[u8]> for SharedBytes {
     fn from(bytes: &[u8]) -> Self {
-        Self { end: bytes.len(), start: 0, bytes: bytes.into() }
+        Self { end: bytes.len(), start: 0, bytes: Owner::Worker(bytes.into()) }
     }
 }
 

@@ -7,6 +7,7 @@ use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::request::{assemble_request_head, parse_request_head};
 use flatout_net::clock::Now;
+use flatout_net::content::Offers;
 use flatout_net::handler::{Handler as _, Reply, Request};
 use flatout_net::response::{Body, Response};
 use flatout_serve::cache::CacheLimits;
@@ -204,7 +205,8 @@ impl Tester {
     pub(crate) fn reply(&self, request: &str, listener: u32) -> Reply {
         let mut storage = FieldStorage::new();
         let head = parse_request_head(request.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-        let request = Request { head: &head, client: Some(self.client), secure: false, listener };
+        let request =
+            Request { head: &head, client: Some(self.client), secure: false, listener, offers: &Offers::new() };
         self.engine.handle(&request, self.now)
     }
 
@@ -228,7 +230,8 @@ impl Tester {
         let fields = flatout_http::head::Fields::EMPTY;
         let authority = Some(authority.as_bytes());
         let head = assemble_request_head(b"GET", path.as_bytes(), authority, fields, &Limits::DEFAULT).unwrap();
-        let request = Request { head: &head, client: Some(self.client), secure: true, listener: 0 };
+        let request =
+            Request { head: &head, client: Some(self.client), secure: true, listener: 0, offers: &Offers::new() };
         Answer::of(wait(self.engine.handle(&request, self.now)))
     }
 }

@@ -5,6 +5,7 @@ use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_he
 use super::stream::{Awaiting, Exchange, Receiving, Sending, Step, Stream};
 use super::task::{Http2Task, STREAM_RESET};
 use crate::access::{Answer, Logged, Peer};
+use crate::content::Offers;
 use crate::handler::{Handler, Reply, Request};
 use crate::response::{Body, Response, Segment};
 use crate::server::exchanges::Origin;
@@ -41,7 +42,8 @@ impl<H: Handler> Http2Task<H> {
                     return;
                 }
             };
-            let reply = worker.handler.handle(&Request { head, client, secure, listener }, now);
+            let offers = Offers::new();
+            let reply = worker.handler.handle(&Request { head, client, secure, listener, offers: &offers }, now);
             let logged = Logged::Head(head);
             let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
             match reply {
@@ -164,7 +166,7 @@ impl<H: Handler> Http2Task<H> {
             }
             Body::File(file) => [Segment::File(file)].into(),
             Body::Segments(segments) => segments.into(),
-            Body::Empty => return,
+            Body::Empty | Body::Stream(_) | Body::Tunnel(_) => return,
         };
         let remaining_bytes = segments.iter().map(Segment::len).sum();
         let endings = Rc::clone(&self.endings);

@@ -100,7 +100,9 @@ pub(crate) fn head_of(response: &Response, date: HeaderValue) -> HeadOf<()> {
     // Statuses come from a table; what is none of them has no place on the wire.
     *head.status_mut() = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut fields = response.head.http2_fields().clone();
-    fields.insert(DATE, date);
+    if !response.head.has_own_date() {
+        fields.insert(DATE, date);
+    }
     if response.extra.is_some() {
         for (name, value) in &parse_lines(response.extra_lines()) {
             fields.append(name.clone(), value.clone());

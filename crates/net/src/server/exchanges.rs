@@ -5,6 +5,7 @@ use super::sending::Tail;
 use super::worker::Worker;
 use crate::access::{Answer, Description, Logged, Peer};
 use crate::clock::Now;
+use crate::content::Offers;
 use crate::ending::CloseReason;
 use crate::handler::{Handler, LaterResponse, Reply, Request};
 use crate::response::{Body, Response};
@@ -223,7 +224,7 @@ impl Exchanges {
         };
         if head.framing == Framing::None {
             self.machine.advance(Event::RequestWithoutBody);
-            match turn.worker.handler.handle(&self.request(head), turn.now) {
+            match turn.worker.handler.handle(&self.request(head, &Offers::new()), turn.now) {
                 Reply::Now(response) => {
                     let logged = Logged::Head(head);
                     turn.worker.stage(self.peer(), logged, || exchange.log_answer::<H>(&response));
@@ -250,7 +251,7 @@ impl Exchanges {
             turn.worker.stage(self.peer(), Logged::Head(head), answer);
             return;
         }
-        let mut reply = turn.worker.handler.handle(&self.request(head), turn.now);
+        let mut reply = turn.worker.handler.handle(&self.request(head, &Offers::new()), turn.now);
         if head.expects_continue && !more_follows {
             reply = match reply {
                 Reply::Now(response) if response.status >= 400 => {
@@ -282,9 +283,9 @@ impl Exchanges {
         Peer { client: self.origin.client, secure: self.origin.secure }
     }
 
-    const fn request<'a>(&self, head: &'a RequestHead<'a>) -> Request<'a> {
+    const fn request<'a>(&self, head: &'a RequestHead<'a>, offers: &'a Offers) -> Request<'a> {
         let Origin { client, listener, secure } = self.origin;
-        Request { head, client, secure, listener }
+        Request { head, client, secure, listener, offers }
     }
 
     /// Reads on in a body that nobody wants, to find its end and to refuse it if it is malformed.
@@ -359,7 +360,7 @@ impl Exchanges {
         }
         if !exchange.to_head {
             match response.body {
-                Body::Empty => {}
+                Body::Empty | Body::Stream(_) | Body::Tunnel(_) => {}
                 Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => turn.output.extend_from_slice(&bytes),
                 Body::Bytes(bytes) => turn.tail = Tail::Bytes(bytes),
                 Body::File(file) => turn.tail = Tail::File(file),

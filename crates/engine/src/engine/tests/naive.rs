@@ -25,7 +25,8 @@ fn naive(tester: &Tester, path: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut storage = FieldStorage::new();
     let head = parse_request_head(request.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-    let request = Request { head: &head, client: Some(tester.client), secure: false, listener: 0 };
+    let request =
+        Request { head: &head, client: Some(tester.client), secure: false, listener: 0, offers: &Offers::new() };
     Answer::of(wait(answer(&tester.engine.live(), &request, tester.now, &mut Naive, None)))
 }
 
