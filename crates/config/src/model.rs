@@ -6,11 +6,16 @@
 
 mod handler;
 mod process;
+mod proxy;
 mod step;
 
 pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use process::{
     Admin, CacheBudget, Config, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation, Timeouts,
+};
+pub use proxy::{
+    Balance, CacheRules, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
+    PassiveHealth, Proxy, QueryKey, SetCookie, StatusField, StoreBudget,
 };
 pub use step::{
     Access, BasicAuth, Block, Cidr, Cors, ErrorPage, FieldOp, Matcher, Network, RateLimit, Rewrite, Route, Step,

@@ -3,6 +3,7 @@
 use rustix::fs::{Stat, fstat};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 /// What tells one version of a file from another. Any write changes the times, any replacement the inode.
 ///
@@ -43,26 +44,36 @@ impl FileIdentity {
 /// A file held open together with the identity it had.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// The descriptor.
-    pub fd: OwnedFd,
-    /// The version that was opened.
-    pub identity: FileIdentity,
+    /// The descriptor, which other workers may hold too.
+    pub fd: Arc<OwnedFd>,
+    /// The version that was opened; `None` for a file that only this process writes, and only at its end.
+    pub identity: Option<FileIdentity>,
 }
 
 impl OpenFile {
+    /// The version `identity` of somebody's file.
+    pub fn new(fd: OwnedFd, identity: FileIdentity) -> Self {
+        Self { fd: Arc::new(fd), identity: Some(identity) }
+    }
+
+    /// A file of our own, of which what is written once never changes.
+    pub const fn own(fd: Arc<OwnedFd>) -> Self {
+        Self { fd, identity: None }
+    }
+
     /// Whether the file's content is still that of the version that was opened.
     pub fn is_unchanged(&self) -> bool {
+        let Some(opened) = self.identity else { return true };
         let Ok(stat) = fstat(&self.fd) else { return false };
         let identity = FileIdentity::from_stat(&stat);
         // A file that has been renamed over or removed has a new change time for the loss of its name. Its content is
         // what it was, and whoever is reading it may read it to its end.
         let nameless = stat.st_nlink == 0;
-        identity == self.identity
-            || nameless && FileIdentity { changed_ns: self.identity.changed_ns, ..identity } == self.identity
+        identity == opened || nameless && FileIdentity { changed_ns: opened.changed_ns, ..identity } == opened
     }
 
     /// Whether the file is still, in every respect and by some name, the version that was opened.
     pub fn is_current(&self) -> bool {
-        FileIdentity::read(&self.fd).is_ok_and(|identity| identity == self.identity)
+        self.identity.is_none_or(|opened| FileIdentity::read(&self.fd).is_ok_and(|identity| identity == opened))
     }
 }

@@ -104,7 +104,7 @@ impl Representation {
         let content = match &encoded.content {
             EncodedContent::Memory(bytes) => Content::Memory(SharedBytes::from(&bytes[..])),
             EncodedContent::File(fd, identity) => {
-                Content::File(Rc::new(OpenFile { fd: fd.try_clone().ok()?, identity: *identity }))
+                Content::File(Rc::new(OpenFile::new(fd.try_clone().ok()?, *identity)))
             }
         };
         Some(Self::new(common, coding, etag, encoded.size_bytes, content, Arc::clone(&encoded.digests), None))
@@ -146,7 +146,7 @@ impl Representation {
     pub(crate) fn source(&self) -> Option<Source> {
         Some(match &self.content {
             Content::Memory(bytes) => Source::Memory(Arc::from(&bytes[..])),
-            Content::File(file) => Source::File(file.fd.try_clone().ok()?, file.identity),
+            Content::File(file) => Source::File(file.fd.try_clone().ok()?, file.identity?),
         })
     }
 

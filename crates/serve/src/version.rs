@@ -267,7 +267,7 @@ fn read_content(root: &Root, name: &[u8]) -> Result<(Content, FileIdentity), Out
     for _ in 0..READS_MAX {
         let (fd, identity) = root.open_file(name)?;
         if identity.size_bytes > MEMORY_BYTES_MAX {
-            return Ok((Content::File(Rc::new(OpenFile { fd, identity })), identity));
+            return Ok((Content::File(Rc::new(OpenFile::new(fd, identity))), identity));
         }
         let content = read_all(&fd, identity.size_bytes)?;
         let after = FileIdentity::read(&fd).map_err(|_| Outcome::FileFailed)?;

@@ -67,6 +67,8 @@ pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
         StepKind::Handler(Handler::Redirect(redirect)) => encode_redirect(writer, redirect),
         StepKind::Handler(Handler::Respond(respond)) => encode_respond(writer, respond),
         StepKind::Handler(Handler::Metrics) => writer.begin("metrics").end(),
+        StepKind::Cache(_) => writer.begin("cache").end(),
+        StepKind::Handler(Handler::Proxy(_)) => writer.begin("proxy").end(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Handlers: what answers.
 
-use super::Text;
+use super::{Proxy, Text};
 use std::path::PathBuf;
 
 /// What answers.
@@ -14,6 +14,8 @@ pub enum Handler {
     Respond(Respond),
     /// The counters, for Prometheus.
     Metrics,
+    /// Other servers.
+    Proxy(Box<Proxy>),
 }
 
 /// Files below a folder.

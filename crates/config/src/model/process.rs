@@ -1,6 +1,6 @@
 //! What concerns the whole process.
 
-use super::{Place, Site};
+use super::{Place, Site, StoreBudget};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// What the metadata caches may hold, for each worker.
     pub cache: CacheBudget,
+    /// What is kept of origins' answers, for all workers together.
+    pub store: StoreBudget,
     /// Logs by index.
     pub logs: Vec<Log>,
     /// Listeners by index; no two with one address.

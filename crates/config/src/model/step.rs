@@ -1,6 +1,6 @@
 //! Steps of a block, and what routes match.
 
-use super::{Handler, Place};
+use super::{CacheRules, Handler, Place};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -37,6 +37,8 @@ pub enum StepKind {
     Rewrite(Rewrite),
     /// A page for errors with a status.
     ErrorPage(ErrorPage),
+    /// What the `proxy` steps that follow may keep of the answers; the last one in force counts.
+    Cache(Box<CacheRules>),
     /// Answers.
     Handler(Handler),
 }

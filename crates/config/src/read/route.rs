@@ -310,6 +310,7 @@ fn name(kind: &StepKind) -> &'static str {
         StepKind::Handler(Handler::Redirect(_)) => "redirect",
         StepKind::Handler(Handler::Respond(_)) => "respond",
         StepKind::Handler(Handler::Metrics) => "metrics",
+        StepKind::Handler(Handler::Proxy(_)) => "proxy",
         StepKind::Access(_) => "deny",
         _ => "route",
     }

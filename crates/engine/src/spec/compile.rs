@@ -174,6 +174,7 @@ impl Compiler<'_> {
             }
             StepKind::Rewrite(model::Rewrite::To(text)) => Kind::Rewrite(Rewrite::To(Template::new(text))),
             StepKind::ErrorPage(page) => Kind::ErrorPage(self.compile_page(place, page, site)?),
+            StepKind::Cache(_) => return None,
             StepKind::Handler(handler) => self.compile_handler(place, handler, site)?,
         })
     }
@@ -207,6 +208,7 @@ impl Compiler<'_> {
                 Kind::Respond { id: self.next_answer(), respond: respond.clone() }
             }
             Handler::Metrics => Kind::Metrics,
+            Handler::Proxy(_) => Kind::Metrics,
         })
     }
 
