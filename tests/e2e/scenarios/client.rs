@@ -121,7 +121,7 @@ impl Client {
             What::Closed => wire.closes().map_err(|why| Failure::at(expect.line, why))?,
             _ => wire.ended,
         };
-        let seen = Seen { message, took: progress.took, closed };
+        let seen = Seen { message, took: progress.took, closed, kept: false };
         judge(expect, &seen).map_err(|why| Failure::at(expect.line, format!("expected: {}; but {why}", expect.text)))
     }
 }

@@ -35,6 +35,7 @@ fn parse_what(text: &str) -> Result<What, String> {
         ("cache", rest) => What::Cache(parse_parameters(rest)?),
         ("cut", "") => What::Cut,
         ("closed", "") => What::Closed,
+        ("kept", "connection") => What::Kept,
         ("within", rest) => What::Within(duration(rest)?),
         ("not", rest) if rest.starts_with("within ") => What::NotWithin(duration(&rest["within ".len()..])?),
         ("target", rest) => What::Target(rest.to_owned()),

@@ -44,12 +44,14 @@ struct Origin {
 
 impl Origin {
     fn serve(&self, mut wire: Wire) {
+        let mut kept = false;
         loop {
             match wire.read_head() {
                 Ok(Some(head)) => {
-                    if self.answer(&mut wire, head) == Flow::Over {
+                    if self.answer(&mut wire, head, kept) == Flow::Over {
                         return;
                     }
+                    kept = true;
                 }
                 Ok(None) => return,
                 Err(why) => {
@@ -60,7 +62,7 @@ impl Origin {
         }
     }
 
-    fn answer(&self, wire: &mut Wire, head: Received) -> Flow {
+    fn answer(&self, wire: &mut Wire, head: Received, kept: bool) -> Flow {
         let mut words = head.start.split(' ').map(str::to_owned);
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         self.stage.note(&format!("{} is asked: {} {:?}", self.name, head.start, head.fields));
@@ -84,7 +86,7 @@ impl Origin {
                 }
             }
         };
-        self.check(turn, &message);
+        self.check(turn, &message, kept);
         wire.bodyless = method == "HEAD";
         for action in &turn.actions {
             if let super::script::Action::Head(head) = action {
@@ -106,12 +108,12 @@ impl Origin {
         if last || turn.early { Flow::Over } else { Flow::GoesOn }
     }
 
-    fn check(&self, turn: &Turn, message: &Message) {
+    fn check(&self, turn: &Turn, message: &Message, kept: bool) {
         let is_cut = |expect: &Expect| expect.what == What::Cut;
         if !message.complete && !turn.expects.iter().any(is_cut) {
             self.stage.fail(Failure::at(turn.line, "the request's content ended before it was whole"));
         }
-        let seen = Seen { message, took: Duration::ZERO, closed: false };
+        let seen = Seen { message, took: Duration::ZERO, closed: false, kept };
         for expect in &turn.expects {
             if let Err(why) = judge(expect, &seen) {
                 self.stage

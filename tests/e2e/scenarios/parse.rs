@@ -92,7 +92,10 @@ fn parse_turn(block: &Block, words: &[&str]) -> Result<Turn, Failure> {
         ["at", "most", count, "time" | "times"] => Times::AtMost(number(block.line, count)?),
         [count, "time" | "times"] => Times::Exactly(number(block.line, count)?),
         _ => {
-            return Err(Failure::at(block.line, "behind the target stands `3 times`, `any times` or `at most 3 times`"));
+            return Err(Failure::at(
+                block.line,
+                "behind the target stands `3 times`, `any times` or `at most 3 times`",
+            ));
         }
     };
     let mut turn = Turn {

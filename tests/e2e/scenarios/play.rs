@@ -187,7 +187,7 @@ impl Player<'_> {
         }
         let server = self.client().address.to_string();
         let mut command = flatout();
-        command.env("XDG_RUNTIME_DIR", self.folder.path()).env("XDG_STATE_HOME", self.folder.path());
+        command.env("RUNTIME_DIRECTORY", self.folder.path()).env("XDG_STATE_HOME", self.folder.path());
         command.args(arguments.iter().map(|argument| argument.replace("{server}", &server)));
         let output = command.output().map_err(|error| Failure::at(line, error.to_string()))?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

@@ -171,6 +171,8 @@ pub(crate) enum What {
     Cut,
     /// The other side ends the connection.
     Closed,
+    /// The request is not the first one on its connection.
+    Kept,
     Within(Duration),
     NotWithin(Duration),
     Target(String),

@@ -44,7 +44,7 @@ impl Subject {
             (Kind::Flatout, Launch::Verb(arguments)) => {
                 let mut command = flatout();
                 // Where the admin socket lies, so that `flatout purge` finds this server and no other.
-                command.env("XDG_RUNTIME_DIR", folder.path()).arg("accelerate");
+                command.env("RUNTIME_DIRECTORY", folder.path()).arg("accelerate");
                 if !arguments.iter().any(|argument| argument.starts_with("http")) {
                     command.arg(format!("http://{origin}"));
                 }
@@ -62,7 +62,7 @@ impl Subject {
                 let path = folder.path().join("flatout.kdl");
                 std::fs::write(&path, text).map_err(|error| error.to_string())?;
                 let mut command = flatout();
-                command.env("XDG_RUNTIME_DIR", folder.path()).env("XDG_STATE_HOME", folder.path());
+                command.env("RUNTIME_DIRECTORY", folder.path()).env("XDG_STATE_HOME", folder.path());
                 command.arg("run").arg("-c").arg(&path);
                 Ok(Self::Flatout(Server::spawn(command)))
             }

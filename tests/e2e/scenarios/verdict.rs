@@ -11,6 +11,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) took: Duration,
     /// Whether the other side has ended the connection.
     pub(crate) closed: bool,
+    /// Whether other requests came over the connection before.
+    pub(crate) kept: bool,
 }
 
 /// `Err` is what there was instead.
@@ -45,6 +47,7 @@ pub(crate) fn judge(expect: &Expect, seen: &Seen<'_>) -> Result<(), String> {
         What::Cache(parameters) => judge_cache(parameters, &message.head.values("Cache-Status")),
         What::Cut => hold(!message.complete, || "the message is whole".to_owned()),
         What::Closed => hold(seen.closed, || "the connection is still open".to_owned()),
+        What::Kept => hold(seen.kept, || "it came over a new connection".to_owned()),
         What::Within(limit) => hold(seen.took <= *limit, || format!("it took {:?}", seen.took)),
         What::NotWithin(limit) => hold(seen.took > *limit, || format!("it took {:?}", seen.took)),
         What::Target(target) => {
