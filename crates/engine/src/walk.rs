@@ -103,6 +103,7 @@ pub(crate) fn answer<T: Trace>(
         policy: 0,
         cache: None,
         unclean: None,
+        facts: None,
         pages: scratch.pages,
         links: None,
         user: None,
@@ -221,6 +222,8 @@ pub(crate) struct Walk<'w, T> {
     cache: Option<u32>,
     /// What is unusual about the path, where that is for another server to judge.
     unclean: Option<PathFacts>,
+    /// What is to be known of the decoded path, when it is the path's own.
+    facts: Option<PathFacts>,
     /// The error pages in force; of two for one status, the later one.
     pages: Vec<u32>,
     links: Option<Rc<Vec<String>>>,
@@ -236,7 +239,7 @@ pub(crate) struct Walk<'w, T> {
 impl<'w, T: Trace> Walk<'w, T> {
     fn run(&mut self, path: &[u8], query: Option<&[u8]>) -> Reply {
         match decode_path(path, &mut self.decoded) {
-            Ok(PathFacts { empty_segment: false, encoded_slash: false, .. }) => {}
+            Ok(facts @ PathFacts { empty_segment: false, encoded_slash: false, .. }) => self.facts = Some(facts),
             // Routes are chosen by the path as a server that merges slashes and decodes them sees it: whatever the origin
             // makes of it, no rule is led around. The origin itself gets the path as it was written.
             Ok(facts) if self.site.forwards => {

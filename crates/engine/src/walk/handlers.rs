@@ -27,7 +27,11 @@ impl<T: Trace> Walk<'_, T> {
                 self.trace.file(settings, &self.decoded, &tries);
             }
         }
-        let location = Location { path: &self.path, query: self.query.as_deref() };
+        let location = Location {
+            path: &self.path,
+            query: self.query.as_deref(),
+            decoded: self.facts.map(|facts| (&self.decoded[..], facts)),
+        };
         match files.handle(self.request, location, &self.policy(), self.now) {
             Found::Reply(reply) => Some(reply),
             Found::Error(error) if pass && matches!(error.status, 404 | 405) => {

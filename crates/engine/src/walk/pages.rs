@@ -67,7 +67,7 @@ fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Body> {
     };
     let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
     let policy = Policy::default().into();
-    match files.handle(&request, Location { path, query: None }, &policy, now) {
+    match files.handle(&request, Location { path, query: None, decoded: None }, &policy, now) {
         Found::Reply(Reply::Now(response)) if response.status == 200 => Some(response.body),
         _ => None,
     }
