@@ -2,9 +2,9 @@
 
 use crate::outcome::Outcome;
 use crate::policy::Policy;
+use flatout_http::path::PathFacts;
 use flatout_net::handler::Reply;
 use flatout_net::page::page_response;
-use flatout_http::path::PathFacts;
 use flatout_net::response::{Body, Response};
 
 /// Which file is asked for: the path may have been rewritten.
