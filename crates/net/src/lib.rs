@@ -18,6 +18,7 @@
 //! | [`tls`] | certificates by name, sessions, why they fail |
 //! | `http2` | HTTP/2 over the same handler |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
+//! | [`origin`] | this process as a client of origin servers |
 //!
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
 
@@ -33,6 +34,7 @@ pub mod handler;
 pub(crate) mod http2;
 pub mod memory;
 pub mod owned;
+pub mod origin;
 pub mod page;
 pub mod process;
 pub mod registered;
