@@ -9,11 +9,11 @@ use crate::worker::{ProxyWorker, Refused};
 use flatout_config::model::HashKey;
 use flatout_net::clock::{Now, precise_ns};
 use flatout_net::content::{InterimResponse, Interims};
+use flatout_net::ending::CloseReason;
 use flatout_net::handler::Request;
 use flatout_net::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginFailure, OutgoingContent, OutgoingRequest, Repeat,
 };
-use flatout_net::ending::CloseReason;
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
 use flatout_net::stream::{Piece, Source};
@@ -208,7 +208,14 @@ pub(crate) fn balance_hash(step: &ProxyStep, request: &Request<'_>, target: &[u8
             Some(std::net::IpAddr::V6(address)) => hash_key(&address.octets()),
             None => 0,
         },
-        HashKey::Header(name) => hash_key(request.head.fields.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or(&b""[..], |(_, value)| value)),
+        HashKey::Header(name) => hash_key(
+            request
+                .head
+                .fields
+                .iter()
+                .find(|(other, _)| other.eq_ignore_ascii_case(name))
+                .map_or(&b""[..], |(_, value)| value),
+        ),
         HashKey::Cookie(name) => hash_key(find_cookie(request, name).unwrap_or_default()),
     }
 }
