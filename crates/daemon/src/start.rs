@@ -18,6 +18,7 @@ use crate::shares::{Shares, raise_open_files, share_descriptors};
 use crate::source::Source;
 use crate::spec::{compile, metrics_text};
 use crate::status::Shared;
+use crate::store::NoStore;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
 use crate::workers::{Worker, Workers, start_worker};
@@ -96,7 +97,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         bell: bell.clone(),
     };
     let all = crew.start_all(&addresses, &counters, &logs)?;
-    let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs)));
+    let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs), Arc::new(NoStore)));
     // It is empty until now, so that this is the first.
     let _ = told.set(Arc::clone(&shared));
     shared.view().certificates = shown;

@@ -13,7 +13,7 @@
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
 //! | [`stream`], [`content`] | content that comes bit by bit, either way |
-//! | [`handler`] | what a site is to this crate |
+//! | [`handler`], [`owned`] | what a site is to this crate; a request that is kept |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
 //! | [`tls`] | certificates by name, sessions, why they fail |
 //! | `http2` | HTTP/2 over the same handler |
@@ -33,6 +33,7 @@ pub mod file;
 pub mod handler;
 pub(crate) mod http2;
 pub mod memory;
+pub mod owned;
 pub mod origin;
 pub mod page;
 pub mod process;

@@ -1,3 +1,36 @@
 //! An accelerator: origins and their pools, forwarding, coalescing, the store.
 //!
+//! | file | what it knows |
+//! |---|---|
+//! | [`accelerator`] | what the whole process shares |
+//! | [`step`] | one `proxy` step and one `cache` step of the configuration |
+//! | [`worker`] | what one worker answers with |
+//! | [`group`] | which origin is asked: weights, balance, what is known of each one's health |
+//! | [`limit`] | how many requests an origin gets at once, and who waits |
+//! | [`forward`] | the fields of a request on its way to an origin and of an answer on its way back; upgrades; retries |
+//! | [`health`] | what an active check asks, and how its answer is judged |
+//! | [`fill`], [`growing`] | one fetch for many clients, and content that is still coming |
+//! | [`store`] | what is kept of answers: memory and disks |
+//! | [`esi`] | pages made of parts (ESI 1.0) |
+//! | [`hints`] | the Link fields of an answer that may go ahead of the next one |
+//! | [`outcome`] | why each answer was what it was |
+//!
 //! Absent by design: sockets (`flatout_net` has them) and what may be stored (`flatout_cache` decides).
+
+pub mod accelerator;
+pub mod esi;
+pub mod fill;
+pub mod forward;
+pub mod group;
+pub mod growing;
+pub mod health;
+pub mod hints;
+pub mod limit;
+pub mod outcome;
+pub mod step;
+pub mod store;
+pub mod worker;
+
+pub use accelerator::Accelerator;
+pub use step::{CacheStep, ProxyStep};
+pub use worker::{Asking, Changes, Handled, ProxyWorker, Refused};

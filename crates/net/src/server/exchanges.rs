@@ -77,6 +77,7 @@ impl Exchange {
             started_ns: self.started_ns,
             user: response.user.as_deref(),
             site: response.site.as_deref(),
+            cache: response.cache,
         }
     }
 }
