@@ -71,6 +71,7 @@ origin_failures! {
     CutBody, "origin_cut_body", 502, true, "The connection ended before the end of the response's body.";
     BodyMalformed, "origin_body_malformed", 502, true, "The framing of the response's body is malformed; the refusal's own name says how.";
     H2Refused, "origin_h2_refused", 502, true, "The origin refused the stream of HTTP/2, or was going away, before it looked at the request.";
+    H2NoStream, "origin_h2_no_stream", 504, true, "No stream of the connection came free within the connect timeout.";
     H2Failed, "origin_h2_failed", 502, true, "The origin reset the stream, or broke a rule of HTTP/2.";
     RequestUnsendable, "origin_request_unsendable", 400, false, "The request has no form in the origin's version of HTTP.";
     ClientCutContent, "origin_content_cut", 400, false, "The client did not send the whole of the request's content.";

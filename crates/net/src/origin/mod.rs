@@ -21,12 +21,21 @@
 pub mod address;
 pub mod body;
 mod client;
+mod connect;
 pub mod counts;
 pub mod failure;
+mod http1;
+mod http2;
+mod pool;
 pub mod request;
+mod resolve;
 pub mod response;
 pub mod settings;
+mod streaming;
 pub mod tls;
+mod transport;
+mod upload;
+mod waits;
 
 pub use address::OriginAddress;
 pub use body::{IncomingBody, IncomingPiece};
