@@ -21,6 +21,7 @@ pub use code::Code;
 pub use diagnostic::{Diagnostic, Diagnostics, Style};
 pub use encode::to_kdl;
 pub use model::Config;
+pub use read::{OriginFault, parse_origin};
 pub use source::{Disk, Memory, Sources};
 
 use diagnostic::Report;

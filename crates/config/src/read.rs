@@ -2,20 +2,28 @@
 //!
 //! A mistake never ends the reading: what cannot be read is left out, said, and the rest is read on.
 
+mod cache;
 mod check;
 mod files;
 mod guard;
 mod log;
+mod origin;
 mod parse;
+mod pool;
 mod process;
+mod proxy;
 mod route;
 mod shape;
 mod site;
 mod step;
+mod store;
 mod text;
 mod value;
 
+pub(crate) use cache::SET_COOKIES;
 pub(crate) use files::{ENDINGS, LISTING_ENTRIES_DEFAULT, defaults as files_defaults};
+pub(crate) use origin::show_origin;
+pub use origin::{OriginFault, parse_origin};
 pub(crate) use parse::{show_duration, show_size};
 pub(crate) use site::RECHECK_MS_DEFAULT;
 pub(crate) use text::encode_text;
