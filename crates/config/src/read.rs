@@ -22,10 +22,11 @@ mod value;
 
 pub(crate) use cache::SET_COOKIES;
 pub(crate) use files::{ENDINGS, LISTING_ENTRIES_DEFAULT, defaults as files_defaults};
-pub(crate) use origin::show_origin;
-pub use origin::{OriginFault, parse_origin};
-pub(crate) use parse::{show_duration, show_size};
-pub(crate) use site::RECHECK_MS_DEFAULT;
+pub use origin::{OriginFault, parse_origin, show_origin};
+pub(crate) use parse::show_duration;
+pub use parse::{addresses as parse_addresses, show_size};
+pub use site::RECHECK_MS_DEFAULT;
+pub use store::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;
 
 use crate::diagnostic::{Report, Span, Texts};

@@ -91,8 +91,10 @@ fn scheme_fault(scheme: &str) -> OriginFault {
 
 /// `:3000` and `3000`; `None` when it is neither.
 fn local_port(text: &str) -> Option<Result<u16, OriginFault>> {
-    let port = text.strip_prefix(':').unwrap_or(text);
-    (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then(|| port_number(port))
+    match text.strip_prefix(':') {
+        Some(port) => Some(port_number(port)),
+        None => text.bytes().all(|byte| byte.is_ascii_digit()).then(|| port_number(text)),
+    }
 }
 
 fn port_number(text: &str) -> Result<u16, OriginFault> {
@@ -128,8 +130,8 @@ fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
     Ok(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 
-/// The origin as it would be written.
-pub(crate) fn show_origin(origin: &Origin) -> String {
+/// The origin as it would be written: scheme, host, and the port unless it is the scheme's own.
+pub fn show_origin(origin: &Origin) -> String {
     let (scheme, default) = if origin.secure { ("https", 443) } else { ("http", 80) };
     let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
     if origin.port == default { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{}", origin.port) }
@@ -176,6 +178,8 @@ mod tests {
             ("http://a:", "no port", "1 to 65535"),
             ("http://a:0", "no port", "1 to 65535"),
             (":0", "no port", "1 to 65535"),
+            (":http", "no port", "1 to 65535"),
+            (":", "no port", "1 to 65535"),
             ("65536", "no port", "1 to 65535"),
             ("http://a:+1", "no port", ""),
             ("http://*.a", "no one host", ""),

@@ -1,11 +1,13 @@
 //! What is kept of origins' answers, for all sites together: memory, and folders on disks.
 
 use super::Reader;
+use super::parse;
 use super::shape::{Block, Shape, property};
 use crate::code::Code;
 use crate::model::StoreBudget;
 use crate::syntax::Node;
-use std::path::PathBuf;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 
 const SHAPE: Shape = Shape {
     arguments: (0, 0),
@@ -19,13 +21,13 @@ const DISK: Shape = Shape { arguments: (2, 2), ..Shape::value("disk \"/var/cache
 const DISKS_MAX: usize = 64;
 
 /// Bytes in memory: below, hardly anything would stay; above lie no machines.
-pub(crate) const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 44;
+const MEMORY_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 44;
 
 /// Objects in memory.
-pub(crate) const HOT_OBJECTS: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
+pub const HOT_OBJECTS: RangeInclusive<u64> = 1..=1_000_000_000;
 
 /// Bytes of one folder.
-pub(crate) const DISK_BYTES: std::ops::RangeInclusive<u64> = 1 << 24..=1 << 50;
+const DISK_BYTES: RangeInclusive<u64> = 1 << 24..=1 << 50;
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
     reader.shape(node, &SHAPE);
@@ -60,8 +62,7 @@ fn disk(reader: &mut Reader<'_>, node: &Node, known: &[(PathBuf, u64)]) -> Optio
     }
     let (path, size) = (reader.path(&node.arguments[0]), reader.size(&node.arguments[1], DISK_BYTES));
     let (path, size) = (path?, size?);
-    // One within another would count its bytes twice, and clear them away as nobody's.
-    if let Some((other, _)) = known.iter().find(|(other, _)| path.starts_with(other) || other.starts_with(&path)) {
+    if let Some(other) = overlapping(known, &path) {
         let message = format!("{} and {} are not two volumes", other.display(), path.display());
         reader.report.add(Code::Contradiction, node.arguments[0].span, message).label("one folder for each volume");
         return None;
@@ -71,4 +72,50 @@ fn disk(reader: &mut Reader<'_>, node: &Node, known: &[(PathBuf, u64)]) -> Optio
         return None;
     }
     Some((path, size))
+}
+
+/// The folder that has `path` within it, or is within `path`: its bytes would count twice, and be cleared away as
+/// nobody's.
+fn overlapping<'k>(known: &'k [(PathBuf, u64)], path: &Path) -> Option<&'k Path> {
+    let folders = known.iter().map(|(folder, _)| folder.as_path());
+    folders.into_iter().find(|other| path.starts_with(other) || other.starts_with(path))
+}
+
+/// Reads a budget for memory, `256MiB`, for the command line.
+///
+/// # Errors
+/// When it is no size, or out of bounds.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    parse_size(text, &MEMORY_BYTES)
+}
+
+/// Reads `DIR=SIZE` for the command line.
+///
+/// # Errors
+/// When it is not written so, or the size is out of bounds.
+pub fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
+    let (folder, size) = text.rsplit_once('=').ok_or("a disk is a folder and how much it may hold: DIR=10GiB")?;
+    if folder.is_empty() {
+        return Err("there is no folder before the `=`".to_owned());
+    }
+    Ok((folder.into(), parse_size(size, &DISK_BYTES)?))
+}
+
+fn parse_size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
+    let size = parse::size(text).ok_or("a size is a whole number with a unit: 512MiB, 10GiB, 1TB")?;
+    if bounds.contains(&size) {
+        return Ok(size);
+    }
+    Err(format!("it lies between {} and {}", parse::show_size(*bounds.start()), parse::show_size(*bounds.end())))
+}
+
+/// What is wrong with these folders together, if anything is, for the command line.
+pub fn disks_fault(disks: &[(PathBuf, u64)]) -> Option<String> {
+    if disks.len() > DISKS_MAX {
+        return Some(format!("more than {DISKS_MAX} disks"));
+    }
+    disks.iter().enumerate().find_map(|(index, (folder, _))| {
+        let other = overlapping(&disks[..index], folder)?;
+        Some(format!("{} and {} are not two volumes", other.display(), folder.display()))
+    })
 }
