@@ -69,7 +69,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         addresses.push(Address::bind(id, listener, worker_count, &mut inherited)?);
     }
     inherited.finish();
-    let admin = open_admin(&config, &mut inherited)?;
+    let admin = open_admin(&config, &options.source, &mut inherited)?;
     if let Some(identity) = identity {
         become_less(identity, admin.as_ref(), loaded.as_ref())?;
     }
@@ -179,8 +179,9 @@ fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
     Logs::open(&log_settings(config), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
 }
 
-/// The admin socket: that of the process before us, or a new one.
-fn open_admin(config: &Config, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
+/// The admin socket: that of the process before us, or a new one. Flags that say nothing about it have the usual one when
+/// it can be had: whoever accelerates two origins by two commands has not asked for the second to fail.
+fn open_admin(config: &Config, source: &Source, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
     let path = Places::read().resolve(&config.admin);
     let handed = inherited.admin.take();
     let Some(path) = path else {
@@ -194,7 +195,16 @@ fn open_admin(config: &Config, inherited: &mut Inherited) -> Result<Option<Admin
     {
         return Ok(Some(admin));
     }
-    AdminSocket::bind(&path).map(Some)
+    match AdminSocket::bind(&path) {
+        Err(failure) if config.admin == Admin::Default && matches!(source, Source::Flags(_)) => {
+            let why = failure.text.lines().next().unwrap_or_default().to_owned();
+            say(&format!(
+                "warning: no admin socket: {why}\n  try: --admin PATH, here and for flatout status and purge"
+            ));
+            Ok(None)
+        }
+        bound => bound.map(Some),
+    }
 }
 
 fn cache_limits(config: &Config, shares: Shares) -> CacheLimits {
