@@ -2,6 +2,7 @@
 
 use crate::fill::Fills;
 use crate::meta::Meta;
+use crate::step::ProxyStep;
 use crate::store::{Store, StoreSettings};
 use flatout_cache::search::Search;
 use flatout_net::origin::OriginCounts;
@@ -9,7 +10,7 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Paths whose No-Vary-Search is remembered at the most. Beyond, they begin anew: it is said again by the next answer.
 const SEARCHES_MAX: usize = 65_536;
@@ -28,6 +29,8 @@ pub struct Accelerator {
     /// The links that a page wants early, by the hash of its key.
     hints: Mutex<HashMap<u64, Arc<[u8]>, RandomState>>,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
+    /// The `proxy` steps in force.
+    steps: Mutex<Vec<Weak<ProxyStep>>>,
 }
 
 impl Accelerator {
@@ -48,6 +51,15 @@ impl Accelerator {
     /// The counts of each worker's exchanges with origins.
     pub fn origin_counts(&self) -> Vec<Arc<OriginCounts>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The `proxy` steps in force.
+    pub fn steps(&self) -> Vec<Arc<ProxyStep>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn set_steps(&self, steps: &[Arc<ProxyStep>]) {
+        *self.steps.lock().unwrap_or_else(PoisonError::into_inner) = steps.iter().map(Arc::downgrade).collect();
     }
 
     pub(crate) fn add_counts(&self) -> Arc<OriginCounts> {

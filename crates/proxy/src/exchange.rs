@@ -90,10 +90,6 @@ pub(crate) async fn ask_origin(
 ) -> Result<Answered, Refused> {
     let client = worker.client(step);
     let method = manner.method.unwrap_or(ask.request.method());
-    let length = match &content {
-        OutgoingContent::Content(content) => content.length(),
-        _ => None,
-    };
     let mut tried = Tried::NONE;
     let mut last: Option<Refused> = None;
     let mut lines = Vec::with_capacity(1024);
@@ -111,15 +107,7 @@ pub(crate) async fn ask_origin(
             None => wait_for_place(gate.enqueue(now_ms).map_err(Refused::forward)?).await.map_err(Refused::forward)?,
         };
         lines.clear();
-        let passage = Passage {
-            origin: ticket.origin(),
-            strip: manner.strip,
-            extra: manner.extra,
-            length: None,
-            upgrade: false,
-            http1: false,
-        };
-        let _ = length;
+        let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
         ask.request
             .with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))
             .map_err(Refused::forward)?;
@@ -200,7 +188,7 @@ pub(crate) fn balance_hash(step: &ProxyStep, request: &Request<'_>, target: &[u8
     let Some(key) = step.hash_key() else { return 0 };
     match key {
         HashKey::Uri => {
-            let host = crate::forward::effective_host(request).unwrap_or_default();
+            let host = crate::forward::effective_host(request.head).unwrap_or_default();
             hash_key(&[host, target].concat())
         }
         HashKey::Client => match request.client.map(|client| client.ip()) {

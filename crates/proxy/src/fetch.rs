@@ -15,7 +15,7 @@ use crate::store::{Inserted, Marker, NewBody, StoredBody};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Failure, Verdict, decide_failure};
 use flatout_cache::partial::{Joining, decide_joining};
-use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
 use flatout_cache::stored::{Extent, Stored};
 use flatout_cache::tags::write_group_tag;
@@ -24,7 +24,7 @@ use flatout_http::head::FieldStorage;
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
-use flatout_net::origin::{ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OutgoingContent};
+use flatout_net::origin::{Incoming, IncomingBody, IncomingPiece, OutgoingContent};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -216,8 +216,8 @@ impl Fetch {
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
-        let back = Return { version: incoming.version, keep_length: length.is_some(), upgrade: false };
-        write_response_lines(fields, &self.query.step.settings, back, &mut lines);
+        let back = Return { version: incoming.version, keep_length: length.is_some(), keep_upgrade: false, date: None };
+        write_response_lines(fields, &self.query.step.settings, &back, &mut lines);
         FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length }
     }
 

@@ -34,7 +34,7 @@ impl crate::store::Meta for Meta {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (stored, used) = codec::decode(bytes).ok()??;
         let mut rest = bytes.get(used..)?;
-        let mut number = |rest: &mut &[u8]| {
+        let number = |rest: &mut &[u8]| {
             let (number, behind) = rest.split_first_chunk::<2>()?;
             *rest = behind;
             Some(usize::from(u16::from_le_bytes(*number)))

@@ -115,27 +115,27 @@ fn respond(
     let is_upgrade = status == 101;
     let to_head = ask.request.method() == "HEAD";
     let mut lines = Vec::with_capacity(incoming.lines().len() + 256);
-    let has_date = {
+    // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
+    let date = flatout_http::date::format_date(Now::read().unix_s);
+    {
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
         if is_upgrade && !agrees(ask, &fields) {
             return Err(Refused::forward(ForwardOutcome::UpgradeInvalid));
         }
         let keep_length = incoming.content_length.is_some() && !is_upgrade && status != 204;
-        let back = Return { version: incoming.version, keep_length, upgrade: is_upgrade || status == 426 };
+        let keep_upgrade = is_upgrade || status == 426;
+        let back = Return { version: incoming.version, keep_length, keep_upgrade, date: Some(&date) };
         if changes.is_empty() {
-            write_response_lines(fields, &step.settings, back, &mut lines);
+            write_response_lines(fields, &step.settings, &back, &mut lines);
         } else {
             let mut unchanged = Vec::with_capacity(incoming.lines().len() + 256);
-            write_response_lines(fields, &step.settings, back, &mut unchanged);
+            write_response_lines(fields, &step.settings, &back, &mut unchanged);
             write_changed(&unchanged, changes, &mut lines);
         }
-        fields.first("date").is_some()
-    };
-    if !has_date && !is_upgrade {
-        // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
-        let date = flatout_http::date::format_date(Now::read().unix_s);
-        write_line(b"Date", &date, &mut lines);
+    }
+    if is_upgrade {
+        write_line(b"Connection", b"upgrade", &mut lines);
     }
     let (body, outcome) = if let Some(origin) = incoming.upgraded.take() {
         let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold)));

@@ -34,7 +34,7 @@ impl Query {
             let cache_request = CacheRequest {
                 method: request.head.method.as_str(),
                 secure: request.secure,
-                authority: crate::forward::effective_host(request).unwrap_or_default(),
+                authority: crate::forward::effective_host(request.head).unwrap_or_default(),
                 path,
                 query,
                 fields: request.head.fields,

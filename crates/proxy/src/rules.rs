@@ -51,6 +51,11 @@ impl CacheStep {
         }
     }
 
+    /// Whether anything is kept.
+    pub const fn is_enabled(&self) -> bool {
+        self.rules.enabled
+    }
+
     /// Whether `client` sees Cache-Status.
     pub(crate) fn shows_status(&self, client: Option<IpAddr>) -> bool {
         match &self.status_field {

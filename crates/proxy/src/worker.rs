@@ -133,6 +133,7 @@ impl ProxyWorker {
     pub fn watch(self: &Rc<Self>, steps: &[Arc<ProxyStep>]) {
         self.clients.borrow_mut().retain(|(id, _)| steps.iter().any(|step| step.id == *id));
         self.front.borrow_mut().clear();
+        self.accelerator.set_steps(steps);
         for step in steps {
             crate::check::watch(self, step);
         }
@@ -188,7 +189,7 @@ impl ProxyWorker {
     fn look_up(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, asking: &Asking<'_>) -> Handled {
         let request = asking.request;
         let client = request.client.map(|client| client.ip());
-        let Some(authority) = effective_host(request) else { return self.pass(step, asking) };
+        let Some(authority) = effective_host(request.head) else { return self.pass(step, asking) };
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),
             secure: request.secure,
