@@ -243,6 +243,7 @@ impl Exchange<'_> {
                     received: Received::new(rest),
                     upload: self.upload.take(),
                     persistent: persistent && !self.upload_cut,
+                    ended: false,
                     patience: Patience::new(&self.shared.waits),
                 }),
             },

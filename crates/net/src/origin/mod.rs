@@ -46,3 +46,6 @@ pub use request::{OutgoingContent, OutgoingRequest};
 pub use response::Incoming;
 pub use settings::OriginSettings;
 pub use tls::{OriginTls, OriginTlsError, OriginTlsSettings};
+
+#[cfg(test)]
+mod tests;

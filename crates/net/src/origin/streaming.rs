@@ -36,12 +36,17 @@ pub(super) struct Streaming {
     /// What is left of the request, when the origin answered before it had all of it.
     pub(super) upload: Option<Upload>,
     pub(super) persistent: bool,
+    /// The body is whole, and its last bytes were given.
+    pub(super) ended: bool,
     pub(super) patience: Patience,
 }
 
 impl Streaming {
     /// The next piece. Not called after the last.
     pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
+        if self.ended {
+            return Poll::Ready(IncomingPiece::End(take_trailers(&self.decoder)));
+        }
         self.poll_upload(context);
         loop {
             if let Some(piece) = self.decode() {
@@ -106,7 +111,7 @@ impl Streaming {
                 return Some(IncomingPiece::Bytes(data));
             }
             if step.done {
-                return Some(IncomingPiece::End(None));
+                return Some(IncomingPiece::End(take_trailers(&self.decoder)));
             }
             if received.is_empty() {
                 return None;
@@ -116,6 +121,7 @@ impl Streaming {
 
     /// The body is whole: the connection waits for the next request, unless one of both sides has more to send.
     fn finish(&mut self, has_surplus: bool) {
+        self.ended = true;
         let transport = self.transport.take();
         if let Some(transport) = transport
             && self.persistent
@@ -135,6 +141,11 @@ impl Streaming {
         self.shared.counts.add_failure(failure.failure);
         IncomingPiece::Failed(failure)
     }
+}
+
+/// The trailer lines of a body that has ended, when it has any.
+fn take_trailers(decoder: &BodyDecoder) -> Option<Rc<[u8]>> {
+    Some(decoder.trailers()).filter(|lines| !lines.is_empty()).map(Into::into)
 }
 
 /// A body that came with its head.
@@ -189,7 +200,8 @@ fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
                 Some(first) => bytes.slice(first),
                 None => bytes.slice(0..0),
             };
-            return Some(Whole { content, trailers: None, has_surplus: used < bytes.len() });
+            let trailers = take_trailers(&decoder);
+            return Some(Whole { content, trailers, has_surplus: used < bytes.len() });
         }
     }
     None
