@@ -58,6 +58,25 @@ pub fn decide_conditions(
     }
 }
 
+/// Appends the lines of a 304 for `stored`: without those that describe content that is not sent (RFC 9110 §15.4.5).
+pub fn write_not_modified_lines(stored: &Stored, output: &mut Vec<u8>) {
+    const OF_THE_CONTENT: [&str; 7] = [
+        "content-digest",
+        "content-encoding",
+        "content-language",
+        "content-md5",
+        "content-range",
+        "content-type",
+        "repr-digest",
+    ];
+    for line in stored.lines.split_inclusive(|&byte| byte == b'\n') {
+        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        if !OF_THE_CONTENT.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            output.extend_from_slice(line);
+        }
+    }
+}
+
 fn decide_whole(range: &[u8], length: u64) -> Answer {
     match decide_ranges(range, length) {
         RangesDecision::Whole(_) => Answer::Whole,

@@ -153,10 +153,12 @@ fn decide_reuse(request: &CacheRequest<'_>, stored: &Stored, directives: &Reques
         Some(Lookup::StaleExpired) => {
             let stale_s = age_s - stored.lifetime_s;
             let accepts_stale = directives.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s);
-            if accepts_stale && !stored.flags.any(Flags::MUST_REVALIDATE) {
-                Verdict::ServeStale { age_s, reason: Lookup::HitMaxStale, revalidate: false }
-            } else if stale_s < stored.stale_while_revalidate_s && allows_age(directives, age_s) {
+            if !allows_age(directives, age_s) {
+                ask_origin(stored, Lookup::StaleExpired)
+            } else if stale_s < stored.stale_while_revalidate_s {
                 Verdict::ServeStale { age_s, reason: Lookup::HitWhileRevalidate, revalidate: true }
+            } else if accepts_stale && !stored.flags.any(Flags::MUST_REVALIDATE) {
+                Verdict::ServeStale { age_s, reason: Lookup::HitMaxStale, revalidate: false }
             } else {
                 ask_origin(stored, Lookup::StaleExpired)
             }
