@@ -3,6 +3,7 @@ use super::{Base, EsiError, EsiLimits, Include, Page, Segment, is_asked_for, par
 use flatout_http::feed::assert_three_ways;
 use flatout_http::head::{Fields, Header};
 use proptest::prelude::{prop_assert, proptest};
+use std::fmt::Write as _;
 
 const LIMITS: EsiLimits = EsiLimits { tag_bytes_max: 64, tags_max: 24, includes_max: 4, ..EsiLimits::DEFAULT };
 
@@ -15,7 +16,7 @@ fn shown(page: &str) -> String {
     if let Some((error, at)) = parsed.error {
         assert!(text.ends_with(&page[at..]));
         text.truncate(text.len() - page[at..].len());
-        text.push_str(&format!(" !{} {:?}", error.name(), &page[at..]));
+        write!(text, " !{} {:?}", error.name(), &page[at..]).unwrap();
     }
     text
 }
@@ -26,7 +27,8 @@ fn show(page: &str, segments: &[Segment], text: &mut String) {
             Segment::Literal(range) => text.push_str(&page[range.clone()]),
             Segment::Include(Include { src, alt, continue_on_error }) => {
                 let alt = alt.as_ref().map(|alt| format!("|{alt}")).unwrap_or_default();
-                text.push_str(&format!("{{{src}{alt}{}}}", if *continue_on_error { "|continue" } else { "" }));
+                let end = if *continue_on_error { "|continue" } else { "" };
+                write!(text, "{{{src}{alt}{end}}}").unwrap();
             }
             Segment::Try { attempt, except } => {
                 text.push('[');
