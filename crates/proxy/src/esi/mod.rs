@@ -2,8 +2,9 @@
 //! `comment`, `try` with `attempt` and `except`, and `<!--esi … -->`.
 //!
 //! Nothing is fetched here. [`parse`] turns a page into a list of [`Segment`]s, ranges of it and references to others;
-//! whoever has a cache and origins puts them together, asks [`resolve`] where a reference leads (never to another
-//! host), and counts how deep parts are within parts ([`EsiLimits::nesting_max`]).
+//! a [`Composition`] says which parts are wanted and puts them together; whoever has a cache and origins fetches them,
+//! asks [`resolve`] where a reference leads (never to another host), and counts how deep parts are within parts
+//! ([`EsiLimits::nesting_max`]).
 //!
 //! **What is wrong stays visible.** A page that breaks a rule is understood up to there, and its rest is one literal as
 //! it stands, with the reason by name ([`Page::error`]): a reader sees nearly the whole page, and its author sees the tag
@@ -17,13 +18,16 @@
 //! | `page` | from tags to segments |
 //! | [`error`] | what can be wrong, by name |
 //! | `reference` | where a reference leads |
+//! | [`compose`] | from a page and its parts to what is sent |
 
 mod attributes;
+pub mod compose;
 pub mod error;
 mod page;
 mod reference;
 pub mod token;
 
+pub use compose::Composition;
 pub use error::EsiError;
 pub use page::parse;
 pub use reference::{Base, resolve};

@@ -214,7 +214,7 @@ fn push_literal(segments: &mut Vec<Segment>, start: usize, end: usize) {
 }
 
 /// `try` is as deep as the limit allows, so this ends.
-fn count_includes(segments: &[Segment]) -> usize {
+pub(super) fn count_includes(segments: &[Segment]) -> usize {
     let count = |segment: &Segment| match segment {
         Segment::Literal(_) => 0,
         Segment::Include(_) => 1,

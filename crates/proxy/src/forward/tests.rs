@@ -124,6 +124,7 @@ const ABUSE: &[(&str, &str)] = &[
     ("True-Client-IP: 127.0.0.1\r\n", ""),
     ("Client-IP: 127.0.0.1\r\n", ""),
     ("Front-End-Https: on\r\n", ""),
+    ("Surrogate-Capability: x=\"ESI/1.0\"\r\n", ""),
     // Nor by another spelling.
     ("X_Forwarded_For: 127.0.0.1\r\n", ""),
     ("X-Forwarded_Host: evil.example\r\n", ""),
