@@ -166,6 +166,16 @@ fn steps() -> impl Strategy<Value = String> {
             quoted(&format!("/{}", text.replace('{', "{{").trim_start_matches('/')))
         )),
         (0..100_000_u64).prop_map(|seconds| format!("files \"a\" {{ pass #true; expires \"*\" \"{seconds}s\" }}")),
+        (1..=65_535_u16, 1..=1_000_u16, 0..=10_u8, 1..100_u32).prop_map(|(port, weight, retries, min)| format!(
+            "route \"/p{port}\" {{ proxy \":{port}\" {{ origin \"https://[::1]\" weight={weight}; retries {retries}; \
+             concurrency min={min}; slow-start \"{weight}ms\"; balance \"consistent-hash\" cookie=\"c{port}\" }}; }}"
+        )),
+        (0..1_000_000_u32, texts(), 1..1_000_000_u64).prop_map(|(ttl, text, size)| format!(
+            "route \"/c{ttl}\" {{ cache ttl=\"{ttl}s\" {{ object-max \"{}KiB\"; stale-if-error \"{ttl}s\"; }}; \
+             proxy 3000 {{ request-header \"X-A\" {}; }}; }}",
+            size,
+            quoted(&text)
+        )),
         Just("cors \"*\" max-age=\"1h\"".to_owned()),
         Just("redirect \"/a/*\" to=\"https://{host}/{rest}\" 308".to_owned()),
     ];
@@ -183,6 +193,7 @@ proptest! {
         idle in 1..86_400_000_u64,
     ) {
         let mut text = format!("cache memory=\"{memory}B\"\ntimeouts {{ idle \"{idle}ms\" }}\n");
+        write!(text, "store memory=\"{}B\" {{ disk \"d\" \"{}MiB\" }}\n", memory + (1 << 20), recheck + 16).unwrap();
         for (index, block) in blocks.iter().enumerate() {
             writeln!(text, "site \"s{index}.example\" {{\nrecheck \"{recheck}ms\"\n{block}\nfiles \"www\"\n}}").unwrap();
         }
