@@ -75,7 +75,7 @@ impl Control {
     fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
-        let spec = compile(&config, Some(&self.spec), &self.metrics)?;
+        let spec = compile(&config, Some(&self.spec), &self.metrics, &self.accelerator)?;
         self.check_confinement(&spec)?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
