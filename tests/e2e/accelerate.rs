@@ -220,12 +220,46 @@ fn without_a_cache_there_is_nothing_to_purge() {
 }
 
 #[test]
-fn a_reload_cannot_change_the_store_and_says_so() {
+fn a_running_cache_is_purged_and_shown() {
+    let folder = Folder::new();
+    let socket = folder.path().join("admin");
+    let socket = socket.to_str().unwrap();
+    let running = accelerate(&["--admin", socket, "--memory", "64MiB"]);
+    let ask = |arguments: &[&str]| {
+        let output = output(&[arguments, &["--admin", socket]].concat());
+        (output.status.code(), said(&output))
+    };
+    assert_eq!(ask(&["purge", "--all"]), (Some(0), "0 objects purged\n".to_owned()));
+    assert_eq!(ask(&["purge", "http://a.example/", "--soft"]), (Some(0), "0 objects made stale\n".to_owned()));
+    let (code, json) = ask(&["purge", "--tag", "a", "--dry-run", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let expected = serde_json::json!({"schema": "flatout-purge/1", "objects": 0, "soft": false, "dry_run": true});
+    assert_eq!((code, json), (Some(0), expected));
+    let (_, text) = ask(&["status"]);
+    assert!(text.contains("\ncache        ") && text.contains("of 64.0 MiB"), "{text}");
+    drop(running);
+}
+
+/// Until something is kept, the store's bounds are open; from then on they are the process's.
+#[test]
+fn a_reload_opens_a_store_and_cannot_change_it() {
     let site = Site::start("store memory=\"64MiB\"");
     let usual = files(site.folder.path());
-    configure(&site.folder, "store memory=\"128MiB\" { disk \"cache\" \"1GiB\"; }", &usual);
-    let output = site.order(&["reload"]);
-    let text = said(&output);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("warning: store: changed, but a reload cannot change that; flatout upgrade can"), "{text}");
+    let purge = || site.order(&["purge", "--all"]);
+    assert_eq!(purge().status.code(), Some(2));
+    let cached = format!("{}\n    cache\n    proxy \"http://127.0.0.1:1\"", usual.lines().next().unwrap());
+    let reload = |memory: &str, inside: &str| {
+        configure(&site.folder, &format!("store memory=\"{memory}\""), inside);
+        let output = site.order(&["reload"]);
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert_eq!(reload("128MiB", &cached), "reloaded, generation 2\n");
+    assert_eq!(said(&purge()), "0 objects purged\n");
+    assert!(said(&site.order(&["status"])).contains("of 128.0 MiB"));
+    let warning = "\n  warning: store: changed, but a reload cannot change that; flatout upgrade can\n";
+    assert!(reload("256MiB", &cached).ends_with(warning));
+    // What is kept stays, also while nothing is asked of it.
+    assert_eq!(reload("256MiB", &usual), "reloaded, generation 4\n");
+    assert_eq!(said(&purge()), "0 objects purged\n");
 }

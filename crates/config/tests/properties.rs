@@ -91,6 +91,12 @@ fn hostile_texts_are_refused_quickly() {
         format!("site {{ {} }}", "route \"/a\" { respond 200; };".repeat(20_000)),
         format!("site {{ deny {} }}", "\"10.0.0.0/8\" ".repeat(50_000)),
         format!("site {{ {} }}", "deny \"10.0.0.0/8\";".repeat(50_000)),
+        format!("site {{ proxy {} }}", "\"http://a\" ".repeat(60_000)),
+        format!("site {{ proxy {{ {} }} }}", (1..=40_000).map(|n| format!("origin {n};")).collect::<String>()),
+        format!("site {{ proxy 1 {{ trust {} }} }}", "\"10.0.0.0/8\" ".repeat(50_000)),
+        format!("site {{ cache {{ tags {} }}; proxy 1 }}", "A ".repeat(9_000)),
+        format!("site {{ {} proxy 1 }}", "cache off=#true ttl=1;".repeat(20_000)),
+        format!("store {{ {} }}", (0..30_000).map(|n| format!("disk \"/{n}\" \"1GiB\";")).collect::<String>()),
         format!("site {} {{ files \".\" }}", "\"a.example\" ".repeat(50_000)),
     ] {
         let start = Instant::now();

@@ -32,11 +32,11 @@ pub struct PurgeRequest {
 /// Which objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeScope {
-    /// This URL with all its variants.
+    /// This URL with all its variants, under either scheme.
     Url(PurgeUrl),
     /// All with this tag, compared byte for byte.
     Tag(String),
-    /// All whose URL has this scheme and host, and a path and query that begin so.
+    /// All of this host whose path and query begin so, under either scheme.
     Prefix(PurgeUrl),
     /// All of this host at this port, in lower case; without a port: at the scheme's own, under either scheme.
     Host(String),
