@@ -199,7 +199,7 @@ proptest! {
         idle in 1..86_400_000_u64,
     ) {
         let mut text = format!("cache memory=\"{memory}B\"\ntimeouts {{ idle \"{idle}ms\" }}\n");
-        write!(text, "store memory=\"{}B\" {{ disk \"d\" \"{}MiB\" }}\n", memory + (1 << 20), recheck + 16).unwrap();
+        writeln!(text, "store memory=\"{}B\" {{ disk \"d\" \"{}MiB\" }}", memory + (1 << 20), recheck + 16).unwrap();
         for (index, block) in blocks.iter().enumerate() {
             writeln!(text, "site \"s{index}.example\" {{\nrecheck \"{recheck}ms\"\n{block}\nfiles \"www\"\n}}").unwrap();
         }
