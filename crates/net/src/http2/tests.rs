@@ -1,5 +1,7 @@
 //! A worker with a handler of a few lines, and the h2 crate's client: what no folder of files can be asked for.
 
+mod streams;
+
 use crate::clock::Now;
 use crate::counters::Counters;
 use crate::file::{FileIdentity, OpenFile};

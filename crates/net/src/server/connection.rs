@@ -10,8 +10,8 @@ use crate::socket::unacknowledged_bytes;
 use crate::tls::session::{Received, TlsSession};
 use flatout_http::connection::{Event, State};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -202,6 +202,7 @@ impl ServerConnection {
                     }
                 }
                 Received::Blocked => {
+                    self.undrained = false;
                     // `requests > 0`: whoever has just connected is given a moment to ask.
                     let leave = worker.draining.get()
                         && !worker.handing_over.get()

@@ -409,7 +409,7 @@ impl Exchanges {
 }
 
 #[inline]
-pub(super) fn count_answer<H: Handler>(worker: &Worker<H>, response: &Response) {
+pub(crate) fn count_answer<H: Handler>(worker: &Worker<H>, response: &Response) {
     worker.counters.requests.add(1);
     worker.counters.add_status(response.status);
     if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {

@@ -200,11 +200,7 @@ impl<H: Handler> ClientSide<H> {
 }
 
 impl<H: Handler> AsyncRead for ClientSide<H> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let side = self.get_mut();
         if !side.received.is_empty() {
             let count = side.received.len().min(buffer.remaining());
