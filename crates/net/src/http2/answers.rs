@@ -12,7 +12,7 @@ use crate::handler::{Handler, Reply, Request};
 use crate::response::{Body, Response, Segment};
 use crate::server::exchanges::{Origin, count_answer, has_content};
 use crate::server::streaming::Outlined;
-use crate::server::tunnel::NO_TUNNEL;
+use crate::server::tunnel::refuse_tunnel;
 use crate::stream::Stream as Source;
 use flatout_http::framing::Framing;
 use flatout_http::refusal::Refusal;
@@ -156,10 +156,7 @@ impl<H: Handler> Http2Task<H> {
             // The source is dropped without having been asked (RFC 9110 §9.3.2, §6.4.1).
             Body::Stream(_) if exchange.to_head || !has_content(response.status) => {}
             Body::Stream(source) => return self.begin_stream(respond, &response, source, exchange, intake, context),
-            Body::Tunnel(_) => {
-                let refused = self.worker.handler.handle_error(501, NO_TUNNEL);
-                response = Response { outcome: response.outcome, log: response.log, ..refused };
-            }
+            Body::Tunnel(_) => response = refuse_tunnel(&self.worker.handler, &response),
             body => response.body = body,
         }
         self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, &exchange));

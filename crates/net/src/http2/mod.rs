@@ -28,4 +28,4 @@ pub(crate) mod streaming;
 pub(crate) mod task;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,12 +1,14 @@
 //! A worker with a handler of a few lines, asked over real sockets: what no folder of files can be asked for.
 
 mod content;
+mod lines;
 mod streams;
 mod tunnels;
 
 use super::phase_channel;
 use super::settings::{Settings, Timeouts};
 use super::worker::{Listener, Phase, Protocol, WorkerParts, command_channel, run_worker};
+use crate::access::{LogSettings, Logs};
 use crate::clock::Now;
 use crate::content::{Content, ContentPiece, InterimResponse};
 use crate::counters::Counters;
@@ -258,14 +260,9 @@ fn tunnel() -> Response {
     let begin = |mut client: Box<dyn Duplex>| -> Tunnelling {
         Box::pin(async move {
             let mut buffer = vec![0; 20_000];
-            loop {
-                match client.read(&mut buffer).await {
-                    Ok(count @ 1..) => {
-                        if client.write_all(&buffer[..count]).await.is_err() || client.flush().await.is_err() {
-                            return CloseReason::ClientReset;
-                        }
-                    }
-                    _ => break,
+            while let Ok(count @ 1..) = client.read(&mut buffer).await {
+                if client.write_all(&buffer[..count]).await.is_err() || client.flush().await.is_err() {
+                    return CloseReason::ClientReset;
                 }
             }
             let _ = client.shutdown().await;
@@ -284,13 +281,11 @@ impl Handler for Player {
         if let Some(answer) = self.answer(path) {
             return answer.into();
         }
-        if let Some(path) = path.strip_prefix(b"/later") {
-            if let Some(answer) = self.answer(path) {
-                return Reply::later(async {
-                    pause(20).await;
-                    answer
-                });
-            }
+        if let Some(answer) = path.strip_prefix(b"/later").and_then(|path| self.answer(path)) {
+            return Reply::later(async {
+                pause(20).await;
+                answer
+            });
         }
         let player = self.clone();
         match path {
@@ -360,6 +355,12 @@ impl Running {
     }
 
     pub(crate) fn with(timeouts: Timeouts, tls: Option<Arc<TlsServer>>) -> Self {
+        Self::logging(timeouts, tls, &[])
+    }
+
+    pub(crate) fn logging(timeouts: Timeouts, tls: Option<Arc<TlsServer>>, logs: &[LogSettings]) -> Self {
+        let logs = Logs::open(logs, Box::new(|_| {})).unwrap();
+        let log = logs.worker();
         let (fd, address) = bind_listener(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let (phase, phases) = phase_channel();
         let (counters, seen) = (Arc::<Counters>::default(), Arc::<Seen>::default());
@@ -372,11 +373,13 @@ impl Running {
                 tls,
                 listeners: vec![Listener { fd, id: 0, protocol }],
                 commands: command_channel().1,
-                log: crate::access::Logs::open(&[], Box::new(|_| {})).unwrap().worker(),
+                log,
                 counters: counted,
                 phases,
             };
-            run_worker(parts, std::future::pending()).unwrap().connections_cut
+            let report = run_worker(parts, std::future::pending()).unwrap();
+            logs.close();
+            report.connections_cut
         });
         Self { address, counters, seen, phase, worker: Some(worker) }
     }
