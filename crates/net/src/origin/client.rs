@@ -143,7 +143,7 @@ async fn exchange(
     let ask_kernel = matches!(request.content, OutgoingContent::Content(_)) || !request.is_idempotent();
     if let Some(transport) = pool.check_out(shared, ask_kernel) {
         match http1::exchange(shared, pool, transport, true, request, interims).await {
-            Err(failure) if may_repeat(&failure, request) => shared.counts.repeats.add(1),
+            Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
             answered => return answered,
         }
     }
@@ -152,7 +152,7 @@ async fn exchange(
 }
 
 /// Whether a request that met a connection which the origin was about to close may be sent again at once.
-pub(super) fn may_repeat(failure: &ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
+pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
     use super::failure::OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
     let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
     let may = match failure.repeat {
