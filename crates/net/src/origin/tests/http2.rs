@@ -91,8 +91,9 @@ async fn serve_connection<F>(
     .await;
 }
 
-fn http2_client(settings: OriginSettings) -> OriginClient {
-    client_with(OriginSettings { http2: true, ..settings })
+fn http2_client(mut settings: OriginSettings) -> OriginClient {
+    settings.http2 = true;
+    client_with(settings)
 }
 
 fn ok() -> Response<()> {
@@ -262,7 +263,7 @@ fn bodies_that_are_cut_never_end_whole() {
         for _ in 0..2 {
             let failure = get(&client, &origin).await.unwrap_err();
             assert!(matches!(failure.failure, OriginFailure::CutBody | OriginFailure::H2Failed), "{failure:?}");
-            assert_eq!(failure.repeat != Repeat::Always, true);
+            assert_ne!(failure.repeat, Repeat::Always);
         }
     });
 }

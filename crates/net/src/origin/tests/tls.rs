@@ -65,7 +65,7 @@ impl Authorities {
     }
 
     pub(super) fn tls(&self) -> Arc<OriginTls> {
-        load(OriginTlsSettings { authorities: Some(self.0.clone()), ..OriginTlsSettings::default() })
+        load(&OriginTlsSettings { authorities: Some(self.0.clone()), ..OriginTlsSettings::default() })
     }
 }
 
@@ -75,8 +75,8 @@ impl Drop for Authorities {
     }
 }
 
-fn load(settings: OriginTlsSettings) -> Arc<OriginTls> {
-    OriginTls::load(&settings).unwrap()
+fn load(settings: &OriginTlsSettings) -> Arc<OriginTls> {
+    OriginTls::load(settings).unwrap()
 }
 
 pub(super) fn secure_client(settings: OriginSettings, tls: &Arc<OriginTls>) -> OriginClient {
@@ -96,7 +96,7 @@ fn connections_of_tls_are_kept_as_others_are() {
     let origin = serve_tls(&identity, answer_all);
     run(async {
         let client = secure_client(OriginSettings::default(), &authorities.tls());
-        for content in [OutgoingContent::None, bytes(b"abc"), bytes(&[b'x'; 300_000]), OutgoingContent::None] {
+        for content in [OutgoingContent::None, bytes(b"abc"), bytes(&vec![b'x'; 300_000]), OutgoingContent::None] {
             let post = OutgoingRequest { content, ..request("POST") };
             assert_eq!(exchange(&client, &origin, post).await.unwrap().content, b"ok");
             // Tickets come whenever the origin likes, and are no reason to think it has ended.
@@ -125,11 +125,11 @@ fn whom_we_do_not_believe_has_a_name() {
     assert_eq!(failure_of(fetch(&one, &of_other.tls())), OriginFailure::TlsUntrusted);
     assert_eq!(failure_of(fetch(&old, &of_old.tls())), OriginFailure::TlsExpired);
     assert_eq!(failure_of(fetch(&named, &of_named.tls())), OriginFailure::TlsName);
-    let insecure = load(OriginTlsSettings { insecure: true, ..OriginTlsSettings::default() });
+    let insecure = load(&OriginTlsSettings { insecure: true, ..OriginTlsSettings::default() });
     for identity in [&one, &old, &named] {
         assert_eq!(fetch(identity, &insecure).unwrap().content, b"ok");
     }
-    let renamed = load(OriginTlsSettings {
+    let renamed = load(&OriginTlsSettings {
         authorities: Some(of_named.0.clone()),
         server_name: Some("origin.example".to_owned()),
         ..OriginTlsSettings::default()
