@@ -45,7 +45,7 @@ impl From<ErrorAnswer> for Failure {
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
-        let outcome = PROXY_BASE as u8 + refused.outcome as u8;
+        let outcome = PROXY_BASE as u8 + refused.outcome.index();
         Self { status: refused.status, text: refused.text, fields: refused.fields, outcome }
     }
 }

@@ -78,7 +78,7 @@ pub fn outcome_text(index: u8) -> &'static str {
     let index = usize::from(index);
     let served = Served::ALL.get(index).map(|outcome| outcome.text());
     let ours = || Some(Outcome::ALL.get(index.checked_sub(Served::ALL.len())?)?.text());
-    let proxied = || Some(Proxied::ALL.get(index.checked_sub(PROXY_BASE)?)?.text());
+    let proxied = || Proxied::text_at(index.checked_sub(PROXY_BASE)?);
     served.or_else(ours).or_else(proxied).unwrap_or("")
 }
 

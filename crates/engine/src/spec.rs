@@ -143,6 +143,11 @@ impl Spec {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
+    /// Whether some step keeps origins' answers.
+    pub fn keeps_answers(&self) -> bool {
+        !self.proxies.is_empty() && self.cache_steps.iter().any(|step| step.is_enabled())
+    }
+
     /// The folders below which the kernel should tell of changes, each with the number that is to be raised then.
     pub fn watched(&self) -> impl Iterator<Item = (&Path, &Arc<AtomicU64>)> {
         self.folders.iter().filter(|folder| folder.watched).map(|folder| (folder.path.as_path(), &folder.epoch))

@@ -74,6 +74,19 @@ impl Head {
         extra: &[u8],
         connection: Option<&'static str>,
     ) {
+        self.append_framed_to(output, date, extra, b"", connection);
+    }
+
+    /// The same with the field line `framing`, when it is not empty, which says where the content ends.
+    #[inline]
+    pub(crate) fn append_framed_to(
+        &self,
+        output: &mut Vec<u8>,
+        date: &[u8; DATE_BYTES],
+        extra: &[u8],
+        framing: &'static [u8],
+        connection: Option<&'static str>,
+    ) {
         let start = output.len();
         output.extend_from_slice(&self.0.bytes);
         if let Some(date_at) = self.0.date_at {
@@ -81,6 +94,7 @@ impl Head {
             output[date_at..date_at + DATE_BYTES].copy_from_slice(date);
         }
         output.extend_from_slice(extra);
+        output.extend_from_slice(framing);
         if let Some(option) = connection {
             output.extend_from_slice(b"Connection: ");
             output.extend_from_slice(option.as_bytes());

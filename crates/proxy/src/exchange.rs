@@ -9,11 +9,11 @@ use crate::worker::{ProxyWorker, Refused};
 use flatout_config::model::HashKey;
 use flatout_net::clock::{Now, precise_ns};
 use flatout_net::content::{InterimResponse, Interims};
+use flatout_net::ending::CloseReason;
 use flatout_net::handler::Request;
 use flatout_net::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginFailure, OutgoingContent, OutgoingRequest, Repeat,
 };
-use flatout_net::ending::CloseReason;
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
 use flatout_net::stream::{Piece, Source};
@@ -90,10 +90,6 @@ pub(crate) async fn ask_origin(
 ) -> Result<Answered, Refused> {
     let client = worker.client(step);
     let method = manner.method.unwrap_or(ask.request.method());
-    let length = match &content {
-        OutgoingContent::Content(content) => content.length(),
-        _ => None,
-    };
     let mut tried = Tried::NONE;
     let mut last: Option<Refused> = None;
     let mut lines = Vec::with_capacity(1024);
@@ -111,15 +107,7 @@ pub(crate) async fn ask_origin(
             None => wait_for_place(gate.enqueue(now_ms).map_err(Refused::forward)?).await.map_err(Refused::forward)?,
         };
         lines.clear();
-        let passage = Passage {
-            origin: ticket.origin(),
-            strip: manner.strip,
-            extra: manner.extra,
-            length: None,
-            upgrade: false,
-            http1: false,
-        };
-        let _ = length;
+        let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
         ask.request
             .with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))
             .map_err(Refused::forward)?;
@@ -200,7 +188,7 @@ pub(crate) fn balance_hash(step: &ProxyStep, request: &Request<'_>, target: &[u8
     let Some(key) = step.hash_key() else { return 0 };
     match key {
         HashKey::Uri => {
-            let host = crate::forward::effective_host(request).unwrap_or_default();
+            let host = crate::forward::effective_host(request.head).unwrap_or_default();
             hash_key(&[host, target].concat())
         }
         HashKey::Client => match request.client.map(|client| client.ip()) {
@@ -208,7 +196,14 @@ pub(crate) fn balance_hash(step: &ProxyStep, request: &Request<'_>, target: &[u8
             Some(std::net::IpAddr::V6(address)) => hash_key(&address.octets()),
             None => 0,
         },
-        HashKey::Header(name) => hash_key(request.head.fields.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or(&b""[..], |(_, value)| value)),
+        HashKey::Header(name) => hash_key(
+            request
+                .head
+                .fields
+                .iter()
+                .find(|(other, _)| other.eq_ignore_ascii_case(name))
+                .map_or(&b""[..], |(_, value)| value),
+        ),
         HashKey::Cookie(name) => hash_key(find_cookie(request, name).unwrap_or_default()),
     }
 }

@@ -70,6 +70,10 @@ struct State {
     /// Who waits, by number: whoever asks twice is woken once.
     waiting: HashMap<u32, Waker, RandomState>,
     next_id: u32,
+    /// Where each reader is: all before it has been sent.
+    readers: HashMap<u32, u64, RandomState>,
+    /// Whether the writer waits for readers to go on.
+    holds_back: bool,
 }
 
 /// One fetch.
@@ -93,6 +97,8 @@ impl Fill {
             end: None,
             waiting: HashMap::default(),
             next_id: WRITER,
+            readers: HashMap::default(),
+            holds_back: false,
         };
         Self { state: Mutex::new(state), interested: AtomicU32::new(0) }
     }
@@ -150,14 +156,20 @@ impl Interest {
 
     /// Reads the content from `first` to before `end`, or to its end.
     pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
+        self.fill.lock().readers.insert(self.id, first);
         FillReader { interest: self, offset: first, end: end.unwrap_or(u64::MAX), cutter: Cutter::default() }
     }
 }
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // The writer may be waiting for its origin on behalf of nobody.
+        let holds_back = {
+            let mut state = self.fill.lock();
+            state.waiting.remove(&self.id);
+            state.readers.remove(&self.id).is_some() && state.holds_back
+        };
+        if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
+            // The writer may be waiting for its origin on behalf of nobody, or for this reader.
             self.fill.change(|_| ());
         }
     }
@@ -178,11 +190,19 @@ impl Source for FillReader {
             return Poll::Ready(Piece::End(None));
         }
         let mut state = self.interest.fill.lock();
+        let before = state.readers.insert(self.interest.id, self.offset);
+        let writer = if state.holds_back && before != Some(self.offset) { state.waiting.remove(&WRITER) } else { None };
         if let Some(part) = state.content.part(self.offset) {
             drop(state);
+            if let Some(writer) = writer {
+                writer.wake();
+            }
             let segment = self.cutter.cut(part, self.offset, self.end - self.offset);
             self.offset += segment.len();
             return Poll::Ready(Piece::Segment(segment));
+        }
+        if let Some(writer) = writer {
+            writer.wake();
         }
         match &state.end {
             Some(End::Whole(trailers)) => Poll::Ready(Piece::End(trailers.as_deref().map(Into::into))),
@@ -238,6 +258,34 @@ impl FillWriter {
     /// The content so far, for a look without waking anybody.
     pub fn look<T>(&self, look: impl FnOnce(&Growing) -> T) -> T {
         look(&self.fill.lock().content)
+    }
+
+    /// Where the slowest of those who wait or read is; `None` when there is nobody.
+    pub fn slowest(&self) -> Option<u64> {
+        let state = self.fill.lock();
+        let interested = self.fill.interested.load(Ordering::Acquire) as usize;
+        match interested {
+            0 => None,
+            // Somebody has not begun to read, and needs all.
+            _ if state.readers.len() < interested => Some(0),
+            _ => state.readers.values().min().copied(),
+        }
+    }
+
+    /// Ready when the slowest is beyond `offset`, or nobody is left.
+    pub fn poll_slowest(&self, offset: u64, context: &mut Context<'_>) -> Poll<()> {
+        // Asked for first: whoever goes on meanwhile wakes us.
+        let mut state = self.fill.lock();
+        state.holds_back = true;
+        state.waiting.insert(WRITER, context.waker().clone());
+        drop(state);
+        match self.slowest() {
+            Some(slowest) if slowest <= offset => Poll::Pending,
+            _ => {
+                self.fill.lock().holds_back = false;
+                Poll::Ready(())
+            }
+        }
     }
 
     /// Nobody joins from now on; those who have joined stay.
@@ -334,5 +382,12 @@ impl Fills {
         if shard.get(key).is_some_and(|other| Arc::ptr_eq(other, fill)) {
             shard.remove(key);
         }
+    }
+}
+
+impl FillWriter {
+    /// A fetch that nobody can join but by this writer.
+    pub fn unlisted(fills: &Arc<Fills>) -> Self {
+        Self { fill: Arc::new(Fill::new()), fills: Arc::clone(fills), key: Box::default(), open: false }
     }
 }

@@ -81,6 +81,12 @@ impl Growing {
         self.bytes = bytes;
     }
 
+    /// Lets go of the pieces in memory that lie before `offset`.
+    pub fn forget_before(&mut self, offset: u64) {
+        let gone = self.pieces.iter().take_while(|(start, piece)| start + piece.len() as u64 <= offset).count();
+        self.pieces.drain(..gone);
+    }
+
     /// What there is from `offset` on; `None` when nothing is there yet.
     pub fn part(&self, offset: u64) -> Option<Part> {
         if offset >= self.bytes {

@@ -1,6 +1,6 @@
 //! One `proxy` step of the configuration, put to use for all workers.
 
-use crate::group::Group;
+use crate::group::{Group, Standing};
 use crate::limit::Gate;
 use flatout_config::model::{HashKey, Proxy};
 use flatout_net::origin::{OriginAddress, OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
@@ -72,6 +72,31 @@ impl ProxyStep {
         origins.join(", ")
     }
 
+    /// Each origin, and what is known of it, for people.
+    pub fn standings(&self) -> Vec<(String, String)> {
+        let now_ms = flatout_net::clock::Now::read().monotonic_ms;
+        let describe = |(index, address): (usize, &OriginAddress)| {
+            let standing = match self.group.standing(index, now_ms) {
+                None => "unknown".to_owned(),
+                Some(standing) => match standing {
+                    Standing::Well => "well".to_owned(),
+                    Standing::Starting(thousandths) => format!("back, with {} % of its share", thousandths / 10),
+                    Standing::PausedUntil(until_ms) => {
+                        format!("left out for {} ms more, as requests failed", until_ms.saturating_sub(now_ms))
+                    }
+                    Standing::Trial => "being tried again".to_owned(),
+                    Standing::Down => "down: its health checks fail".to_owned(),
+                },
+            };
+            let under_way = self.group.under_way(index);
+            let gate = self.gates.get(index).map_or_else(String::new, |gate| {
+                format!(", {under_way} of {} requests under way, {} waiting", gate.limit(), gate.waiting())
+            });
+            (address.to_string(), format!("{standing}{gate}"))
+        };
+        self.addresses.iter().enumerate().map(describe).collect()
+    }
+
     /// What connections to the origins are made with.
     pub(crate) fn client_settings(&self) -> OriginSettings {
         let timeouts = &self.settings.timeouts;
@@ -110,7 +135,6 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
         insecure: settings.tls.insecure,
         authorities: settings.tls.authorities.clone(),
         server_name: settings.tls.server_name.clone(),
-        http2: settings.http2,
     };
     OriginTls::load(&asked).map_err(|error| match error {
         OriginTlsError::Unreadable(path, error) => (

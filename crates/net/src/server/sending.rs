@@ -61,6 +61,17 @@ impl Sending {
         Self { buffered: SharedBytes::from(unsent), tail, ends, staged }
     }
 
+    /// What the kernel has not taken.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        let tail_bytes = match &self.tail {
+            Tail::None => 0,
+            Tail::Bytes(bytes) => bytes.len() as u64,
+            Tail::File(file) => file.bytes,
+            Tail::Segments(segments) => segments.iter().map(Segment::len).sum(),
+        };
+        self.buffered.len() as u64 + tail_bytes
+    }
+
     /// Goes on writing. Returns the bytes that the kernel took.
     pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>) -> (u64, Progress) {
         let (sent, total, progress) = match tls {

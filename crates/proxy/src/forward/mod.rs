@@ -1,80 +1,76 @@
-//! What is changed of a request on its way to an origin, and of an answer on its way back.
+//! What is changed of a request on its way to an origin, and of an answer on its way back (RFC 9110 §7.6).
+//!
+//! One pass over the fields, in their order; nothing is allocated but what the caller's buffer needs.
+//!
+//! | of a request | becomes |
+//! |---|---|
+//! | Host | the client's, the origin's or a fixed one; an absolute-form's authority counts before Host |
+//! | Connection and what it names | left behind; see below |
+//! | Keep-Alive, Proxy-…, Upgrade, HTTP2-Settings, Expect | left behind; `Proxy` alone (httpoxy) as well |
+//! | Content-Length, Transfer-Encoding | left behind: the connection to the origin has its own framing |
+//! | TE | `TE: trailers` when the client takes trailers, else left behind |
+//! | Via | as it came, and one more line; our name twice before means a loop |
+//! | Forwarded, X-Forwarded-For, -Proto, -Host | replaced, or extended when the client is trusted |
+//! | other X-Forwarded-…, X-Real-IP and their kind | left behind, unless the client is trusted ([`names`]) |
+//! | X-Original-URL, X-HTTP-Method-Override and their kind | the same: no cache key has them |
+//! | a name with `_` that would be one of these with `-` | left behind: CGI and its heirs cannot tell them apart |
+//! | Max-Forwards of OPTIONS and TRACE | one less; at 0 the request ends here |
+//! | several Cookie lines of HTTP/2 | one (RFC 9113 §8.2.3) |
+//!
+//! **Connection may not name what matters.** RFC 9110 §7.6.1 has every field removed that Connection names, and says
+//! that a sender must not name fields that are meant for all recipients. Clients that do so anyway want an origin not
+//! to see Cookie, Authorization, Host, X-Forwarded-For or the like, while a cache and others before it have seen them
+//! ("hop-by-hop abuse"). Such naming is void: those fields stay ([`names::Name::is_end_to_end`]). It is not refused, for
+//! then a hit and a miss would treat the same request differently. Likewise an origin cannot have its own Cache-Control
+//! or Set-Cookie dropped.
+
+pub mod names;
+mod operations;
+mod request;
+mod response;
 pub mod retry;
+mod trust;
 pub mod upgrade;
-use crate::outcome::ForwardOutcome;
-use flatout_config::model::{Origin, Proxy};
-use flatout_http::framing::Version;
+
+pub use request::{Passage, Strip, effective_host, write_request_lines};
+pub use response::{Return, write_response_lines, write_trailer_lines};
+pub use trust::is_trusted;
+
 use flatout_http::head::Fields;
-use flatout_net::handler::Request;
+use flatout_http::token::trim;
 
-/// Fields of the client's that stay behind, because the one who forwards has its own: bits for [`Passage::strip`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strip(pub u8);
+/// Appends one line.
+fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
 
-impl Strip {
-    /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
-    pub const CONDITIONS: Self = Self(1);
-    /// Range and If-Range.
-    pub const RANGE: Self = Self(2);
-    /// Accept-Encoding.
-    pub const ENCODING: Self = Self(4);
-    /// Both sets.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+/// The elements of a comma-separated list without quotes, over all its lines.
+fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    fields.all(name).flat_map(|value| value.split(|&byte| byte == b',')).map(trim).filter(|element| !element.is_empty())
+}
+
+/// What the Connection fields of a message name, looked for only when there is something to look for.
+#[derive(Clone, Copy, Debug)]
+struct Connection<'a> {
+    fields: Fields<'a>,
+    names_any: bool,
+}
+
+impl<'a> Connection<'a> {
+    fn new(fields: Fields<'a>) -> Self {
+        // What nearly every Connection field holds names no field that would not go anyway.
+        const USUAL: [&[u8]; 5] = [b"keep-alive", b"close", b"upgrade", b"te", b"http2-settings"];
+        let usual = |option: &[u8]| USUAL.iter().any(|usual| usual.eq_ignore_ascii_case(option));
+        Self { fields, names_any: elements(fields, "connection").any(|option| !usual(option)) }
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.names_any && elements(self.fields, "connection").any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     }
 }
 
-/// How one request is passed on.
-#[derive(Clone, Copy, Debug)]
-pub struct Passage<'a> {
-    /// The origin it goes to.
-    pub origin: &'a Origin,
-    /// Fields of the client's that stay behind.
-    pub strip: Strip,
-    /// Lines of our own, each `Name: value` and CR LF, behind the client's: validators, Surrogate-Capability.
-    pub extra: &'a [u8],
-    /// Content-Length for the origin; `None`: no content, or chunked, which the connection frames itself.
-    pub length: Option<u64>,
-    /// Whether an upgrade is passed on (see [`upgrade`]): Upgrade stays and Connection names it.
-    pub upgrade: bool,
-    /// Whether it goes by HTTP/1.1: then lines that only a connection of HTTP/1.1 has are written (Connection: TE).
-    pub http1: bool,
-}
-
-/// Appends to `out` the field lines that the origin gets, each `Name: value` and CR LF, without the empty line: Host
-/// first, Content-Length when given, never Transfer-Encoding; `Connection: TE`, `Connection: upgrade` where needed.
-pub fn write_request_lines(
-    _request: &Request<'_>,
-    _settings: &Proxy,
-    _passage: &Passage<'_>,
-    _out: &mut Vec<u8>,
-) -> Result<(), ForwardOutcome> {
-    unimplemented!()
-}
-
-/// How one answer is passed on.
-#[derive(Clone, Copy, Debug)]
-pub struct Return {
-    /// The version it came by, for Via.
-    pub version: Version,
-    /// Whether Content-Length stays: the framing is this length, or it answers HEAD, or it is a 304.
-    pub keep_length: bool,
-    /// Whether Upgrade stays: 101, or 426.
-    pub upgrade: bool,
-}
-
-/// Appends to `out` the field lines that the client gets, or that are stored.
-pub fn write_response_lines(_fields: Fields<'_>, _settings: &Proxy, _answer: Return, _out: &mut Vec<u8>) {
-    unimplemented!()
-}
-
-/// Appends the trailer lines that may be passed on, either way (RFC 9110 §6.5.1).
-pub fn write_trailer_lines(_fields: Fields<'_>, _out: &mut Vec<u8>) {
-    unimplemented!()
-}
-
-/// The host that a request is for: an absolute-form's authority before Host (RFC 9112 §3.2.2).
-pub fn effective_host<'a>(_request: &Request<'a>) -> Option<&'a [u8]> {
-    unimplemented!()
-}
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What is stored: objects, and all variants of one key together.
 
 use crate::store::body::StoredBody;
+use crate::store::purge::{Purged, Subject, tag_hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -89,6 +90,7 @@ pub struct Object<M> {
     generation: u64,
     memory_only: bool,
     tags: Box<[u64]>,
+    cost: u64,
     hits: AtomicU8,
     gone: AtomicU8,
     pub(crate) on_disk: AtomicBool,
@@ -105,10 +107,15 @@ impl<M: Meta> Object<M> {
     #[must_use]
     pub fn new(key: Key, variant: &[u8], meta: M, lines: Arc<[u8]>, body: StoredBody, generation: u64) -> Self {
         let mut tags = Vec::new();
-        meta.each_tag(&mut |tag| tags.push(super::purge::tag_hash(tag)));
+        meta.each_tag(&mut |tag| tags.push(tag_hash(tag)));
         tags.sort_unstable();
         tags.dedup();
+        /// A place in the index, in a queue and in the bucket, with what the allocator adds; estimated.
+        const OVERHEAD_BYTES: usize = 192;
+        let own = size_of::<Self>() + OVERHEAD_BYTES + key.bytes.len() + variant.len() + lines.len();
+        let own = own + tags.len() * size_of::<u64>() + meta.heap_bytes();
         Self {
+            cost: own as u64 + body.memory_bytes(),
             key,
             variant: variant.into(),
             meta,
@@ -130,16 +137,6 @@ impl<M: Meta> Object<M> {
     pub fn memory_only(mut self) -> Self {
         self.memory_only = true;
         self
-    }
-
-    /// Bytes that the object takes in memory, all of its parts and the store's own included. Content in a file on a disk
-    /// counts nothing, content in a memory file counts.
-    pub fn memory_bytes(&self) -> u64 {
-        /// A place in the index, in a queue and in the bucket, with what the allocator adds; estimated.
-        const OVERHEAD_BYTES: usize = 192;
-        let own = size_of::<Self>() + self.key.bytes.len() + self.variant.len() + self.lines.len();
-        let own = own + self.tags.len() * 8 + self.meta.heap_bytes() + OVERHEAD_BYTES;
-        own as u64 + self.body.memory_bytes()
     }
 }
 
@@ -174,6 +171,17 @@ impl<M> Object<M> {
         self.generation
     }
 
+    /// Bytes that the object takes in memory, all of its parts and the store's own included. Content in a file on a disk
+    /// counts nothing, content in a memory file counts.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Whether a disk has it too.
+    pub fn is_on_disk(&self) -> bool {
+        self.on_disk.load(Ordering::Acquire)
+    }
+
     /// Whether it stays off disks.
     pub const fn is_memory_only(&self) -> bool {
         self.memory_only
@@ -200,6 +208,37 @@ impl<M> Object<M> {
         self.gone.load(Ordering::Acquire) == 0
     }
 
+    /// What purges look at.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        Subject::new(&self.key, &self.tags, self.generation)
+    }
+
+    /// What is known of it since the purge `generation`; `None` when that was not looked at yet.
+    #[inline]
+    pub(crate) fn checked_at(&self, generation: u64) -> Option<Purged> {
+        let compared = self.compared.load(Ordering::Relaxed);
+        (compared >> 2 == generation).then(|| match compared & 3 {
+            0 => Purged::No,
+            1 => Purged::Soft,
+            _ => Purged::Hard,
+        })
+    }
+
+    /// Remembers what is known of it since the purge `generation`. Nothing is ever taken back: the log may have
+    /// forgotten what this object remembers.
+    pub(crate) fn set_checked(&self, generation: u64, purged: Purged) -> Purged {
+        let join = |compared: u64| {
+            let verdict = (compared & 3).max(purged as u64);
+            Some((compared >> 2).max(generation) << 2 | verdict)
+        };
+        let before = self.compared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, join).unwrap_or_default();
+        match (before & 3).max(purged as u64) {
+            0 => Purged::No,
+            1 => Purged::Soft,
+            _ => Purged::Hard,
+        }
+    }
+
     pub(crate) fn hits(&self) -> u8 {
         self.hits.load(Ordering::Relaxed)
     }
@@ -214,6 +253,10 @@ impl<M> Object<M> {
 
     pub(crate) fn set_evicted(&self) {
         self.gone.store(EVICTED, Ordering::Release);
+    }
+
+    pub(crate) fn set_evicted_unless_replaced(&self) {
+        let _ = self.gone.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
@@ -244,6 +287,10 @@ impl<M> Bucket<M> {
     #[inline]
     pub fn is_current(&self) -> bool {
         !self.gone.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_whole(&self) {
+        self.partial.store(false, Ordering::Release);
     }
 
     pub(crate) fn set_gone(&self) {
