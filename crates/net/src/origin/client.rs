@@ -11,7 +11,7 @@ use super::request::{OutgoingContent, OutgoingRequest};
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
-use super::waits::{Waits, now_ms};
+use super::waits::{Patience, Waits, now_ms};
 use crate::timer::Timer;
 use flatout_http::limits::Limits;
 use std::cell::{Cell, RefCell};
@@ -86,16 +86,28 @@ impl OriginClient {
         mut interims: impl FnMut(u16, &[u8]),
     ) -> Result<Incoming, ExchangeFailure> {
         let shared = &self.0;
-        if !shared.sweeps.get() {
-            shared.sweeps.set(true);
-            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.waits)));
-        }
+        self.begin_sweep();
         let pool = self.pool(origin);
         let answered = exchange(shared, &pool, request, &mut interims).await;
         if let Err(failure) = &answered {
             shared.counts.add_failure(failure.failure);
         }
         answered
+    }
+
+    /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of
+    /// tokio's, whose own timeouts panic there; this one is exact to a tenth of the shortest timeout of the settings,
+    /// and to 100 ms.
+    pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
+        self.begin_sweep();
+        let mut patience = Patience::new(&self.0.waits);
+        patience.begin(timeout_ms);
+        patience.bound(future).await
+    }
+
+    /// Waits for `milliseconds`, as exactly as [`within`](Self::within).
+    pub async fn pause(&self, milliseconds: u64) {
+        self.within(milliseconds, std::future::pending::<()>()).await;
     }
 
     /// Connections to `origin` that are kept without use now; none of HTTP/2.
@@ -114,6 +126,13 @@ impl OriginClient {
     /// What was counted.
     pub fn counts(&self) -> &Arc<OriginCounts> {
         &self.0.counts
+    }
+
+    fn begin_sweep(&self) {
+        let shared = &self.0;
+        if !shared.sweeps.replace(true) {
+            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.waits)));
+        }
     }
 
     fn pool(&self, origin: &OriginAddress) -> Rc<OriginPool> {

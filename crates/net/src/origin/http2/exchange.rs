@@ -36,7 +36,9 @@ pub(in crate::origin) async fn exchange(
         match exchange_on(shared, pool, sender, reused, request, interims).await {
             Err(failure) => {
                 // Whatever it was, the next exchange is better off with a connection of its own.
-                pool.http2.forget_if(generation);
+                if failure.failure.is_origin_fault() {
+                    pool.http2.forget_if(generation);
+                }
                 if repeated || !reused || !may_repeat(failure, request) {
                     return Err(failure);
                 }
