@@ -166,6 +166,8 @@ mod tests {
         for seed in STORED_SEEDS {
             assert!(matches!(decode(seed), Ok(Some((_, used))) if used == seed.len()), "{:?}", decode(seed));
         }
-        EXCHANGE_SEEDS.iter().for_each(|seed| check_decisions(seed));
+        for seed in EXCHANGE_SEEDS {
+            check_decisions(seed);
+        }
     }
 }
