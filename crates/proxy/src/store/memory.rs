@@ -6,7 +6,7 @@ use crate::store::object::{Bucket, Key, Object};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Shards of the index: a look-up holds one for some tens of nanoseconds, so this many keep workers apart.
@@ -46,6 +46,8 @@ pub(crate) struct Memory<M> {
     shards: Box<[Mutex<Shard<M>>]>,
     changes: Box<[AtomicU64]>,
     ledger: Mutex<Ledger<M>>,
+    /// Whether what leaves memory may still be on a disk.
+    pub(crate) has_disks: AtomicBool,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) inserted: AtomicU64,
@@ -57,6 +59,7 @@ impl<M> Memory<M> {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             changes: (0..CHANGES).map(|_| AtomicU64::new(0)).collect(),
             ledger: Mutex::new(Ledger::new(bounds)),
+            has_disks: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             inserted: AtomicU64::new(0),
@@ -208,7 +211,32 @@ impl<M> Memory<M> {
     fn evict(&self, victim: &Arc<Object<M>>) {
         let mut shard = hold(self.shard(victim.key().hash()));
         victim.set_evicted_unless_replaced();
-        take_out(&mut shard, victim, victim.is_on_disk());
+        take_out(&mut shard, victim, self.has_disks.load(Ordering::Relaxed) && !victim.is_memory_only());
+    }
+
+    /// Puts `new` in the place of `old`, which is the same but for where its content is. Whoever looks the key up meets one
+    /// of them. Does nothing when `old` is not there any more.
+    pub(crate) fn swap(&self, old: &Arc<Object<M>>, new: &Arc<Object<M>>) {
+        {
+            let mut shard = hold(self.shard(old.key().hash()));
+            let Some(bucket) = shard.get(&old.key().hash()) else { return };
+            if !bucket.objects().iter().any(|other| Arc::ptr_eq(other, old)) {
+                return;
+            }
+            let pick = |other: &Arc<Object<M>>| Arc::clone(if Arc::ptr_eq(other, old) { new } else { other });
+            let joined = Bucket::new(bucket.objects().iter().map(pick).collect(), bucket.is_partial());
+            bucket.set_gone();
+            old.set_replaced();
+            shard.insert(old.key().hash(), Arc::new(joined));
+        }
+        self.enter(new, Some(old), &[]);
+    }
+
+    /// Makes every look-up that is under way on a disk begin anew.
+    pub(crate) fn change_all(&self) {
+        for change in &self.changes {
+            change.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Removes this very object. `tell_disks` as for `insert`.

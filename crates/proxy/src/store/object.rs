@@ -93,10 +93,10 @@ pub struct Object<M> {
     cost: u64,
     hits: AtomicU8,
     gone: AtomicU8,
-    pub(crate) on_disk: AtomicBool,
+    on_disk: AtomicBool,
     pub(crate) ledger: AtomicU8,
     /// The newest purge that the object was compared with, times four, and what came of it.
-    pub(crate) compared: AtomicU64,
+    compared: AtomicU64,
 }
 
 impl<M: Meta> Object<M> {
@@ -180,6 +180,10 @@ impl<M> Object<M> {
     /// Whether a disk has it too.
     pub fn is_on_disk(&self) -> bool {
         self.on_disk.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_on_disk(&self) {
+        self.on_disk.store(true, Ordering::Release);
     }
 
     /// Whether it stays off disks.
