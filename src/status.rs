@@ -104,6 +104,10 @@ fn render(status: &Status, colour: bool) -> String {
     if status.log_lines_lost > 0 {
         row("logs", &paint("31", &format!("{} lines lost", status.log_lines_lost)));
     }
+    let width = status.store.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    for (index, line) in status.store.iter().enumerate() {
+        row(if index == 0 { "cache" } else { "" }, &format!("{:<width$} {}", line.name, line.value));
+    }
     let width = status.reasons.iter().map(|reason| reason.name.len()).max().unwrap_or(0);
     for (index, reason) in status.reasons.iter().enumerate() {
         row(if index == 0 { "reasons" } else { "" }, &format!("{:<width$} {}", reason.name, reason.count));

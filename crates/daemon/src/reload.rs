@@ -75,7 +75,7 @@ impl Control {
     fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
-        let spec = compile(&config, Some(&self.spec), &self.metrics)?;
+        let spec = compile(&config, Some(&self.spec), &self.metrics, &self.accelerator)?;
         self.check_confinement(&spec)?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
@@ -190,6 +190,7 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin", old.admin != new.admin),
         ("timeouts", old.timeouts != new.timeouts),
         ("cache", old.cache != new.cache),
+        ("store", old.store != new.store),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
@@ -197,13 +198,14 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::fixed_settings;
-    use flatout_config::model::Config;
+    use flatout_config::model::{Config, StoreBudget};
 
     #[test]
     fn what_a_reload_cannot_change_is_named() {
         let old = Config::default();
         assert!(fixed_settings(&old, &old).is_empty());
-        let new = Config { workers: Some(3), state: Some("x".into()), ..Config::default() };
-        assert_eq!(fixed_settings(&old, &new), ["workers", "state"]);
+        let store = StoreBudget { hot_objects_max: 5, ..StoreBudget::default() };
+        let new = Config { workers: Some(3), state: Some("x".into()), store, ..Config::default() };
+        assert_eq!(fixed_settings(&old, &new), ["workers", "state", "store"]);
     }
 }

@@ -67,6 +67,8 @@ pub struct ChunkedDecoder {
     fields_max: u32,
     /// The trailer line being read; bounded by `trailer_bytes_max`.
     line: Vec<u8>,
+    /// The trailer lines read, each with its CR LF; under the same bound.
+    trailers: Vec<u8>,
 }
 
 /// Fields that say where a message ends, where it goes, who sends it, under which conditions or how to read it, and so
@@ -113,7 +115,14 @@ impl ChunkedDecoder {
             trailer_fields: 0,
             fields_max: limits.fields_max as u32,
             line: Vec::new(),
+            trailers: Vec::new(),
         }
+    }
+
+    /// The trailer field lines so far, each `Name: value` and CR LF: all of them once the body has ended. Empty when
+    /// there were none.
+    pub fn trailers(&self) -> &[u8] {
+        &self.trailers
     }
 
     /// Decodes up to the end of the next run of content, of the body, or of the input.
@@ -242,7 +251,8 @@ impl ChunkedDecoder {
         if self.trailer_fields > self.fields_max {
             return Err(Refusal::FieldsTooMany);
         }
-        self.line.clear();
+        self.trailers.append(&mut self.line);
+        self.trailers.extend_from_slice(b"\r\n");
         Ok(())
     }
 }
@@ -295,6 +305,24 @@ mod tests {
                 String::from_utf8_lossy(bytes)
             );
         }
+    }
+
+    #[test]
+    fn trailers_are_kept_as_they_came() {
+        let bytes = b"1\r\nx\r\n0\r\nX-Sum: 1\r\nY:\r\n\r\n";
+        for step in [1, 3, bytes.len()] {
+            let mut decoder = ChunkedDecoder::new(&Limits::DEFAULT);
+            for piece in bytes.chunks(step) {
+                let mut used = 0;
+                while used < piece.len() {
+                    used += feed(&mut decoder, &piece[used..], &mut Vec::new()).unwrap().0;
+                }
+            }
+            assert_eq!(decoder.trailers(), b"X-Sum: 1\r\nY:\r\n");
+        }
+        let mut decoder = ChunkedDecoder::new(&Limits::DEFAULT);
+        decoder.decode(b"0\r\n\r\n").unwrap();
+        assert_eq!(decoder.trailers(), b"");
     }
 
     #[test]

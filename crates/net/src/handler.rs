@@ -63,6 +63,9 @@ pub trait Handler: 'static {
     /// into it.
     const OUTCOMES: &'static [&'static str];
 
+    /// Called once, within the worker's runtime, before the first request: the moment for tasks of its own.
+    fn begin(&self) {}
+
     /// Answers `request`. It must not block for longer than a file look-up takes: every connection of the worker waits
     /// meanwhile. What takes longer is a [`Reply::Later`].
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply;

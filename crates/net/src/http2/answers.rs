@@ -235,5 +235,6 @@ fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> An
         started_ns: exchange.started_ns,
         user: response.user.as_deref(),
         site: response.site.as_deref(),
+        cache: response.cache,
     }
 }

@@ -1,6 +1,6 @@
 //! From a request as the h2 crate has it to the handler's reply, and from a response to its head.
 
-use crate::response::{Response, parse_lines};
+use crate::response::{Response, parse_lines_but};
 use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
 use flatout_http::limits::Limits;
@@ -104,7 +104,8 @@ pub(crate) fn head_of(response: &Response, date: HeaderValue) -> HeadOf<()> {
         fields.insert(DATE, date);
     }
     if response.extra.is_some() {
-        for (name, value) in &parse_lines(response.extra_lines()) {
+        // Their Date would be the second.
+        for (name, value) in &parse_lines_but(response.extra_lines(), Some("date")) {
             fields.append(name.clone(), value.clone());
         }
     }
