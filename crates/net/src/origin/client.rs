@@ -11,7 +11,7 @@ use super::request::{OutgoingContent, OutgoingRequest};
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
-use super::waits::{Waits, now_ms};
+use super::waits::{Patience, Waits, now_ms};
 use crate::timer::Timer;
 use flatout_http::limits::Limits;
 use std::cell::{Cell, RefCell};
@@ -86,16 +86,28 @@ impl OriginClient {
         mut interims: impl FnMut(u16, &[u8]),
     ) -> Result<Incoming, ExchangeFailure> {
         let shared = &self.0;
-        if !shared.sweeps.get() {
-            shared.sweeps.set(true);
-            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.waits)));
-        }
+        self.begin_sweep();
         let pool = self.pool(origin);
         let answered = exchange(shared, &pool, request, &mut interims).await;
         if let Err(failure) = &answered {
             shared.counts.add_failure(failure.failure);
         }
         answered
+    }
+
+    /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of
+    /// tokio's, whose own timeouts panic there; this one is exact to a tenth of the shortest timeout of the settings,
+    /// and to 100 ms.
+    pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
+        self.begin_sweep();
+        let mut patience = Patience::new(&self.0.waits);
+        patience.begin(timeout_ms);
+        patience.bound(future).await
+    }
+
+    /// Waits for `milliseconds`, as exactly as [`within`](Self::within).
+    pub async fn pause(&self, milliseconds: u64) {
+        self.within(milliseconds, std::future::pending::<()>()).await;
     }
 
     /// Connections to `origin` that are kept without use now; none of HTTP/2.
@@ -114,6 +126,13 @@ impl OriginClient {
     /// What was counted.
     pub fn counts(&self) -> &Arc<OriginCounts> {
         &self.0.counts
+    }
+
+    fn begin_sweep(&self) {
+        let shared = &self.0;
+        if !shared.sweeps.replace(true) {
+            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.waits)));
+        }
     }
 
     fn pool(&self, origin: &OriginAddress) -> Rc<OriginPool> {
@@ -143,7 +162,7 @@ async fn exchange(
     let ask_kernel = matches!(request.content, OutgoingContent::Content(_)) || !request.is_idempotent();
     if let Some(transport) = pool.check_out(shared, ask_kernel) {
         match http1::exchange(shared, pool, transport, true, request, interims).await {
-            Err(failure) if may_repeat(&failure, request) => shared.counts.repeats.add(1),
+            Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
             answered => return answered,
         }
     }
@@ -152,7 +171,7 @@ async fn exchange(
 }
 
 /// Whether a request that met a connection which the origin was about to close may be sent again at once.
-pub(super) fn may_repeat(failure: &ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
+pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
     use super::failure::OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
     let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
     let may = match failure.repeat {

@@ -65,7 +65,8 @@ async fn try_connect(
             }
             Err(why) => failure = why,
         }
-        if !failure.is_origin_fault() {
+        // For want of a descriptor the others fail as well. Of a local address only those of one family may have none.
+        if failure == OriginFailure::NoDescriptor {
             break;
         }
     }

@@ -223,6 +223,10 @@ impl Exchange<'_> {
             incoming.reused = self.reused;
             return Ok(incoming);
         }
+        if status == 408 && self.reused && !persistent {
+            // It waited too long for a request, and said so as this one was on its way (RFC 9110 §15.5.9).
+            return Err(ExchangeFailure::new(OriginFailure::ClosedBeforeHead, Repeat::Idempotent));
+        }
         let may_persist = persistent && self.upload.is_none() && !self.upload_cut;
         let body = match decode_whole(framing, &rest, &self.shared.limits) {
             Some(whole) => {

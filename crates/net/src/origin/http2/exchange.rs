@@ -36,8 +36,10 @@ pub(in crate::origin) async fn exchange(
         match exchange_on(shared, pool, sender, reused, request, interims).await {
             Err(failure) => {
                 // Whatever it was, the next exchange is better off with a connection of its own.
-                pool.http2.forget_if(generation);
-                if repeated || !reused || !may_repeat(&failure, request) {
+                if failure.failure.is_origin_fault() {
+                    pool.http2.forget_if(generation);
+                }
+                if repeated || !reused || !may_repeat(failure, request) {
                     return Err(failure);
                 }
                 repeated = true;
@@ -62,9 +64,8 @@ async fn exchange_on(
     let no_stream = ExchangeFailure::new(OriginFailure::H2NoStream, Repeat::Always);
     let ready = patience.bound(sender.ready()).await.ok_or(no_stream)?;
     let mut sender = ready.map_err(|error| ExchangeFailure { repeat: Repeat::Always, ..name_error(&error) })?;
-    let head =
-        build_head(pool, request).ok_or(ExchangeFailure::new(OriginFailure::RequestUnsendable, Repeat::Never))?;
-    let mut head = head;
+    let unsendable = ExchangeFailure::new(OriginFailure::RequestUnsendable, Repeat::Never);
+    let mut head = build_head(pool, request).ok_or(unsendable)?;
     let taken = Taken::new(request);
     if let Some(length) = taken.length {
         head.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));

@@ -51,6 +51,16 @@ enum State {
     Http1(u64),
 }
 
+/// What an exchange does for a connection.
+enum Look {
+    Open(SendRequest<SendPiece>),
+    Http1,
+    /// It makes one.
+    Begin,
+    /// Another is making one.
+    Wait,
+}
+
 impl fmt::Debug for Http2Pool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Http2Pool").field("streams", &self.streams).finish_non_exhaustive()
@@ -58,6 +68,19 @@ impl fmt::Debug for Http2Pool {
 }
 
 impl Http2Pool {
+    fn look(&self) -> Look {
+        let mut state = self.state.borrow_mut();
+        match &*state {
+            State::Open(sender) => Look::Open(sender.clone()),
+            State::Http1(until_ms) if now_ms() < *until_ms => Look::Http1,
+            State::Connecting => Look::Wait,
+            State::None | State::Http1(_) => {
+                *state = State::Connecting;
+                Look::Begin
+            }
+        }
+    }
+
     /// The next exchange makes a new connection. Streams of this one go on.
     pub(super) fn forget(&self) {
         let mut state = self.state.borrow_mut();
@@ -128,18 +151,11 @@ async fn connection(
     let mut patience = Patience::new(&shared.waits);
     loop {
         let changed = http2.changed.notified();
-        {
-            let mut state = http2.state.borrow_mut();
-            match &*state {
-                State::Open(sender) => return Ok(Some((sender.clone(), http2.generation.get(), true))),
-                State::Http1(until_ms) if now_ms() < *until_ms => return Ok(None),
-                State::Connecting => {}
-                State::None | State::Http1(_) => {
-                    *state = State::Connecting;
-                    drop(state);
-                    return open(shared, pool).await;
-                }
-            }
+        match http2.look() {
+            Look::Open(sender) => return Ok(Some((sender, http2.generation.get(), true))),
+            Look::Http1 => return Ok(None),
+            Look::Begin => return open(shared, pool).await,
+            Look::Wait => {}
         }
         if !patience.is_waiting() {
             patience.begin(shared.settings.connect_timeout_ms);

@@ -127,3 +127,16 @@ fn a_dropped_exchange_closes_its_connection() {
         assert_eq!(closed, Some(true));
     });
 }
+
+#[test]
+fn others_may_wait_as_well() {
+    run(async {
+        let client = client_with(quick());
+        let begun = Instant::now();
+        client.pause(100).await;
+        assert!((95..1_000).contains(&begun.elapsed().as_millis()));
+        assert_eq!(client.within(50, std::future::pending::<()>()).await, None);
+        assert_eq!(client.within(50, async { 7 }).await, Some(7));
+        assert_eq!(client.within(1_000, pause_ms(100)).await, Some(()));
+    });
+}

@@ -188,6 +188,35 @@ fn a_connection_that_dies_under_a_request_is_replaced_once_where_that_is_safe() 
 }
 
 #[test]
+fn a_408_to_nobody_is_no_answer() {
+    let origin = serve(|_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(OK).unwrap();
+            // It comes when it is too late to see it beforehand.
+            if read_head(&mut stream).is_some() {
+                stream.write_all(b"HTTP/1.1 408 Late\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
+                return;
+            }
+        }
+    });
+    run(async {
+        let client = client();
+        for _ in 0..3 {
+            assert_eq!(get(&client, &origin).await.unwrap().status, 200);
+        }
+        assert_eq!(client.counts().repeats.get(), 2);
+        get(&client, &origin).await.unwrap();
+        let post = OutgoingRequest { content: bytes(b"abc"), ..request("POST") };
+        assert_eq!(failure_of(exchange(&client, &origin, post).await), OriginFailure::ClosedBeforeHead);
+    });
+    // On a fresh connection it is one.
+    assert_eq!(
+        get_once(&serve_last("HTTP/1.1 408 Late\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")).unwrap().status,
+        408
+    );
+}
+
+#[test]
 fn a_connection_closed_meanwhile_is_seen_before_it_is_used() {
     let origin = serve_last(OK);
     run(async {

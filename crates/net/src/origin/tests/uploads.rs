@@ -148,9 +148,9 @@ fn content_that_is_cut_or_does_not_fit_ends_the_exchange() {
             let (writer, mut post) = streamed(length);
             writer.write(SharedBytes::from(&b"abc"[..]));
             if end {
-                writer.end(None)
+                writer.end(None);
             } else {
-                writer.cut(CloseReason::ClientReset)
+                writer.cut(CloseReason::ClientReset);
             }
             let failure = client.exchange(&origin, &mut post, |_, _| {}).await.unwrap_err();
             assert_eq!(failure.failure, OriginFailure::ClientCutContent, "{length:?}");
