@@ -12,15 +12,15 @@ use std::process::ExitCode;
 /// Put a shared cache in front of other servers.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout accelerate http://127.0.0.1:3000           what may be kept is served from http://127.0.0.1:8080/
+  flatout accelerate http://127.0.0.1:3000       then open http://127.0.0.1:8080/
   flatout accelerate :3000 --listen :80 --memory 2GiB --disk /var/cache/flatout=50GiB
   flatout accelerate https://a.example https://b.example --no-cache
   flatout accelerate :3000 --print-config > flatout.kdl
 
-Nothing changes in the origin: it is asked as the client asked, with X-Forwarded-For, and its Cache-Control is obeyed.
-Every answer says in Cache-Status whether it was kept, and why not. `flatout purge` takes kept answers away, `flatout
-status` shows what is held; both by the admin socket. Whatever the flags do not have, the configuration has:
---print-config is where to begin.")]
+Nothing changes in the origin: it is asked as the client asked, and its Cache-Control is obeyed.
+Every answer says in Cache-Status whether it was kept, and why not. `flatout purge` takes kept
+answers away, `flatout status` shows what is held. What the flags do not have, the configuration
+has: --print-config is where to begin.")]
 pub(crate) struct AccelerateArgs {
     /// Where to forward to: http or https, a host and perhaps a port; `:3000` is a port of this machine.
     #[arg(value_name = "ORIGIN", required = true, value_parser = parse)]

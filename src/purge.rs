@@ -15,15 +15,15 @@ const EXIT_USAGE: u8 = 2;
 /// Have a running flatout drop answers that it keeps
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout purge https://example.com/news           this URL, with all its variants
-  flatout purge --tag article-17                   what came with this Surrogate-Key or Cache-Tag
-  flatout purge --prefix https://example.com/blog/ what lies below
-  flatout purge --host example.com --dry-run       how many there are
-  flatout purge --all --soft                       all is stale, and serves while new answers are fetched
+  flatout purge https://example.com/news            this URL, with all its variants
+  flatout purge --tag article-17                    what had this Surrogate-Key or Cache-Tag
+  flatout purge --prefix https://example.com/blog/  what lies below
+  flatout purge --host example.com --dry-run        how many there are
+  flatout purge --all --soft                        stale from now on, and of use meanwhile
 
-URLs are written as visitors write them: with the host and port they use, not the origin's. No answer that was kept
-before is served after this returns. The exit code is 0, also when nothing was kept, 2 when it makes no sense or no cache
-is configured, or 1 when it failed otherwise.")]
+URLs are written as visitors write them: with the host and port they use, not the origin's. When
+it returns, nothing that was purged is served any more. The exit code is 0, also when there was
+nothing to purge; 2 when it makes no sense or no cache is configured; 1 when it failed otherwise.")]
 #[group(skip)]
 pub(crate) struct PurgeArgs {
     #[command(flatten)]
@@ -54,7 +54,7 @@ struct ScopeArgs {
     /// All whose URLs begin so
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
-    /// All of this host; with a port: of it at this port
+    /// All of this host; with its port when visitors write one
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// All

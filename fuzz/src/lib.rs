@@ -5,6 +5,7 @@
 //! canary that must fail; `make fuzz FUZZER=name` runs one under libFuzzer.
 
 pub mod mutate;
+mod proxy;
 
 use flatout_http::body::BodyDecoder;
 use flatout_http::chunked::ChunkedDecoder;
@@ -68,6 +69,8 @@ pub const FUZZERS: &[Fuzzer] = &[
         must_fail: false,
     },
     Fuzzer { name: "http2_watch", seeds: HTTP2_SEEDS, check: check_http2_watch, must_fail: false },
+    Fuzzer { name: "esi", seeds: proxy::ESI_SEEDS, check: proxy::check_esi, must_fail: false },
+    Fuzzer { name: "links", seeds: proxy::LINK_SEEDS, check: proxy::check_links, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

@@ -1,6 +1,8 @@
 //! Why: every outcome of a look-up, and every reason for which an answer is not kept. Two tables give the names for
 //! the log and the counters, the meanings, and what to do about them.
 
+use crate::status::Fwd;
+
 macro_rules! reasons {
     ($(#[$about:meta])* $table:ident: $($variant:ident, $name:literal, $text:literal, $change:literal;)+) => {
         $(#[$about])*
@@ -61,6 +63,7 @@ reasons! {
     BypassMethod, "bypass_method", "Answers to this method are not kept.", "Ask with GET.";
     BypassContent, "bypass_content", "A GET or HEAD with content means what its origin likes; no key stands for it.", "Ask without content.";
     BypassNoStore, "bypass_no_store", "The request says no-store.", "Let the cache ignore the directives of requests: request-directives off.";
+    BypassMethodOverride, "bypass_method_override", "A field such as X-HTTP-Method-Override asks for another method than the request line.", "Ask with the method that is meant.";
     BypassUpgrade, "bypass_upgrade", "The request wants another protocol.", "Nothing: such a connection cannot be cached.";
     UnsafeMethod, "unsafe_method", "The method may change something: it is forwarded, and invalidates what is stored for its target.", "Ask with GET.";
     ValidatorMismatch, "validator_mismatch", "A 304 had no validator of what is stored, so that was dropped.", "Mend the origin: a 304 has the ETag of the 200.";
@@ -72,12 +75,14 @@ reasons! {
     NoStore:
     Off, "off", "The cache is off for this request.", "Take cache off=#true out of the configuration.";
     MethodNotCacheable, "method_not_cacheable", "It answers a method other than GET.", "Ask with GET; for POST, send Content-Location with the target and an explicit lifetime.";
+    RequestContent, "request_content", "The request has content, for which no key stands.", "Ask without content.";
     RequestNoStore, "request_no_store", "The request says no-store.", "Let the cache ignore the directives of requests: request-directives off.";
     NoStoreDirective, "no_store", "It says no-store.", "Send Cache-Control with max-age instead.";
     Private, "private", "It says private: for one visitor only.", "Send public, or leave private out.";
     Authorization, "authorization", "The request has Authorization, and the answer does not say that others may see it.", "Send public, s-maxage or must-revalidate.";
     SetCookie, "set_cookie", "It sets a cookie, which would go to all visitors.", "Send cookies only where they are needed, or choose set-cookie strip.";
     StatusNotCacheable, "status_not_cacheable", "Its status is not cacheable without an explicit lifetime.", "Send max-age or Expires.";
+    StatusOfRequest, "status_of_request", "Its status speaks of the one request, not of what was asked for.", "Nothing: another request may fare better.";
     StatusNotUnderstood, "status_not_understood", "It says must-understand, and its status is not one that this cache knows.", "Leave must-understand out.";
     VaryStar, "vary_star", "It says Vary: *: no other request can match.", "Name the fields on which it depends.";
     VaryInvalid, "vary_invalid", "Its Vary is not a list of names, or is too long.", "Name the fields on which it depends, at most 16.";
@@ -90,7 +95,65 @@ reasons! {
     CloseDelimited, "close_delimited", "Only the connection's end tells where its content ends.", "Send Content-Length or chunks.";
     TagsTooMany, "tags_too_many", "It has more tags, or longer ones, than are kept.", "Send fewer tags: at most 256, of 1,024 bytes.";
     FieldsTooLarge, "fields_too_large", "Its fields take more room than is kept.", "Send fewer or shorter fields.";
-    NotModified, "not_modified_unasked", "It is a 304 that does not answer a question of the cache's.", "Nothing: the client's own condition was met.";
+    NotModifiedUnasked, "not_modified_unasked", "It is a 304 that does not answer a question of the cache's.", "Nothing: the client's own condition was met.";
     HeadOnly, "head_only", "It answers HEAD, and nothing is stored for GET.", "Ask with GET.";
-    NoMemory, "no_room", "The store had no room for it.", "Raise the store's budget.";
+    NoRoom, "no_room", "The store had no room for it.", "Raise the store's budget.";
+}
+
+impl Lookup {
+    /// Why the request was forwarded, for Cache-Status (RFC 9211 §2.2); `None`: it was not, or not for this.
+    pub const fn fwd(self) -> Option<Fwd> {
+        Some(match self {
+            Self::HitFresh
+            | Self::HitWhileRevalidate
+            | Self::HitIfError
+            | Self::HitIfUnreachable
+            | Self::HitMaxStale
+            | Self::OnlyIfCached => return None,
+            Self::MissCold | Self::MissPurged => Fwd::UriMiss,
+            Self::MissVary => Fwd::VaryMiss,
+            Self::MissPart => Fwd::Partial,
+            Self::HitForMiss | Self::ValidatorMismatch | Self::ErrorPassed => Fwd::Miss,
+            Self::HitValidated | Self::StaleExpired | Self::StoredNoCache => Fwd::Stale,
+            Self::RequestNoCache
+            | Self::RequestMaxAge
+            | Self::RequestMinFresh
+            | Self::RequestAuthorized
+            | Self::RequestPrecondition => Fwd::Request,
+            Self::BypassMethod | Self::UnsafeMethod => Fwd::Method,
+            Self::BypassOff
+            | Self::BypassContent
+            | Self::BypassNoStore
+            | Self::BypassMethodOverride
+            | Self::BypassUpgrade => Fwd::Bypass,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lookup, NoStore};
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_sentences_are_whole() {
+        let names: HashSet<_> = Lookup::NAMES.iter().chain(NoStore::NAMES).collect();
+        assert_eq!(names.len(), Lookup::ALL.len() + NoStore::ALL.len());
+        let lookups = Lookup::ALL.iter().map(|reason| (reason.name(), reason.text(), reason.change()));
+        let stores = NoStore::ALL.iter().map(|reason| (reason.name(), reason.text(), reason.change()));
+        for (name, text, change) in lookups.chain(stores) {
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert!(text.ends_with('.') && change.ends_with('.'), "{name}");
+        }
+        for (index, reason) in Lookup::ALL.iter().enumerate() {
+            assert_eq!((*reason as usize, reason.name()), (index, Lookup::NAMES[index]));
+            assert_eq!(
+                reason.fwd().is_none(),
+                reason.name().starts_with("hit_") && *reason != Lookup::HitForMiss && *reason != Lookup::HitValidated
+                    || *reason == Lookup::OnlyIfCached,
+                "{}",
+                reason.name()
+            );
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What is kept of an answer besides its content: everything that later decisions need.
 
+use crate::age;
 use crate::freshness::LifetimeSource;
 use crate::search::Search;
 use crate::tags::Tags;
@@ -60,10 +61,12 @@ pub struct Flags(pub u16);
 impl Flags {
     /// `no-cache`: never served without validation (RFC 9111 §5.2.2.4).
     pub const NO_CACHE: u16 = 1;
-    /// `must-revalidate`, `proxy-revalidate`, or `s-maxage` without a word on staleness: never served stale
-    /// (RFC 9111 §5.2.2.2, §5.2.2.8, §5.2.2.10).
+    /// `must-revalidate`, `proxy-revalidate` or `s-maxage`: no request and no rule makes it be served stale
+    /// (RFC 9111 §5.2.2.2, §5.2.2.8, §5.2.2.10). What the answer itself says on staleness beside s-maxage is in
+    /// `stale_while_revalidate_s` and `stale_if_error_s` all the same.
     pub const MUST_REVALIDATE: u16 = 2;
-    /// May answer requests with Authorization and was stored, or may have been, for one (RFC 9111 §3.5).
+    /// `public`, `s-maxage` or `must-revalidate`: may be kept when the request has Authorization, and answer such
+    /// requests (RFC 9111 §3.5).
     pub const AUTHORIZED: u16 = 4;
     /// `immutable` (RFC 8246).
     pub const IMMUTABLE: u16 = 8;
@@ -73,10 +76,10 @@ impl Flags {
     pub const STRONG_ETAG: u16 = 32;
     /// Last-Modified is a strong validator (RFC 9110 §8.8.2.2).
     pub const STRONG_DATE: u16 = 64;
-    /// `Accept-Ranges: none`.
-    pub const NO_RANGES: u16 = 128;
     /// It asked for Surrogate-Control: content="ESI/1.0".
-    pub const ESI: u16 = 256;
+    pub const ESI: u16 = 128;
+    /// All that are known.
+    pub const KNOWN: u16 = 255;
 
     /// Whether any of `bits` is set.
     pub const fn any(self, bits: u16) -> bool {
@@ -110,8 +113,29 @@ impl Stored {
 
     /// `current_age` (RFC 9111 §4.2.3), in seconds: what Age says. A clock that went back makes nothing younger.
     pub fn current_age_s(&self, now_s: i64) -> u32 {
-        let _ = now_s;
-        unimplemented!()
+        age::current_age_s(self.initial_age_s, self.response_time_s, now_s)
+    }
+
+    /// Whether it is fresh, no-cache aside (RFC 9111 §4.2).
+    pub fn is_fresh(&self, now_s: i64) -> bool {
+        self.current_age_s(now_s) < self.lifetime_s
+    }
+
+    /// The same, stale from `now_s` on: what a purge leaves that keeps what is stored for the time in which nothing
+    /// better is to be had.
+    #[must_use]
+    pub fn expired(&self, now_s: i64) -> Self {
+        let mut expired = self.clone();
+        expired.lifetime_s = self.lifetime_s.min(self.current_age_s(now_s));
+        expired.settle();
+        expired
+    }
+
+    /// Sets `fresh_until_s` from the rest.
+    pub(crate) fn settle(&mut self) {
+        let never = self.flags.any(Flags::NO_CACHE) || self.extent != Extent::Whole;
+        let left = i64::from(self.lifetime_s) - i64::from(self.initial_age_s);
+        self.fresh_until_s = if never || left <= 0 { i64::MIN } else { self.response_time_s.saturating_add(left) };
     }
 
     /// Seconds of freshness left; negative: how long it has been stale. For `ttl` in Cache-Status (RFC 9211 §2.4).
@@ -122,12 +146,28 @@ impl Stored {
     /// The last second in which it can be of any use: fresh, within its stale windows, or to be validated. What keeps
     /// objects may drop it afterwards. `grace_s`: how long one is kept for validation alone.
     pub fn useful_until_s(&self, grace_s: u32) -> i64 {
-        let _ = grace_s;
-        unimplemented!()
+        let stale_s = self.stale_while_revalidate_s.max(self.stale_if_error_s);
+        let grace_s = if self.has_validator() { stale_s.max(grace_s) } else { stale_s };
+        let left = i64::from(self.lifetime_s) - i64::from(self.initial_age_s);
+        self.response_time_s.saturating_add(left).saturating_add(i64::from(grace_s))
+    }
+
+    /// Bytes of content that it must come with; `None`: as many as come.
+    pub fn content_bytes(&self) -> Option<u64> {
+        match self.extent {
+            Extent::Whole => None,
+            Extent::Part { first, last, .. } => Some(last - first + 1),
+        }
     }
 
     /// Whether a request to the origin can carry a condition on it.
-    pub fn has_validator(&self) -> bool {
-        unimplemented!()
+    pub const fn has_validator(&self) -> bool {
+        // A 304 stands for a 200 that was not sent (RFC 9110 §15.4.5), so it cannot speak of another status.
+        matches!(self.status, 200 | 203 | 206) && (self.etag.is_some() || self.last_modified_s.is_some())
+    }
+
+    /// Whether parts of it can be joined, and conditions on ranges hold (RFC 9110 §8.8.1).
+    pub const fn has_strong_validator(&self) -> bool {
+        self.flags.any(Flags::STRONG_ETAG | Flags::STRONG_DATE)
     }
 }

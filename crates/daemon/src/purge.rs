@@ -32,13 +32,13 @@ pub struct PurgeRequest {
 /// Which objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeScope {
-    /// This URL with all its variants.
+    /// This URL with all its variants, under either scheme.
     Url(PurgeUrl),
     /// All with this tag, compared byte for byte.
     Tag(String),
-    /// All whose URL has this scheme and host, and a path and query that begin so.
+    /// All of this host whose path and query begin so, under either scheme.
     Prefix(PurgeUrl),
-    /// All of this host, in lower case; without a port: whichever it has.
+    /// All of this host at this port, in lower case; without a port: at the scheme's own, under either scheme.
     Host(String),
     /// All.
     All,
@@ -132,14 +132,15 @@ impl PurgeScope {
         parse_host(text).map(Self::Host)
     }
 
-    /// All with a tag. Tags are what stands between spaces in Surrogate-Key and between commas in Cache-Tag, so they
-    /// hold visible ASCII alone.
+    /// All with a tag. Tags are what stands between spaces and commas in Surrogate-Key and Cache-Tag, so none has either
+    /// within.
     ///
     /// # Errors
     /// When nothing could have this tag.
     pub fn tag(text: &str) -> Result<Self, String> {
-        if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("`{text}` is no tag: 1 to {NAME_BYTES_MAX} visible characters without spaces"));
+        let parts = |character: char| character.is_whitespace() || character.is_control() || character == ',';
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(parts) {
+            return Err(format!("`{text}` is no tag: 1 to {NAME_BYTES_MAX} bytes without spaces and commas"));
         }
         Ok(Self::Tag(text.to_owned()))
     }
@@ -265,7 +266,7 @@ mod tests {
         let scopes = [
             PurgeScope::Url(url("http://a.example:8080/b?c=d&e=%20")),
             PurgeScope::Prefix(url("https://[::1]/a/")),
-            PurgeScope::tag("a&b=c%20+#").unwrap(),
+            PurgeScope::tag("a&b=c%20+#ü").unwrap(),
             PurgeScope::host("A.example:81").unwrap(),
             PurgeScope::All,
         ];
@@ -289,6 +290,8 @@ mod tests {
             ("tag=x&tag=y", "at a time"),
             ("tag=", "is no tag"),
             ("tag=a%20b", "is no tag"),
+            ("tag=a,b", "is no tag"),
+            ("tag=a%00", "is no tag"),
             ("tag=%f", "percent-encoded"),
             ("tag=%ff", "percent-encoded"),
             ("url=/a", "not a URL"),

@@ -101,6 +101,11 @@ const TRAILER_FORBIDDEN: [&str; 25] = [
     "if-range",
 ];
 
+/// Whether a field of this name may come after the content.
+pub fn may_be_trailer(name: &[u8]) -> bool {
+    !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
+}
+
 impl ChunkedDecoder {
     /// A decoder at the beginning of a body.
     pub fn new(limits: &Limits) -> Self {
@@ -244,7 +249,7 @@ impl ChunkedDecoder {
 
     fn check_trailer_line(&mut self) -> Result<(), Refusal> {
         let (name, _) = check_field_line(&self.line)?;
-        if TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes())) {
+        if !may_be_trailer(name) {
             return Err(Refusal::TrailerForbidden);
         }
         self.trailer_fields += 1;

@@ -42,18 +42,20 @@ macro_rules! outcomes {
 outcomes! {
     Forwarded, "forwarded", 0, "An origin answered.";
     ForwardedAgain, "forwarded_again", 0, "An origin answered, after another attempt had failed.";
-    Upgraded, "upgraded", 0, "The origin agreed to another protocol: 101, and the connection is a tunnel.";
-    UpgradeInvalid, "upgrade_invalid", 502, "The origin answered 101 to a request that asked for no such upgrade: 502.";
-    LoopDetected, "loop_detected", 508, "Via names this server twice already: 508.";
-    MaxForwards, "max_forwards", 200, "Max-Forwards of OPTIONS or TRACE is 0, so this server is the last: 200.";
-    ConnectRefused, "connect_refused", 501, "CONNECT asks for a tunnel to anywhere, and this server is not for that: 501.";
+    Upgraded, "upgraded", 101, "The origin agreed to another protocol, and the connection is a tunnel now: 101.";
+    UpgradeInvalid, "upgrade_invalid", 502, "The origin changed to a protocol that nobody had asked for: 502.";
+    LoopDetected, "loop_detected", 508, "Via names this server twice already: the request goes in a circle: 508.";
+    MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so that this server is the last to answer: 200.";
+    ConnectRefused, "connect_refused", 501, "CONNECT asks for a tunnel to anywhere, which this server does not make: 501.";
     OriginNoneWell, "origin_none_well", 503, "The health checks of all origins fail: 503.";
-    OriginQueueFull, "origin_queue_full", 503, "The origin has as many requests as it can take, and too many wait: 503.";
-    OriginQueueTimeout, "origin_queue_timeout", 503, "The origin had no room for the request within its patience: 503.";
     Purged, "purged", 200, "PURGE was asked for, by a client who may: 200.";
     PurgeDenied, "purge_denied", 403, "PURGE was asked for by a client who may not: 403.";
+    OriginQueueFull, "origin_queue_full", 503, "The origin has all it can take, and too many requests wait already: 503.";
+    OriginQueueTimeout, "origin_queue_timeout", 503, "The origin had no place for the request within its patience: 503.";
     EsiComposed, "esi_composed", 0, "The page was put together from its parts.";
-    EsiPartFailed, "esi_part_failed", 502, "A part of the page could not be had, and the page does not say that it may be missing: 502.";
+    EsiIncomplete, "esi_incomplete", 0, "The page was put together, and a part that may be missing is.";
+    EsiMalformed, "esi_malformed", 0, "The page's ESI is wrong somewhere: from there on it is sent as it stands.";
+    EsiPartFailed, "esi_part_failed", 502, "A part of the page could not be had, and it may not be missing: 502.";
 }
 
 /// Why an answer of a proxy was what it was: what the cache decided, what this crate's rules did, or how an origin
@@ -118,5 +120,27 @@ impl Outcome {
             return Some(outcome.text());
         }
         OriginFailure::ALL.get(index - FORWARDS).map(|failure| failure.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ForwardOutcome;
+    use crate::esi::EsiError;
+    use crate::group::Change;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_told() {
+        let all = ForwardOutcome::NAMES.iter().chain(Change::NAMES).chain(EsiError::NAMES);
+        let names: HashSet<_> = all.clone().collect();
+        assert_eq!(names.len(), all.count());
+        for (index, outcome) in ForwardOutcome::ALL.iter().enumerate() {
+            assert_eq!((*outcome as usize, outcome.name()), (index, ForwardOutcome::NAMES[index]));
+            assert!(outcome.text().ends_with('.'));
+            assert!(outcome.status() == 0 || outcome.text().ends_with(&format!(": {}.", outcome.status())));
+        }
+        assert!(Change::ALL.iter().all(|change| change.text().ends_with('.')));
+        assert!(EsiError::ALL.iter().all(|error| error.text().ends_with('.')));
     }
 }

@@ -16,7 +16,6 @@ use flatout_cache::decision::{Intake, decide_request};
 use flatout_cache::key::{write_key, write_query};
 use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
-use flatout_cache::rules::QueryKey;
 use flatout_cache::search::{Search, write_path_key, write_search_key};
 use flatout_cache::stored::Stored;
 use flatout_cache::vary::write_variant_key;
@@ -300,10 +299,19 @@ fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Aski
     let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
     target.extend_from_slice(asking.path);
     let path_bytes = target.len();
-    let rule = cache.map_or(&QueryKey::All, |cache| &cache.rules.query);
-    target.push(b'?');
-    if !write_query(asking.query, rule, &mut target) {
-        target.truncate(path_bytes);
+    match (asking.query, cache) {
+        (None, _) => {}
+        (Some(query), None) => {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        // What is left out of the key is left out of the request.
+        (query, Some(cache)) => {
+            target.push(b'?');
+            if !write_query(query, &cache.rules.query, &mut target) {
+                target.truncate(path_bytes);
+            }
+        }
     }
     let upgrade = crate::forward::upgrade::asks(request.head, &step.settings);
     Ok(Ask {

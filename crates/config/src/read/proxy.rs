@@ -139,6 +139,11 @@ impl Origins {
             self.faults = true;
             return;
         };
+        if self.list.len() == ORIGINS_MAX {
+            reader.report.add(Code::NumberBounds, value.span, format!("more than {ORIGINS_MAX} origins"));
+            self.faults = true;
+            return;
+        }
         let is_same = |known: &&Origin| (&known.host, known.port) == (&origin.host, origin.port);
         if self.list.iter().any(|known| is_same(&known)) {
             reader.same_twice(value.span, "this origin");

@@ -31,8 +31,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// For an order to be carried out: an upgrade takes the longest, and has a deadline of its own.
 const ORDER_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Bytes of a question. Its content, if it has any, means nothing.
-const QUESTION_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a question: a URL to purge has 8 KiB at the most, and grows when it is encoded. Its content, if it has any,
+/// means nothing.
+const QUESTION_BYTES_MAX: usize = 32 * 1024;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

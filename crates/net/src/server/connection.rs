@@ -202,6 +202,7 @@ impl ServerConnection {
                     }
                 }
                 Received::Blocked => {
+                    self.undrained = false;
                     // `requests > 0`: whoever has just connected is given a moment to ask.
                     let leave = worker.draining.get()
                         && !worker.handing_over.get()

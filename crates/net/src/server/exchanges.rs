@@ -5,7 +5,7 @@ use super::awaiting::Awaiting;
 use super::receiving::{Intake, Receiving};
 use super::sending::Tail;
 use super::streaming::Streaming;
-use super::tunnel::Tunnelled;
+use super::tunnel::{Tunnelled, refuse_tunnel};
 use super::worker::Worker;
 use crate::access::{Answer, Description, Logged, Peer};
 use crate::clock::Now;
@@ -341,7 +341,7 @@ impl Exchanges {
             Body::Tunnel(start) if self.may_tunnel(&response, exchange) => {
                 return self.begin_tunnel(turn, &response, start, request);
             }
-            Body::Tunnel(_) => response = self.refuse_tunnel(turn, &response),
+            Body::Tunnel(_) => response = refuse_tunnel(&turn.worker.handler, &response),
             body => response.body = body,
         }
         turn.worker.stage_described(request.description.as_ref(), || exchange.log_answer::<H>(&response));
@@ -409,7 +409,7 @@ impl Exchanges {
 }
 
 #[inline]
-pub(super) fn count_answer<H: Handler>(worker: &Worker<H>, response: &Response) {
+pub(crate) fn count_answer<H: Handler>(worker: &Worker<H>, response: &Response) {
     worker.counters.requests.add(1);
     worker.counters.add_status(response.status);
     if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {

@@ -34,6 +34,9 @@ pub(crate) mod task;
 pub(crate) mod tunnel;
 pub mod worker;
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 pub use settings::{Settings, Timeouts};
 pub use signals::{Signals, Told, phase_channel};
 pub use worker::{Command, Listener, Phase, Protocol, WorkerParts, WorkerReport, command_channel, run_worker};

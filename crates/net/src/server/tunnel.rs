@@ -40,13 +40,6 @@ impl Exchanges {
         response.status == 101 && exchange.version != Version::Http10 && self.intake.is_none()
     }
 
-    /// What is answered where a connection cannot be handed over.
-    pub(super) fn refuse_tunnel<H: Handler>(&self, turn: &Turn<'_, H>, response: &Response) -> Response {
-        let mut refused = turn.worker.handler.handle_error(501, NO_TUNNEL);
-        (refused.outcome, refused.log) = (response.outcome, response.log);
-        refused
-    }
-
     /// Puts the head of a 101 into the output; it says itself what becomes of the connection.
     pub(super) fn begin_tunnel<H: Handler>(
         &mut self,
@@ -72,8 +65,14 @@ impl Exchanges {
     }
 }
 
+/// What is answered where a connection cannot be handed over, instead of `response`.
+pub(crate) fn refuse_tunnel<H: Handler>(handler: &H, response: &Response) -> Response {
+    let refused = handler.handle_error(501, NO_TUNNEL);
+    Response { outcome: response.outcome, log: response.log, ..refused }
+}
+
 /// For a handler that wants to change the protocol of what cannot.
-pub(crate) const NO_TUNNEL: &str = "The protocol of this connection cannot be changed.";
+const NO_TUNNEL: &str = "The protocol of this connection cannot be changed.";
 
 /// A tunnel, counted as an open connection.
 pub(crate) struct TunnelTask<H: Handler> {

@@ -1,26 +1,71 @@
-//! Pages made of parts: ESI 1.0.
+//! Pages made of parts: ESI Language Specification 1.0 (W3C Note, 2001), of which there are `include`, `remove`,
+//! `comment`, `try` with `attempt` and `except`, and `<!--esi … -->`.
+//!
+//! Nothing is fetched here. [`parse`] turns a page into a list of [`Segment`]s, ranges of it and references to others;
+//! a [`Composition`] says which parts are wanted and puts them together; whoever has a cache and origins fetches them,
+//! asks [`resolve`] where a reference leads (never to another host), and counts how deep parts are within parts
+//! ([`EsiLimits::nesting_max`]).
+//!
+//! **What is wrong stays visible.** A page that breaks a rule is understood up to there, and its rest is one literal as
+//! it stands, with the reason by name ([`Page::error`]): a reader sees nearly the whole page, and its author sees the tag
+//! that was not understood. When the wrong tag stands within a `try`, the whole `try` is part of the rest. To refuse the
+//! page would take down a site over one letter; to guess would hide it.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | [`token`] | where text ends and a tag begins, and what a tag is |
+//! | `attributes` | what stands within a tag |
+//! | `page` | from tags to segments |
+//! | [`error`] | what can be wrong, by name |
+//! | `reference` | where a reference leads |
+//! | [`compose`] | from a page and its parts to what is sent |
+
+mod attributes;
+pub mod compose;
+pub mod error;
+mod page;
+mod reference;
+pub mod token;
+
+pub use compose::Composition;
+pub use error::EsiError;
+pub use page::parse;
+pub use reference::{Base, resolve};
+
 use flatout_http::head::Fields;
+use flatout_http::token::trim;
 use std::ops::Range;
 
-/// Bounds.
+/// The line by which origins learn that ESI is done here (Edge Architecture Specification, 2001).
+pub const CAPABILITY_LINE: &[u8] = b"Surrogate-Capability: flatout=\"ESI/1.0\"\r\n";
+
+/// Bounds on pages.
 #[derive(Clone, Copy, Debug)]
 pub struct EsiLimits {
-    /// Bytes of a page; larger ones are not parsed.
+    /// Bytes of a page.
     pub page_bytes_max: usize,
-    /// Includes of one page.
-    pub includes_max: usize,
-    /// `try` within `try`.
-    pub depth_max: usize,
     /// Bytes of one tag.
     pub tag_bytes_max: usize,
-    /// Parts within parts; whoever fetches them counts.
+    /// Tags of one page.
+    pub tags_max: usize,
+    /// Includes of one page.
+    pub includes_max: usize,
+    /// How deep `try` may stand within `try`.
+    pub depth_max: usize,
+    /// How deep parts may stand within parts; whoever fetches them counts.
     pub nesting_max: usize,
 }
 
 impl EsiLimits {
-    /// What a sensible page stays within.
-    pub const DEFAULT: Self =
-        Self { page_bytes_max: 4 << 20, includes_max: 256, depth_max: 8, tag_bytes_max: 8192, nesting_max: 5 };
+    /// More than a sensible page has.
+    pub const DEFAULT: Self = Self {
+        page_bytes_max: 4 * 1024 * 1024,
+        tag_bytes_max: 4 * 1024,
+        tags_max: 4_096,
+        includes_max: 256,
+        depth_max: 8,
+        nesting_max: 5,
+    };
 }
 
 /// A page, understood.
@@ -28,9 +73,9 @@ impl EsiLimits {
 pub struct Page {
     /// What it is made of, in order.
     pub segments: Vec<Segment>,
-    /// Includes in all, those of every branch counted.
+    /// Includes in all, those of both branches of a `try` counted.
     pub includes: usize,
-    /// What was wrong first, and at which byte: from there on the page is one literal, as it stands.
+    /// What was wrong first, and at which byte the literal begins that is the rest of the page.
     pub error: Option<(EsiError, usize)>,
 }
 
@@ -41,11 +86,11 @@ pub enum Segment {
     Literal(Range<usize>),
     /// Another resource's content.
     Include(Include),
-    /// The first, and when a part of it cannot be had, the second instead of all of it.
+    /// One branch; when a part of it cannot be had and may not be missing, the other instead of the whole of it.
     Try {
-        /// Tried.
+        /// Comes first.
         attempt: Vec<Segment>,
-        /// Instead.
+        /// Comes when that fails.
         except: Vec<Segment>,
     },
 }
@@ -53,56 +98,24 @@ pub enum Segment {
 /// `<esi:include>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Include {
-    /// Where, entities decoded; see [`resolve`].
+    /// Where it is, entities decoded; see [`resolve`].
     pub src: String,
-    /// Where else, when that fails.
+    /// Where else, when it cannot be had there.
     pub alt: Option<String>,
-    /// `onerror="continue"`: nothing in its place when that fails as well.
+    /// `onerror="continue"`: when it cannot be had at all, nothing stands in its place.
     pub continue_on_error: bool,
 }
 
-/// What is wrong with a page or a reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EsiError {
-    /// See name.
-    Unknown,
+/// Whether an answer asks for ESI: a Surrogate-Control with `content="ESI/1.0"`, alone or among other capabilities.
+pub fn is_asked_for(fields: Fields<'_>) -> bool {
+    let directives = fields.all("surrogate-control").flat_map(|value| value.split(|&byte| byte == b','));
+    directives.map(trim).any(|directive| {
+        let content = directive
+            .strip_prefix(b"content=\"")
+            .and_then(|rest| rest.iter().position(|&byte| byte == b'"').map(|end| &rest[..end]));
+        content.is_some_and(|content| content.split(|&byte| byte == b' ').any(|capability| capability == b"ESI/1.0"))
+    })
 }
 
-impl EsiError {
-    /// The stable name.
-    pub const fn name(self) -> &'static str {
-        ""
-    }
-}
-
-/// Parses a page.
-pub fn parse(_page: &[u8], _limits: &EsiLimits) -> Page {
-    unimplemented!()
-}
-
-/// The page's own URL.
-#[derive(Clone, Copy, Debug)]
-pub struct Base<'a> {
-    /// Whether by https.
-    pub secure: bool,
-    /// Host and port, as in Host.
-    pub authority: &'a [u8],
-    /// The path, which begins with `/`.
-    pub path: &'a [u8],
-    /// The query.
-    pub query: Option<&'a [u8]>,
-}
-
-/// Resolves a reference against the page's URL (RFC 3986 §5.2) to a target in origin-form of the same host; all other
-/// hosts, schemes and ports are refused by name.
-pub fn resolve(_src: &str, _base: &Base<'_>) -> Result<String, EsiError> {
-    unimplemented!()
-}
-
-/// Whether the answer asks for ESI: `Surrogate-Control: content="ESI/1.0"` (Edge Architecture Specification).
-pub fn is_asked_for(_fields: Fields<'_>) -> bool {
-    unimplemented!()
-}
-
-/// The line by which origins learn that ESI is done here.
-pub const CAPABILITY_LINE: &[u8] = b"Surrogate-Capability: flatout=\"ESI/1.0\"\r\n";
+#[cfg(test)]
+mod tests;

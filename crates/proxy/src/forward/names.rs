@@ -28,7 +28,8 @@ pub enum Kind {
     ForwardedHost,
     /// Forwarded (RFC 7239).
     Forwarded,
-    /// Another field by which proxies tell of the client: from a client that is not trusted it is a lie.
+    /// Another field by which proxies tell of the client or of themselves: from a client that is not trusted it is a
+    /// lie.
     ForwardedOther,
     /// A field that has some origins answer for another target or host: no cache key has it, so that whoever is not
     /// trusted could have another page stored under this one's name.
@@ -107,6 +108,7 @@ fn kind(name: &[u8]) -> Kind {
         | b"client-ip"
         | b"true-client-ip"
         | b"cf-connecting-ip"
+        | b"surrogate-capability"
         | b"fastly-client-ip"
         | b"x-envoy-external-address"
         | b"front-end-https" => Kind::ForwardedOther,
@@ -138,6 +140,7 @@ fn kind(name: &[u8]) -> Kind {
         | b"cache-control"
         | b"cache-status"
         | b"cdn-cache-control"
+        | b"cdn-loop"
         | b"early-data"
         | b"etag"
         | b"expires"
@@ -148,6 +151,7 @@ fn kind(name: &[u8]) -> Kind {
         | b"origin"
         | b"pragma"
         | b"priority"
+        | b"proxy-status"
         | b"referer"
         | b"referrer-policy"
         | b"retry-after"
@@ -156,7 +160,6 @@ fn kind(name: &[u8]) -> Kind {
         | b"strict-transport-security"
         | b"surrogate-control"
         | b"surrogate-key"
-        | b"surrogate-capability"
         | b"cache-tag"
         | b"cache-groups"
         | b"cache-group-invalidation"

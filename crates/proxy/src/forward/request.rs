@@ -134,14 +134,8 @@ impl Writer<'_> {
             return;
         }
         match (&self.settings.host, host) {
-            (HostField::Fixed(host), _) => write_line(self.out, "Host", host.as_bytes()),
             (HostField::Client, Some(host)) => write_line(self.out, "Host", host),
-            // A request of HTTP/1.0 may have none, and one of HTTP/1.1 must.
-            (HostField::Client | HostField::Origin, _) => {
-                self.out.extend_from_slice(b"Host: ");
-                write_origin_host(self.out, origin);
-                self.out.extend_from_slice(b"\r\n");
-            }
+            _ => write_host_lines(self.settings, origin, self.out),
         }
     }
 
@@ -341,8 +335,20 @@ fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Opti
     out.extend_from_slice(scheme.as_bytes());
 }
 
+/// Appends the Host line of a request that brings no host: a check, or one of HTTP/1.0.
+pub fn write_host_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
+    match &settings.host {
+        HostField::Fixed(host) => write_line(out, "Host", host.as_bytes()),
+        HostField::Client | HostField::Origin => {
+            out.extend_from_slice(b"Host: ");
+            write_origin_host(out, origin);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
 /// The origin's own name, with its port unless that is its scheme's (RFC 9110 §4.2).
-pub(crate) fn write_origin_host(out: &mut Vec<u8>, origin: &Origin) {
+pub(super) fn write_origin_host(out: &mut Vec<u8>, origin: &Origin) {
     let bracket = origin.host.contains(':');
     if bracket {
         out.push(b'[');

@@ -124,6 +124,7 @@ const ABUSE: &[(&str, &str)] = &[
     ("True-Client-IP: 127.0.0.1\r\n", ""),
     ("Client-IP: 127.0.0.1\r\n", ""),
     ("Front-End-Https: on\r\n", ""),
+    ("Surrogate-Capability: x=\"ESI/1.0\"\r\n", ""),
     // Nor by another spelling.
     ("X_Forwarded_For: 127.0.0.1\r\n", ""),
     ("X-Forwarded_Host: evil.example\r\n", ""),
@@ -442,17 +443,14 @@ proptest! {
     /// a field section again.
     #[test]
     fn nothing_of_the_connection_gets_through(
-        lines in proptest::collection::vec(("(?i)(connection|keep-alive|te|upgrade|host|via|proxy-x|x-a|x_a|cookie|\
-            x-forwarded-for|forwarded|content-length)", "[ -~&&[^\"]]{0,20}"), 0..14),
+        lines in proptest::collection::vec(("[Cc]onnection|[Kk]eep-[Aa]live|TE|te|[Uu]pgrade|[Hh]ost|[Vv]ia|\
+            [Pp]roxy-x|x-a|x_a|[Cc]ookie|[Xx]-[Ff]orwarded-[Ff]or|[Ff]orwarded|[Cc]ontent-[Ll]ength", "[ -~&&[^\"]]{0,20}"), 0..14),
         trusted in proptest::bool::ANY,
     ) {
         let settings = Proxy { forwarded: Forwarded { x_forwarded: true, standard: true }, ..Proxy::default() };
         let settings = if trusted { trusting(settings) } else { settings };
         let headers: Vec<_> = lines.iter().map(|(name, value)| Header { name, value: value.trim().as_bytes() }).collect();
         let offers = Offers::new();
-        let plain = parse_request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::DEFAULT, &mut FieldStorage::new())
-            .map(|head| head.map(|head| head.target)).unwrap();
-        prop_assert!(plain.is_some());
         let mut storage = FieldStorage::new();
         let head = parse_request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::DEFAULT, &mut storage);
         let head = RequestHead { fields: Fields::from_lines(&headers), ..head.unwrap().unwrap() };

@@ -17,6 +17,7 @@
 //!   lone origin is in effect never paused. An origin whose health checks fail is not tried: they would find out.
 
 mod change;
+mod key;
 mod member;
 mod rendezvous;
 mod schedule;
@@ -24,6 +25,7 @@ mod ticket;
 mod tried;
 
 pub use change::{Change, Ending, Standing};
+pub use key::hash_request;
 pub use rendezvous::hash_key;
 pub use ticket::Ticket;
 pub use tried::{TRIED_MAX, Tried};
@@ -91,7 +93,7 @@ impl Group {
         &self.balance
     }
 
-    /// Chooses an origin that is not in `tried`. `key_hash` (of [`hash_key`]) decides under consistent hashing alone.
+    /// Chooses an origin that is not in `tried`. `key_hash` (of [`hash_request`]) decides under consistent hashing alone.
     ///
     /// `None` when `tried` is empty: the health checks of all fail
     /// ([`OriginNoneWell`](crate::outcome::ForwardOutcome::OriginNoneWell)). `None` otherwise: whoever is well was

@@ -13,10 +13,29 @@
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The hash of what [`HashKey`](flatout_config::model::HashKey) names, the same in every process and every build, so
-/// that several accelerators agree. It is not keyed: whoever picks URLs can aim them at one origin.
+/// The hash of bytes that decide, the same in every process and every build, so that several accelerators agree. It is
+/// not keyed: whoever picks URLs can aim them at one origin.
 pub fn hash_key(bytes: &[u8]) -> u64 {
-    mix(bytes.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)))
+    let mut hash = Hash::new();
+    hash.add(bytes.iter().copied());
+    hash.finish()
+}
+
+/// [`hash_key`] part by part: FNV-1a (Fowler, Noll and Vo), mixed.
+pub(super) struct Hash(u64);
+
+impl Hash {
+    pub(super) const fn new() -> Self {
+        Self(FNV_OFFSET)
+    }
+
+    pub(super) fn add(&mut self, bytes: impl Iterator<Item = u8>) {
+        self.0 = bytes.fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    }
+
+    pub(super) const fn finish(self) -> u64 {
+        mix(self.0)
+    }
 }
 
 /// The finaliser of splitmix64 (Steele, Lea and Flood, 2014): every bit of the input changes half of the output's.

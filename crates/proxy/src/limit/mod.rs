@@ -142,6 +142,9 @@ impl Gate {
 
     /// What a request showed of the origin's load.
     fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) {
+        if sample == Sample::Nothing {
+            return;
+        }
         let setting = self.setting.load(Relaxed);
         if matches!(sample, Sample::Answered { .. }) {
             self.answered.fetch_add(1, Relaxed);
