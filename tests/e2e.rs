@@ -27,6 +27,7 @@ mod e2e {
     mod redbot;
     mod reload;
     mod run;
+    mod scenarios;
     mod site;
     mod smoke;
     mod syscalls;
