@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod e2e {
+    mod accelerator;
     mod access_log;
     mod admin;
     mod bad_input;
