@@ -50,7 +50,7 @@ h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
 sslyze_version=6.3.1
 redbot_version=2.7.1 httplint_version=2026.10.4
-cache_tests_version=0.4.5
+cache_tests_version=0.4.5 ws_version=8.23.0
 go_version_least=1.16
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
@@ -262,19 +262,23 @@ install_redbot() {
   fi
 }
 
-# What the caches are held against. What it names as needed is its own web site's but for node-fetch.
-install_cache_tests() {
-  local folder=target/tools/cache-tests
-  local package=$folder/node_modules/http-cache-tests
-  if [ -e "$package/package.json" ] && grep "\"version\": \"$cache_tests_version\"" "$package/package.json" >/dev/null; then
-    return 0
-  fi
-  say "installing http-cache-tests $cache_tests_version"
+# Packages of npm, each with what it needs in a folder of its own below target/tools.
+install_node_package() {
+  local folder=target/tools/$1 name=$2 version=$3
+  local package=$folder/node_modules/$name/package.json
+  if [ -e "$package" ] && grep "\"version\": \"$version\"" "$package" >/dev/null; then return 0; fi
+  say "installing $name $version"
   rm -rf "$folder"
   mkdir -p "$folder"
   npm install --silent --no-audit --no-fund --no-save --ignore-scripts --omit=dev --prefix "$folder" \
-    "http-cache-tests@$cache_tests_version" >&2
+    "$name@$version" >&2
 }
+
+# The cache is held against this.
+install_cache_tests() { install_node_package cache-tests http-cache-tests "$cache_tests_version"; }
+
+# WebSocket that is not ours, client and server.
+install_ws() { install_node_package ws ws "$ws_version"; }
 
 install_packages
 install_rust
@@ -283,4 +287,5 @@ if [ "$profile" = test ]; then
   install_h2spec
   install_sslyze
   install_redbot
+  install_ws
 fi

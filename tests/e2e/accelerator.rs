@@ -29,6 +29,10 @@ fn accelerate_url(url: &str, arguments: &[&str]) -> Server {
     if !arguments.contains(&"--workers") {
         command.args(["--workers", "1"]);
     }
+    // The user's own socket is none of ours.
+    if !arguments.contains(&"--admin") {
+        command.args(["--admin", "off"]);
+    }
     command.args(arguments);
     Server::spawn(command)
 }

@@ -3,7 +3,7 @@
 //!
 //! `docs/conformance.md` publishes the scores beside those of nginx and Varnish; `cargo xtask cache-tests` writes it.
 
-use super::super::harness::{Folder, PATIENCE, Server, flatout};
+use super::super::harness::{Folder, Server};
 use super::super::tool::{run, tool};
 use super::{accelerate_url, configure};
 use serde_json::Value;

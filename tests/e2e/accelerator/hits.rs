@@ -21,7 +21,7 @@ fn origin() -> Origin {
 fn a_hit_is_a_wait_a_receive_and_a_send() {
     let origin = origin();
     let url = origin.url();
-    let arguments = ["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1"];
+    let arguments = ["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"];
     let calls = count_calls_of(&arguments, |server| request_in_lock_step(server, REQUESTS));
     let start = count_calls_of(&arguments, |server| request_in_lock_step(server, CONNECTIONS));
     let each = |names: &[&str]| calls.of(names) as f64 / REQUESTS as f64;
@@ -47,7 +47,7 @@ fn nothing_is_allocated_for_a_hit() {
     fs::write(&config, text).unwrap();
     let url = origin.url();
     for arguments in [
-        &["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1"][..],
+        &["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"][..],
         &["run", "-c", config.to_str().unwrap()],
     ] {
         let count = |requests| count_allocations(arguments, requests);
@@ -64,7 +64,7 @@ fn a_large_hit_goes_out_by_sendfile() {
     let (origin, disk) = (origin(), Folder::new());
     let url = origin.url();
     let volume = format!("{}=1GiB", disk.path().display());
-    let accelerate = ["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1"];
+    let accelerate = ["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"];
     for arguments in [&accelerate[..], &[&accelerate[..], &["--disk", &volume]].concat()] {
         let fetch = |server: &Server| {
             let mut stream = server.connect();
