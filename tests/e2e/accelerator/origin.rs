@@ -57,7 +57,8 @@ impl Origin {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let is_over = Arc::new(AtomicBool::new(false));
-        let (handler, log, end): (Arc<Handler>, _, _) = (Arc::new(handler), Arc::clone(&requests), Arc::clone(&is_over));
+        let (handler, log, end): (Arc<Handler>, _, _) =
+            (Arc::new(handler), Arc::clone(&requests), Arc::clone(&is_over));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if end.load(Ordering::SeqCst) {
