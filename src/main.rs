@@ -1,11 +1,14 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
+mod accelerate;
 mod bench;
 mod completions;
 mod config;
 mod explain;
+mod flags;
 mod limits;
 mod man;
+mod purge;
 mod reload;
 mod run;
 mod serve;
@@ -25,8 +28,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     Serve(serve::ServeArgs),
+    Accelerate(accelerate::AccelerateArgs),
     Run(run::RunArgs),
     Status(status::StatusArgs),
+    Purge(purge::PurgeArgs),
     Reload(reload::ReloadArgs),
     Upgrade(reload::UpgradeArgs),
     Bench(bench::BenchArgs),
@@ -45,8 +50,10 @@ enum Verb {
 fn main() -> ExitCode {
     match Arguments::parse().verb {
         Verb::Serve(arguments) => serve::run(&arguments),
+        Verb::Accelerate(arguments) => accelerate::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Status(arguments) => status::run(&arguments),
+        Verb::Purge(arguments) => purge::run(&arguments),
         Verb::Reload(arguments) => reload::reload(&arguments),
         Verb::Upgrade(arguments) => reload::upgrade(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),

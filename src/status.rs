@@ -104,6 +104,10 @@ fn render(status: &Status, colour: bool) -> String {
     if status.log_lines_lost > 0 {
         row("logs", &paint("31", &format!("{} lines lost", status.log_lines_lost)));
     }
+    let width = status.store.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    for (index, line) in status.store.iter().enumerate() {
+        row(if index == 0 { "cache" } else { "" }, &format!("{:<width$} {}", line.name, line.value));
+    }
     let width = status.reasons.iter().map(|reason| reason.name.len()).max().unwrap_or(0);
     for (index, reason) in status.reasons.iter().enumerate() {
         row(if index == 0 { "reasons" } else { "" }, &format!("{:<width$} {}", reason.name, reason.count));
@@ -124,12 +128,31 @@ fn duration(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::{Status, duration, render};
 
     #[test]
     fn durations_have_two_units_at_the_most() {
         for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (3600, "1h 0m"), (90_061, "1d 1h")] {
             assert_eq!(duration(seconds), text);
         }
+    }
+
+    /// A status as an older flatout would give it, but for its rows of the store.
+    fn status(store: &str) -> Status {
+        let text = format!(
+            r#"{{"schema": "flatout-status/1", "version": "1", "pid": 2, "started_unix_s": 3, "uptime_s": 4, "phase": "serving",
+            "generation": 5, "reloads_refused": 0, "upgrades_failed": 0, "last_error": null, "config": null, "workers": 1,
+            "landlock": false, "listeners": [], "sites": [], "certificates": [], "connections_open": 0,
+            "connections_accepted": 0, "requests": 0, "bytes_sent": 0, "log_lines_lost": 0, {store} "reasons": []}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn rows_of_the_store_are_shown_when_there_are_any() {
+        assert!(!render(&status(""), false).contains("cache"));
+        let rows = r#"{"name": "memory", "value": "1 MiB of 2 MiB"}, {"name": "hits", "value": "7"}"#;
+        let text = render(&status(&format!(r#""store": [{rows}],"#)), false);
+        assert!(text.contains("\ncache        memory 1 MiB of 2 MiB\n             hits   7\n"), "{text}");
     }
 }

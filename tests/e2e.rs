@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod e2e {
+    mod accelerate;
     mod accelerator;
     mod access_log;
     mod admin;
@@ -27,6 +28,7 @@ mod e2e {
     mod redbot;
     mod reload;
     mod run;
+    mod scenarios;
     mod site;
     mod smoke;
     mod syscalls;

@@ -36,6 +36,11 @@ const DICTIONARY: &[&[u8]] = &[
     b"[",
     b"]",
     b"#",
+    b"<esi:",
+    b"</esi:",
+    b"/>",
+    b"-->",
+    b"&#",
 ];
 
 /// A xorshift generator: small, fast, and good enough to cut and splice.

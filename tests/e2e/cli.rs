@@ -207,8 +207,8 @@ fn a_wrong_flag_is_a_usage_error_with_a_hint() {
     for (arguments, hint) in [
         (&["serve", "--lisen", "127.0.0.1:0"][..], "--listen"),
         (&["sevre"], "serve"),
-        (&["serve", "--listen", "8080"], "invalid socket address"),
-        (&["serve", "--listen", "localhost:8080"], "invalid socket address"),
+        (&["serve", "--listen", "8080"], "write :8080 for all addresses, or 127.0.0.1:8080"),
+        (&["serve", "--listen", "localhost:8080"], "write 127.0.0.1:8080"),
         (&["serve", "--workers", "0"], "1..=1024"),
         (&["serve", "--workers", "many"], "invalid digit"),
         (&["serve", "--idle-timeout", "10"], "a duration is a whole number with a unit: 250ms, 10s or 2m"),

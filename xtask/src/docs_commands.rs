@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// A block that takes longer hangs.
 const BLOCK_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The port of `flatout serve` when no `--listen` is given.
+/// The port of `flatout serve` and `flatout accelerate` when no `--listen` is given.
 const DEFAULT_PORT: u16 = 8080;
 
 /// One command of a block.
@@ -195,7 +195,7 @@ fn indented(text: &str) -> String {
 fn shim_script(binary: &Path, port: u16) -> String {
     format!(
         "#!/bin/sh\n\
-         if [ \"$1\" = serve ]; then\n\
+         if [ \"$1\" = serve ] || [ \"$1\" = accelerate ]; then\n\
            for word in \"$@\"; do\n\
              case \"$word\" in --listen|--listen=*) exec '{0}' \"$@\" ;; esac\n\
            done\n\
@@ -238,7 +238,7 @@ fn block_script(steps: &[Step], ports: &Ports) -> String {
         let _ = writeln!(script, "printf '%s\\n' 'line {line}: $ {shown}'");
         if let Some(server) = command.strip_suffix('&') {
             let _ = writeln!(script, "{server} &");
-            if server.contains("flatout serve") {
+            if server.contains("flatout serve") || server.contains("flatout accelerate") {
                 let port = ports.listened_by(server);
                 let _ = writeln!(script, "ready {port} $!");
             }

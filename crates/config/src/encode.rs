@@ -1,12 +1,14 @@
 //! A configuration printed as KDL: what is printed reads as the same configuration, places apart.
 
+mod proxy;
 mod site;
 mod writer;
 
 pub(crate) use writer::{Writer, quote};
 
 use crate::model::{
-    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind, Timeouts,
+    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind, StoreBudget,
+    Timeouts,
 };
 use crate::read::{show_duration, show_size};
 use std::path::Path;
@@ -103,6 +105,9 @@ fn process(writer: &mut Writer, config: &Config) {
     if config.cache != CacheBudget::default() {
         writer.begin("cache").property("memory", &show_size(config.cache.bytes_max as u64));
         writer.raw_property("entries", &config.cache.entries_max.to_string()).end();
+    }
+    if config.store != StoreBudget::default() {
+        proxy::store(writer, &config.store);
     }
 }
 

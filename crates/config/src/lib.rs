@@ -21,6 +21,10 @@ pub use code::Code;
 pub use diagnostic::{Diagnostic, Diagnostics, Style};
 pub use encode::to_kdl;
 pub use model::Config;
+pub use read::{
+    HOT_OBJECTS, OriginFault, RECHECK_MS_DEFAULT, disks_fault, parse_addresses, parse_disk, parse_memory, parse_origin,
+    show_origin, show_size,
+};
 pub use source::{Disk, Memory, Sources};
 
 use diagnostic::Report;

@@ -2,22 +2,31 @@
 //!
 //! A mistake never ends the reading: what cannot be read is left out, said, and the rest is read on.
 
+mod cache;
 mod check;
 mod files;
 mod guard;
 mod log;
+mod origin;
 mod parse;
+mod pool;
 mod process;
+mod proxy;
 mod route;
 mod shape;
 mod site;
 mod step;
+mod store;
 mod text;
 mod value;
 
+pub(crate) use cache::SET_COOKIES;
 pub(crate) use files::{ENDINGS, LISTING_ENTRIES_DEFAULT, defaults as files_defaults};
-pub(crate) use parse::{show_duration, show_size};
-pub(crate) use site::RECHECK_MS_DEFAULT;
+pub use origin::{OriginFault, parse_origin, show_origin};
+pub(crate) use parse::show_duration;
+pub use parse::{addresses as parse_addresses, show_size};
+pub use site::RECHECK_MS_DEFAULT;
+pub use store::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;
 
 use crate::diagnostic::{Report, Span, Texts};

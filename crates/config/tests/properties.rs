@@ -91,6 +91,12 @@ fn hostile_texts_are_refused_quickly() {
         format!("site {{ {} }}", "route \"/a\" { respond 200; };".repeat(20_000)),
         format!("site {{ deny {} }}", "\"10.0.0.0/8\" ".repeat(50_000)),
         format!("site {{ {} }}", "deny \"10.0.0.0/8\";".repeat(50_000)),
+        format!("site {{ proxy {} }}", "\"http://a\" ".repeat(60_000)),
+        format!("site {{ proxy {{ {} }} }}", (1..=40_000).map(|n| format!("origin {n};")).collect::<String>()),
+        format!("site {{ proxy 1 {{ trust {} }} }}", "\"10.0.0.0/8\" ".repeat(50_000)),
+        format!("site {{ cache {{ tags {} }}; proxy 1 }}", "A ".repeat(9_000)),
+        format!("site {{ {} proxy 1 }}", "cache off=#true ttl=1;".repeat(20_000)),
+        format!("store {{ {} }}", (0..30_000).map(|n| format!("disk \"/{n}\" \"1GiB\";")).collect::<String>()),
         format!("site {} {{ files \".\" }}", "\"a.example\" ".repeat(50_000)),
     ] {
         let start = Instant::now();
@@ -166,6 +172,16 @@ fn steps() -> impl Strategy<Value = String> {
             quoted(&format!("/{}", text.replace('{', "{{").trim_start_matches('/')))
         )),
         (0..100_000_u64).prop_map(|seconds| format!("files \"a\" {{ pass #true; expires \"*\" \"{seconds}s\" }}")),
+        (1..=65_535_u16, 1..=1_000_u16, 0..=10_u8, 1..100_u32).prop_map(|(port, weight, retries, min)| format!(
+            "route \"/p{port}\" {{ proxy \":{port}\" {{ origin \"https://[::1]\" weight={weight}; retries {retries}; \
+             concurrency min={min}; slow-start \"{weight}ms\"; balance \"consistent-hash\" cookie=\"c{port}\" }}; }}"
+        )),
+        (0..1_000_000_u32, texts(), 1..1_000_000_u64).prop_map(|(ttl, text, size)| format!(
+            "route \"/c{ttl}\" {{ cache ttl=\"{ttl}s\" {{ object-max \"{}KiB\"; stale-if-error \"{ttl}s\"; }}; \
+             proxy 3000 {{ request-header \"X-A\" {}; }}; }}",
+            size,
+            quoted(&text)
+        )),
         Just("cors \"*\" max-age=\"1h\"".to_owned()),
         Just("redirect \"/a/*\" to=\"https://{host}/{rest}\" 308".to_owned()),
     ];
@@ -183,6 +199,7 @@ proptest! {
         idle in 1..86_400_000_u64,
     ) {
         let mut text = format!("cache memory=\"{memory}B\"\ntimeouts {{ idle \"{idle}ms\" }}\n");
+        writeln!(text, "store memory=\"{}B\" {{ disk \"d\" \"{}MiB\" }}", memory + (1 << 20), recheck + 16).unwrap();
         for (index, block) in blocks.iter().enumerate() {
             writeln!(text, "site \"s{index}.example\" {{\nrecheck \"{recheck}ms\"\n{block}\nfiles \"www\"\n}}").unwrap();
         }

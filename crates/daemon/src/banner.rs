@@ -3,7 +3,8 @@
 use crate::listeners::Address;
 use crate::logs::any_on_stdout;
 use crate::source::Source;
-use flatout_config::model::{Config, Handler, StepKind};
+use flatout_config::model::{Config, Handler, StepKind, StoreBudget};
+use flatout_config::{show_origin, show_size};
 use flatout_net::server::Protocol;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -18,7 +19,14 @@ pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], 
         let _ = writeln!(text, "{scheme}://{}/", openable(address.bound));
     }
     let plural = if workers == 1 { "worker" } else { "workers" };
-    let _ = writeln!(text, "serving {} with {workers} {plural}; Ctrl-C stops", what(source, config));
+    let what = match source {
+        Source::File(path) => {
+            let sites = config.sites.len();
+            format!("serving {sites} {} of {}", if sites == 1 { "site" } else { "sites" }, path.display())
+        }
+        Source::Flags(_) => of_flags(config, &mut text),
+    };
+    let _ = writeln!(text, "{what} with {workers} {plural}; Ctrl-C stops");
     // Nobody to read it is no reason not to serve.
     let _ = if any_on_stdout(config) {
         io::stderr().write_all(text.as_bytes())
@@ -37,17 +45,74 @@ fn openable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The folder, when flags name one; otherwise the configuration and how many sites it has.
-fn what(source: &Source, config: &Config) -> String {
-    if let Source::File(path) = source {
-        let sites = config.sites.len();
-        return format!("{sites} {} of {}", if sites == 1 { "site" } else { "sites" }, path.display());
-    }
-    let folder = config.sites.iter().flat_map(|site| &site.block).find_map(|step| match &step.kind {
-        StepKind::Handler(Handler::Files(files)) => Some(&files.root),
+/// What flags stand for: a folder, or origins, which with what may be held have lines of their own.
+fn of_flags(config: &Config, text: &mut String) -> String {
+    let steps = || config.sites.iter().flat_map(|site| &site.block).map(|step| &step.kind);
+    let handler = steps().find_map(|step| match step {
+        StepKind::Handler(handler) => Some(handler),
         _ => None,
     });
-    folder
-        .map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone()).display().to_string())
-        .unwrap_or_default()
+    match handler {
+        Some(Handler::Proxy(proxy)) => {
+            let origins: Vec<String> = proxy.origins.iter().map(show_origin).collect();
+            let _ = writeln!(text, "forwarding to {}", origins.join(", "));
+            let keeps = steps().any(|step| matches!(step, StepKind::Cache(rules) if rules.enabled));
+            let holding =
+                if keeps { holding(&config.store) } else { "nothing: every request goes to the origin".into() };
+            let _ = writeln!(text, "holding {holding}");
+            "accelerating".to_owned()
+        }
+        Some(Handler::Files(files)) => {
+            let folder = files.root.canonicalize().unwrap_or_else(|_| files.root.clone());
+            format!("serving {}", folder.display())
+        }
+        _ => "serving".to_owned(),
+    }
+}
+
+/// What may be held: `up to 256MiB and 1000000 objects in memory, 10GiB in /var/cache/flatout`.
+fn holding(store: &StoreBudget) -> String {
+    let StoreBudget { memory_bytes_max, hot_objects_max, disks } = store;
+    let mut text = format!("up to {} and {hot_objects_max} objects in memory", show_size(*memory_bytes_max));
+    for (folder, bytes_max) in disks {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ", {} in {}", show_size(*bytes_max), folder.display());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{holding, of_flags};
+    use flatout_config::load_text;
+    use flatout_config::model::StoreBudget;
+
+    #[test]
+    fn what_flags_stand_for_is_said() {
+        let said = |steps: &str| {
+            let config = load_text(&format!("site {{ {steps} }}")).unwrap();
+            let mut text = String::new();
+            let what = of_flags(&config, &mut text);
+            (text, what)
+        };
+        let (text, what) = said("cache; proxy \"http://127.0.0.1:3000\" \"https://[::1]\"");
+        let lines =
+            "forwarding to http://127.0.0.1:3000, https://[::1]\nholding up to 256MiB and 1000000 objects in memory\n";
+        assert_eq!((text.as_str(), what.as_str()), (lines, "accelerating"));
+        for steps in ["proxy 3000", "cache off=#true; proxy 3000"] {
+            let (text, _) = said(steps);
+            assert!(text.ends_with("\nholding nothing: every request goes to the origin\n"), "{text}");
+        }
+        assert_eq!(said("files \"/\""), (String::new(), "serving /".to_owned()));
+    }
+
+    #[test]
+    fn each_volume_is_named() {
+        let store = StoreBudget {
+            memory_bytes_max: 1 << 30,
+            hot_objects_max: 5,
+            disks: vec![("/a".into(), 10 << 30), ("b".into(), 1_000_000_000)],
+        };
+        assert_eq!(holding(&store), "up to 1GiB and 5 objects in memory, 10GiB in /a, 1000000000B in b");
+    }
 }

@@ -11,6 +11,7 @@ use crate::confine::Confinement;
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
+use crate::shares::Shares;
 use crate::status::{Shared, describe, phase_name};
 use crate::supervisor::Supervisor;
 use crate::upgrade::Upgrade;
@@ -22,6 +23,7 @@ use flatout_engine::spec::{MetricsText, Spec};
 use flatout_net::access::Logs;
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::server::{Phase, Signals, Told};
+use flatout_proxy::Accelerator;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -37,6 +39,10 @@ pub(crate) struct Control {
     pub(crate) spec: Arc<Spec>,
     /// What a `metrics` step answers with.
     pub(crate) metrics: MetricsText,
+    /// What all proxies and caches share.
+    pub(crate) accelerator: Arc<Accelerator>,
+    /// Each worker's share of descriptors.
+    pub(crate) shares: Shares,
     /// `None` when nothing is watched.
     pub(crate) watch: Option<Watch>,
     /// `None` when https cannot come.

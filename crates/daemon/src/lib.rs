@@ -17,11 +17,14 @@
 //! | `watch` | changes of files, as the kernel tells them |
 //! | `confine`, `privileges`, `shares` | what the process may do |
 //! | `supervisor` | systemd |
+//! | `accelerate` | the store opened, and shown to operators |
+//! | [`purge`], [`store`] | what operators ask of the store that holds origins' answers |
 //! | `logs`, `spec` | the configuration's logs, its sites put to use |
 //! | [`failure`] | what went wrong, and the exit code |
 //!
 //! Absent by design: requests. No connection is touched here.
 
+mod accelerate;
 pub mod admin;
 mod arrange;
 mod authority;
@@ -36,12 +39,14 @@ mod listeners;
 mod logs;
 mod metrics;
 mod privileges;
+pub mod purge;
 mod reload;
 mod shares;
 pub mod source;
 mod spec;
 mod start;
 pub mod status;
+pub mod store;
 mod supervisor;
 mod upgrade;
 mod watch;

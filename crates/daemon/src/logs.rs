@@ -47,6 +47,7 @@ fn field_of(field: model::LogField) -> Field {
         Asked::Tls => Field::Tls,
         Asked::Site => Field::Site,
         Asked::User => Field::User,
+        Asked::Cache => Field::Cache,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The counters as Prometheus reads them: OpenMetrics text, made anew for each scrape from the workers' own counters.
 
 use crate::status::Shared;
+use crate::store::{MetricKind, MetricRow};
 use flatout_http::refusal::Refusal;
 use flatout_net::counters::{Counter, Counters};
 use flatout_net::ending::CloseReason;
@@ -9,7 +10,9 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
@@ -26,7 +29,7 @@ pub(crate) fn encode_metrics(shared: &Shared) -> String {
 /// One number, with the values of its family's label.
 #[derive(Debug)]
 struct Sample {
-    label: Option<&'static str>,
+    label: Option<Cow<'static, str>>,
     value: u64,
 }
 
@@ -92,7 +95,26 @@ impl Rows {
             shared.upgrades_failed.load(Ordering::Relaxed),
         );
         rows.gauge("start_time_seconds", "When the process was started, since 1970.", shared.started_unix_s());
+        for row in shared.store.metric_rows() {
+            rows.store(row);
+        }
         rows
+    }
+
+    /// Rows of one name become one family.
+    fn store(&mut self, row: MetricRow) {
+        let (label, value) = row.label.map_or(("", None), |(name, value)| (name, Some(Cow::Owned(value))));
+        let sample = Sample { label: value, value: row.value };
+        match self.0.last_mut().filter(|last| last.name == row.name) {
+            Some(last) => last.samples.push(sample),
+            None => self.0.push(Family {
+                name: row.name,
+                help: row.help,
+                counter: row.kind == MetricKind::Counter,
+                label,
+                samples: vec![sample],
+            }),
+        }
     }
 
     fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
@@ -111,7 +133,7 @@ impl Rows {
 fn status_classes(shared: &Shared) -> Vec<Sample> {
     let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
     let sample = |(index, class): (usize, &&'static str)| Sample {
-        label: Some(*class),
+        label: Some(Cow::Borrowed(*class)),
         value: shared.sum(|counters| counters.status_classes[index].get()),
     };
     classes.iter().enumerate().map(sample).collect()
@@ -119,7 +141,7 @@ fn status_classes(shared: &Shared) -> Vec<Sample> {
 
 fn tls_failures(shared: &Shared) -> Vec<Sample> {
     let sample = |(index, failure): (usize, &TlsFailure)| Sample {
-        label: Some(failure.name()),
+        label: Some(Cow::Borrowed(failure.name())),
         value: shared.sum(|counters| counters.tls_failures[index].get()),
     };
     TlsFailure::ALL.iter().enumerate().map(sample).collect()
@@ -127,7 +149,7 @@ fn tls_failures(shared: &Shared) -> Vec<Sample> {
 
 fn outcomes(shared: &Shared) -> Vec<Sample> {
     let sample = |(index, name): (usize, &&'static str)| Sample {
-        label: Some(*name),
+        label: Some(Cow::Borrowed(*name)),
         value: shared.sum(|counters| counters.outcomes.get(index).map_or(0, Counter::get)),
     };
     shared.outcomes.iter().enumerate().map(sample).collect()
@@ -135,7 +157,7 @@ fn outcomes(shared: &Shared) -> Vec<Sample> {
 
 fn refusals(shared: &Shared) -> Vec<Sample> {
     let sample = |(index, refusal): (usize, &Refusal)| Sample {
-        label: Some(refusal.name()),
+        label: Some(Cow::Borrowed(refusal.name())),
         value: shared.sum(|counters| counters.refusals[index].get()),
     };
     Refusal::ALL.iter().enumerate().map(sample).collect()
@@ -143,7 +165,7 @@ fn refusals(shared: &Shared) -> Vec<Sample> {
 
 fn closes(shared: &Shared) -> Vec<Sample> {
     let sample = |(index, reason): (usize, &CloseReason)| Sample {
-        label: Some(reason.name()),
+        label: Some(Cow::Borrowed(reason.name())),
         value: shared.sum(|counters| counters.closes[index].get()),
     };
     CloseReason::ALL.iter().enumerate().map(sample).collect()
@@ -156,10 +178,14 @@ impl prometheus_client::collector::Collector for Rows {
             let name = format!("flatout_{}", family.name);
             let mut metrics = encoder.encode_descriptor(&name, family.help, None, kind)?;
             for sample in &family.samples {
-                let label = sample.label.map(|value| [(family.label, value)]);
+                let label = sample.label.as_deref().map(|value| [(family.label, value)]);
                 match (label, family.counter) {
-                    (Some(label), _) => {
+                    (Some(label), true) => {
                         ConstCounter::new(sample.value).encode(metrics.encode_family(&label)?)?;
+                    }
+                    (Some(label), false) => {
+                        let value = i64::try_from(sample.value).unwrap_or(i64::MAX);
+                        ConstGauge::new(value).encode(metrics.encode_family(&label)?)?;
                     }
                     (None, true) => {
                         metrics.encode_counter::<[(&str, &str); 0], _, u64>(&sample.value, None)?;
@@ -178,7 +204,9 @@ impl prometheus_client::collector::Collector for Rows {
 #[cfg(test)]
 mod tests {
     use super::encode_metrics;
+    use crate::purge::{PurgeReply, PurgeRequest};
     use crate::status::Shared;
+    use crate::store::{MetricKind, MetricRow, NoStore, StatusRow, StoreView};
     use flatout_net::access::Logs;
     use flatout_net::counters::Counters;
     use flatout_net::ending::CloseReason;
@@ -194,7 +222,7 @@ mod tests {
         counters[0].closes[CloseReason::IdleTimeout as usize].add(1);
         counters[0].outcomes[1].add(7);
         let logs = Logs::open(&[], Box::new(|_| {})).unwrap();
-        let text = encode_metrics(&Shared::new(counters, &["hit", "not_found"], Arc::new(logs)));
+        let text = encode_metrics(&Shared::new(counters, &["hit", "not_found"], Arc::new(logs), Arc::new(NoStore)));
         for line in [
             "# TYPE flatout_requests counter",
             "flatout_requests_total 5",
@@ -209,5 +237,47 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+    }
+    struct Two;
+
+    impl StoreView for Two {
+        fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String> {
+            Ok(PurgeReply::new(request, 2))
+        }
+
+        fn status_rows(&self) -> Vec<StatusRow> {
+            vec![StatusRow { name: "objects".to_owned(), value: "2".to_owned() }]
+        }
+
+        fn metric_rows(&self) -> Vec<MetricRow> {
+            let row = |name, kind, label: Option<&str>, value| {
+                let label = label.map(|label| ("reason", label.to_owned()));
+                MetricRow { name, help: "Of the store.", kind, label, value }
+            };
+            vec![
+                row("cache_lookups", MetricKind::Counter, Some("hit"), 3),
+                row("cache_lookups", MetricKind::Counter, Some("miss"), 1),
+                row("cache_objects", MetricKind::Gauge, None, 2),
+                row("cache_disk_bytes", MetricKind::Gauge, Some("/a \"b\""), 5),
+            ]
+        }
+    }
+
+    #[test]
+    fn rows_of_the_store_come_too() {
+        let logs = Arc::new(Logs::open(&[], Box::new(|_| {})).unwrap());
+        let shared = Shared::new(vec![Arc::default()], &[], logs, Arc::new(Two));
+        let text = encode_metrics(&shared);
+        for line in [
+            "# TYPE flatout_cache_lookups counter",
+            "flatout_cache_lookups_total{reason=\"hit\"} 3",
+            "flatout_cache_lookups_total{reason=\"miss\"} 1",
+            "# TYPE flatout_cache_objects gauge",
+            "flatout_cache_objects 2",
+            "flatout_cache_disk_bytes{reason=\"/a \\\"b\\\"\"} 5",
+        ] {
+            assert_eq!(text.lines().filter(|found| *found == line).count(), 1, "{line} is not once in\n{text}");
+        }
+        assert_eq!(shared.status().store[0].value, "2");
     }
 }

@@ -1,6 +1,7 @@
 //! From one configuration to the next, wholly or not at all: everything that can fail is tried first, and what is then
 //! left to do cannot. Connections, and what is under way on them, are not touched.
 
+use crate::accelerate::open_store;
 use crate::admin::Answer;
 use crate::arrange::arrange;
 use crate::certificates::{Certificates, Loaded};
@@ -75,7 +76,7 @@ impl Control {
     fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
-        let spec = compile(&config, Some(&self.spec), &self.metrics)?;
+        let spec = compile(&config, Some(&self.spec), &self.metrics, &self.accelerator)?;
         self.check_confinement(&spec)?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
@@ -139,6 +140,8 @@ impl Control {
             let shown = Certificates::show(all, certificates);
             self.shared.view().certificates = shown;
         }
+        // A store that nobody needed until now. It has no answers under way, so nothing waits for its disks but this.
+        open_store(&self.accelerator, &config, &spec, self.shares, self.workers.all.len());
         // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
         // engine that knows them, and old ones go last.
         self.workers.tell(|_| {
@@ -170,7 +173,7 @@ impl Control {
         lines.extend(added.iter().map(|address| format!("listening on {} too", address.bound)));
         let gone = self.addresses.iter().filter(|address| removed.contains(&address.id));
         lines.extend(gone.map(|address| format!("no longer listening on {}", address.bound)));
-        let fixed = fixed_settings(&self.config, config);
+        let fixed = fixed_settings(&self.config, config, self.accelerator.store().is_some());
         if !fixed.is_empty() {
             let names = fixed.join(", ");
             lines.push(format!("warning: {names}: changed, but a reload cannot change that; flatout upgrade can"));
@@ -179,8 +182,8 @@ impl Control {
     }
 }
 
-/// Settings that differ and that only a new process can follow.
-fn fixed_settings(old: &Config, new: &Config) -> Vec<&'static str> {
+/// Settings that differ and that only a new process can follow. The store's bounds are free until it is opened.
+fn fixed_settings(old: &Config, new: &Config, has_store: bool) -> Vec<&'static str> {
     let differs = [
         ("workers", old.workers != new.workers),
         ("user", old.user != new.user || old.group != new.group),
@@ -190,6 +193,7 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<&'static str> {
         ("admin", old.admin != new.admin),
         ("timeouts", old.timeouts != new.timeouts),
         ("cache", old.cache != new.cache),
+        ("store", has_store && old.store != new.store),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
@@ -197,13 +201,15 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::fixed_settings;
-    use flatout_config::model::Config;
+    use flatout_config::model::{Config, StoreBudget};
 
     #[test]
     fn what_a_reload_cannot_change_is_named() {
         let old = Config::default();
-        assert!(fixed_settings(&old, &old).is_empty());
-        let new = Config { workers: Some(3), state: Some("x".into()), ..Config::default() };
-        assert_eq!(fixed_settings(&old, &new), ["workers", "state"]);
+        assert!(fixed_settings(&old, &old, true).is_empty());
+        let store = StoreBudget { hot_objects_max: 5, ..StoreBudget::default() };
+        let new = Config { workers: Some(3), state: Some("x".into()), store, ..Config::default() };
+        assert_eq!(fixed_settings(&old, &new, true), ["workers", "state", "store"]);
+        assert_eq!(fixed_settings(&old, &new, false), ["workers", "state"]);
     }
 }

@@ -5,6 +5,7 @@ use crate::metrics::encode_metrics;
 use crate::status::Shared;
 use flatout_config::model::Config;
 use flatout_engine::spec::{MetricsText, Sources, Spec};
+use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
 /// What a `metrics` step answers with: what all workers have counted, once they are there.
@@ -17,8 +18,13 @@ pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<Shared>>>) -> MetricsText {
 ///
 /// # Errors
 /// With everything that stands against it, such as a folder that is not there: exit code 2.
-pub(crate) fn compile(config: &Config, previous: Option<&Spec>, metrics: &MetricsText) -> Result<Arc<Spec>, Failure> {
-    let sources = Sources { previous, metrics: Some(Arc::clone(metrics)) };
+pub(crate) fn compile(
+    config: &Config,
+    previous: Option<&Spec>,
+    metrics: &MetricsText,
+    accelerator: &Arc<Accelerator>,
+) -> Result<Arc<Spec>, Failure> {
+    let sources = Sources { previous, metrics: Some(Arc::clone(metrics)), accelerator: Some(Arc::clone(accelerator)) };
     Spec::compile(config, &sources).map(Arc::new).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(|error| format!("error: {error}")).collect();
         Failure::diagnostics(lines.join("\n"))

@@ -2,6 +2,7 @@
 //! opened first, then the process becomes somebody who may do less, then the workers start.
 
 use crate::Options;
+use crate::accelerate::{View, open_store};
 use crate::admin::path::Places;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
@@ -33,6 +34,7 @@ use flatout_net::server::{
     Phase, Settings, Signals, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
 };
 use flatout_net::tls::TlsServer;
+use flatout_proxy::Accelerator;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
 use std::fs::File;
@@ -52,7 +54,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let identity = decide_identity(&config)?;
     let told = Arc::default();
     let metrics = metrics_text(&told);
-    let spec = compile(&config, None, &metrics)?;
+    let accelerator = Arc::<Accelerator>::default();
+    let spec = compile(&config, None, &metrics, &accelerator)?;
     // A configuration may get https by a reload, flags may not: what is never used is not made.
     let mut certificates = match &options.source {
         Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
@@ -68,7 +71,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         addresses.push(Address::bind(id, listener, worker_count, &mut inherited)?);
     }
     inherited.finish();
-    let admin = open_admin(&config, &mut inherited)?;
+    let admin = open_admin(&config, &options.source, &mut inherited)?;
     if let Some(identity) = identity {
         become_less(identity, admin.as_ref(), loaded.as_ref())?;
     }
@@ -84,6 +87,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
+    // As whoever we are now: the folders on disks are this user's.
+    open_store(&accelerator, &config, &spec, shares, worker_count);
     let (phase, phases) = phase_channel();
     let crew = Crew {
         spec: Arc::clone(&spec),
@@ -96,7 +101,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         bell: bell.clone(),
     };
     let all = crew.start_all(&addresses, &counters, &logs)?;
-    let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs)));
+    let shared =
+        Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs), Arc::new(View(Arc::clone(&accelerator)))));
     // It is empty until now, so that this is the first.
     let _ = told.set(Arc::clone(&shared));
     shared.view().certificates = shown;
@@ -105,6 +111,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         config,
         spec,
         metrics,
+        accelerator,
+        shares,
         watch,
         certificates,
         addresses,
@@ -178,8 +186,9 @@ fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
     Logs::open(&log_settings(config), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
 }
 
-/// The admin socket: that of the process before us, or a new one.
-fn open_admin(config: &Config, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
+/// The admin socket: that of the process before us, or a new one. Flags that say nothing about it have the usual one when
+/// it can be had: whoever accelerates two origins by two commands has not asked for the second to fail.
+fn open_admin(config: &Config, source: &Source, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
     let path = Places::read().resolve(&config.admin);
     let handed = inherited.admin.take();
     let Some(path) = path else {
@@ -193,7 +202,16 @@ fn open_admin(config: &Config, inherited: &mut Inherited) -> Result<Option<Admin
     {
         return Ok(Some(admin));
     }
-    AdminSocket::bind(&path).map(Some)
+    match AdminSocket::bind(&path) {
+        Err(failure) if config.admin == Admin::Default && matches!(source, Source::Flags(_)) => {
+            let why = failure.text.lines().next().unwrap_or_default().to_owned();
+            say(&format!(
+                "warning: no admin socket: {why}\n  try: --admin PATH, here and for flatout status and purge"
+            ));
+            Ok(None)
+        }
+        bound => bound.map(Some),
+    }
 }
 
 fn cache_limits(config: &Config, shares: Shares) -> CacheLimits {

@@ -1,5 +1,6 @@
 //! What the process is doing, for operators: shared by the threads that know and the one that answers.
 
+use crate::store::{StatusRow, StoreView};
 use flatout_config::model::{Config, Protocol};
 use flatout_http::refusal::Refusal;
 use flatout_net::access::Logs;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) upgrades_failed: AtomicU64,
     logs: Arc<Logs>,
     view: Mutex<View>,
+    /// What is asked about origins' answers; the same for the life of the process.
+    pub(crate) store: Arc<dyn StoreView>,
 }
 
 /// What changes with a reload.
@@ -133,6 +136,9 @@ pub struct Status {
     pub bytes_sent: u64,
     /// Log lines that could not be written.
     pub log_lines_lost: u64,
+    /// The store of origins' answers, for people; empty when there is none.
+    #[serde(default)]
+    pub store: Vec<StatusRow>,
     /// The most frequent reasons, the most frequent first.
     pub reasons: Vec<Count>,
 }
@@ -152,7 +158,12 @@ pub(crate) fn unix_s() -> u64 {
 }
 
 impl Shared {
-    pub(crate) fn new(counters: Vec<Arc<Counters>>, outcomes: &'static [&'static str], logs: Arc<Logs>) -> Self {
+    pub(crate) fn new(
+        counters: Vec<Arc<Counters>>,
+        outcomes: &'static [&'static str],
+        logs: Arc<Logs>,
+        store: Arc<dyn StoreView>,
+    ) -> Self {
         Self {
             counters,
             outcomes,
@@ -163,6 +174,7 @@ impl Shared {
             upgrades_failed: AtomicU64::new(0),
             logs,
             view: Mutex::new(View { phase: phase_name(Phase::Serve), ..View::default() }),
+            store,
         }
     }
 
@@ -225,6 +237,7 @@ impl Shared {
             requests: self.sum(|counters| counters.requests.get()),
             bytes_sent: self.sum(|counters| counters.bytes_sent.get()),
             log_lines_lost: self.log_lines_lost(),
+            store: self.store.status_rows(),
             reasons: self.reasons(),
         }
     }

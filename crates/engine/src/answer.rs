@@ -1,10 +1,11 @@
 //! Answers that no file decides: pages for errors, redirects, texts, each under the header steps in force.
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, PROXY_BASE};
 use crate::policy::build_head;
 use flatout_config::model::Respond;
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
+use flatout_proxy::Refused;
 use flatout_serve::files::{ErrorAnswer, Policy};
 
 /// What may be done with what can only be read.
@@ -39,6 +40,13 @@ impl Failure {
 impl From<ErrorAnswer> for Failure {
     fn from(error: ErrorAnswer) -> Self {
         Self { status: error.status, text: error.text, fields: error.fields, outcome: error.outcome as u8 }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let outcome = PROXY_BASE as u8 + refused.outcome.index();
+        Self { status: refused.status, text: refused.text, fields: refused.fields, outcome }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::answer::{Failure, error_page};
 use crate::credentials::Believed;
-use crate::outcome::OUTCOMES;
+use crate::outcome::{self, OUTCOMES};
 use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
@@ -15,6 +15,7 @@ use flatout_config::model::FieldOp;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
+use flatout_proxy::ProxyWorker;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{Files, Policy, Services, Store};
 use flatout_serve::outcome::Outcome as Served;
@@ -32,6 +33,7 @@ const ANSWERS_MAX: usize = 4096;
 pub struct Engine {
     live: RefCell<Rc<Live>>,
     store: Rc<Store>,
+    proxy: Rc<ProxyWorker>,
     policy_ids: Rc<Cell<u32>>,
 }
 
@@ -39,6 +41,7 @@ pub struct Engine {
 pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
+    pub(crate) proxy: Rc<ProxyWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
@@ -81,18 +84,20 @@ impl Engine {
     /// The engine of a worker, for `spec`. `limits` bound what is cached of files.
     pub fn new(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits) -> Self {
         let store = Store::new(limits, services);
+        let proxy = ProxyWorker::new(&spec.accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
         let policy_ids = Rc::default();
-        let live = RefCell::new(Rc::new(make_live(spec, &store, None, &policy_ids)));
-        Self { live, store, policy_ids }
+        let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, None, &policy_ids)));
+        Self { live, store, proxy, policy_ids }
     }
 
     /// Answers from `spec` from now on.
     pub fn swap(&self, spec: Arc<Spec>) {
-        let next = make_live(spec, &self.store, Some(&self.live.borrow()), &self.policy_ids);
+        let next = make_live(spec, &self.store, &self.proxy, Some(&self.live.borrow()), &self.policy_ids);
         // The old one is dropped after the borrow: it may be the last to hold much.
         let before = self.live.replace(Rc::new(next));
         drop(before);
         let live = self.live();
+        self.proxy.watch(&live.spec.proxies);
         let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
         let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
         self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
@@ -103,7 +108,13 @@ impl Engine {
     }
 }
 
-fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_ids: &Rc<Cell<u32>>) -> Live {
+fn make_live(
+    spec: Arc<Spec>,
+    store: &Rc<Store>,
+    proxy: &Rc<ProxyWorker>,
+    before: Option<&Live>,
+    policy_ids: &Rc<Cell<u32>>,
+) -> Live {
     let files = spec.files.iter().map(|files| {
         // The same number means the same folder and settings.
         let known = before.and_then(|before| {
@@ -122,6 +133,7 @@ fn make_live(spec: Arc<Spec>, store: &Rc<Store>, before: Option<&Live>, policy_i
     drop(changes);
     Live {
         files: files.collect(),
+        proxy: Rc::clone(proxy),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),
@@ -143,6 +155,10 @@ fn parts_of(field: &FieldOp) -> (u8, &str, &str) {
 
 impl Handler for Engine {
     const OUTCOMES: &'static [&'static str] = &OUTCOMES;
+
+    fn begin(&self) {
+        self.proxy.watch(&self.live.borrow().spec.proxies);
+    }
 
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
         let live = self.live();

@@ -32,7 +32,6 @@ mod host;
 mod index;
 mod network;
 pub mod outcome;
-mod owned;
 mod pattern;
 mod policy;
 mod rate;

@@ -1,6 +1,6 @@
 //! Addresses and networks: who may come.
 
-use flatout_config::model::{Access, Cidr, Network};
+use flatout_config::model::{Access, Network};
 use std::net::IpAddr;
 
 /// `address` without the IPv6 form of an IPv4 address, which a socket for both has (RFC 4291 §2.5.5.2).
@@ -8,31 +8,12 @@ pub(crate) fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-fn contains(network: &Cidr, address: IpAddr) -> bool {
-    // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
-    let (base, bits) = match (network.address, normalise(network.address)) {
-        (IpAddr::V6(_), IpAddr::V4(base)) if network.bits >= 96 => (IpAddr::V4(base), network.bits - 96),
-        (base, _) => (base, network.bits),
-    };
-    match (base, address) {
-        (IpAddr::V4(base), IpAddr::V4(address)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            (base.to_bits() ^ address.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(base), IpAddr::V6(address)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            (base.to_bits() ^ address.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
-}
-
 /// Whether `client` may come, and which rule said so. An address that the kernel would not tell fits only `all`, and
 /// is let in only by a rule.
 pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, Option<usize>) {
     let fits = |network: &Network| match (network, client) {
         (Network::All, _) => true,
-        (Network::Cidr(network), Some(client)) => contains(network, normalise(client)),
+        (Network::Cidr(network), Some(client)) => network.contains(client),
         (Network::Cidr(_), None) => false,
     };
     match access.rules.iter().position(|(_, network)| fits(network)) {
@@ -44,7 +25,7 @@ pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, O
 #[cfg(test)]
 mod tests {
     use super::decide_access;
-    use flatout_config::model::{Access, Cidr, Network};
+    use flatout_config::model::{Access, Network};
 
     fn access(rules: &[(bool, &str, u8)]) -> Access {
         let rule = |&(allow, address, bits): &(bool, &str, u8)| {

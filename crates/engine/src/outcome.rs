@@ -1,5 +1,6 @@
-//! Why the engine, and not a handler of files, answered: one table, appended to that of `flatout-serve`.
+//! Why the engine, and not a handler, answered: one table, between those of `flatout-serve` and `flatout-proxy`.
 
+use flatout_proxy::outcome::Outcome as Proxied;
 use flatout_serve::outcome::Outcome as Served;
 
 macro_rules! outcomes {
@@ -50,17 +51,22 @@ impl Outcome {
     }
 }
 
-const COUNT: usize = Served::ALL.len() + Outcome::ALL.len();
+/// Where the outcomes of proxies begin in [`OUTCOMES`].
+pub(crate) const PROXY_BASE: usize = Served::ALL.len() + Outcome::ALL.len();
 
-/// The names of all outcomes that an [`crate::Engine`] counts: those of files, then those of the engine.
+const COUNT: usize = PROXY_BASE + Proxied::NAMES.len();
+
+/// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, and of proxies.
 pub const OUTCOMES: [&str; COUNT] = {
     let mut names = [""; COUNT];
     let mut index = 0;
     while index < COUNT {
         names[index] = if index < Served::ALL.len() {
             Served::NAMES[index]
-        } else {
+        } else if index < PROXY_BASE {
             Outcome::ALL[index - Served::ALL.len()].name()
+        } else {
+            Proxied::NAMES[index - PROXY_BASE]
         };
         index += 1;
     }
@@ -71,7 +77,9 @@ pub const OUTCOMES: [&str; COUNT] = {
 pub fn outcome_text(index: u8) -> &'static str {
     let index = usize::from(index);
     let served = Served::ALL.get(index).map(|outcome| outcome.text());
-    served.or_else(|| Some(Outcome::ALL.get(index.checked_sub(Served::ALL.len())?)?.text())).unwrap_or("")
+    let ours = || Some(Outcome::ALL.get(index.checked_sub(Served::ALL.len())?)?.text());
+    let proxied = || Proxied::text_at(index.checked_sub(PROXY_BASE)?);
+    served.or_else(ours).or_else(proxied).unwrap_or("")
 }
 
 const _: () = assert!(COUNT <= flatout_net::counters::OUTCOMES_MAX);

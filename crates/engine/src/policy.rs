@@ -58,7 +58,7 @@ impl Policies {
 
     fn grow(&mut self, node: u32, change: u32, fields: &[FieldOp]) -> u32 {
         let before = Rc::clone(self.policy(node));
-        let fields: Vec<FieldOp> = before.fields.iter().chain(fields).cloned().collect();
+        let fields: Rc<[FieldOp]> = before.fields.iter().chain(fields).cloned().collect();
         let known = self.nodes.iter().chain(&self.inherited).find(|policy| policy.fields == fields);
         let policy = known.cloned().unwrap_or_else(|| {
             // 0 is the empty policy's.
@@ -159,9 +159,9 @@ mod tests {
         for change in 0..3 * POLICIES_MAX as u32 {
             let name = change.to_string();
             let next = policies.extend(0, change, &[set(&name, "x")]);
-            assert_eq!(policies.policy(next).fields, [set(&name, "x")]);
+            assert_eq!(*policies.policy(next).fields, [set(&name, "x")]);
             node = policies.extend(next, u32::MAX, &[set("y", "y")]);
-            assert_eq!(policies.policy(node).fields, [set(&name, "x"), set("y", "y")]);
+            assert_eq!(*policies.policy(node).fields, [set(&name, "x"), set("y", "y")]);
             assert!(policies.nodes.len() <= POLICIES_MAX && policies.bequeath().len() <= POLICIES_MAX);
         }
         assert!(policies.policy(node).id > 2 * POLICIES_MAX as u32);

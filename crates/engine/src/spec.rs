@@ -9,6 +9,7 @@ use crate::host::HostTable;
 use crate::rate::RateTable;
 use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
+use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::root::Root;
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub struct Sources<'a> {
     pub previous: Option<&'a Spec>,
     /// What a `metrics` step answers with; without it, nothing.
     pub metrics: Option<MetricsText>,
+    /// What all proxies and caches of the process share; without it, nothing is kept of origins' answers.
+    pub accelerator: Option<Arc<Accelerator>>,
 }
 
 impl fmt::Debug for Sources<'_> {
@@ -43,6 +46,10 @@ pub struct Spec {
     pub(crate) pages: Vec<PageSpec>,
     pub(crate) hints: Vec<Vec<String>>,
     pub(crate) changes: Vec<Change>,
+    pub(crate) proxies: Vec<Arc<ProxyStep>>,
+    pub(crate) cache_steps: Vec<Arc<CacheStep>>,
+    /// What all proxies and caches of the process share.
+    pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) metrics: Option<MetricsText>,
@@ -71,6 +78,8 @@ pub(crate) struct SiteSpec {
     /// The first name that is one host's, for requests that name none.
     pub(crate) name: Option<String>,
     pub(crate) log: u8,
+    /// Whether some step leads to other servers, which have names and methods that a folder has not.
+    pub(crate) forwards: bool,
     pub(crate) block: Block,
 }
 
@@ -132,6 +141,11 @@ impl Spec {
     /// Every folder that requests may lead into, the parents of error pages included: what a sandbox must allow.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|folder| folder.path.as_path())
+    }
+
+    /// Whether some step keeps origins' answers.
+    pub fn keeps_answers(&self) -> bool {
+        !self.proxies.is_empty() && self.cache_steps.iter().any(|step| step.is_enabled())
     }
 
     /// The folders below which the kernel should tell of changes, each with the number that is to be raised then.

@@ -73,6 +73,10 @@ pub(crate) enum Kind {
         respond: model::Respond,
     },
     Metrics,
+    /// By its number among the cache rules.
+    Cache(u32),
+    /// By its number among the proxies.
+    Proxy(u32),
 }
 
 #[derive(Debug)]

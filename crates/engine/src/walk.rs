@@ -5,6 +5,7 @@
 
 mod guard;
 mod handlers;
+mod pages;
 mod rewrite;
 pub(crate) mod trace;
 
@@ -16,7 +17,7 @@ use crate::spec::{ListenerSpec, SiteSpec};
 use crate::step::{Block, Kind, Step};
 use flatout_http::path::{PathFacts, decode_path};
 use flatout_http::refusal::Refusal;
-use flatout_http::request::Method;
+use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Reply, Request};
@@ -56,9 +57,7 @@ pub(crate) fn answer<T: Trace>(
     };
     let head = request.head;
     let early = match (head.method, head.target) {
-        (Method::Connect | Method::Unknown(_), _) | (_, Target::Authority(_)) => {
-            Some(Failure::served(501, "This server does not know that method.", Served::MethodUnknown))
-        }
+        (Method::Connect | Method::Unknown(_), _) | (_, Target::Authority(_)) => Some(method_unknown()),
         (Method::Known("TRACE"), _) => Some(method_not_allowed()),
         _ => None,
     };
@@ -102,6 +101,9 @@ pub(crate) fn answer<T: Trace>(
         before: Vec::new(),
         rest: None,
         policy: 0,
+        cache: None,
+        unclean: None,
+        facts: None,
         pages: scratch.pages,
         links: None,
         user: None,
@@ -111,6 +113,8 @@ pub(crate) fn answer<T: Trace>(
         trace,
     };
     let reply = match early {
+        // Other servers have methods that we know nothing of.
+        Some(_) if site.forwards && is_extension(head) => walk.run(path, query),
         Some(failure) => walk.answer_early(&failure).into(),
         None => walk.run(path, query),
     };
@@ -120,6 +124,23 @@ pub(crate) fn answer<T: Trace>(
     decoded.shrink_to(1024);
     *live.scratch.borrow_mut() = crate::engine::Scratch { decoded, pages };
     reply
+}
+
+fn method_unknown() -> Failure {
+    Failure::served(501, "This server does not know that method.", Served::MethodUnknown)
+}
+
+/// Whether the method is one that only an origin may know, and the target a resource.
+fn is_extension(head: &RequestHead<'_>) -> bool {
+    matches!((head.method, head.target), (Method::Unknown(_), Target::Resource { .. }))
+}
+
+/// Leaves out the empty segments of a decoded path.
+fn merge_decoded(decoded: &mut Vec<u8>) {
+    decoded.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+    if decoded.first() == Some(&b'/') {
+        decoded.remove(0);
+    }
 }
 
 pub(crate) fn method_not_allowed() -> Failure {
@@ -197,6 +218,12 @@ pub(crate) struct Walk<'w, T> {
     rest: Option<Rest>,
     /// The header steps in force, by their node.
     policy: u32,
+    /// The cache rules in force, by their number.
+    cache: Option<u32>,
+    /// What is unusual about the path, where that is for another server to judge.
+    unclean: Option<PathFacts>,
+    /// What is to be known of the decoded path, when it is the path's own.
+    facts: Option<PathFacts>,
     /// The error pages in force; of two for one status, the later one.
     pages: Vec<u32>,
     links: Option<Rc<Vec<String>>>,
@@ -212,7 +239,13 @@ pub(crate) struct Walk<'w, T> {
 impl<'w, T: Trace> Walk<'w, T> {
     fn run(&mut self, path: &[u8], query: Option<&[u8]>) -> Reply {
         match decode_path(path, &mut self.decoded) {
-            Ok(PathFacts { empty_segment: false, encoded_slash: false, .. }) => {}
+            Ok(facts @ PathFacts { empty_segment: false, encoded_slash: false, .. }) => self.facts = Some(facts),
+            // Routes are chosen by the path as a server that merges slashes and decodes them sees it: whatever the origin
+            // makes of it, no rule is led around. The origin itself gets the path as it was written.
+            Ok(facts) if self.site.forwards => {
+                merge_decoded(&mut self.decoded);
+                self.unclean = Some(facts);
+            }
             facts => return self.answer_unclean(facts, path, query).into(),
         }
         let site = self.site;
@@ -242,9 +275,11 @@ impl<'w, T: Trace> Walk<'w, T> {
                 Kind::Cors(cors) => self.add_change(step, cors.first_change + cors.decide(self.request.head).0),
                 Kind::ErrorPage(page) => self.pages.push(*page),
                 Kind::Route(route) if route.is_unconditional() => return self.enter_unasked(&route.block),
-                Kind::Files { pass: false, .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics => {
-                    return true;
-                }
+                Kind::Files { pass: false, .. }
+                | Kind::Redirect { .. }
+                | Kind::Respond { .. }
+                | Kind::Metrics
+                | Kind::Proxy(_) => return true,
                 _ => {}
             }
             false
@@ -311,6 +346,11 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 
     fn walk_step(&mut self, step: &'w Step) -> Option<Reply> {
+        if self.site.forwards
+            && let Some(response) = self.answer_unusual(step)
+        {
+            return Some(response.into());
+        }
         match &step.kind {
             Kind::Route(route) => match route.match_request(self.request.head, &self.decoded) {
                 Ok(rest) => {
@@ -355,7 +395,31 @@ impl<'w, T: Trace> Walk<'w, T> {
             }
             Kind::Respond { id, respond } => Some(self.answer_respond(step, *id, respond).into()),
             Kind::Metrics => Some(self.answer_metrics(step).into()),
+            Kind::Cache(rules) => {
+                self.trace.step(step, || "in force from here".to_owned());
+                self.cache = Some(*rules);
+                None
+            }
+            Kind::Proxy(index) => self.answer_proxy(step, *index),
         }
+    }
+
+    /// What only an origin may judge, at a step that is none.
+    fn answer_unusual(&mut self, step: &Step) -> Option<Response> {
+        let answers = matches!(
+            step.kind,
+            Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Rewrite(_)
+        );
+        if !answers {
+            return None;
+        }
+        if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_)) {
+            return Some(self.fail(&method_unknown()));
+        }
+        let facts = self.unclean?;
+        let Target::Resource { path, query, .. } = self.request.head.target else { return None };
+        self.trace.step(step, || "the path has an empty segment or an encoded slash".to_owned());
+        Some(self.answer_unclean(Ok(facts), path, query))
     }
 
     fn add_change(&mut self, step: &Step, change: u32) {

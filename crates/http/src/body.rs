@@ -41,6 +41,14 @@ impl BodyDecoder {
         }
     }
 
+    /// The trailer field lines of a chunked body so far; see [`ChunkedDecoder::trailers`].
+    pub fn trailers(&self) -> &[u8] {
+        match self {
+            Self::Chunked(decoder) => decoder.trailers(),
+            Self::Length(_) | Self::UntilClose => b"",
+        }
+    }
+
     /// Whether the end of the connection is the end of this body; for the other framings it cuts the body short.
     pub const fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClose)

@@ -67,6 +67,8 @@ pub struct ChunkedDecoder {
     fields_max: u32,
     /// The trailer line being read; bounded by `trailer_bytes_max`.
     line: Vec<u8>,
+    /// The trailer lines read, each with its CR LF; under the same bound.
+    trailers: Vec<u8>,
 }
 
 /// Fields that say where a message ends, where it goes, who sends it, under which conditions or how to read it, and so
@@ -99,6 +101,11 @@ const TRAILER_FORBIDDEN: [&str; 25] = [
     "if-range",
 ];
 
+/// Whether a field of this name may come after the content.
+pub fn may_be_trailer(name: &[u8]) -> bool {
+    !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
+}
+
 impl ChunkedDecoder {
     /// A decoder at the beginning of a body.
     pub fn new(limits: &Limits) -> Self {
@@ -113,7 +120,14 @@ impl ChunkedDecoder {
             trailer_fields: 0,
             fields_max: limits.fields_max as u32,
             line: Vec::new(),
+            trailers: Vec::new(),
         }
+    }
+
+    /// The trailer field lines so far, each `Name: value` and CR LF: all of them once the body has ended. Empty when
+    /// there were none.
+    pub fn trailers(&self) -> &[u8] {
+        &self.trailers
     }
 
     /// Decodes up to the end of the next run of content, of the body, or of the input.
@@ -235,14 +249,15 @@ impl ChunkedDecoder {
 
     fn check_trailer_line(&mut self) -> Result<(), Refusal> {
         let (name, _) = check_field_line(&self.line)?;
-        if TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes())) {
+        if !may_be_trailer(name) {
             return Err(Refusal::TrailerForbidden);
         }
         self.trailer_fields += 1;
         if self.trailer_fields > self.fields_max {
             return Err(Refusal::FieldsTooMany);
         }
-        self.line.clear();
+        self.trailers.append(&mut self.line);
+        self.trailers.extend_from_slice(b"\r\n");
         Ok(())
     }
 }
@@ -295,6 +310,24 @@ mod tests {
                 String::from_utf8_lossy(bytes)
             );
         }
+    }
+
+    #[test]
+    fn trailers_are_kept_as_they_came() {
+        let bytes = b"1\r\nx\r\n0\r\nX-Sum: 1\r\nY:\r\n\r\n";
+        for step in [1, 3, bytes.len()] {
+            let mut decoder = ChunkedDecoder::new(&Limits::DEFAULT);
+            for piece in bytes.chunks(step) {
+                let mut used = 0;
+                while used < piece.len() {
+                    used += feed(&mut decoder, &piece[used..], &mut Vec::new()).unwrap().0;
+                }
+            }
+            assert_eq!(decoder.trailers(), b"X-Sum: 1\r\nY:\r\n");
+        }
+        let mut decoder = ChunkedDecoder::new(&Limits::DEFAULT);
+        decoder.decode(b"0\r\n\r\n").unwrap();
+        assert_eq!(decoder.trailers(), b"");
     }
 
     #[test]

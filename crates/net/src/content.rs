@@ -36,6 +36,8 @@ struct Pipe {
     reader: Option<Waker>,
     writer: Option<Waker>,
     reader_gone: bool,
+    /// The reader has asked for something.
+    asked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +59,7 @@ impl Content {
     /// The next piece.
     pub fn poll_piece(&self, context: &mut Context<'_>) -> Poll<ContentPiece> {
         let mut pipe = self.0.borrow_mut();
+        pipe.asked = true;
         if let Some(bytes) = pipe.pieces.pop_front() {
             pipe.waiting_bytes -= bytes.len();
             if pipe.waiting_bytes < BYTES_MAX
@@ -107,6 +110,11 @@ impl ContentWriter {
     /// Whether nobody reads any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.0.borrow().reader_gone
+    }
+
+    /// Whether nobody has ever asked for any of it: it was taken for a handler that turned out not to want it.
+    pub(crate) fn was_never_asked(&self) -> bool {
+        !self.0.borrow().asked
     }
 
     /// Gives `bytes` to the reader.

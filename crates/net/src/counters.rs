@@ -7,7 +7,7 @@ use flatout_http::refusal::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Outcomes a handler may name; see `Handler::OUTCOMES`.
-pub const OUTCOMES_MAX: usize = 96;
+pub const OUTCOMES_MAX: usize = 192;
 
 /// A count with one writer.
 #[derive(Debug, Default)]

@@ -44,6 +44,10 @@ close_reasons! {
     ClientCutHead, "client_cut_head", true, "The client closed in the middle of a request head.";
     ClientCutBody, "client_cut_body", true, "The client closed in the middle of a request body.";
     ClientReset, "client_reset", true, "The client reset the connection.";
+    ClientLeft, "client_left", true, "The client closed while more of its answer was being waited for.";
+    OriginCut, "origin_cut", true, "The origin's answer ended before it was whole; the client got no end of it.";
+    LengthBroken, "length_broken", true, "The content of an answer was longer or shorter than its head had said.";
+    TunnelEnded, "tunnel_ended", false, "One side ended a connection that had gone on with another protocol.";
     FileChanged, "file_changed", true, "The file changed while it was being sent; the rest would have been another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
     DescriptorPressure, "descriptor_pressure", false, "Descriptors ran out, and this connection was idle.";

@@ -30,8 +30,8 @@ pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
 pub enum Reply {
     /// The answer.
     Now(Response),
-    /// The answer comes when this future is ready. Its maker bounds how long that may take. Nothing more is read from
-    /// an HTTP/1.1 connection meanwhile; when the connection ends, the future is dropped.
+    /// The answer comes when this future is ready. Its maker bounds how long that may take. Of an HTTP/1.1 connection,
+    /// only content that was taken is read meanwhile; when the connection is reset or ends, the future is dropped.
     Later(LaterResponse),
 }
 
@@ -62,6 +62,9 @@ pub trait Handler: 'static {
     /// The names of all outcomes an answer may have, at most `counters::OUTCOMES_MAX`; `Response::outcome` is an index
     /// into it.
     const OUTCOMES: &'static [&'static str];
+
+    /// Called once, within the worker's runtime, before the first request: the moment for tasks of its own.
+    fn begin(&self) {}
 
     /// Answers `request`. It must not block for longer than a file look-up takes: every connection of the worker waits
     /// meanwhile. What takes longer is a [`Reply::Later`].

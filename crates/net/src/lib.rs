@@ -13,11 +13,12 @@
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
 //! | [`stream`], [`content`] | content that comes bit by bit, either way |
-//! | [`handler`] | what a site is to this crate |
+//! | [`handler`], [`owned`] | what a site is to this crate; a request that is kept |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
 //! | [`tls`] | certificates by name, sessions, why they fail |
 //! | `http2` | HTTP/2 over the same handler |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
+//! | [`origin`] | this process as a client of origin servers |
 //!
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
 
@@ -32,6 +33,8 @@ pub mod file;
 pub mod handler;
 pub(crate) mod http2;
 pub mod memory;
+pub mod origin;
+pub mod owned;
 pub mod page;
 pub mod process;
 pub mod registered;

@@ -59,11 +59,8 @@ impl Head {
     /// The head's fields as HTTP/2 has them: names in lower case, without our Date and what belongs to a connection.
     pub fn http2_fields(&self) -> &HeaderMap {
         self.0.http2.get_or_init(|| {
-            let mut fields = parse_lines(&self.0.bytes);
-            if self.0.date_at.is_some() {
-                fields.remove(http::header::DATE);
-            }
-            fields
+            // Left out while parsing: taking it out afterwards would change the order of the others.
+            parse_lines_but(&self.0.bytes, self.0.date_at.is_some().then_some("date"))
         })
     }
 
@@ -77,6 +74,19 @@ impl Head {
         extra: &[u8],
         connection: Option<&'static str>,
     ) {
+        self.append_framed_to(output, date, extra, b"", connection);
+    }
+
+    /// The same with the field line `framing`, when it is not empty, which says where the content ends.
+    #[inline]
+    pub(crate) fn append_framed_to(
+        &self,
+        output: &mut Vec<u8>,
+        date: &[u8; DATE_BYTES],
+        extra: &[u8],
+        framing: &'static [u8],
+        connection: Option<&'static str>,
+    ) {
         let start = output.len();
         output.extend_from_slice(&self.0.bytes);
         if let Some(date_at) = self.0.date_at {
@@ -84,6 +94,7 @@ impl Head {
             output[date_at..date_at + DATE_BYTES].copy_from_slice(date);
         }
         output.extend_from_slice(extra);
+        output.extend_from_slice(framing);
         if let Some(option) = connection {
             output.extend_from_slice(b"Connection: ");
             output.extend_from_slice(option.as_bytes());
@@ -106,6 +117,11 @@ impl Head {
 /// Field lines, each `Name: value` and CR LF, as a header map. What belongs to an HTTP/1.1 connection is left out
 /// (RFC 9113 §8.2.2), and so is a status line, which has no such form.
 pub fn parse_lines(lines: &[u8]) -> HeaderMap {
+    parse_lines_but(lines, None)
+}
+
+/// The same without the field `left_out`, in lower case.
+pub(crate) fn parse_lines_but(lines: &[u8], left_out: Option<&str>) -> HeaderMap {
     const LEFT_OUT: [&str; 5] = ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
     let mut map = HeaderMap::new();
     for line in lines.split(|&byte| byte == b'\n') {
@@ -114,7 +130,7 @@ pub fn parse_lines(lines: &[u8]) -> HeaderMap {
         let (name, value) = (&line[..colon], flatout_http::token::trim(&line[colon + 1..]));
         // A status line with a colon in it has a space, and no name has.
         let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else { continue };
-        if !LEFT_OUT.contains(&name.as_str()) {
+        if !LEFT_OUT.contains(&name.as_str()) && left_out != Some(name.as_str()) {
             map.append(name, value);
         }
     }
@@ -134,7 +150,8 @@ pub enum Body {
     Segments(Vec<Segment>),
     /// Content that is not all here yet. Clones share it, and only one of them may be sent.
     Stream(Stream),
-    /// No content: after this answer, a 101, the connection belongs to another protocol. Over HTTP/1.1 only.
+    /// No content: after this answer, a 101, the connection belongs to another protocol. Over HTTP/1.1 only, and when
+    /// the request's content is whole; else the client is told with 501 that it cannot be.
     Tunnel(TunnelStart),
 }
 

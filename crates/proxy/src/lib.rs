@@ -1,3 +1,54 @@
 //! An accelerator: origins and their pools, forwarding, coalescing, the store.
 //!
+//! | file | what it knows |
+//! |---|---|
+//! | [`accelerator`] | what the whole process shares |
+//! | [`step`], [`rules`] | one `proxy` step and one `cache` step of the configuration |
+//! | [`worker`] | what one worker answers with |
+//! | `query`, `lookup`, `front` | a request that is looked up; answering from what is kept; what one worker has ready |
+//! | `exchange`, `pass`, `fetch` | asking the origins: once, for one client, for all |
+//! | `answer`, `lines` | answers made of what is kept or comes |
+//! | `check` | looking after the origins' health |
+//! | [`meta`] | what is kept beside an answer's content |
+//! | [`group`] | which origin is asked: weights, balance, what is known of each one's health |
+//! | [`limit`] | how many requests an origin gets at once, and who waits |
+//! | [`forward`] | the fields of a request on its way to an origin and of an answer on its way back; upgrades; retries |
+//! | [`health`] | what an active check asks, and how its answer is judged |
+//! | [`fill`], [`growing`] | one fetch for many clients, and content that is still coming |
+//! | [`store`] | what is kept of answers: memory and disks |
+//! | [`esi`] | pages made of parts (ESI 1.0) |
+//! | [`hints`] | the Link fields of an answer that may go ahead of the next one |
+//! | [`outcome`] | why each answer was what it was |
+//!
 //! Absent by design: sockets (`flatout_net` has them) and what may be stored (`flatout_cache` decides).
+
+pub mod accelerator;
+mod answer;
+mod check;
+pub mod esi;
+mod exchange;
+mod fetch;
+pub mod fill;
+pub mod forward;
+mod front;
+pub mod group;
+pub mod growing;
+pub mod health;
+pub mod hints;
+pub mod limit;
+mod lines;
+mod lookup;
+pub mod meta;
+pub mod outcome;
+mod pass;
+mod query;
+pub mod rules;
+pub mod step;
+pub mod store;
+pub mod worker;
+
+pub use accelerator::Accelerator;
+pub use meta::{Kept, Meta};
+pub use rules::CacheStep;
+pub use step::ProxyStep;
+pub use worker::{Asking, Changes, Handled, ProxyWorker, Refused};

@@ -161,7 +161,15 @@ impl Files {
 
     fn read(&self, asking: &Asking<'_>) -> Found {
         let mut key = self.store.key.borrow_mut();
-        let facts = match decode_path(asking.location.path, &mut key) {
+        let facts = match asking.location.decoded {
+            Some((decoded, facts)) => {
+                key.clear();
+                key.extend_from_slice(decoded);
+                Ok(facts)
+            }
+            None => decode_path(asking.location.path, &mut key),
+        };
+        let facts = match facts {
             Ok(facts) => facts,
             // The request is well-formed, so the connection goes on. A broken encoding was refused with its target.
             Err(refusal) => {

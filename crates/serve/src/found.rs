@@ -2,6 +2,7 @@
 
 use crate::outcome::Outcome;
 use crate::policy::Policy;
+use flatout_http::path::PathFacts;
 use flatout_net::handler::Reply;
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
@@ -13,6 +14,8 @@ pub struct Location<'a> {
     pub path: &'a [u8],
     /// The query.
     pub query: Option<&'a [u8]>,
+    /// What `decode_path` makes of the path, from whoever has decoded it already.
+    pub decoded: Option<(&'a [u8], PathFacts)>,
 }
 
 /// What came of looking for a file.

@@ -2,6 +2,7 @@
 
 use flatout_config::model::FieldOp;
 use flatout_net::response::Head;
+use std::rc::Rc;
 
 /// Names that no header step changes: they say how the message is framed, or which bytes it holds.
 const FRAMING: [&str; 6] =
@@ -17,7 +18,7 @@ pub struct Policy {
     /// Its number, unique among the policies of an engine.
     pub id: u32,
     /// The changes, in the order to make them.
-    pub fields: Vec<FieldOp>,
+    pub fields: Rc<[FieldOp]>,
 }
 
 impl Policy {
@@ -28,7 +29,7 @@ impl Policy {
             return Head::new(status, fields);
         }
         let mut lines = fields.to_vec();
-        for change in &self.fields {
+        for change in &*self.fields {
             let (name, value) = match change {
                 FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, Some(value)),
                 FieldOp::Remove(name) => (name, None),
@@ -85,7 +86,7 @@ mod tests {
     }
 
     fn policy(fields: &[FieldOp]) -> Policy {
-        Policy { id: 1, fields: fields.to_vec() }
+        Policy { id: 1, fields: fields.into() }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sites and their steps as KDL.
 
-use super::{Writer, log_name, path, quote};
+use super::{Writer, log_name, path, proxy, quote};
 use crate::model::{
     Access, BasicAuth, Certificate, Coding, Config, Cors, ErrorPage, FieldOp, Files, Handler, Matcher, Network,
     Protocol, RateLimit, Redirect, Respond, Rewrite, Route, Site, Step, StepKind, TryTarget,
@@ -55,7 +55,7 @@ fn block(writer: &mut Writer, steps: &[Step]) {
 pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
     match kind {
         StepKind::Route(route) => encode_route(writer, route),
-        StepKind::Header(operations) => header(writer, operations),
+        StepKind::Header(operations) => fields(writer, "header", operations),
         StepKind::BasicAuth(auth) => basic_auth(writer, auth),
         StepKind::Access(access) => encode_access(writer, access),
         StepKind::RateLimit(limit) => rate_limit(writer, *limit),
@@ -67,13 +67,13 @@ pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
         StepKind::Handler(Handler::Redirect(redirect)) => encode_redirect(writer, redirect),
         StepKind::Handler(Handler::Respond(respond)) => encode_respond(writer, respond),
         StepKind::Handler(Handler::Metrics) => writer.begin("metrics").end(),
-        StepKind::Cache(_) => writer.begin("cache").end(),
-        StepKind::Handler(Handler::Proxy(_)) => writer.begin("proxy").end(),
+        StepKind::Cache(rules) => proxy::cache(writer, rules),
+        StepKind::Handler(Handler::Proxy(settings)) => proxy::proxy(writer, settings),
     }
 }
 
 /// A setting with texts; none at all when there are none.
-fn list<T: AsRef<str>>(writer: &mut Writer, name: &str, texts: &[T]) {
+pub(super) fn list<T: AsRef<str>>(writer: &mut Writer, name: &str, texts: &[T]) {
     if texts.is_empty() {
         return;
     }
@@ -119,8 +119,9 @@ fn matchers(writer: &mut Writer, matchers: &[Matcher]) {
     }
 }
 
-fn header(writer: &mut Writer, operations: &[FieldOp]) {
-    writer.begin("header").open();
+/// Changes of fields.
+pub(super) fn fields(writer: &mut Writer, name: &str, operations: &[FieldOp]) {
+    writer.begin(name).open();
     for operation in operations {
         match operation {
             FieldOp::Set(name, value) => writer.begin("set").text(name).text(value).end(),
@@ -262,13 +263,13 @@ fn ending(coding: Coding) -> &'static str {
     ENDINGS.iter().find(|(known, _)| *known == coding).map_or("", |(_, ending)| *ending)
 }
 
-fn flag(writer: &mut Writer, name: &str, on: bool) {
+pub(super) fn flag(writer: &mut Writer, name: &str, on: bool) {
     if on {
         writer.begin(name).raw("#true").end();
     }
 }
 
-fn list_or_off<T: AsRef<str>>(writer: &mut Writer, name: &str, texts: &[T]) {
+pub(super) fn list_or_off<T: AsRef<str>>(writer: &mut Writer, name: &str, texts: &[T]) {
     if texts.is_empty() {
         writer.begin(name).raw_property("off", "#true").end();
     } else {

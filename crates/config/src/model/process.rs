@@ -169,6 +169,7 @@ pub enum LogField {
     Tls,
     Site,
     User,
+    Cache,
 }
 
 impl LogField {
@@ -190,6 +191,7 @@ impl LogField {
         (Self::Tls, "tls"),
         (Self::Site, "site"),
         (Self::User, "user"),
+        (Self::Cache, "cache"),
     ];
 }
 

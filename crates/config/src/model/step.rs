@@ -113,6 +113,29 @@ pub struct Cidr {
     pub bits: u8,
 }
 
+impl Cidr {
+    /// Whether `address` is in the network. The IPv6 form of an IPv4 address, which a socket for both has
+    /// (RFC 4291 §2.5.5.2), is that IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
+        let (base, bits) = match (self.address, self.address.to_canonical()) {
+            (IpAddr::V6(_), IpAddr::V4(base)) if self.bits >= 96 => (IpAddr::V4(base), self.bits - 96),
+            (base, _) => (base, self.bits),
+        };
+        match (base, address.to_canonical()) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+                (base.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+                (base.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
 /// How often one address may ask. IPv6 clients are counted by their /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {

@@ -124,12 +124,12 @@ fn setting(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     }
 }
 
-fn flag(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
+pub(super) fn flag(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
     reader.shape(node, shape) && reader.flag(&node.arguments[0]).unwrap_or(false)
 }
 
 /// Whether a list is switched off; it has entries or is off, and never both or neither.
-fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
+pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
     reader.shape(node, shape);
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     match (off, node.arguments.first()) {

@@ -52,7 +52,7 @@ pub(super) fn rules(reader: &mut Reader<'_>, node: &Node, access: &mut Access) {
     }
 }
 
-fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network> {
+pub(super) fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network> {
     let text = reader.line(value)?;
     if text == "all" {
         return Some(Network::All);

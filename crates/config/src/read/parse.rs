@@ -35,8 +35,8 @@ fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// Bytes to a text that [`size`] reads as the same.
-pub(crate) fn show_size(size: u64) -> String {
+/// Bytes as a configuration has them, in the largest unit that leaves a whole number: `64MiB`.
+pub fn show_size(size: u64) -> String {
     show(size, &SIZE_UNITS.iter().filter(|(name, _)| name.contains('i') || *name == "B").copied().collect::<Vec<_>>())
 }
 
@@ -55,7 +55,7 @@ fn show(number: u64, units: &[(&str, u64)]) -> String {
 }
 
 /// `127.0.0.1:8080`, `[::1]:8080`, and `:8080` for all addresses of both families.
-pub(super) fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
+pub fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
     if let Some(port) = text.strip_prefix(':') {
         let port = digits(port)?;
         return Some(vec![(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]);

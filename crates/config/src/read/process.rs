@@ -3,14 +3,26 @@
 use super::Reader;
 use super::log::Logs;
 use super::shape::{Block, Seen, Shape, property};
-use super::{check, site};
+use super::{cache, check, site, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Admin, CacheBudget, Config, Timeouts};
 use crate::syntax::{Node, Value};
 
-const ALLOWED: &[&str] =
-    &["site", "include", "log", "timeouts", "cache", "workers", "user", "state", "admin", "open-files", "landlock"];
+const ALLOWED: &[&str] = &[
+    "site",
+    "include",
+    "log",
+    "timeouts",
+    "cache",
+    "store",
+    "workers",
+    "user",
+    "state",
+    "admin",
+    "open-files",
+    "landlock",
+];
 
 /// A day: longer is no timeout.
 const TIMEOUT_MS_MAX: u64 = 86_400_000;
@@ -58,6 +70,7 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     for node in &sites {
         let count = reader.report.count();
         let site = site::read(reader, node, &mut listeners, &mut logs);
+        check::caches(reader, node);
         config.sites.push(site);
         sound.push(reader.report.count() == count);
     }
@@ -95,6 +108,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
         }
         "admin" => config.admin = admin(reader, node),
         "cache" => config.cache = cache(reader, node),
+        "store" => config.store = store::read(reader, node),
         "timeouts" => config.timeouts = timeouts(reader, node),
         _ => {}
     }
@@ -128,8 +142,15 @@ fn admin(reader: &mut Reader<'_>, node: &Node) -> Admin {
 }
 
 fn cache(reader: &mut Reader<'_>, node: &Node) -> CacheBudget {
-    reader.shape(node, &CACHE);
     let mut budget = CacheBudget::default();
+    let of_step = node.properties.iter().find(|property| cache::PROPERTIES.contains(&property.name.as_str()));
+    if let Some(span) = of_step.map(|property| property.span).or(node.children.as_ref().map(|_| node.span)) {
+        let draft = reader.report.add(Code::WrongPlace, span, "at the top level, `cache` is the memory for files");
+        draft.label("what is kept of origins' answers is said in a `site` or `route` block");
+        draft.note("as in: site { cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\" }");
+        return budget;
+    }
+    reader.shape(node, &CACHE);
     if node.properties.is_empty() && node.arguments.is_empty() {
         let draft = reader.report.add(Code::PropertyMissing, node.span, "`cache` needs memory, entries, or both");
         draft.note(format!("as in: {}", CACHE.example));

@@ -47,7 +47,7 @@ pub(super) struct Seen<'a>(Vec<(&'a str, Span)>);
 const HOMES: &[(&str, &[&str])] = &[
     (
         "belongs at the top level of the file",
-        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "cache", "site"],
+        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "store", "site"],
     ),
     ("belongs in a `site` block, not in a route", &["listen", "tls", "recheck", "watch", "log"]),
     (
@@ -68,6 +68,8 @@ const HOMES: &[(&str, &[&str])] = &[
             "respond",
             "files",
             "metrics",
+            "proxy",
+            "cache",
         ],
     ),
     (
@@ -90,6 +92,44 @@ const HOMES: &[(&str, &[&str])] = &[
     ("belongs in the first block of a `route`", &["match"]),
     ("belongs in the block of `timeouts`", &["idle", "head", "body", "write", "handshake", "drain"]),
     ("belongs in the block of `log`", &["fields", "rotate"]),
+    (
+        "belongs in the block of `proxy`",
+        &[
+            "origin",
+            "balance",
+            "health-check",
+            "passive",
+            "slow-start",
+            "concurrency",
+            "retries",
+            "forwarded",
+            "trust",
+            "via",
+            "request-header",
+            "http2",
+            "idle-connections",
+            "upgrades",
+        ],
+    ),
+    (
+        "belongs in the block of a site's `cache`",
+        &[
+            "ttl",
+            "heuristics",
+            "stale-while-revalidate",
+            "stale-if-error",
+            "set-cookie",
+            "query",
+            "request-directives",
+            "variants",
+            "object-max",
+            "targeted",
+            "tags",
+            "purge",
+            "esi",
+        ],
+    ),
+    ("belongs in the block of `store`", &["disk"]),
 ];
 
 /// Names that people bring along from other servers.
@@ -115,6 +155,23 @@ const FOREIGN: &[(&str, &str)] = &[
     ("basic_auth", "basic-auth"),
     ("ssl", "tls"),
     ("hsts", "header"),
+    ("proxy_pass", "proxy"),
+    ("reverse_proxy", "proxy"),
+    ("reverse-proxy", "proxy"),
+    ("upstream", "proxy"),
+    ("upstream", "origin"),
+    ("backend", "origin"),
+    ("server", "origin"),
+    ("to", "origin"),
+    ("lb_policy", "balance"),
+    ("proxy_set_header", "request-header"),
+    ("header_up", "request-header"),
+    ("header", "request-header"),
+    ("proxy_cache", "cache"),
+    ("proxy_cache_path", "store"),
+    ("proxy_cache_valid", "ttl"),
+    ("default-ttl", "ttl"),
+    ("grace", "stale-while-revalidate"),
 ];
 
 impl Reader<'_> {
@@ -208,12 +265,13 @@ impl Reader<'_> {
             self.report.add(Code::SettingUnknown, node.span, String::new());
             return;
         }
-        if let Some((home, _)) = HOMES.iter().find(|(_, names)| names.contains(&name)) {
+        let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours));
+        let home = HOMES.iter().find(|(_, names)| names.contains(&name));
+        if let (None, Some((home, _))) = (foreign, home) {
             let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
             return;
         }
-        let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours));
         let near = foreign.map(|(_, ours)| *ours).or_else(|| nearest(name, allowed));
         let draft = self.report.add(Code::SettingUnknown, node.span, format!("unknown setting `{name}`"));
         if let Some(near) = near {

@@ -38,8 +38,8 @@ const WATCH: Shape = Shape::value("watch #true");
 /// Where a site is served that does not say where.
 pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// How long what is known of a file is believed, when nothing is said about it.
-pub(crate) const RECHECK_MS_DEFAULT: u64 = 1_000;
+/// How long what is known of a file is believed, when nothing is said about it, in milliseconds.
+pub const RECHECK_MS_DEFAULT: u64 = 1_000;
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node, listeners: &mut Listeners, logs: &mut Logs) -> Site {
     reader.shape(node, &SHAPE);

@@ -1,9 +1,11 @@
 //! The steps of a block: what changes requests and answers, who may come, and what answers.
 
 use super::Reader;
+use super::cache;
 use super::files;
 use super::guard;
 use super::parse;
+use super::proxy;
 use super::route;
 use super::shape::{Block, Shape, VALUES_MAX, property};
 use crate::code::Code;
@@ -15,11 +17,13 @@ use std::ops::RangeInclusive;
 /// The names of all steps.
 pub(super) const STEPS: &[&str] = &[
     "files",
+    "proxy",
     "route",
     "redirect",
     "rewrite",
     "respond",
     "metrics",
+    "cache",
     "header",
     "access",
     "allow",
@@ -65,18 +69,18 @@ const METRICS: Shape = Shape { arguments: (0, 0), properties: &[], block: Block:
 pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";
 
 /// Fields that the server itself writes: framing and connection (RFC 9112, sections 6 and 9), and what says which part
-/// of a representation this is.
-const OWNED: &[&str] = &[
-    "connection",
-    "content-length",
-    "content-range",
-    "date",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
+/// of a representation this is. Behind each what to do instead, when there is something.
+const OWNED: &[(&str, &str)] = &[
+    ("connection", ""),
+    ("content-length", ""),
+    ("content-range", ""),
+    ("date", ""),
+    ("keep-alive", ""),
+    ("proxy-connection", ""),
+    ("te", ""),
+    ("trailer", ""),
+    ("transfer-encoding", ""),
+    ("upgrade", ""),
 ];
 
 /// Reads steps in their order; `allowed` is for messages. Allow and deny that follow one another are one step.
@@ -118,7 +122,9 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
             reader.shape(node, &METRICS);
             StepKind::Handler(Handler::Metrics)
         }
-        "header" => StepKind::Header(header(reader, node)),
+        "proxy" => StepKind::Handler(Handler::Proxy(Box::new(proxy::read(reader, node)))),
+        "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
+        "header" => StepKind::Header(field_changes(reader, node, &HEADER, OWNED)),
         "allow" | "deny" => {
             let mut access = Access { rules: Vec::new() };
             guard::rules(reader, node, &mut access);
@@ -134,20 +140,27 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
     })
 }
 
-fn header(reader: &mut Reader<'_>, node: &Node) -> Vec<FieldOp> {
-    reader.shape(node, &HEADER);
+/// Changes of fields: one in a line, or several in a block. Those in `owned` are not for changing.
+pub(super) fn field_changes(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    shape: &Shape,
+    owned: &[(&str, &str)],
+) -> Vec<FieldOp> {
+    reader.shape(node, shape);
+    let kind = &node.name;
     let mut operations = Vec::new();
     match (&node.arguments[..], &node.children) {
         ([], None) => {
-            let draft =
-                reader.report.add(Code::ValueMissing, node.span, "`header` needs a name and a value, or a block");
-            draft.note(format!("as in: {}", HEADER.example));
+            let message = format!("`{kind}` needs a name and a value, or a block");
+            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
         }
         ([name], _) => {
-            let draft = reader.report.add(Code::ValueMissing, name.span, "`header` needs a value behind the name");
-            draft.note("to remove a field: header { remove \"Name\" }");
+            let message = format!("`{kind}` needs a value behind the name");
+            let draft = reader.report.add(Code::ValueMissing, name.span, message);
+            draft.note(format!("to remove a field: {kind} {{ remove \"Name\" }}"));
         }
-        ([name, value, ..], _) => operations.extend(set(reader, name, value, FieldOp::Set)),
+        ([name, value, ..], _) => operations.extend(set(reader, name, value, owned, FieldOp::Set)),
         _ => {}
     }
     for child in node.children.iter().flatten() {
@@ -155,13 +168,13 @@ fn header(reader: &mut Reader<'_>, node: &Node) -> Vec<FieldOp> {
             "set" | "add" => {
                 if reader.shape(child, &SET) {
                     let make = if child.name == "set" { FieldOp::Set } else { FieldOp::Add };
-                    operations.extend(set(reader, &child.arguments[0], &child.arguments[1], make));
+                    operations.extend(set(reader, &child.arguments[0], &child.arguments[1], owned, make));
                 }
             }
             "remove" => {
                 reader.shape(child, &REMOVE);
                 for name in &child.arguments {
-                    operations.extend(field_name(reader, name).map(FieldOp::Remove));
+                    operations.extend(field_name(reader, name, owned).map(FieldOp::Remove));
                 }
             }
             _ => reader.unknown(child, &["set", "add", "remove"]),
@@ -170,17 +183,26 @@ fn header(reader: &mut Reader<'_>, node: &Node) -> Vec<FieldOp> {
     operations
 }
 
-fn set(reader: &mut Reader<'_>, name: &Value, value: &Value, make: fn(String, String) -> FieldOp) -> Option<FieldOp> {
-    let (name, value) = (field_name(reader, name), field_value(reader, value));
+fn set(
+    reader: &mut Reader<'_>,
+    name: &Value,
+    value: &Value,
+    owned: &[(&str, &str)],
+    make: fn(String, String) -> FieldOp,
+) -> Option<FieldOp> {
+    let (name, value) = (field_name(reader, name, owned), field_value(reader, value));
     Some(make(name?, value?))
 }
 
 /// A field name that may be changed, as it was written.
-fn field_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+fn field_name(reader: &mut Reader<'_>, value: &Value, owned: &[(&str, &str)]) -> Option<String> {
     let name = token(reader, value)?;
-    if OWNED.contains(&name.to_ascii_lowercase().as_str()) {
+    if let Some((_, instead)) = owned.iter().find(|(owned, _)| owned.eq_ignore_ascii_case(&name)) {
         let message = format!("`{name}` is written by the server itself");
-        reader.report.add(Code::FieldOwned, value.span, message);
+        let draft = reader.report.add(Code::FieldOwned, value.span, message);
+        if !instead.is_empty() {
+            draft.label(*instead);
+        }
         return None;
     }
     Some(name)

@@ -5,6 +5,7 @@ use super::{Answer, Order, OrderKind};
 use crate::bell::{Bell, Event};
 use crate::failure::Failure;
 use crate::metrics::encode_metrics;
+use crate::purge::PurgeRequest;
 use crate::status::Shared;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
@@ -12,6 +13,7 @@ use flatout_http::request::{Method, parse_request_head};
 use flatout_http::status::reason;
 use flatout_http::target::Target;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -29,8 +31,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// For an order to be carried out: an upgrade takes the longest, and has a deadline of its own.
 const ORDER_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Bytes of a question. Its content, if it has any, means nothing.
-const QUESTION_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a question: a URL to purge has 8 KiB at the most, and grows when it is encoded. Its content, if it has any,
+/// means nothing.
+const QUESTION_BYTES_MAX: usize = 32 * 1024;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -102,6 +105,11 @@ impl Reply {
     fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: TEXT, body: body.into(), allow: None }
     }
+
+    fn json(body: &impl Serialize) -> Self {
+        let body = serde_json::to_string_pretty(body).unwrap_or_default() + "\n";
+        Self { status: 200, content_type: "application/json", body, allow: None }
+    }
 }
 
 fn serve(stream: &mut UnixStream, shared: &Shared, bell: &Bell) -> io::Result<()> {
@@ -125,11 +133,13 @@ fn serve(stream: &mut UnixStream, shared: &Shared, bell: &Bell) -> io::Result<()
 }
 
 /// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
     Metrics,
     Status,
     Order(OrderKind),
+    /// A purge, or what is wrong with it.
+    Purge(Result<PurgeRequest, String>),
     /// A path that is known, with a method that is not for it.
     Method(&'static str),
     Unknown,
@@ -162,12 +172,12 @@ fn read_question(stream: &mut UnixStream) -> io::Result<Result<Question, (u16, &
 }
 
 fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)> {
-    let limits = Limits { head_bytes_max: QUESTION_BYTES_MAX, ..Limits::DEFAULT };
+    let limits = Limits { head_bytes_max: QUESTION_BYTES_MAX, target_bytes_max: QUESTION_BYTES_MAX, ..Limits::DEFAULT };
     let mut storage = FieldStorage::new();
     let head =
         parse_request_head(bytes, &limits, &mut storage).map_err(|refusal| (refusal.status(), refusal.text()))?;
     let Some(head) = head else { return Ok(None) };
-    let Target::Resource { path, .. } = head.target else { return Ok(Some(Question::Unknown)) };
+    let Target::Resource { path, query, .. } = head.target else { return Ok(Some(Question::Unknown)) };
     let read = matches!(head.method, Method::Get);
     let write = head.method == Method::Known("POST");
     Ok(Some(match path {
@@ -177,7 +187,11 @@ fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)>
         b"/reload" if write => Question::Order(OrderKind::Reload),
         b"/upgrade" if write => Question::Order(OrderKind::Upgrade),
         b"/stop" if write => Question::Order(OrderKind::Stop),
-        b"/reload" | b"/upgrade" | b"/stop" => Question::Method("POST"),
+        b"/purge" if write => {
+            let query = String::from_utf8_lossy(query.unwrap_or_default());
+            Question::Purge(PurgeRequest::parse_query(&query))
+        }
+        b"/reload" | b"/upgrade" | b"/stop" | b"/purge" => Question::Method("POST"),
         _ => Question::Unknown,
     }))
 }
@@ -190,10 +204,13 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
             body: encode_metrics(shared),
             allow: None,
         },
-        Question::Status => {
-            let body = serde_json::to_string_pretty(&shared.status()).unwrap_or_default() + "\n";
-            Reply { status: 200, content_type: "application/json", body, allow: None }
-        }
+        Question::Status => Reply::json(&shared.status()),
+        // Here and not by the control thread: it may take long, and the next question can wait.
+        Question::Purge(Ok(request)) => match shared.store.purge(&request) {
+            Ok(reply) => Reply::json(&reply),
+            Err(text) => Reply::text(409, format!("error: {text}\n")),
+        },
+        Question::Purge(Err(text)) => Reply::text(422, format!("error: {text}\n")),
         Question::Order(kind) => {
             let (answer, answers) = sync_channel(1);
             bell.ring(Event::Order(Order { kind, answer }));
@@ -206,7 +223,8 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
         }
         Question::Method(allow) => Reply { allow: Some(allow), ..Reply::text(405, format!("This is for {allow}.\n")) },
         Question::Unknown => {
-            Reply::text(404, "There are: GET /status, GET /metrics, POST /reload, POST /upgrade, POST /stop.\n")
+            let text = "There are: GET /status, GET /metrics, POST /reload, POST /upgrade, POST /stop, POST /purge.\n";
+            Reply::text(404, text)
         }
     }
 }
@@ -214,6 +232,7 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::{OrderKind, Question, parse_question};
+    use crate::purge::{PurgeRequest, PurgeScope};
 
     fn parse(text: &str) -> Result<Option<Question>, u16> {
         parse_question(text.as_bytes()).map_err(|(status, _)| status)
@@ -221,6 +240,7 @@ mod tests {
 
     #[test]
     fn questions_are_told_apart_however_they_are_cut() {
+        let everything = PurgeRequest { scope: PurgeScope::All, soft: true, dry_run: false };
         for (line, question) in [
             ("GET /metrics", Question::Metrics),
             ("GET /status?x", Question::Status),
@@ -232,9 +252,15 @@ mod tests {
             ("POST /status", Question::Method("GET")),
             ("GET /", Question::Unknown),
             ("OPTIONS *", Question::Unknown),
+            ("GET /purge?all", Question::Method("POST")),
+            ("POST /purge?all&soft", Question::Purge(Ok(everything))),
+            (
+                "POST /purge",
+                Question::Purge(Err("say what to purge: one of url, tag, prefix, host and all".to_owned())),
+            ),
         ] {
             let text = format!("{line} HTTP/1.1\r\nHost: flatout\r\n\r\n");
-            assert_eq!(parse(&text), Ok(Some(question)), "{line}");
+            assert_eq!(parse(&text), Ok(Some(question.clone())), "{line}");
             for end in 0..text.len() {
                 assert_eq!(parse(&text[..end]), Ok(None), "{line}, {end} bytes");
             }

@@ -11,6 +11,7 @@ use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Variable};
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
+use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::media::content_type;
 use flatout_serve::root::{Root, check_kernel};
 use std::collections::HashSet;
@@ -45,6 +46,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
         path: String::new(),
         answers: 0,
         auths: 0,
+        proxies_of_site: 0,
         rate_keys: HashSet::new(),
         spec: Spec {
             listeners: Vec::new(),
@@ -54,6 +56,9 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             pages: Vec::new(),
             hints: Vec::new(),
             changes: Vec::new(),
+            proxies: Vec::new(),
+            cache_steps: Vec::new(),
+            accelerator: sources.accelerator.clone().unwrap_or_default(),
             rates: Vec::new(),
             verifier: None,
             metrics: sources.metrics.clone(),
@@ -79,6 +84,15 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
 }
 
+/// Whether the step, or one within it, leads to other servers.
+fn forwards(kind: &StepKind) -> bool {
+    match kind {
+        StepKind::Handler(Handler::Proxy(_)) => true,
+        StepKind::Route(route) => route.block.iter().any(|step| forwards(&step.kind)),
+        _ => false,
+    }
+}
+
 struct Compiler<'a> {
     previous: Option<&'a Spec>,
     errors: Vec<SpecError>,
@@ -86,6 +100,8 @@ struct Compiler<'a> {
     path: String,
     answers: u32,
     auths: u32,
+    /// Proxies met so far in the site at hand.
+    proxies_of_site: u32,
     rate_keys: HashSet<String>,
     spec: Spec,
 }
@@ -114,6 +130,7 @@ impl Compiler<'_> {
         self.path = site.hosts.join(" ");
         let log = site.log.and_then(|log| u8::try_from(log).ok()).unwrap_or(LOG_NONE);
         let name = site.hosts.iter().find(|host| !host.contains('*')).cloned();
+        self.proxies_of_site = 0;
         let block = self.compile_block(&site.block, site, 0);
         self.spec.sites.push(SiteSpec {
             number,
@@ -121,6 +138,7 @@ impl Compiler<'_> {
             hosts: site.hosts.clone(),
             name,
             log,
+            forwards: site.block.iter().any(|step| forwards(&step.kind)),
             block,
         });
     }
@@ -174,7 +192,10 @@ impl Compiler<'_> {
             }
             StepKind::Rewrite(model::Rewrite::To(text)) => Kind::Rewrite(Rewrite::To(Template::new(text))),
             StepKind::ErrorPage(page) => Kind::ErrorPage(self.compile_page(place, page, site)?),
-            StepKind::Cache(_) => return None,
+            StepKind::Cache(rules) => {
+                self.spec.cache_steps.push(Arc::new(CacheStep::new(rules)));
+                Kind::Cache(self.spec.cache_steps.len() as u32 - 1)
+            }
             StepKind::Handler(handler) => self.compile_handler(place, handler, site)?,
         })
     }
@@ -208,8 +229,32 @@ impl Compiler<'_> {
                 Kind::Respond { id: self.next_answer(), respond: respond.clone() }
             }
             Handler::Metrics => Kind::Metrics,
-            Handler::Proxy(_) => Kind::Metrics,
+            Handler::Proxy(proxy) => self.add_proxy(place, proxy, site)?,
         })
+    }
+
+    /// The proxy that was there before, when it is the same: what it has learnt of its origins stays known.
+    fn add_proxy(&mut self, place: &Place, settings: &model::Proxy, site: &model::Site) -> Option<Kind> {
+        // What is kept is kept for the site's proxies one by one: two origins may have different answers for one URL.
+        let name = site.hosts.first().map_or("*", String::as_str);
+        let realm = match self.proxies_of_site {
+            0 => name.to_owned(),
+            nth => format!("{name}#{nth}"),
+        };
+        self.proxies_of_site += 1;
+        let same = |other: &&Arc<ProxyStep>| other.is(&realm, settings);
+        let step = match self.previous.and_then(|previous| previous.proxies.iter().find(same)) {
+            Some(step) => Arc::clone(step),
+            None => match ProxyStep::new(&realm, settings) {
+                Ok(step) => Arc::new(step),
+                Err((what, advice)) => {
+                    self.fail(place, what, advice);
+                    return None;
+                }
+            },
+        };
+        self.spec.proxies.push(step);
+        Some(Kind::Proxy(self.spec.proxies.len() as u32 - 1))
     }
 
     fn next_answer(&mut self) -> u32 {

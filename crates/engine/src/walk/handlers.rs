@@ -1,21 +1,20 @@
 //! Steps that answer, and what is answered when something stands against it.
 
+use super::pages::{Pages, answer_failure};
 use super::{Trace, Walk, host_needed, method_not_allowed};
-use crate::answer::{Failure, custom_error_page, error_page, redirect, respond, text};
+use crate::answer::{Failure, redirect, respond, text};
 use crate::outcome::Outcome;
-use crate::spec::PageSpec;
 use crate::step::Step;
 use crate::text::Template;
 use flatout_config::model::{self, Respond, TryTarget};
-use flatout_http::framing::{Framing, Version};
-use flatout_http::head::Fields;
 use flatout_http::path::decode_path;
-use flatout_http::request::{Asked, Method, RequestHead};
+use flatout_http::request::Method;
 use flatout_http::status::reason;
-use flatout_http::target::Target;
-use flatout_net::handler::{Reply, Request};
-use flatout_net::response::{Body, Response};
+use flatout_net::handler::Reply;
+use flatout_net::response::Response;
+use flatout_proxy::{Asking, Changes, Handled as Proxied};
 use flatout_serve::files::{Found, Location};
+use std::rc::Rc;
 
 impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_files(&mut self, step: &Step, index: u32, pass: bool) -> Option<Reply> {
@@ -28,7 +27,11 @@ impl<T: Trace> Walk<'_, T> {
                 self.trace.file(settings, &self.decoded, &tries);
             }
         }
-        let location = Location { path: &self.path, query: self.query.as_deref() };
+        let location = Location {
+            path: &self.path,
+            query: self.query.as_deref(),
+            decoded: self.facts.map(|facts| (&self.decoded[..], facts)),
+        };
         match files.handle(self.request, location, &self.policy(), self.now) {
             Found::Reply(reply) => Some(reply),
             Found::Error(error) if pass && matches!(error.status, 404 | 405) => {
@@ -98,6 +101,37 @@ impl<T: Trace> Walk<'_, T> {
         self.live.prebuilt(id, &policy, || respond(settings, &policy))
     }
 
+    pub(super) fn answer_proxy(&mut self, step: &Step, index: u32) -> Option<Reply> {
+        let live = self.live;
+        let proxy = live.spec.proxies.get(index as usize)?;
+        let cache = self.cache.and_then(|cache| live.spec.cache_steps.get(cache as usize));
+        self.trace.step(step, || format!("asks {}", proxy.describe()));
+        if T::TOLD {
+            return None;
+        }
+        let policy = self.policy();
+        let asking = Asking {
+            request: self.request,
+            path: &self.path,
+            query: self.query.as_deref(),
+            changes: Changes { id: policy.id, fields: &policy.fields },
+            now: self.now,
+        };
+        match live.proxy.handle(proxy, cache, &asking) {
+            Proxied::Reply(response) => Some(Reply::Now(response)),
+            Proxied::Later(making) => {
+                let pages = Pages { live: Rc::clone(live), pages: self.pages.clone(), policy, now: self.now };
+                Some(Reply::later(async move {
+                    match making.await {
+                        Ok(response) => response,
+                        Err(refused) => pages.fail(&refused.into()),
+                    }
+                }))
+            }
+            Proxied::Refused(refused) => Some(self.fail(&refused.into()).into()),
+        }
+    }
+
     pub(super) fn answer_metrics(&mut self, step: &Step) -> Response {
         self.trace.step(step, || "answers with the counters".to_owned());
         match self.request.head.method {
@@ -114,41 +148,11 @@ impl<T: Trace> Walk<'_, T> {
     /// The answer to what went wrong: the page that the site has for it, or a plain one.
     pub(super) fn fail(&mut self, failure: &Failure) -> Response {
         let policy = self.policy();
-        let live = self.live;
-        let spec = &live.spec;
-        let pages: Vec<_> = self.pages.iter().rev().filter_map(|&page| spec.pages.get(page as usize)).collect();
-        for page in pages.into_iter().filter(|page| page.statuses.contains(&failure.status)) {
-            if let Some(content) = self.read_page(page) {
-                self.trace.page(page);
-                return custom_error_page(failure, &page.content_type, content, &policy);
-            }
+        let (response, page) = answer_failure(self.live, &self.pages, &policy, failure, self.now);
+        if let Some(page) = page.and_then(|page| self.live.spec.pages.get(page as usize)) {
+            self.trace.page(page);
         }
-        error_page(failure, &policy)
-    }
-
-    /// The content of `page`, as it is now; `None` when it cannot be read any more.
-    fn read_page(&self, page: &PageSpec) -> Option<Body> {
-        let files = self.live.files.get(page.files as usize)?;
-        let path = page.path.as_bytes();
-        let head = RequestHead {
-            method: Method::Get,
-            target: Target::Resource { path, query: None, authority: None },
-            target_text: path,
-            version: Version::Http11,
-            host: None,
-            fields: Fields::EMPTY,
-            framing: Framing::None,
-            persistent: true,
-            expects_continue: false,
-            asked: Asked::default(),
-            head_bytes: 0,
-        };
-        let request = Request { head: &head, ..*self.request };
-        let policy = flatout_serve::files::Policy::default().into();
-        match files.handle(&request, Location { path, query: None }, &policy, self.now) {
-            Found::Reply(Reply::Now(response)) if response.status == 200 => Some(response.body),
-            _ => None,
-        }
+        response
     }
 }
 

@@ -65,7 +65,10 @@ impl<T: Trace> Walk<'_, T> {
         self.trace.step(step, || format!("the path is now {}", String::from_utf8_lossy(&path)));
         self.before.push(std::mem::replace(&mut self.path, path.into()));
         match decoded {
-            Ok(facts) if !facts.encoded_slash => None,
+            Ok(facts) if !facts.encoded_slash => {
+                self.facts = Some(facts);
+                None
+            }
             Ok(_) => Some(self.fail(&Failure::served(404, "Nothing here has this name.", Served::NotFound))),
             Err(refusal) => {
                 let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::DotSegment };

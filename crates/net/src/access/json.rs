@@ -69,6 +69,7 @@ impl JsonForm {
                 Field::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
                 Field::Site => append_string_or_null(text, answer.site.map(str::as_bytes)),
                 Field::User => append_string_or_null(text, answer.user.map(str::as_bytes)),
+                Field::Cache => append_string_or_null(text, answer.cache.map(str::as_bytes)),
             }
         }
         text.extend_from_slice(b"}\n");

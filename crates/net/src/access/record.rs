@@ -44,12 +44,14 @@ pub struct Answer<'a> {
     pub user: Option<&'a str>,
     /// The site that answered.
     pub site: Option<&'a str>,
+    /// What a shared cache did with it.
+    pub cache: Option<&'static str>,
 }
 
 impl Answer<'_> {
     /// The answer to a request that was refused, or to one that never came to an answer (`status` 0).
     pub const fn refused(log: u8, status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
-        Self { log, status, body_bytes, outcome, started_ns, user: None, site: None }
+        Self { log, status, body_bytes, outcome, started_ns, user: None, site: None, cache: None }
     }
 }
 

@@ -92,6 +92,7 @@ fields! {
     Tls, "tls", "Whether the request came over TLS.";
     Site, "site", "The site that answered, by its first name; null when none did.";
     User, "user", "Who has shown a password (RFC 7617).";
+    Cache, "cache", "What a shared cache did with the answer; null when none was asked.";
 }
 
 /// When a log file is put aside, as NAME.YYYYMMDD-HHMMSS in UTC, and how many such are kept.

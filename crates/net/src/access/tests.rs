@@ -111,7 +111,7 @@ fn lines_of(request: &[u8], answer: &Answer<'_>) -> [String; 2] {
 #[test]
 fn a_line_holds_the_request_and_both_reasons() {
     let request = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\r\n\r\n";
-    let answered = Answer { user: Some("me too"), site: Some("main"), ..answer(200, "hit") };
+    let answered = Answer { user: Some("me too"), site: Some("main"), cache: Some("stored"), ..answer(200, "hit") };
     let [combined, json] = lines_of(request, &answered);
     assert_eq!(
         combined,
@@ -120,7 +120,7 @@ fn a_line_holds_the_request_and_both_reasons() {
     let expected = concat!(
         r#"{"time":"1994-11-06T08:49:37.042Z","client":"192.0.2.1","host":"h","method":"GET","target":"/a?b","#,
         r#""version":"HTTP/1.1","status":200,"body_bytes":12,"referer":null,"user_agent":"x\"y","outcome":"hit","#,
-        r#""ending":"sent","duration_us":2500,"tls":false,"site":"main","user":"me too"}"#
+        r#""ending":"sent","duration_us":2500,"tls":false,"site":"main","user":"me too","cache":"stored"}"#
     );
     assert_eq!(json, expected);
 }

@@ -2,13 +2,19 @@
 
 use super::body::SendBody;
 use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_head};
+use super::intake::{Intake, Patience};
 use super::stream::{Awaiting, Exchange, Receiving, Sending, Step, Stream};
+use super::streaming::Streaming;
 use super::task::{Http2Task, STREAM_RESET};
 use crate::access::{Answer, Logged, Peer};
-use crate::content::Offers;
+use crate::content::{Interims, Offers};
 use crate::handler::{Handler, Reply, Request};
 use crate::response::{Body, Response, Segment};
-use crate::server::exchanges::Origin;
+use crate::server::exchanges::{Origin, count_answer, has_content};
+use crate::server::streaming::Outlined;
+use crate::server::tunnel::refuse_tunnel;
+use crate::stream::Stream as Source;
+use flatout_http::framing::Framing;
 use flatout_http::refusal::Refusal;
 use h2::RecvStream;
 use h2::server::SendResponse;
@@ -21,7 +27,7 @@ impl<H: Handler> Http2Task<H> {
     pub(super) fn handle_request(
         &mut self,
         request: http::Request<RecvStream>,
-        respond: SendResponse<SendBody>,
+        mut respond: SendResponse<SendBody>,
         context: &mut Context<'_>,
     ) {
         let worker = Rc::clone(&self.worker);
@@ -42,21 +48,49 @@ impl<H: Handler> Http2Task<H> {
                     return;
                 }
             };
-            let offers = Offers::new();
+            let offers = match head.framing {
+                _ if whole => Offers::new(),
+                Framing::Length(length) => Offers::with_content(Some(length)),
+                _ => Offers::with_content(None),
+            };
             let reply = worker.handler.handle(&Request { head, client, secure, listener, offers: &offers }, now);
             let logged = Logged::Head(head);
             let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
-            match reply {
-                Reply::Now(response) if whole => {
+            let (reply, intake) = match (reply, offers.writer()) {
+                (Reply::Later(later), Some(writer)) => {
+                    (Reply::Later(later), Some(Box::new(Intake::new(content, writer))))
+                }
+                (Reply::Now(response), _) if whole && !matches!(response.body, Body::Stream(_) | Body::Tunnel(_)) => {
                     worker.stage(peer, logged, || log_answer::<H>(&response, &exchange));
                     self.answer(respond, response, exchange.to_head, context);
+                    return;
                 }
-                reply => {
+                (reply, _) => {
                     exchange.description = worker.describe(peer, logged);
+                    let large = worker.settings.limits.body_bytes_max;
+                    if !whole && matches!(head.framing, Framing::Length(length) if length > large) {
+                        self.refuse(respond, Refusal::BodyTooLarge, &exchange, None);
+                        return;
+                    }
                     let expects_continue = head.expects_continue && !whole;
-                    self.wait(respond, content, reply, exchange, (whole, expects_continue), context);
+                    self.wait(
+                        respond,
+                        content,
+                        (reply, offers.taken_interims()),
+                        exchange,
+                        (whole, expects_continue),
+                        context,
+                    );
+                    return;
                 }
+            };
+            let Reply::Later(response) = reply else { return };
+            exchange.description = worker.describe(peer, logged);
+            if head.expects_continue {
+                send_continue(&mut respond);
             }
+            let interims = offers.taken_interims();
+            self.streams.push(Stream::Awaiting(Box::new(Awaiting { respond, response, exchange, interims, intake })));
         });
     }
 
@@ -65,7 +99,7 @@ impl<H: Handler> Http2Task<H> {
         &mut self,
         mut respond: SendResponse<SendBody>,
         content: RecvStream,
-        reply: Reply,
+        (reply, interims): (Reply, Option<Interims>),
         exchange: Exchange,
         (whole, expects_continue): (bool, bool),
         context: &mut Context<'_>,
@@ -74,18 +108,20 @@ impl<H: Handler> Http2Task<H> {
             match reply {
                 Reply::Now(response) if response.status >= 400 => {
                     // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
-                    self.answer_described(respond, response, &exchange, context);
+                    self.answer_described(respond, response, exchange, None, context);
                     return;
                 }
-                _ => {}
+                _ => send_continue(&mut respond),
             }
-            let mut head = http::Response::new(());
-            *head.status_mut() = http::StatusCode::CONTINUE;
-            // It fails when the stream is gone, which the next look at it says.
-            let _ = respond.send_informational(head);
         }
         let stream = match reply {
-            Reply::Later(response) if whole => Stream::Awaiting(Box::new(Awaiting { respond, response, exchange })),
+            Reply::Now(response) if whole => {
+                self.answer_described(respond, response, exchange, None, context);
+                return;
+            }
+            Reply::Later(response) if whole => {
+                Stream::Awaiting(Box::new(Awaiting { respond, response, exchange, interims, intake: None }))
+            }
             reply => {
                 let deadline_ms = self.now_ms().saturating_add(self.worker.settings.timeouts.body_timeout_ms);
                 let received_bytes = 0;
@@ -93,6 +129,7 @@ impl<H: Handler> Http2Task<H> {
                     content,
                     respond,
                     reply,
+                    interims,
                     exchange,
                     received_bytes,
                     deadline_ms,
@@ -106,15 +143,54 @@ impl<H: Handler> Http2Task<H> {
         Peer { client: self.origin.client, secure: self.origin.secure }
     }
 
+    /// Answers a request of which the log's part is kept. What is left of its content is given up, unless the answer
+    /// comes bit by bit.
     pub(super) fn answer_described(
         &mut self,
         respond: SendResponse<SendBody>,
-        response: Response,
-        exchange: &Exchange,
+        mut response: Response,
+        exchange: Exchange,
+        intake: Option<Box<Intake>>,
         context: &mut Context<'_>,
     ) {
-        self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, exchange));
+        match std::mem::replace(&mut response.body, Body::Empty) {
+            // The source is dropped without having been asked (RFC 9110 §9.3.2, §6.4.1).
+            Body::Stream(_) if exchange.to_head || !has_content(response.status) => {}
+            Body::Stream(source) => return self.begin_stream(respond, &response, source, exchange, intake, context),
+            Body::Tunnel(_) => response = refuse_tunnel(&self.worker.handler, &response),
+            body => response.body = body,
+        }
+        self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, &exchange));
         self.answer(respond, response, exchange.to_head, context);
+    }
+
+    /// Begins an answer that comes bit by bit.
+    fn begin_stream(
+        &mut self,
+        mut respond: SendResponse<SendBody>,
+        response: &Response,
+        source: Source,
+        exchange: Exchange,
+        intake: Option<Box<Intake>>,
+        context: &mut Context<'_>,
+    ) {
+        let worker = Rc::clone(&self.worker);
+        count_answer(&worker, response);
+        let outlined = Outlined::new::<H>(response);
+        let Ok(stream) = respond.send_response(head_of(response, worker.http2_date()), false) else {
+            worker.counters.http2_streams_cut.add(1);
+            worker.stage_described(exchange.description.as_ref(), || outlined.answer(0, exchange.started_ns));
+            worker.commit(STREAM_RESET);
+            return;
+        };
+        let streaming = Streaming::new(stream, source, exchange, outlined, &self.endings, intake);
+        let patience = Patience { now_ms: self.now_ms(), body_timeout_ms: worker.settings.timeouts.body_timeout_ms };
+        // At once, so that the head shares a packet with the beginning.
+        match Box::new(streaming).go_on(patience, context) {
+            Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
+            Step::Ended(streaming, ended) => self.log_ended(&streaming, ended),
+            _ => {}
+        }
     }
 
     /// Sends `response`, whose log line is staged.
@@ -126,11 +202,7 @@ impl<H: Handler> Http2Task<H> {
         context: &mut Context<'_>,
     ) {
         let worker = Rc::clone(&self.worker);
-        worker.counters.requests.add(1);
-        worker.counters.add_status(response.status);
-        if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {
-            outcome.add(1);
-        }
+        count_answer(&worker, &response);
         self.send(respond, response, to_head, context);
     }
 
@@ -172,7 +244,8 @@ impl<H: Handler> Http2Task<H> {
         let endings = Rc::clone(&self.endings);
         let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, endings }));
         // At once, so that the head shares a packet with the beginning.
-        match sending.go_on(&worker.settings.limits, context) {
+        let patience = Patience { now_ms: self.now_ms(), body_timeout_ms: worker.settings.timeouts.body_timeout_ms };
+        match sending.go_on(&worker.settings.limits, patience, context) {
             Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
             _ => {}
         }
@@ -225,6 +298,14 @@ impl<H: Handler> Http2Task<H> {
     }
 }
 
+/// Tells the client to send the content that it has held back.
+fn send_continue(respond: &mut SendResponse<SendBody>) {
+    let mut head = http::Response::new(());
+    *head.status_mut() = http::StatusCode::CONTINUE;
+    // It fails when the stream is gone, which the next look at it says.
+    let _ = respond.send_informational(head);
+}
+
 /// What the log says of `response`.
 fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> Answer<'a> {
     Answer {
@@ -235,5 +316,6 @@ fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> An
         started_ns: exchange.started_ns,
         user: response.user.as_deref(),
         site: response.site.as_deref(),
+        cache: response.cache,
     }
 }

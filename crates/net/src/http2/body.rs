@@ -74,15 +74,27 @@ pub(crate) struct SendBody {
     bytes: Bytes,
     last: Option<Box<Last>>,
     endings: Rc<Endings>,
+    /// Counts what of this response went out, where that is not known by its last piece.
+    counter: Option<Rc<Cell<u64>>>,
 }
 
 impl SendBody {
     pub(crate) fn shared(bytes: SharedBytes, endings: &Rc<Endings>) -> Self {
-        Self { bytes: Bytes::Shared(bytes), last: None, endings: Rc::clone(endings) }
+        Self { bytes: Bytes::Shared(bytes), last: None, endings: Rc::clone(endings), counter: None }
     }
 
     pub(crate) fn owned(bytes: Vec<u8>, endings: &Rc<Endings>) -> Self {
-        Self { bytes: Bytes::Owned { bytes, at: 0 }, last: None, endings: Rc::clone(endings) }
+        Self { bytes: Bytes::Owned { bytes, at: 0 }, last: None, endings: Rc::clone(endings), counter: None }
+    }
+
+    /// The same, counted in `counter` as it goes out.
+    pub(crate) fn counted(mut self, counter: &Rc<Cell<u64>>) -> Self {
+        self.counter = Some(Rc::clone(counter));
+        self
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunk().len()
     }
 
     /// The same as the response's last piece; its log lines go with it.
@@ -95,7 +107,7 @@ impl SendBody {
 
 impl Buf for SendBody {
     fn remaining(&self) -> usize {
-        self.chunk().len()
+        self.len()
     }
 
     fn chunk(&self) -> &[u8] {
@@ -107,6 +119,9 @@ impl Buf for SendBody {
 
     fn advance(&mut self, count: usize) {
         self.endings.sent_bytes.set(self.endings.sent_bytes.get() + count as u64);
+        if let Some(counter) = &self.counter {
+            counter.set(counter.get() + count as u64);
+        }
         match &mut self.bytes {
             Bytes::Shared(bytes) => bytes.advance(count),
             Bytes::Owned { bytes, at } => *at = (*at + count).min(bytes.len()),

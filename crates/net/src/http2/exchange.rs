@@ -1,6 +1,8 @@
 //! From a request as the h2 crate has it to the handler's reply, and from a response to its head.
 
-use crate::response::{Response, parse_lines};
+use crate::content::InterimResponse;
+use crate::response::{Response, parse_lines, parse_lines_but};
+use crate::server::awaiting::is_interim;
 use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
 use flatout_http::limits::Limits;
@@ -59,9 +61,6 @@ pub(crate) fn with_head<T>(
         }
     }
     match assemble_request_head(parts.method.as_str().as_bytes(), target_text, authority, lines, limits) {
-        Ok(head) if matches!(head.framing, Framing::Length(length) if length > limits.body_bytes_max) => {
-            then(Err(Refusal::BodyTooLarge))
-        }
         Ok(mut head) => {
             // The end of the stream says where content ends (RFC 9113 §8.1), not a field.
             head.framing = match (whole, head.framing) {
@@ -104,12 +103,21 @@ pub(crate) fn head_of(response: &Response, date: HeaderValue) -> HeadOf<()> {
         fields.insert(DATE, date);
     }
     if response.extra.is_some() {
-        for (name, value) in &parse_lines(response.extra_lines()) {
+        // Their Date would be the second.
+        for (name, value) in &parse_lines_but(response.extra_lines(), Some("date")) {
             fields.append(name.clone(), value.clone());
         }
     }
     *head.headers_mut() = fields;
     head
+}
+
+/// The head of an interim answer; `None` when its status is none.
+pub(crate) fn interim_head_of(interim: &InterimResponse) -> Option<HeadOf<()>> {
+    let mut head = HeadOf::new(());
+    *head.status_mut() = StatusCode::from_u16(interim.status).ok().filter(|_| is_interim(interim.status))?;
+    *head.headers_mut() = parse_lines(&interim.lines);
+    Some(head)
 }
 
 /// The 103 that goes before `response`, if one does (RFC 8297).

@@ -1,6 +1,6 @@
 //! How long one connection is waited for, and what its worker calls it for.
 
-use super::stream::{Receiving, Stream};
+use super::stream::Stream;
 use super::task::{Http2Task, State};
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
@@ -32,7 +32,13 @@ impl<H: Handler> Http2Task<H> {
     }
 
     fn is_sending(&self) -> bool {
-        self.endings.unsent() > 0 || self.streams.iter().any(|stream| matches!(stream, Stream::Sending(_)))
+        self.endings.unsent() > 0
+            || self.streams.iter().any(|stream| match stream {
+                Stream::Sending(_) => true,
+                // How long its source takes is not the client's doing.
+                Stream::Streaming(streaming) => streaming.is_blocked(),
+                Stream::Receiving(_) | Stream::Awaiting(_) => false,
+            })
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -78,9 +84,7 @@ impl<H: Handler> Http2Task<H> {
             consider((self.fields_since_ms.saturating_add(timeouts.head_timeout_ms), CloseReason::HeadTimeout));
         }
         for stream in &self.streams {
-            if let Stream::Receiving(receiving) = stream {
-                consider((receiving.deadline_ms, CloseReason::BodyTimeout));
-            }
+            consider((content_deadline_ms(stream), CloseReason::BodyTimeout));
         }
         earliest
     }
@@ -160,14 +164,31 @@ impl<H: Handler> Http2Task<H> {
     /// 408 for every request whose content did not come in time.
     fn refuse_slow_bodies(&mut self) {
         let now_ms = self.now_ms();
-        let is_slow = |stream: &mut Stream| matches!(stream, Stream::Receiving(it) if it.deadline_ms <= now_ms);
+        let is_slow = |stream: &mut Stream| content_deadline_ms(stream) <= now_ms;
         let slow: Vec<_> = self.streams.extract_if(.., is_slow).collect();
         for stream in slow {
-            if let Stream::Receiving(receiving) = stream {
-                let Receiving { respond, exchange, .. } = *receiving;
-                let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
-                self.answer_error(respond, error, &exchange, None);
-            }
+            let (respond, exchange) = match stream {
+                Stream::Receiving(receiving) => (receiving.respond, receiving.exchange),
+                Stream::Awaiting(awaiting) => {
+                    if let Some(intake) = awaiting.intake {
+                        intake.cut(CloseReason::BodyTimeout);
+                    }
+                    (awaiting.respond, awaiting.exchange)
+                }
+                // Once an answer has begun, how long the rest may take is between its maker and the client.
+                Stream::Sending(_) | Stream::Streaming(_) => continue,
+            };
+            let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
+            self.answer_error(respond, error, &exchange, None);
         }
+    }
+}
+
+/// When the client must have sent more of this stream's content; `u64::MAX` when nothing is waited for.
+fn content_deadline_ms(stream: &Stream) -> u64 {
+    match stream {
+        Stream::Receiving(receiving) => receiving.deadline_ms,
+        Stream::Awaiting(awaiting) => awaiting.intake.as_ref().map_or(u64::MAX, |intake| intake.deadline_ms()),
+        Stream::Sending(_) | Stream::Streaming(_) => u64::MAX,
     }
 }

@@ -2,7 +2,11 @@
 //! sent. An answer that is in memory never comes here: the protocol machine has it whole.
 
 use super::body::{Ended, Endings, SendBody};
+use super::exchange::interim_head_of;
+use super::intake::{Intake, Patience};
+use super::streaming::Streaming;
 use crate::access::{Description, Staged};
+use crate::content::Interims;
 use crate::ending::CloseReason;
 use crate::handler::{LaterResponse, Reply};
 use crate::response::{FileBody, Response, Segment};
@@ -34,12 +38,16 @@ pub(crate) enum Stream {
     Awaiting(Box<Awaiting>),
     /// Its answer is being read and sent.
     Sending(Box<Sending>),
+    /// Its answer comes bit by bit.
+    Streaming(Box<Streaming>),
 }
 
 pub(crate) struct Receiving {
     pub(crate) content: RecvStream,
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) reply: Reply,
+    /// What a reply that comes later may send ahead.
+    pub(crate) interims: Option<Interims>,
     pub(crate) exchange: Exchange,
     pub(crate) received_bytes: u64,
     /// When the content must be complete.
@@ -50,6 +58,10 @@ pub(crate) struct Awaiting {
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) response: LaterResponse,
     pub(crate) exchange: Exchange,
+    /// What is sent ahead of the answer, when the handler has asked for the way.
+    pub(crate) interims: Option<Interims>,
+    /// The request's content, when the handler has taken it.
+    pub(crate) intake: Option<Box<Intake>>,
 }
 
 pub(crate) struct Sending {
@@ -66,28 +78,31 @@ pub(crate) enum Step {
     Wait(Stream),
     /// It waits, and has sent something.
     Sent(Stream),
-    /// Its request is whole, and this is the answer.
-    Answer(SendResponse<SendBody>, Box<Response>, Exchange),
+    /// This is the answer; the request's content may still be coming.
+    Answer(SendResponse<SendBody>, Box<Response>, Exchange, Option<Box<Intake>>),
     /// Its content is larger than allowed.
     TooLarge(SendResponse<SendBody>, Exchange),
     /// It ended before it was answered: the client has reset it, or the connection has failed.
     Cut(Exchange),
+    /// An answer that came bit by bit has ended.
+    Ended(Box<Streaming>, Ended),
     /// It is over, or the protocol machine has the rest.
     Over,
 }
 
 impl Stream {
-    pub(crate) fn go_on(self, limits: &Limits, context: &mut Context<'_>) -> Step {
+    pub(crate) fn go_on(self, limits: &Limits, patience: Patience, context: &mut Context<'_>) -> Step {
         match self {
-            Self::Receiving(receiving) => receiving.go_on(limits, context),
-            Self::Awaiting(awaiting) => awaiting.go_on(context),
+            Self::Receiving(receiving) => receiving.go_on(limits, patience, context),
+            Self::Awaiting(awaiting) => awaiting.go_on(patience, context),
             Self::Sending(sending) => sending.go_on(context),
+            Self::Streaming(streaming) => streaming.go_on(patience, context),
         }
     }
 }
 
 impl Receiving {
-    fn go_on(mut self: Box<Self>, limits: &Limits, context: &mut Context<'_>) -> Step {
+    fn go_on(mut self: Box<Self>, limits: &Limits, patience: Patience, context: &mut Context<'_>) -> Step {
         loop {
             match self.content.poll_data(context) {
                 Poll::Pending => return Step::Wait(Stream::Receiving(self)),
@@ -103,22 +118,38 @@ impl Receiving {
                 Poll::Ready(None) => break,
             }
         }
-        let Self { respond, reply, exchange, .. } = *self;
+        let Self { respond, reply, interims, exchange, .. } = *self;
         match reply {
-            Reply::Now(response) => Step::Answer(respond, Box::new(response), exchange),
-            Reply::Later(response) => Box::new(Awaiting { respond, response, exchange }).go_on(context),
+            Reply::Now(response) => Step::Answer(respond, Box::new(response), exchange, None),
+            Reply::Later(response) => {
+                Box::new(Awaiting { respond, response, exchange, interims, intake: None }).go_on(patience, context)
+            }
         }
     }
 }
 
 impl Awaiting {
-    fn go_on(mut self: Box<Self>, context: &mut Context<'_>) -> Step {
+    fn go_on(mut self: Box<Self>, patience: Patience, context: &mut Context<'_>) -> Step {
         if self.respond.poll_reset(context).is_ready() {
             return Step::Cut(self.exchange);
         }
-        match self.response.as_mut().poll(context) {
+        if self.intake.as_mut().is_some_and(|intake| !intake.go_on(patience, context)) {
+            return Step::Cut(self.exchange);
+        }
+        let polled = self.response.as_mut().poll(context);
+        let mut sent = false;
+        if let Some(interims) = &self.interims {
+            while let Poll::Ready(interim) = interims.poll_next(context) {
+                if let Some(head) = interim_head_of(&interim) {
+                    // It fails when the stream is gone, which the next look at it says.
+                    sent |= self.respond.send_informational(head).is_ok();
+                }
+            }
+        }
+        match polled {
+            Poll::Pending if sent => Step::Sent(Stream::Awaiting(self)),
             Poll::Pending => Step::Wait(Stream::Awaiting(self)),
-            Poll::Ready(response) => Step::Answer(self.respond, Box::new(response), self.exchange),
+            Poll::Ready(response) => Step::Answer(self.respond, Box::new(response), self.exchange, self.intake),
         }
     }
 }
@@ -174,19 +205,25 @@ impl Sending {
         }
         // There are as many bytes as the segments said.
         let Some(segment) = self.segments.front_mut() else { return Err(CloseReason::FileChanged) };
-        match segment {
-            Segment::Bytes(bytes) => {
-                let piece = bytes.slice(0..bytes.len().min(bytes_max));
-                bytes.advance(piece.len());
-                self.remaining_bytes -= piece.len() as u64;
-                Ok(SendBody::shared(piece, &self.endings))
-            }
-            Segment::File(file) => {
-                let piece = read_owned(file, bytes_max)?;
-                self.remaining_bytes -= piece.len() as u64;
-                Ok(SendBody::owned(piece, &self.endings))
-            }
+        let piece = read_segment(segment, bytes_max, &self.endings)?;
+        self.remaining_bytes -= piece.len() as u64;
+        Ok(piece)
+    }
+}
+
+/// The next piece of `segment`, of up to `bytes_max`.
+pub(super) fn read_segment(
+    segment: &mut Segment,
+    bytes_max: usize,
+    endings: &Rc<Endings>,
+) -> Result<SendBody, CloseReason> {
+    match segment {
+        Segment::Bytes(bytes) => {
+            let piece = bytes.slice(0..bytes.len().min(bytes_max));
+            bytes.advance(piece.len());
+            Ok(SendBody::shared(piece, endings))
         }
+        Segment::File(file) => Ok(SendBody::owned(read_owned(file, bytes_max)?, endings)),
     }
 }
 

@@ -4,9 +4,11 @@
 //! writes all of it in one call.
 
 use super::body::{Ended, Endings, SendBody};
+use super::intake::Patience;
 use super::link::{Io, Link};
 use super::settings;
 use super::stream::{Exchange, Step, Stream};
+use super::streaming::Streaming;
 use crate::access::Answer;
 use crate::deadline::SlotId;
 use crate::ending::CloseReason;
@@ -199,6 +201,7 @@ impl<H: Handler> Http2Task<H> {
                 Stream::Sending(mut sending) => {
                     sending.end(Ended::Cut);
                 }
+                Stream::Streaming(streaming) => self.log_ended(&streaming, Ended::Cut),
             }
         }
     }
@@ -226,8 +229,9 @@ impl<H: Handler> Http2Task<H> {
         let mut index = 0;
         while index < self.streams.len() {
             let stream = self.streams.swap_remove(index);
-            let limits = &self.worker.settings.limits;
-            match stream.go_on(limits, context) {
+            let settings = &self.worker.settings;
+            let body_timeout_ms = settings.timeouts.body_timeout_ms;
+            match stream.go_on(&settings.limits, Patience { now_ms: self.now_ms(), body_timeout_ms }, context) {
                 Step::Wait(stream) => {
                     self.put_back(index, stream);
                     index += 1;
@@ -237,9 +241,10 @@ impl<H: Handler> Http2Task<H> {
                     self.put_back(index, stream);
                     index += 1;
                 }
-                Step::Answer(respond, response, exchange) => {
-                    self.answer_described(respond, *response, &exchange, context);
+                Step::Answer(respond, response, exchange, intake) => {
+                    self.answer_described(respond, *response, exchange, intake, context);
                 }
+                Step::Ended(streaming, ended) => self.log_ended(&streaming, ended),
                 Step::TooLarge(respond, exchange) => self.refuse(respond, Refusal::BodyTooLarge, &exchange, None),
                 Step::Cut(exchange) => {
                     self.log_unanswered(&exchange);
@@ -268,16 +273,29 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
+    /// An answer that came bit by bit has ended.
+    pub(super) fn log_ended(&self, streaming: &Streaming, ended: Ended) {
+        self.worker.stage_described(streaming.exchange.description.as_ref(), || streaming.answer());
+        if ended != Ended::Sent {
+            self.worker.counters.http2_streams_cut.add(1);
+        }
+        self.worker.commit(self.name_of(ended));
+    }
+
+    /// What a log says of a response that has ended so.
+    fn name_of(&self, ended: Ended) -> &'static str {
+        match ended {
+            Ended::Sent => "sent",
+            Ended::Cut => self.closing.map_or(STREAM_RESET, CloseReason::name),
+            Ended::Failed(reason) => reason.name(),
+        }
+    }
+
     /// Log lines of responses that ended in this turn.
     fn commit_ended(&self) {
         self.worker.counters.http2_streams_cut.add(self.endings.take_cut());
         for (staged, ended) in self.endings.take_ended() {
-            let name = match ended {
-                Ended::Sent => "sent",
-                Ended::Cut => self.closing.map_or(STREAM_RESET, CloseReason::name),
-                Ended::Failed(reason) => reason.name(),
-            };
-            self.worker.commit_staged(&staged, name);
+            self.worker.commit_staged(&staged, self.name_of(ended));
         }
     }
 

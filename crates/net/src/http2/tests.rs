@@ -1,5 +1,7 @@
 //! A worker with a handler of a few lines, and the h2 crate's client: what no folder of files can be asked for.
 
+mod streams;
+
 use crate::clock::Now;
 use crate::counters::Counters;
 use crate::file::{FileIdentity, OpenFile};
@@ -100,7 +102,7 @@ fn with_worker<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) -> 
     counters
 }
 
-async fn connect(address: SocketAddr) -> SendRequest<bytes::Bytes> {
+pub(crate) async fn connect(address: SocketAddr) -> SendRequest<bytes::Bytes> {
     let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     spawn_local(async move {
@@ -109,12 +111,12 @@ async fn connect(address: SocketAddr) -> SendRequest<bytes::Bytes> {
     client.ready().await.unwrap()
 }
 
-fn get(client: &mut SendRequest<bytes::Bytes>, path: &str) -> ResponseFuture {
+pub(crate) fn get(client: &mut SendRequest<bytes::Bytes>, path: &str) -> ResponseFuture {
     let request = http::Request::get(format!("http://test{path}")).body(()).unwrap();
     client.send_request(request, true).unwrap().0
 }
 
-async fn content(mut body: RecvStream) -> Vec<u8> {
+pub(crate) async fn content(mut body: RecvStream) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(piece) = body.data().await {
         let piece = piece.unwrap();

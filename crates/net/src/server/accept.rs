@@ -174,6 +174,7 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin, pr
         Next::Close(reason) => connection.handle_close(worker, reason),
         next => match Registered::new(socket) {
             Ok(socket) if next == Next::Http2 => Http2Task::spawn(worker, socket, &mut connection),
+            Ok(socket) if next == Next::Tunnel => connection.begin_tunnel(worker, socket),
             Ok(socket) => {
                 spawn_local(Box::pin(ServerTask::new(Rc::clone(worker), socket, connection, next)));
             }

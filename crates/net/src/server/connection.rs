@@ -10,9 +10,10 @@ use crate::socket::unacknowledged_bytes;
 use crate::tls::session::{Received, TlsSession};
 use flatout_http::connection::{Event, State};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::os::fd::BorrowedFd;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Receives in one turn before another connection has its own.
 const RECEIVES_MAX: u32 = 8;
@@ -27,12 +28,14 @@ pub(crate) enum Next {
     Read,
     /// Wait until the socket takes bytes.
     Write,
-    /// Wait until the handler has an answer.
+    /// Wait for the handler, which makes an answer or more of one, and watch the client meanwhile.
     Answer,
     /// Go on after others have had their turn.
     Yield,
     /// Go on with HTTP/2.
     Http2,
+    /// Go on with what the handler has for this connection.
+    Tunnel,
     /// Close.
     Close(CloseReason),
 }
@@ -68,6 +71,10 @@ pub(crate) struct ServerConnection {
     unacknowledged_bytes: Option<u32>,
     /// Writes of which the socket took something: each begins a new wait.
     writes: u32,
+    /// The last receive did not empty the socket, or the session.
+    pub(super) undrained: bool,
+    /// The client had closed its side by the time its answer began, and may still read.
+    pub(super) half_closed: bool,
 }
 
 impl ServerConnection {
@@ -87,6 +94,8 @@ impl ServerConnection {
             lingered_bytes: 0,
             unacknowledged_bytes: None,
             writes: 0,
+            undrained: false,
+            half_closed: false,
         })
     }
 
@@ -101,7 +110,7 @@ impl ServerConnection {
 
     /// Tells one wait from the next: while it stays the same, the deadline does too, so a trickle extends nothing.
     pub(crate) fn wait_id(&self) -> (Wait, u32) {
-        (self.wait(), self.exchanges.requests().wrapping_add(self.writes))
+        (self.wait(), self.exchanges.requests().wrapping_add(self.writes).wrapping_add(self.exchanges.content_rounds()))
     }
 
     /// What the connection waits for now.
@@ -115,8 +124,8 @@ impl ServerConnection {
         if self.lingering {
             return Wait::Linger;
         }
-        if self.exchanges.is_awaiting() {
-            return Wait::Answer;
+        if self.exchanges.is_under_way() {
+            return if self.exchanges.waits_for_content() { Wait::Body } else { Wait::Answer };
         }
         match self.exchanges.state() {
             State::RequestHead => Wait::Head,
@@ -131,7 +140,7 @@ impl ServerConnection {
 
     /// Receives, and says whether there is no more.
     #[inline]
-    fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
+    pub(super) fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
         if self.tls.is_some() {
             return self.receive_by_tls(worker, fd, input);
         }
@@ -163,8 +172,11 @@ impl ServerConnection {
             if let Some(next) = self.go_on_sending(worker, fd) {
                 return next;
             }
-            if self.exchanges.is_awaiting() {
+            if self.exchanges.is_under_way() {
                 return Next::Answer;
+            }
+            if self.exchanges.has_tunnel() {
+                return Next::Tunnel;
             }
             if !self.stash.is_empty() && self.may_have_request() {
                 if let Some(next) = self.use_stash(worker, fd) {
@@ -179,16 +191,18 @@ impl ServerConnection {
             match self.receive(worker, fd, &mut input) {
                 Received::End => return Next::Close(self.handle_end()),
                 Received::Bytes { count, drained } => {
+                    self.undrained = !drained;
                     worker.counters.bytes_received.add(count as u64);
                     if let Some(next) = self.handle_received(worker, fd, &input[..count]) {
                         return next;
                     }
-                    let waits = self.stash_is_waiting() && self.sending.is_none() && !self.exchanges.is_awaiting();
-                    if drained && waits && self.exchanges.closing().is_none() {
+                    let waits = self.stash_is_waiting() && self.sending.is_none() && !self.exchanges.is_under_way();
+                    if drained && waits && self.exchanges.closing().is_none() && !self.exchanges.has_tunnel() {
                         return Next::Read;
                     }
                 }
                 Received::Blocked => {
+                    self.undrained = false;
                     // `requests > 0`: whoever has just connected is given a moment to ask.
                     let leave = worker.draining.get()
                         && !worker.handing_over.get()
@@ -208,6 +222,13 @@ impl ServerConnection {
         self.stash.is_empty() || !self.may_have_request()
     }
 
+    /// Whether all that was received is answered, and the answers are sent.
+    pub(super) fn is_idle(&self) -> bool {
+        let exchanges = &self.exchanges;
+        let over = self.sending.is_none() && !exchanges.is_under_way() && !exchanges.has_tunnel();
+        over && self.stash.is_empty() && exchanges.closing().is_none() && exchanges.state() == State::Idle
+    }
+
     /// A part of a head is known to need more; anything else in the stash may hold a whole request.
     fn may_have_request(&self) -> bool {
         self.exchanges.closing().is_none() && self.exchanges.state() != State::RequestHead
@@ -223,9 +244,10 @@ impl ServerConnection {
         }
         match progress {
             Progress::Done => {
-                self.exchanges.handle_sent(sending.ends);
-                worker.commit_staged(&sending.staged, "sent");
+                let (ends, staged) = (sending.ends, std::mem::take(&mut sending.staged));
                 self.sending = None;
+                worker.commit_staged(&staged, "sent");
+                self.exchanges.handle_sent(worker, ends);
                 None
             }
             Progress::Blocked => Some(Next::Write),
@@ -273,40 +295,19 @@ impl ServerConnection {
     ) -> Option<Next> {
         let mut output = worker.output.borrow_mut();
         output.clear();
-        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
-        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
+        let mut turn = Turn::new(worker, &mut output);
         let used = self.exchanges.handle_input(&mut turn, input);
         if used < input.len() && self.exchanges.closing().is_none() {
             self.stash = input[used..].to_vec();
         }
-        let Turn { tail, ends, .. } = turn;
+        let Turn { tail, ends, head_at, .. } = turn;
+        if let Some(head_at) = head_at {
+            self.exchanges.hold_head(&mut output, head_at);
+        }
         if output.is_empty() {
             return None;
         }
         self.send_output(worker, fd, &output, tail, ends)
-    }
-
-    /// Asks for the answer that is being made; when it is there, sends it and goes on.
-    pub(crate) fn poll_answer<H: Handler>(
-        &mut self,
-        worker: &Worker<H>,
-        fd: BorrowedFd<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<Next> {
-        worker.clock.read();
-        let mut output = worker.output.borrow_mut();
-        output.clear();
-        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
-        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
-        if self.exchanges.poll_answer(&mut turn, context).is_pending() {
-            return Poll::Pending;
-        }
-        let Turn { tail, ends, .. } = turn;
-        if let Some(next) = self.send_output(worker, fd, &output, tail, ends) {
-            return Poll::Ready(next);
-        }
-        drop(output);
-        Poll::Ready(self.turn(worker, fd))
     }
 
     pub(super) fn send_output<H: Handler>(
@@ -321,8 +322,8 @@ impl ServerConnection {
         worker.counters.bytes_sent.add(total);
         match progress {
             Progress::Done => {
-                self.exchanges.handle_sent(ends);
                 worker.commit("sent");
+                self.exchanges.handle_sent(worker, ends);
                 None
             }
             Progress::Blocked | Progress::Yield => {
@@ -413,8 +414,19 @@ impl ServerConnection {
         self.exchanges.closing().unwrap_or(CloseReason::ClientReset)
     }
 
+    /// The connection is about to be closed: says so by TLS, unless an answer that ends with the connection is not
+    /// whole. Then a reset says that.
+    pub(crate) fn end(&mut self, fd: BorrowedFd<'_>) {
+        if self.exchanges.must_reset() {
+            // Where it fails, the connection has failed too.
+            let _ = set_socket_linger(fd, Some(Duration::ZERO));
+        } else {
+            self.end_tls(fd);
+        }
+    }
+
     /// Says by TLS that nothing more comes.
-    pub(crate) fn end_tls(&mut self, fd: BorrowedFd<'_>) {
+    fn end_tls(&mut self, fd: BorrowedFd<'_>) {
         if let Some(session) = self.tls.as_mut() {
             session.close(fd);
         }
@@ -422,9 +434,11 @@ impl ServerConnection {
 
     /// Logs what was still being sent when the connection ended for `reason`.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason) {
+        let mut unsent_bytes = 0;
         if let Some(sending) = self.sending.take() {
+            unsent_bytes = sending.unsent_bytes();
             worker.commit_staged(&sending.staged, reason.name());
         }
-        self.exchanges.handle_close(worker, reason);
+        self.exchanges.handle_close(worker, reason, unsent_bytes);
     }
 }

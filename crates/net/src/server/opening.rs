@@ -38,8 +38,7 @@ impl ServerConnection {
     fn refuse_plain<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
         let mut output = worker.output.borrow_mut();
         output.clear();
-        let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
-        let mut turn = Turn { worker, now, started_ns, output: &mut output, tail: Tail::None, ends: None };
+        let mut turn = Turn::new(worker, &mut output);
         self.exchanges.refuse(&mut turn, Refusal::HttpOnTlsPort, input);
         self.send_output(worker, fd, &output, Tail::None, None)
     }

@@ -22,6 +22,8 @@ enum Ended {
     Closed(CloseReason),
     /// The connection goes on with HTTP/2, in a task of its own.
     Http2,
+    /// The connection goes on with what the handler has for it, in a task of its own.
+    Tunnel,
 }
 
 /// A connection registered with the runtime.
@@ -121,6 +123,7 @@ impl<H: Handler> ServerTask<H> {
             match self.next {
                 Next::Close(reason) => return Poll::Ready(Ended::Closed(reason)),
                 Next::Http2 => return Poll::Ready(Ended::Http2),
+                Next::Tunnel => return Poll::Ready(Ended::Tunnel),
                 Next::Yield => {
                     self.next = self.connection.turn(&self.worker, socket.fd());
                     if self.next == Next::Yield {
@@ -131,7 +134,12 @@ impl<H: Handler> ServerTask<H> {
                 }
                 Next::Answer => {
                     self.set_deadline(slot);
-                    self.next = ready!(self.connection.poll_answer(&self.worker, socket.fd(), context));
+                    let Poll::Ready(next) = self.connection.poll_answer(&self.worker, socket, context) else {
+                        // What it waits for may have changed.
+                        self.set_deadline(slot);
+                        return Poll::Pending;
+                    };
+                    self.next = next;
                 }
                 Next::Read | Next::Write => {
                     self.set_deadline(slot);
@@ -143,8 +151,10 @@ impl<H: Handler> ServerTask<H> {
                         return Poll::Ready(Ended::Closed(CloseReason::SocketFailed));
                     };
                     let next = self.connection.turn(&self.worker, socket.fd());
-                    // What the turn waits for again is not there any more; what has come since says so anew.
-                    if next == self.next {
+                    // What the turn waits for again is not there any more; what has come since says so anew. Nor is there
+                    // more to read when the last receive has emptied the socket.
+                    let emptied = self.next == Next::Read && next == Next::Answer && !self.connection.undrained;
+                    if next == self.next || emptied {
                         guard.clear_ready();
                     }
                     self.next = next;
@@ -166,8 +176,9 @@ impl<H: Handler> Future for ServerTask<H> {
                 return Poll::Pending;
             }
             Poll::Ready(Ended::Http2) => Http2Task::spawn(&task.worker, socket, &mut task.connection),
+            Poll::Ready(Ended::Tunnel) => task.connection.begin_tunnel(&task.worker, socket),
             Poll::Ready(Ended::Closed(reason)) => {
-                task.connection.end_tls(socket.fd());
+                task.connection.end(socket.fd());
                 task.connection.handle_close(&task.worker, reason);
             }
         }

@@ -258,6 +258,7 @@ pub fn run_worker<H: Handler>(
         log: RefCell::new(parts.log),
     });
     let report = runtime.block_on(async {
+        worker.handler.begin();
         let companion = spawn_local(companion);
         let report = serve(Rc::clone(&worker), parts.listeners, parts.commands, parts.phases).await;
         companion.abort();

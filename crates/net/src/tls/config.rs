@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
 /// The name of HTTP/1.1 in ALPN (RFC 7301 §6). A client that offers nothing gets it, too.
-const ALPN_HTTP11: &[u8] = b"http/1.1";
+pub(crate) const ALPN_HTTP11: &[u8] = b"http/1.1";
 
 /// Tickets sent after a full handshake of TLS 1.3. A client uses each once and gets another with each resumption, and
 /// whoever speaks HTTP/2 opens one connection, so one does; browsers that open several at once for HTTP/1.1 want two.

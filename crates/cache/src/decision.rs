@@ -1,0 +1,283 @@
+//! What to do with a request, with and without a stored answer for it.
+
+use crate::condition::{Answer, decide_conditions};
+use crate::directive::RequestDirectives;
+use crate::invalidate::is_safe;
+use crate::partial::make_completion;
+use crate::reason::Lookup;
+use crate::request::CacheRequest;
+use crate::rules::Rules;
+use crate::stored::{Extent, Flags, Stored};
+use crate::validate::{Conditions, make_conditions};
+
+/// What a request means to the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intake {
+    /// Look for a stored answer.
+    LookUp,
+    /// Forward it, keep nothing of the answer, invalidate nothing.
+    Bypass(Lookup),
+    /// Forward it; what the answer invalidates, and whether it is kept,
+    /// [`decide_invalidation`](crate::invalidate::decide_invalidation) and
+    /// [`decide_response`](crate::storable::decide_response) tell.
+    Unsafe(Lookup),
+}
+
+/// Decides what `request` means to the cache. For PURGE, which is not HTTP's, ask elsewhere first.
+pub fn decide_request(request: &CacheRequest<'_>, rules: &Rules) -> Intake {
+    if !request.is_get_or_head() {
+        // Even where the cache is off, what others have stored may be out of date now.
+        return if is_safe(request.method) {
+            Intake::Bypass(Lookup::BypassMethod)
+        } else {
+            Intake::Unsafe(Lookup::UnsafeMethod)
+        };
+    }
+    if !rules.enabled {
+        return Intake::Bypass(Lookup::BypassOff);
+    }
+    if request.has_content {
+        return Intake::Bypass(Lookup::BypassContent);
+    }
+    if request.is_plain() {
+        return Intake::LookUp;
+    }
+    if request.field("upgrade").is_some() {
+        return Intake::Bypass(Lookup::BypassUpgrade);
+    }
+    if overrides_method(request) {
+        return Intake::Bypass(Lookup::BypassMethodOverride);
+    }
+    if rules.request_directives && request.directives().no_store {
+        return Intake::Bypass(Lookup::BypassNoStore);
+    }
+    Intake::LookUp
+}
+
+/// Whether a field asks for another method than GET, as some frameworks let it: its answer must not be kept for GET.
+fn overrides_method(request: &CacheRequest<'_>) -> bool {
+    ["x-http-method-override", "x-http-method", "x-method-override"].iter().any(|name| request.field(name).is_some())
+}
+
+/// What is answered when a stored answer was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Serve it.
+    Serve {
+        /// The value of Age.
+        age_s: u32,
+        /// Why.
+        reason: Lookup,
+    },
+    /// Serve it although it is stale.
+    ServeStale {
+        /// The value of Age.
+        age_s: u32,
+        /// Why.
+        reason: Lookup,
+        /// Whether a new one is to be fetched meanwhile.
+        revalidate: bool,
+    },
+    /// Ask the origin whether it still holds. The client's own conditions and Range are left out of that request; they
+    /// are decided on whatever is stored afterwards.
+    Validate {
+        /// What to add to the request.
+        conditions: Conditions,
+        /// Why.
+        reason: Lookup,
+    },
+    /// A part is stored, and the request wants more: ask the origin for what is missing, and
+    /// [join](crate::partial::decide_joining) what comes. The client's own conditions and Range are left out.
+    Complete {
+        /// What to add to the request.
+        conditions: Conditions,
+        /// Why.
+        reason: Lookup,
+    },
+    /// Forward the request as if nothing were stored.
+    Forward {
+        /// Why.
+        reason: Lookup,
+    },
+    /// 504: the client wants a stored answer only (RFC 9111 §5.2.1.7).
+    Unsatisfiable {
+        /// Why.
+        reason: Lookup,
+    },
+}
+
+/// Decides what is answered to `request` when `stored` is there, whose key and variant are the request's.
+pub fn decide_stored(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) -> Verdict {
+    let directives = advice(request, rules);
+    let verdict = decide_reuse(request, stored, &directives, now_s);
+    match verdict {
+        // RFC 9111 §5.2.1.7. A precondition that only the origin decides cannot be met either.
+        Verdict::Validate { .. } | Verdict::Complete { .. } | Verdict::Forward { .. } if directives.only_if_cached => {
+            Verdict::Unsatisfiable { reason: Lookup::OnlyIfCached }
+        }
+        verdict => verdict,
+    }
+}
+
+/// Decides what is done when nothing is stored. `reason` says what was not found: [`Lookup::MissCold`],
+/// [`Lookup::MissVary`] and so on. The answer is [`Verdict::Forward`] or [`Verdict::Unsatisfiable`].
+pub fn decide_miss(request: &CacheRequest<'_>, reason: Lookup, rules: &Rules) -> Verdict {
+    if advice(request, rules).only_if_cached {
+        Verdict::Unsatisfiable { reason: Lookup::OnlyIfCached }
+    } else {
+        Verdict::Forward { reason }
+    }
+}
+
+/// The request's directives, as far as the rules let them count.
+fn advice(request: &CacheRequest<'_>, rules: &Rules) -> RequestDirectives {
+    if rules.request_directives { request.directives() } else { RequestDirectives::default() }
+}
+
+fn decide_reuse(request: &CacheRequest<'_>, stored: &Stored, directives: &RequestDirectives, now_s: i64) -> Verdict {
+    // RFC 9111 §4.3.2: these two are no cache's to decide.
+    if request.field("if-match").is_some() || request.field("if-unmodified-since").is_some() {
+        return Verdict::Forward { reason: Lookup::RequestPrecondition };
+    }
+    // RFC 9111 §3.5 forbids to keep what answers such requests, unless the answer says so. What was kept for others is
+    // not theirs either: an origin that knows who asks may well answer otherwise.
+    if request.field("authorization").is_some() && !stored.flags.any(Flags::AUTHORIZED) {
+        return Verdict::Forward { reason: Lookup::RequestAuthorized };
+    }
+    if let Some(verdict) = decide_part(request, stored, now_s) {
+        return verdict;
+    }
+    let age_s = stored.current_age_s(now_s);
+    match refuse_reuse(stored, directives, age_s) {
+        None => Verdict::Serve { age_s, reason: Lookup::HitFresh },
+        Some(Lookup::StaleExpired) => {
+            let stale_s = age_s - stored.lifetime_s;
+            let accepts_stale = directives.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s);
+            if !allows_age(directives, age_s) {
+                ask_origin(stored, Lookup::StaleExpired)
+            } else if stale_s < stored.stale_while_revalidate_s {
+                Verdict::ServeStale { age_s, reason: Lookup::HitWhileRevalidate, revalidate: true }
+            } else if accepts_stale && !stored.flags.any(Flags::MUST_REVALIDATE) {
+                Verdict::ServeStale { age_s, reason: Lookup::HitMaxStale, revalidate: false }
+            } else {
+                ask_origin(stored, Lookup::StaleExpired)
+            }
+        }
+        Some(reason) => ask_origin(stored, reason),
+    }
+}
+
+fn ask_origin(stored: &Stored, reason: Lookup) -> Verdict {
+    match make_conditions(stored) {
+        Some(conditions) => Verdict::Validate { conditions, reason },
+        None => Verdict::Forward { reason },
+    }
+}
+
+/// What stands against serving `stored` at `age_s` without a question (RFC 9111 §4).
+fn refuse_reuse(stored: &Stored, directives: &RequestDirectives, age_s: u32) -> Option<Lookup> {
+    if stored.flags.any(Flags::NO_CACHE) {
+        return Some(Lookup::StoredNoCache);
+    }
+    if directives.no_cache {
+        return Some(Lookup::RequestNoCache);
+    }
+    if age_s >= stored.lifetime_s {
+        return Some(Lookup::StaleExpired);
+    }
+    // RFC 8246 §2: what never changes while it is fresh need not be asked for when a page is reloaded.
+    if !stored.flags.any(Flags::IMMUTABLE) && directives.max_age_s.is_some_and(|max_age_s| !is_within(age_s, max_age_s))
+    {
+        return Some(Lookup::RequestMaxAge);
+    }
+    if directives.min_fresh_s.is_some_and(|min_fresh_s| stored.lifetime_s - age_s < min_fresh_s) {
+        return Some(Lookup::RequestMinFresh);
+    }
+    None
+}
+
+/// Whether an age is within a request's max-age (RFC 9111 §5.2.1.1). 0 asks for a new answer always: in whole seconds
+/// an age of 0 may be one of nearly a second.
+const fn is_within(age_s: u32, max_age_s: u32) -> bool {
+    age_s <= max_age_s && max_age_s > 0
+}
+
+/// Whether a request takes an answer of this age that is stale already: one that asks for a lasting or a young one does
+/// not.
+fn allows_age(directives: &RequestDirectives, age_s: u32) -> bool {
+    directives.min_fresh_s.is_none() && directives.max_age_s.is_none_or(|max_age_s| is_within(age_s, max_age_s))
+}
+
+/// Decides what is done with a stored part that does not have what is asked for. `None`: it has, or all is stored.
+fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Option<Verdict> {
+    if stored.extent == Extent::Whole {
+        return None;
+    }
+    let forward = Some(Verdict::Forward { reason: Lookup::MissPart });
+    if request.method != "GET" {
+        return forward;
+    }
+    if request.field("range").is_some() {
+        return match decide_conditions(request, stored, None, now_s) {
+            Answer::NotHeld => forward,
+            _ => None,
+        };
+    }
+    // A stale part is not worth a question: its missing rest would have to be asked for as well.
+    if !stored.is_fresh(now_s) || stored.flags.any(Flags::NO_CACHE) {
+        return forward;
+    }
+    match make_completion(stored) {
+        Some(conditions) => Some(Verdict::Complete { conditions, reason: Lookup::MissPart }),
+        None => forward,
+    }
+}
+
+/// What went wrong with an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No answer: no connection, no head in time, or a head that is none.
+    Unreachable,
+    /// This status, 500 to 599.
+    Status(u16),
+}
+
+/// Decides what is answered when an origin failed and `stored` is there, fresh or stale: it, as
+/// [`Verdict::ServeStale`], or the failure, as [`Verdict::Forward`] (RFC 5861 §4, RFC 9111 §4.2.4).
+pub fn decide_failure(
+    request: &CacheRequest<'_>,
+    stored: &Stored,
+    failure: Failure,
+    rules: &Rules,
+    now_s: i64,
+) -> Verdict {
+    let pass = Verdict::Forward { reason: Lookup::ErrorPassed };
+    let reason = match failure {
+        Failure::Unreachable => Lookup::HitIfUnreachable,
+        // RFC 5861 §4 names these.
+        Failure::Status(500 | 502 | 503 | 504) => Lookup::HitIfError,
+        Failure::Status(_) => return pass,
+    };
+    let directives = advice(request, rules);
+    let blocked = request.field("if-match").is_some()
+        || request.field("if-unmodified-since").is_some()
+        || (request.field("authorization").is_some() && !stored.flags.any(Flags::AUTHORIZED));
+    let part = stored.extent != Extent::Whole
+        && (request.method != "GET" || matches!(decide_conditions(request, stored, None, now_s), Answer::NotHeld));
+    if blocked || part || stored.flags.any(Flags::NO_CACHE) {
+        return pass;
+    }
+    let asked_s = directives.stale_if_error_s.filter(|_| !stored.flags.any(Flags::MUST_REVALIDATE)).unwrap_or(0);
+    let window_s = stored.stale_if_error_s.max(asked_s);
+    let age_s = stored.current_age_s(now_s);
+    let allowed = if age_s < stored.lifetime_s {
+        // Fresh, and the request wanted it asked for: it gets what there is.
+        true
+    } else {
+        age_s - stored.lifetime_s < window_s
+    };
+    if allowed { Verdict::ServeStale { age_s, reason, revalidate: false } } else { pass }
+}
+
+#[cfg(test)]
+mod tests;

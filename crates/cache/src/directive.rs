@@ -1,0 +1,301 @@
+//! Cache-Control, as requests and responses have it (RFC 9111 §5.2).
+//!
+//! What is doubtful is read on the safe side: of several values the least counts, and a value that is no number makes
+//! an answer stale (§4.2.1 lets a cache do both).
+
+use flatout_http::head::Fields;
+use flatout_http::token::{is_token, parse_decimal, trim};
+
+/// What stands for a number too large, in seconds (RFC 9111 §1.2.2).
+pub const SECONDS_MAX: u32 = 1 << 31;
+
+/// What a request's Cache-Control says; all seconds are at most [`SECONDS_MAX`]. What is no number counts as absent:
+/// requests only advise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestDirectives {
+    /// `no-cache`, or `Pragma: no-cache` without Cache-Control.
+    pub no_cache: bool,
+    /// `no-store`.
+    pub no_store: bool,
+    /// `only-if-cached`.
+    pub only_if_cached: bool,
+    /// `no-transform`.
+    pub no_transform: bool,
+    /// `max-age`.
+    pub max_age_s: Option<u32>,
+    /// `max-stale`; without a value: any staleness.
+    pub max_stale_s: Option<u32>,
+    /// `min-fresh`.
+    pub min_fresh_s: Option<u32>,
+    /// `stale-if-error` (RFC 5861 §4).
+    pub stale_if_error_s: Option<u32>,
+}
+
+/// A number of seconds that a directive has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seconds {
+    /// The directive is not there.
+    #[default]
+    Absent,
+    /// At most [`SECONDS_MAX`].
+    Valid(u32),
+    /// The directive has no value, or one that is no number.
+    Invalid,
+}
+
+impl Seconds {
+    /// The number, when it is valid.
+    pub const fn valid(self) -> Option<u32> {
+        match self {
+            Self::Valid(seconds) => Some(seconds),
+            Self::Absent | Self::Invalid => None,
+        }
+    }
+
+    /// This and another value of the same directive: the lesser, or none that is valid. RFC 9111 §4.2.1 lets a cache
+    /// use the first or take the answer for stale; until the lesser is over the two agree, and afterwards it is stale.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Absent, only) | (only, Self::Absent) => only,
+            (Self::Valid(one), Self::Valid(two)) => Self::Valid(one.min(two)),
+            (Self::Invalid, _) | (_, Self::Invalid) => Self::Invalid,
+        }
+    }
+}
+
+/// What a response's Cache-Control, or a field that stands in for it, says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseDirectives {
+    /// `no-store`.
+    pub no_store: bool,
+    /// `no-cache` without field names.
+    pub no_cache: bool,
+    /// `private` without field names.
+    pub private: bool,
+    /// `public`.
+    pub public: bool,
+    /// `must-revalidate`.
+    pub must_revalidate: bool,
+    /// `proxy-revalidate`.
+    pub proxy_revalidate: bool,
+    /// `must-understand`.
+    pub must_understand: bool,
+    /// `no-transform`.
+    pub no_transform: bool,
+    /// `immutable` (RFC 8246).
+    pub immutable: bool,
+    /// `max-age`.
+    pub max_age: Seconds,
+    /// `s-maxage`.
+    pub s_maxage: Seconds,
+    /// `stale-while-revalidate` (RFC 5861 §3).
+    pub stale_while_revalidate: Seconds,
+    /// `stale-if-error` (RFC 5861 §4).
+    pub stale_if_error: Seconds,
+    /// The field names that `no-cache` and `private` have, in lower case: these fields are not kept
+    /// (RFC 9111 §5.2.2.4, §5.2.2.7).
+    pub named: Vec<Box<[u8]>>,
+}
+
+/// Reads the Cache-Control lines of a request, and Pragma in their absence (RFC 9111 §5.4).
+pub fn parse_request_directives(fields: &Fields<'_>) -> RequestDirectives {
+    let mut directives = RequestDirectives::default();
+    let (mut max_age, mut max_stale) = (Seconds::Absent, Seconds::Absent);
+    let (mut min_fresh, mut stale_if_error) = (Seconds::Absent, Seconds::Absent);
+    let mut any = false;
+    for line in fields.all("cache-control") {
+        any = true;
+        for directive in split(line) {
+            let seconds = directive.seconds();
+            if directive.is("no-cache") {
+                directives.no_cache = true;
+            } else if directive.is("no-store") {
+                directives.no_store = true;
+            } else if directive.is("only-if-cached") {
+                directives.only_if_cached = true;
+            } else if directive.is("no-transform") {
+                directives.no_transform = true;
+            } else if directive.is("max-age") {
+                max_age = max_age.and(seconds);
+            } else if directive.is("max-stale") {
+                let any_staleness = directive.argument == Argument::None;
+                max_stale = max_stale.and(if any_staleness { Seconds::Valid(SECONDS_MAX) } else { seconds });
+            } else if directive.is("min-fresh") {
+                min_fresh = min_fresh.and(seconds);
+            } else if directive.is("stale-if-error") {
+                stale_if_error = stale_if_error.and(seconds);
+            }
+        }
+    }
+    directives.max_age_s = max_age.valid();
+    directives.max_stale_s = max_stale.valid();
+    directives.min_fresh_s = min_fresh.valid();
+    directives.stale_if_error_s = stale_if_error.valid();
+    if !any {
+        directives.no_cache = pragma_says_no_cache(fields);
+    }
+    directives
+}
+
+/// Reads the Cache-Control lines of a response, and in their absence Pragma, which has no meaning there, but is meant
+/// so by all who send it.
+pub fn parse_response_directives(fields: &Fields<'_>) -> ResponseDirectives {
+    let mut directives = ResponseDirectives::default();
+    let mut any = false;
+    for line in fields.all("cache-control") {
+        any = true;
+        for directive in split(line) {
+            directives.add(&directive);
+        }
+    }
+    if !any {
+        directives.no_cache = pragma_says_no_cache(fields);
+    }
+    directives
+}
+
+fn pragma_says_no_cache(fields: &Fields<'_>) -> bool {
+    fields.all("pragma").flat_map(split).any(|directive| directive.is("no-cache"))
+}
+
+impl ResponseDirectives {
+    fn add(&mut self, directive: &Directive<'_>) {
+        let seconds = directive.seconds();
+        // What forbids counts whatever stands behind it; what allows counts only as it is defined.
+        let bare = directive.argument == Argument::None;
+        if directive.is("no-store") {
+            self.no_store = true;
+        } else if directive.is("no-cache") {
+            self.no_cache |= !self.add_names(directive);
+        } else if directive.is("private") {
+            self.private |= !self.add_names(directive);
+        } else if directive.is("public") {
+            self.public |= bare;
+        } else if directive.is("must-revalidate") {
+            self.must_revalidate = true;
+        } else if directive.is("proxy-revalidate") {
+            self.proxy_revalidate = true;
+        } else if directive.is("must-understand") {
+            self.must_understand = true;
+        } else if directive.is("no-transform") {
+            self.no_transform = true;
+        } else if directive.is("immutable") {
+            self.immutable |= bare;
+        } else if directive.is("max-age") {
+            self.max_age = self.max_age.and(seconds);
+        } else if directive.is("s-maxage") {
+            self.s_maxage = self.s_maxage.and(seconds);
+        } else if directive.is("stale-while-revalidate") {
+            self.stale_while_revalidate = self.stale_while_revalidate.and(seconds);
+        } else if directive.is("stale-if-error") {
+            self.stale_if_error = self.stale_if_error.and(seconds);
+        }
+    }
+
+    /// Adds the field names that `no-cache` or `private` has. False: it has none, or what is not names, and so speaks
+    /// of the whole answer.
+    fn add_names(&mut self, directive: &Directive<'_>) -> bool {
+        let (Argument::Token(list) | Argument::Quoted(list)) = directive.argument else { return false };
+        let names = || list.split(|&byte| byte == b',').map(trim).filter(|name| !name.is_empty());
+        if names().next().is_none() || !names().all(is_token) {
+            return false;
+        }
+        self.named.extend(names().map(|name| name.to_ascii_lowercase().into_boxed_slice()));
+        true
+    }
+}
+
+/// One directive, its argument not yet read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Directive<'a> {
+    name: &'a [u8],
+    argument: Argument<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Argument<'a> {
+    /// No `=` follows the name.
+    None,
+    /// A token.
+    Token(&'a [u8]),
+    /// What stands between the quotes, escapes as they are: no directive known here needs any.
+    Quoted(&'a [u8]),
+    /// Something else.
+    Malformed,
+}
+
+impl Directive<'_> {
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+
+    /// `delta-seconds` (RFC 9111 §1.2.2). A recipient ought to take the quoted form as well (§5.2).
+    fn seconds(&self) -> Seconds {
+        match self.argument {
+            Argument::Token(digits) | Argument::Quoted(digits) => parse_seconds(digits),
+            Argument::None | Argument::Malformed => Seconds::Invalid,
+        }
+    }
+}
+
+/// Digits and nothing else; what is too large stands for [`SECONDS_MAX`].
+pub(crate) fn parse_seconds(digits: &[u8]) -> Seconds {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Seconds::Invalid;
+    }
+    let seconds = parse_decimal(digits).and_then(|value| u32::try_from(value).ok()).unwrap_or(SECONDS_MAX);
+    Seconds::Valid(seconds.min(SECONDS_MAX))
+}
+
+/// The directives of one line: `#( token [ "=" ( token / quoted-string ) ] )`. What breaks the grammar between two
+/// commas is one directive with a malformed argument; a quote that is never closed is taken for any other character,
+/// so that no `no-store` hides behind it.
+pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        while let [b' ' | b'\t' | b',', tail @ ..] = rest {
+            rest = tail;
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        let name_end = rest.iter().position(|byte| matches!(byte, b'=' | b',')).unwrap_or(rest.len());
+        let name = &rest[..name_end];
+        if rest.get(name_end) != Some(&b'=') {
+            rest = &rest[name_end..];
+            return Some(Directive { name: trim(name), argument: Argument::None });
+        }
+        let (mut argument, tail) = split_argument(&rest[name_end + 1..]);
+        rest = tail;
+        if trim(name).len() != name.len() {
+            argument = Argument::Malformed;
+        }
+        Some(Directive { name: trim(name), argument })
+    })
+}
+
+/// Splits what follows a `=` into the argument and what begins with the next comma.
+fn split_argument(bytes: &[u8]) -> (Argument<'_>, &[u8]) {
+    if let [b'"', quoted @ ..] = bytes {
+        let mut at = 0;
+        while at < quoted.len() && quoted[at] != b'"' {
+            at += if quoted[at] == b'\\' { 2 } else { 1 };
+        }
+        if at < quoted.len() {
+            let tail = &quoted[at + 1..];
+            let comma = tail.iter().position(|&byte| byte == b',').unwrap_or(tail.len());
+            let clean = trim(&tail[..comma]).is_empty();
+            let argument = if clean { Argument::Quoted(&quoted[..at]) } else { Argument::Malformed };
+            return (argument, &tail[comma..]);
+        }
+    }
+    let comma = bytes.iter().position(|&byte| byte == b',').unwrap_or(bytes.len());
+    let mut token = &bytes[..comma];
+    while let [head @ .., b' ' | b'\t'] = token {
+        token = head;
+    }
+    (if is_token(token) { Argument::Token(token) } else { Argument::Malformed }, &bytes[comma..])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Field lines as bytes: which are kept, and how they are read again.
+
+use flatout_http::head::{FieldStorage, Fields, parse_fields};
+use flatout_http::limits::Limits;
+use flatout_http::token::trim;
+
+/// Bytes of kept field lines at the most, as much as a head from an origin may have.
+pub const LINES_BYTES_MAX: usize = Limits::CLIENT.head_bytes_max;
+
+/// Fields that belong to a connection, or to one hop's authentication, and are never kept (RFC 9111 §3.1,
+/// RFC 9110 §7.6.1).
+const OF_A_CONNECTION: [&str; 11] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// Fields that are written anew for each answer, or have no meaning any more (Warning: RFC 9111 §5.5).
+const OF_AN_ANSWER: [&str; 3] = ["age", "content-length", "warning"];
+
+/// Calls `read` with the fields in `lines`, each `Name: value` and CR LF, as in `Stored::lines`. `None` when they break
+/// the grammar.
+pub fn with_fields<T>(lines: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Option<T> {
+    let mut section = Vec::with_capacity(lines.len() + 2);
+    section.extend_from_slice(lines);
+    section.extend_from_slice(b"\r\n");
+    let mut storage = FieldStorage::new();
+    let fields = parse_fields(&section, &Limits::CLIENT, &mut storage).ok()?;
+    Some(read(&fields))
+}
+
+/// Appends one line.
+pub(crate) fn write_line(name: &str, value: &[u8], output: &mut Vec<u8>) {
+    output.extend_from_slice(name.as_bytes());
+    output.extend_from_slice(b": ");
+    output.extend_from_slice(value);
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Which fields of one answer are not kept.
+pub(crate) struct Dropped<'a> {
+    /// The answer's fields, for what its Connection names.
+    fields: Fields<'a>,
+    /// What the directives name, in lower case.
+    named: &'a [Box<[u8]>],
+    /// Whether Content-Range goes.
+    partial: bool,
+    /// Whether Set-Cookie goes.
+    cookies: bool,
+}
+
+impl<'a> Dropped<'a> {
+    pub(crate) const fn new(fields: Fields<'a>, named: &'a [Box<[u8]>], partial: bool, cookies: bool) -> Self {
+        Self { fields, named, partial, cookies }
+    }
+
+    /// Whether the field called `name` is not kept.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        let is = |other: &&str| name.eq_ignore_ascii_case(other);
+        OF_A_CONNECTION.iter().any(is)
+            || OF_AN_ANSWER.iter().any(is)
+            || (self.partial && name.eq_ignore_ascii_case("content-range"))
+            || (self.cookies && name.eq_ignore_ascii_case("set-cookie"))
+            || self.named.iter().any(|named| name.as_bytes().eq_ignore_ascii_case(named))
+            || self
+                .fields
+                .all("connection")
+                .flat_map(|line| line.split(|&byte| byte == b','))
+                .any(|option| name.as_bytes().eq_ignore_ascii_case(trim(option)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dropped, with_fields};
+
+    /// RFC 9111 §3.1.
+    #[test]
+    fn what_is_not_kept() {
+        let named = [Box::from(&b"x-named"[..])];
+        with_fields(b"Connection: close, X-Hop\r\nConnection:x-hop2\r\n", |fields| {
+            let dropped = Dropped::new(*fields, &named, false, true);
+            for name in ["X-Hop", "x-hop2", "Close", "X-NAMED", "Set-Cookie", "Age", "TE", "Upgrade", "Warning"] {
+                assert!(dropped.contains(name), "{name}");
+            }
+            for name in ["Date", "Content-Range", "Cache-Control", "Set-Cookie2", "X", "Content-Type"] {
+                assert!(!dropped.contains(name), "{name}");
+            }
+            assert!(Dropped::new(*fields, &named, true, false).contains("content-range"));
+            assert!(!Dropped::new(*fields, &[], true, false).contains("set-cookie"));
+        })
+        .unwrap();
+        assert_eq!(with_fields(b"no colon\r\n", |_| ()), None);
+        assert_eq!(with_fields(b"a: b", |_| ()), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! No-Vary-Search: which differences between queries do not matter (draft-ietf-httpbis-no-vary-search).
+
+use crate::key::{write_origin, write_query};
+use crate::request::CacheRequest;
+use crate::rules::Rules;
+use crate::structured::{Value, join_lines, parse_dictionary};
+use flatout_http::head::Fields;
+use flatout_http::token::hex_value;
+
+/// A valid No-Vary-Search that says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// Whether the order of parameters with different names does not matter.
+    pub key_order: bool,
+    /// Which parameters do not matter.
+    pub ignored: Ignored,
+}
+
+/// Which parameters of a query do not matter. The names are as they are after decoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// These.
+    Params(Vec<Vec<u8>>),
+    /// All but these.
+    Except(Vec<Vec<u8>>),
+}
+
+/// Names in one No-Vary-Search at the most; one with more counts as absent.
+pub const NAMES_MAX: usize = 64;
+
+/// Reads No-Vary-Search. `None`: it is absent, invalid, or says nothing beyond the default.
+pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
+    let value = join_lines(fields.all("no-vary-search"))?;
+    let mut key_order = false;
+    let (mut all, mut params, mut except) = (false, Vec::new(), None);
+    for (key, value) in parse_dictionary(&value)? {
+        match (key, value) {
+            (b"key-order", Value::Boolean(ignored)) => key_order = ignored,
+            (b"params", Value::Boolean(ignored)) => all = ignored,
+            (b"params", Value::List(names)) => params = read_names(names)?,
+            (b"except", Value::List(names)) => except = Some(read_names(names)?),
+            // A value of another type makes the whole field mean the default.
+            (b"key-order" | b"params" | b"except", _) => return None,
+            _ => {}
+        }
+    }
+    let ignored = match (all, except) {
+        (true, except) => Ignored::Except(except.unwrap_or_default()),
+        (false, None) => Ignored::Params(params),
+        // Exceptions from what is not ignored.
+        (false, Some(_)) => return None,
+    };
+    let says_something = key_order || ignored != Ignored::Params(Vec::new());
+    says_something.then_some(Search { key_order, ignored })
+}
+
+fn read_names(values: Vec<Value>) -> Option<Vec<Vec<u8>>> {
+    if values.len() > NAMES_MAX {
+        return None;
+    }
+    let name = |value| match value {
+        Value::String(name) => Some(decode(&name)),
+        _ => None,
+    };
+    values.into_iter().map(name).collect()
+}
+
+/// Appends the key under which answers with `search` are found: as [`write_key`](crate::key::write_key), with the
+/// query in the one form that all its equals have.
+///
+/// A driver remembers for each [path key](write_path_key) the last `search` that came; with one, it looks up this key,
+/// and takes what it finds only when that has the same `search`.
+pub fn write_search_key(request: &CacheRequest<'_>, search: &Search, rules: &Rules, output: &mut Vec<u8>) {
+    write_path_key(request, output);
+    // No path and no query has a space: this is no key of the other kind.
+    output.extend_from_slice(b" ?");
+    let mut query = Vec::new();
+    write_query(request.query, &rules.query, &mut query);
+    let mut parameters: Vec<_> = query
+        .split(|&byte| byte == b'&')
+        .filter(|parameter| !parameter.is_empty())
+        .map(|parameter| {
+            let equals = parameter.iter().position(|&byte| byte == b'=').unwrap_or(parameter.len());
+            (decode(&parameter[..equals]), decode(parameter.get(equals + 1..).unwrap_or_default()))
+        })
+        .filter(|(name, _)| match &search.ignored {
+            Ignored::Params(names) => !names.contains(name),
+            Ignored::Except(names) => names.contains(name),
+        })
+        .collect();
+    if search.key_order {
+        // Stable: of parameters with one name the order matters still.
+        parameters.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
+    for (name, value) in parameters {
+        encode(&name, output);
+        output.push(b'=');
+        encode(&value, output);
+        output.push(b'&');
+    }
+}
+
+/// Appends the key without any query.
+pub fn write_path_key(request: &CacheRequest<'_>, output: &mut Vec<u8>) {
+    write_origin(request.secure, request.authority, output);
+    output.extend_from_slice(request.path);
+}
+
+/// `application/x-www-form-urlencoded`, but for the bytes that are no UTF-8: these stay what they are, so that fewer
+/// queries are equal, never more.
+fn decode(bytes: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [first, tail @ ..] = rest {
+        let (byte, after) = match (first, tail) {
+            (b'+', _) => (b' ', tail),
+            (b'%', [high, low, after @ ..]) => match (hex_value(*high), hex_value(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, after),
+                _ => (b'%', tail),
+            },
+            (byte, _) => (*byte, tail),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    decoded
+}
+
+/// Percent-encodes all but letters and digits: one form for one name.
+fn encode(bytes: &[u8], output: &mut Vec<u8>) {
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() {
+            output.push(byte);
+        } else {
+            output.push(b'%');
+            for nibble in [byte >> 4, byte & 15] {
+                output.push(b"0123456789abcdef"[usize::from(nibble)]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ignored, Search, parse_search, write_search_key};
+    use crate::lines::with_fields;
+    use crate::request::CacheRequest;
+    use crate::rules::Rules;
+    use flatout_http::head::Fields;
+
+    fn search(value: &str) -> Option<Search> {
+        with_fields(format!("No-Vary-Search: {value}\r\n").as_bytes(), parse_search).unwrap()
+    }
+
+    fn names(text: &str) -> Vec<Vec<u8>> {
+        text.split(',').filter(|name| !name.is_empty()).map(|name| name.as_bytes().to_vec()).collect()
+    }
+
+    /// The examples of the draft's section on parsing.
+    #[test]
+    fn values_of_the_field() {
+        let params = |text, key_order| Some(Search { key_order, ignored: Ignored::Params(names(text)) });
+        let except = |text, key_order| Some(Search { key_order, ignored: Ignored::Except(names(text)) });
+        for (value, expected) in [
+            ("key-order", params("", true)),
+            ("params", except("", false)),
+            ("params=(\"a\" \"b\")", params("a,b", false)),
+            ("params, except=(\"x\")", except("x", false)),
+            ("key-order, params, except=(\"x\")", except("x", true)),
+            ("key-order=?0, params=(\"a%20b\")", params("a b", false)),
+            ("params=(\"a\"), foo=1", params("a", false)),
+            ("", None),
+            ("key-order=?0", None),
+            ("params=()", None),
+            ("params=(a)", None),
+            ("params=1", None),
+            ("key-order=(\"a\")", None),
+            ("except=(\"a\")", None),
+            ("params=(\"a\"), except=(\"b\")", None),
+            ("params, except", None),
+            ("params, except=(a)", None),
+            ("params=(\"a\"", None),
+            ("Key-Order", None),
+        ] {
+            assert_eq!(search(value), expected, "{value}");
+        }
+    }
+
+    fn key(search: &Search, query: Option<&str>) -> String {
+        let request = CacheRequest {
+            method: "GET",
+            secure: false,
+            authority: b"h",
+            path: b"/p",
+            query: query.map(str::as_bytes),
+            fields: Fields::EMPTY,
+            has_content: false,
+        };
+        let mut output = Vec::new();
+        write_search_key(&request, search, &Rules::default(), &mut output);
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn queries_that_are_equal_and_that_are_not() {
+        for (value, one, other, equal) in [
+            ("key-order", "a=1&b=2", "b=2&a=1", true),
+            ("key-order", "a=1&a=2", "a=2&a=1", false),
+            ("params=(\"a\")", "a=1&b=2", "b=2&a=9&a", true),
+            ("params=(\"a\")", "b=2&c=3", "c=3&b=2", false),
+            ("params=(\"a b\")", "a%20b=1&c", "c&a+b=2", true),
+            ("params", "a=1", "b=2", true),
+            ("params, except=(\"a\")", "a=1&b=2", "c=3&a=1", true),
+            ("params, except=(\"a\")", "a=1", "a=2", false),
+            ("key-order", "a=%41&&b", "b=&a=A", true),
+            ("key-order", "a=%3D&b", "a==&b", true),
+            ("key-order", "a=%26b", "a=&b", false),
+            ("key-order", "a=%", "a=%25", true),
+        ] {
+            let search = search(value).unwrap();
+            assert_eq!(key(&search, Some(one)) == key(&search, Some(other)), equal, "{value}: {one} and {other}");
+        }
+        let all = search("params").unwrap();
+        assert_eq!(key(&all, None), key(&all, Some("x=1")));
+        assert_eq!(key(&all, None), "http://h/p ?");
+    }
+}

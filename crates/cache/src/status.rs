@@ -1,0 +1,172 @@
+//! Cache-Status (RFC 9211): what this cache did, for who looks at the answer.
+
+use flatout_http::token::{TCHAR, is};
+
+/// Why a request was forwarded (RFC 9211 §2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fwd {
+    /// The cache was left out.
+    Bypass,
+    /// The method's semantics require it.
+    Method,
+    /// Nothing is stored for the URI.
+    UriMiss,
+    /// Something is, but no variant for this request.
+    VaryMiss,
+    /// Nothing that matches is stored.
+    Miss,
+    /// A fresh answer is stored, but the request does not want it.
+    Request,
+    /// A stale answer is stored.
+    Stale,
+    /// A part is stored, but not the one asked for.
+    Partial,
+}
+
+/// The member of Cache-Status that is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheStatus<'a> {
+    /// The cache's name: a token or any text.
+    pub identifier: &'a str,
+    /// Whether it was answered from the store, and otherwise why it was forwarded.
+    pub fwd: Option<Fwd>,
+    /// The status of the answer to what was forwarded, when it is not the status of this answer.
+    pub fwd_status: Option<u16>,
+    /// Whether the answer was stored.
+    pub stored: bool,
+    /// Whether the request shared another one's forwarding.
+    pub collapsed: bool,
+    /// Seconds of freshness left.
+    pub ttl_s: Option<i64>,
+    /// The key, when it is to be seen.
+    pub key: Option<&'a [u8]>,
+    /// The reason's name.
+    pub detail: &'a str,
+}
+
+impl Fwd {
+    /// The token of RFC 9211 §2.2.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Miss => "miss",
+            Self::Request => "request",
+            Self::Stale => "stale",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+impl CacheStatus<'_> {
+    /// Appends the member, without the field's name: `flatout; hit; ttl=59; detail=hit_fresh`. Behind the members that
+    /// the origin sent, as another line or after a comma (RFC 9211 §2).
+    pub fn write(&self, output: &mut Vec<u8>) {
+        write_token_or_string(self.identifier.as_bytes(), output);
+        match self.fwd {
+            None => output.extend_from_slice(b"; hit"),
+            Some(fwd) => {
+                output.extend_from_slice(b"; fwd=");
+                output.extend_from_slice(fwd.token().as_bytes());
+            }
+        }
+        if let Some(status) = self.fwd_status {
+            write_integer(b"; fwd-status=", i64::from(status), output);
+        }
+        if let Some(ttl_s) = self.ttl_s {
+            write_integer(b"; ttl=", ttl_s, output);
+        }
+        if self.stored {
+            output.extend_from_slice(b"; stored");
+        }
+        if self.collapsed {
+            output.extend_from_slice(b"; collapsed");
+        }
+        if let Some(key) = self.key {
+            output.extend_from_slice(b"; key=");
+            write_string(key, output);
+        }
+        if !self.detail.is_empty() {
+            output.extend_from_slice(b"; detail=");
+            write_token_or_string(self.detail.as_bytes(), output);
+        }
+    }
+}
+
+/// At most 15 digits, as RFC 9651 §3.3.1 has integers.
+fn write_integer(name: &[u8], value: i64, output: &mut Vec<u8>) {
+    const LIMIT: i64 = 999_999_999_999_999;
+    output.extend_from_slice(name);
+    output.extend_from_slice(value.clamp(-LIMIT, LIMIT).to_string().as_bytes());
+}
+
+/// `sf-token` where the text is one (RFC 9651 §3.3.4).
+fn write_token_or_string(text: &[u8], output: &mut Vec<u8>) {
+    let token = text.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'*')
+        && text.iter().all(|&byte| is(byte, TCHAR) || matches!(byte, b':' | b'/'));
+    if token {
+        output.extend_from_slice(text);
+    } else {
+        write_string(text, output);
+    }
+}
+
+/// `sf-string` (RFC 9651 §3.3.3), which holds printable ASCII only; anything else becomes a question mark.
+fn write_string(text: &[u8], output: &mut Vec<u8>) {
+    output.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => output.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => output.push(byte),
+            _ => output.push(b'?'),
+        }
+    }
+    output.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CacheStatus, Fwd};
+    use crate::structured::{Value, parse_list};
+
+    const HIT: CacheStatus<'_> = CacheStatus {
+        identifier: "flatout",
+        fwd: None,
+        fwd_status: None,
+        stored: false,
+        collapsed: false,
+        ttl_s: Some(59),
+        key: None,
+        detail: "hit_fresh",
+    };
+
+    fn text(status: &CacheStatus<'_>) -> String {
+        let mut output = Vec::new();
+        status.write(&mut output);
+        assert!(parse_list(&output).is_some_and(|members| members.len() == 1));
+        String::from_utf8(output).unwrap()
+    }
+
+    /// RFC 9211 §2, §3.
+    #[test]
+    fn members() {
+        assert_eq!(text(&HIT), "flatout; hit; ttl=59; detail=hit_fresh");
+        let stale = CacheStatus {
+            fwd: Some(Fwd::Stale),
+            fwd_status: Some(304),
+            ttl_s: Some(-5),
+            stored: true,
+            collapsed: true,
+            detail: "stale_expired",
+            ..HIT
+        };
+        assert_eq!(text(&stale), "flatout; fwd=stale; fwd-status=304; ttl=-5; stored; collapsed; detail=stale_expired");
+        let key = CacheStatus { key: Some(b"http://a/\"\\\xff"), ttl_s: Some(i64::MAX), detail: "a b", ..HIT };
+        assert_eq!(text(&key), "flatout; hit; ttl=999999999999999; key=\"http://a/\\\"\\\\?\"; detail=\"a b\"");
+        let named = CacheStatus { identifier: "my cache", ttl_s: None, detail: "", ..HIT };
+        assert_eq!(text(&named), "\"my cache\"; hit");
+        assert_eq!(parse_list(text(&named).as_bytes()), Some(vec![Value::String(b"my cache".to_vec())]));
+    }
+}

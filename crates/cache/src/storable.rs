@@ -1,0 +1,371 @@
+//! What may be kept (RFC 9111 §3).
+
+use crate::age::{initial_age_s, parse_age};
+use crate::directive::{ResponseDirectives, Seconds, parse_request_directives};
+use crate::freshness::{Lifetime, LifetimeSource, decide_lifetime, is_heuristically_cacheable};
+use crate::invalidate::names_target;
+use crate::lines::{Dropped, LINES_BYTES_MAX, write_line};
+use crate::partial::decide_extent;
+use crate::reason::NoStore;
+use crate::request::CacheRequest;
+use crate::rules::{Rules, SetCookie};
+use crate::search::parse_search;
+use crate::stored::{Extent, Flags, Stored};
+use crate::tags::{parse_groups, parse_tags};
+use crate::targeted::{Chosen, choose_directives};
+use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, parse_vary, write_variant_key};
+use flatout_http::date::{format_date, parse_date};
+use flatout_http::etag::ETag;
+use flatout_http::head::Fields;
+
+/// An origin's answer, once its head is there.
+#[derive(Clone, Copy, Debug)]
+pub struct OriginResponse<'a> {
+    /// The status, 200 or more.
+    pub status: u16,
+    /// All field lines, trailers aside.
+    pub fields: Fields<'a>,
+    /// When the request was sent.
+    pub request_time_s: i64,
+    /// When the head came.
+    pub response_time_s: i64,
+    /// How the content's end is known.
+    pub ending: Ending,
+}
+
+/// How the end of an answer's content is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By its length in bytes; also of none at all.
+    Length(u64),
+    /// By framing: chunks or HTTP/2's END_STREAM.
+    Framed,
+    /// By the connection's end (RFC 9112 §6.3).
+    Close,
+}
+
+/// Whether an answer is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Storing {
+    /// Keep it, once its content is complete, no larger than the rules allow, and of as many bytes as
+    /// [`Stored::content_bytes`] says.
+    Store(Box<Stored>),
+    /// Do not.
+    No(NoStore),
+    /// Do not, and remember for so many seconds that answers for this key cannot be kept, so that clients need not
+    /// wait for one another in vain.
+    Remember(NoStore, u32),
+}
+
+/// Decides whether `response` to `request` may be kept, and with what.
+///
+/// A request with a method other than GET yields [`Storing::Store`] only for a POST whose answer says that it is what
+/// GET would give (RFC 9110 §9.3.3); it is then stored under the key that GET has.
+pub fn decide_response(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rules) -> Storing {
+    let reason = match assess(request, response, rules) {
+        Ok(stored) => return Storing::Store(Box::new(stored)),
+        Err(reason) => reason,
+    };
+    if rules.hit_for_miss_s > 0 && is_remembered(reason, response.status) {
+        Storing::Remember(reason, rules.hit_for_miss_s)
+    } else {
+        Storing::No(reason)
+    }
+}
+
+fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rules) -> Result<Stored, NoStore> {
+    refuse_request(request, rules)?;
+    if response.status == 304 {
+        return Err(NoStore::NotModifiedUnasked);
+    }
+    let chosen = choose_directives(&response.fields, &rules.targeted);
+    refuse_directives(request, response.status, &response.fields, &chosen, rules)?;
+    if request.method == "POST" && !is_what_get_gives(request, response, &chosen) {
+        return Err(NoStore::MethodNotCacheable);
+    }
+    let extent = decide_extent(request, response, rules)?;
+    match response.ending {
+        Ending::Length(bytes) if bytes > rules.object_bytes_max => return Err(NoStore::TooLarge),
+        Ending::Close if !rules.close_delimited => return Err(NoStore::CloseDelimited),
+        _ => {}
+    }
+    // A 206 with all bytes is what a 200 would have been.
+    let status = if response.status == 206 && extent == Extent::Whole { 200 } else { response.status };
+    let partial = response.status == 206;
+    let lines = collect_lines(&response.fields, &chosen.directives, partial, rules, response.response_time_s);
+    let stored = describe(request, &Source { response, status, extent, lines }, &chosen, rules)?;
+    refuse_useless(&stored)?;
+    Ok(stored)
+}
+
+/// What of the request alone stands against keeping its answer.
+fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoStore> {
+    if !rules.enabled {
+        return Err(NoStore::Off);
+    }
+    match request.method {
+        "GET" if request.has_content => return Err(NoStore::RequestContent),
+        "GET" | "POST" => {}
+        "HEAD" => return Err(NoStore::HeadOnly),
+        _ => return Err(NoStore::MethodNotCacheable),
+    }
+    if rules.request_directives && parse_request_directives(&request.fields).no_store {
+        return Err(NoStore::RequestNoStore);
+    }
+    Ok(())
+}
+
+/// What directives, status and fields say against keeping an answer (RFC 9111 §3).
+pub(crate) fn refuse_directives(
+    request: &CacheRequest<'_>,
+    status: u16,
+    fields: &Fields<'_>,
+    chosen: &Chosen,
+    rules: &Rules,
+) -> Result<(), NoStore> {
+    let directives = &chosen.directives;
+    if is_of_request(status) {
+        return Err(NoStore::StatusOfRequest);
+    }
+    // RFC 9111 §5.2.2.3: with a status that is understood, must-understand makes no-store be ignored.
+    if directives.must_understand && !is_understood(status) {
+        return Err(NoStore::StatusNotUnderstood);
+    }
+    if directives.no_store && !directives.must_understand {
+        return Err(NoStore::NoStoreDirective);
+    }
+    if directives.private {
+        return Err(NoStore::Private);
+    }
+    if request.field("authorization").is_some() && !allows_authorized(directives) {
+        return Err(NoStore::Authorization);
+    }
+    let sets_cookie =
+        fields.first("set-cookie").is_some() && !directives.named.iter().any(|name| **name == *b"set-cookie");
+    if sets_cookie && rules.set_cookie == SetCookie::Refuse {
+        return Err(NoStore::SetCookie);
+    }
+    Ok(())
+}
+
+/// RFC 9111 §3.5.
+fn allows_authorized(directives: &ResponseDirectives) -> bool {
+    directives.public || directives.must_revalidate || directives.s_maxage != Seconds::Absent
+}
+
+/// Whether a POST's answer says that GET would give it (RFC 9110 §9.3.3): an explicit lifetime, and Content-Location
+/// with the target.
+fn is_what_get_gives(request: &CacheRequest<'_>, response: &OriginResponse<'_>, chosen: &Chosen) -> bool {
+    let explicit = chosen.directives.s_maxage != Seconds::Absent
+        || chosen.directives.max_age != Seconds::Absent
+        || (chosen.field.is_none() && response.fields.first("expires").is_some());
+    let location = response.fields.first("content-location");
+    response.status == 200 && explicit && location.is_some_and(|location| names_target(request, location))
+}
+
+/// Nothing is kept that can never be of use.
+fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
+    let stale_s = stored.stale_while_revalidate_s.max(stored.stale_if_error_s);
+    let fresh = stored.lifetime_s > stored.initial_age_s && !stored.flags.any(Flags::NO_CACHE);
+    if fresh || stale_s > 0 || stored.has_validator() {
+        return Ok(());
+    }
+    Err(if stored.lifetime_s > 0 || stored.lifetime_source.is_explicit() {
+        NoStore::AlreadyStale
+    } else {
+        NoStore::NoFreshness
+    })
+}
+
+/// What the metadata of an answer is made from.
+pub(crate) struct Source<'a> {
+    /// The answer: 304 and HEAD's as well, for their times and Age.
+    pub(crate) response: &'a OriginResponse<'a>,
+    /// The status to serve.
+    pub(crate) status: u16,
+    /// Which bytes are kept.
+    pub(crate) extent: Extent,
+    /// The lines to serve.
+    pub(crate) lines: Vec<u8>,
+}
+
+/// Makes the metadata of an answer from the lines to serve; `chosen` are its directives.
+pub(crate) fn describe(
+    request: &CacheRequest<'_>,
+    source: &Source<'_>,
+    chosen: &Chosen,
+    rules: &Rules,
+) -> Result<Stored, NoStore> {
+    if source.lines.len() > LINES_BYTES_MAX {
+        return Err(NoStore::FieldsTooLarge);
+    }
+    crate::lines::with_fields(&source.lines, |fields| describe_fields(request, source, fields, chosen, rules))
+        .unwrap_or(Err(NoStore::FieldsTooLarge))
+}
+
+fn describe_fields(
+    request: &CacheRequest<'_>,
+    source: &Source<'_>,
+    fields: &Fields<'_>,
+    chosen: &Chosen,
+    rules: &Rules,
+) -> Result<Stored, NoStore> {
+    let OriginResponse { request_time_s, response_time_s, .. } = *source.response;
+    let directives = &chosen.directives;
+    let vary = match parse_vary(fields) {
+        Vary::Names(names) => names,
+        Vary::Star => return Err(NoStore::VaryStar),
+        Vary::Invalid => return Err(NoStore::VaryInvalid),
+    };
+    let mut variant_key = Vec::new();
+    write_variant_key(&vary, request, &mut variant_key);
+    if variant_key.len() > VARIANT_KEY_BYTES_MAX {
+        return Err(NoStore::FieldsTooLarge);
+    }
+    let date_s = fields.first("date").and_then(parse_date).unwrap_or(response_time_s);
+    let mut lifetime = decide_lifetime(source.status, fields, chosen, date_s, rules);
+    // RFC 9111 §3: an explicit lifetime, `public`, or a status for which one may be guessed.
+    if !lifetime.source.is_explicit() && !directives.public && !is_heuristically_cacheable(source.status) {
+        return Err(NoStore::StatusNotCacheable);
+    }
+    let age_field = parse_age(&source.response.fields);
+    if age_field == Seconds::Invalid {
+        lifetime = Lifetime { seconds: 0, source: LifetimeSource::AgeInvalid };
+    }
+    let age_field_s = age_field.valid().unwrap_or(0);
+    let etag = fields.first("etag").and_then(|value| ETag::parse(value).map(|tag| (value, tag)));
+    let last_modified_s = fields.first("last-modified").and_then(parse_date);
+    let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, rules);
+    let mut stored = Stored {
+        status: source.status,
+        request_time_s,
+        response_time_s,
+        date_s,
+        age_field_s,
+        initial_age_s: initial_age_s(age_field_s, date_s, request_time_s, response_time_s),
+        lifetime_s: lifetime.seconds,
+        lifetime_source: lifetime.source,
+        fresh_until_s: i64::MIN,
+        stale_while_revalidate_s,
+        stale_if_error_s,
+        flags: flags(fields, directives, etag.map(|(_, tag)| tag), last_modified_s, date_s),
+        etag: etag.map(|(value, _)| value.into()),
+        last_modified_s,
+        vary,
+        variant_key: variant_key.into(),
+        search: if rules.no_vary_search { parse_search(fields) } else { None },
+        tags: parse_tags(fields, &rules.tag_fields).ok_or(NoStore::TagsTooMany)?,
+        groups: parse_groups(fields, "cache-groups"),
+        extent: source.extent,
+        lines: source.lines.as_slice().into(),
+    };
+    stored.settle();
+    Ok(stored)
+}
+
+/// How long an answer may be served stale: while it is revalidated, and instead of an error, in seconds.
+///
+/// s-maxage has the meaning of proxy-revalidate (RFC 9111 §5.2.2.10), which the owner's defaults do not override. What
+/// stands beside it in the same answer does: the extensions of RFC 5861 change what the directive alone would mean
+/// (RFC 9111 §5.2.3), and `s-maxage=60, stale-while-revalidate=600` would mean nothing otherwise.
+fn stale_windows(directives: &ResponseDirectives, rules: &Rules) -> (u32, u32) {
+    if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {
+        return (0, 0);
+    }
+    let window = |said: Seconds, default_s| match said {
+        Seconds::Valid(seconds) => seconds,
+        Seconds::Absent if directives.s_maxage == Seconds::Absent => default_s,
+        Seconds::Absent | Seconds::Invalid => 0,
+    };
+    (
+        window(directives.stale_while_revalidate, rules.stale_while_revalidate_s),
+        window(directives.stale_if_error, rules.stale_if_error_s),
+    )
+}
+
+fn flags(
+    fields: &Fields<'_>,
+    directives: &ResponseDirectives,
+    etag: Option<ETag<'_>>,
+    last_modified_s: Option<i64>,
+    date_s: i64,
+) -> Flags {
+    let must_revalidate =
+        directives.must_revalidate || directives.proxy_revalidate || directives.s_maxage != Seconds::Absent;
+    let esi = fields.all("surrogate-control").any(|value| value.windows(7).any(|window| window == b"ESI/1.0"));
+    let mut bits = 0;
+    for (set, bit) in [
+        (directives.no_cache, Flags::NO_CACHE),
+        (must_revalidate, Flags::MUST_REVALIDATE),
+        (allows_authorized(directives), Flags::AUTHORIZED),
+        (directives.immutable, Flags::IMMUTABLE),
+        (directives.no_transform, Flags::NO_TRANSFORM),
+        (etag.is_some_and(|tag| !tag.weak), Flags::STRONG_ETAG),
+        // RFC 9110 §8.8.2.2: at least a second before the answer's Date.
+        (last_modified_s.is_some_and(|last_modified_s| last_modified_s < date_s), Flags::STRONG_DATE),
+        (esi, Flags::ESI),
+    ] {
+        bits |= if set { bit } else { 0 };
+    }
+    Flags(bits)
+}
+
+/// The lines of an answer that are kept, with a Date (RFC 9110 §6.6.1).
+pub(crate) fn collect_lines(
+    fields: &Fields<'_>,
+    directives: &ResponseDirectives,
+    partial: bool,
+    rules: &Rules,
+    response_time_s: i64,
+) -> Vec<u8> {
+    let dropped = Dropped::new(*fields, &directives.named, partial, rules.set_cookie == SetCookie::Strip);
+    let dated = fields.first("date").and_then(parse_date).is_some() && !dropped.contains("date");
+    let mut lines = Vec::new();
+    if !dated {
+        write_line("Date", &format_date(response_time_s), &mut lines);
+    }
+    for (name, value) in fields.iter() {
+        if !dropped.contains(name) && (dated || !name.eq_ignore_ascii_case("date")) {
+            write_line(name, value, &mut lines);
+        }
+    }
+    lines
+}
+
+/// Statuses whose requirements on caches this one knows (RFC 9111 §5.2.2.3): those of RFC 9110 and 6585.
+const fn is_understood(status: u16) -> bool {
+    matches!(status, 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 500..=505 | 511)
+}
+
+/// Statuses that speak of the one request: its credentials, conditions, range, size, connection or pace. Kept, they
+/// would let one client take a page from all others, whatever lifetime the origin sends with all it sends.
+const fn is_of_request(status: u16) -> bool {
+    matches!(
+        status,
+        100..=199 | 407 | 408 | 411 | 412 | 413 | 415 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 | 511
+    )
+}
+
+/// Whether the next answer for the key will most likely not be kept either.
+const fn is_remembered(reason: NoStore, status: u16) -> bool {
+    match reason {
+        NoStore::NoStoreDirective
+        | NoStore::Private
+        | NoStore::SetCookie
+        | NoStore::VaryStar
+        | NoStore::VaryInvalid
+        | NoStore::NoFreshness
+        | NoStore::AlreadyStale
+        | NoStore::TooLarge
+        | NoStore::CloseDelimited
+        | NoStore::TagsTooMany
+        | NoStore::FieldsTooLarge
+        | NoStore::StatusNotUnderstood
+        | NoStore::StatusNotCacheable => status < 500,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,184 @@
+//! Tags and groups: names under which answers are purged together.
+
+use crate::key::write_origin;
+use crate::request::CacheRequest;
+use crate::structured::{Value, join_lines, parse_list};
+use flatout_http::head::Fields;
+
+/// Tags of one answer at the most.
+pub const TAGS_MAX: usize = 256;
+/// Bytes of one tag at the most.
+pub const TAG_BYTES_MAX: usize = 1024;
+/// Groups of one answer at the most. RFC 9875 §2.1 asks for 128 at least.
+pub const GROUPS_MAX: usize = 128;
+/// Bytes of one group's name at the most. RFC 9875 §2.1 asks for 128 at least.
+pub const GROUP_BYTES_MAX: usize = 256;
+
+/// A bounded list of names, in the order in which they came, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags(Box<[u8]>);
+
+impl Tags {
+    /// Every name.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let (length, tail) = rest.split_first_chunk::<2>()?;
+            let (name, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+            rest = tail;
+            Some(name)
+        })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `name` is among them.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.iter().any(|known| known == name)
+    }
+
+    /// The names, each with its length in two bytes before it, the lower first.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads what [`Tags::as_bytes`] gave. `None`: it did not.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut tags = Adding::default();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (length, tail) = rest.split_first_chunk::<2>()?;
+            let (name, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+            if name.is_empty() || !tags.add(name, TAGS_MAX, TAG_BYTES_MAX) {
+                return None;
+            }
+            rest = tail;
+        }
+        (tags.bytes == bytes).then(|| tags.finish())
+    }
+}
+
+#[derive(Default)]
+struct Adding {
+    bytes: Vec<u8>,
+    /// Where each name stands in `bytes`, and its length.
+    places: Vec<(usize, usize)>,
+}
+
+impl Adding {
+    /// Adds `name` unless it is there. False: it is too long, or one too many.
+    fn add(&mut self, name: &[u8], count_max: usize, bytes_max: usize) -> bool {
+        if self.places.iter().any(|&(start, length)| self.bytes[start..start + length] == *name) {
+            return true;
+        }
+        let Ok(length) = u16::try_from(name.len()) else { return false };
+        if self.places.len() == count_max || name.len() > bytes_max {
+            return false;
+        }
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.places.push((self.bytes.len(), name.len()));
+        self.bytes.extend_from_slice(name);
+        true
+    }
+
+    fn finish(self) -> Tags {
+        Tags(self.bytes.into())
+    }
+}
+
+/// Reads the tags in the fields called `names`: separated by spaces, as in Surrogate-Key, or commas, as in Cache-Tag.
+/// `None`: more, or longer ones, than are kept; such an answer cannot be purged by all of its tags, and so is not kept.
+pub fn parse_tags(fields: &Fields<'_>, names: &[String]) -> Option<Tags> {
+    let mut tags = Adding::default();
+    for (line, value) in fields.iter() {
+        if !names.iter().any(|name| line.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        for tag in value.split(|byte| matches!(byte, b' ' | b'\t' | b',')).filter(|tag| !tag.is_empty()) {
+            if !tags.add(tag, TAGS_MAX, TAG_BYTES_MAX) {
+                return None;
+            }
+        }
+    }
+    Some(tags.finish())
+}
+
+/// Reads the strings in the structured list `name`: Cache-Groups or Cache-Group-Invalidation (RFC 9875 §2, §3). One
+/// that breaks its grammar counts as absent (RFC 9651 §4.2), and so does one with members of another type; what goes
+/// over the limits is left out.
+pub fn parse_groups(fields: &Fields<'_>, name: &'static str) -> Tags {
+    let Some(value) = join_lines(fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, v)| v))
+    else {
+        return Tags::default();
+    };
+    let mut groups = Adding::default();
+    for member in parse_list(&value).unwrap_or_default() {
+        match member {
+            Value::String(group) if group.is_empty() => {}
+            Value::String(group) => {
+                groups.add(&group, GROUPS_MAX, GROUP_BYTES_MAX);
+            }
+            _ => return Tags::default(),
+        }
+    }
+    groups.finish()
+}
+
+/// Appends the tag that stands for `group` of the request's origin: groups of different origins are different
+/// (RFC 9875 §2). It begins with a space, as no tag does that an answer gives itself.
+pub fn write_group_tag(request: &CacheRequest<'_>, group: &[u8], output: &mut Vec<u8>) {
+    output.push(b' ');
+    write_origin(request.secure, request.authority, output);
+    output.push(b' ');
+    output.extend_from_slice(group);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GROUPS_MAX, TAG_BYTES_MAX, TAGS_MAX, Tags, parse_groups, parse_tags};
+    use crate::lines::with_fields;
+
+    fn tags(lines: &str) -> Option<Vec<String>> {
+        let names = ["Surrogate-Key".to_owned(), "Cache-Tag".to_owned()];
+        let tags = with_fields(lines.as_bytes(), |fields| parse_tags(fields, &names)).unwrap()?;
+        assert_eq!(Tags::from_bytes(tags.as_bytes()), Some(tags.clone()));
+        Some(tags.iter().map(|tag| String::from_utf8_lossy(tag).into_owned()).collect())
+    }
+
+    #[test]
+    fn tags_of_either_kind() {
+        assert_eq!(tags("Surrogate-Key: a b  c\r\ncache-tag: d, e,b\r\nX: z\r\n").unwrap(), ["a", "b", "c", "d", "e"]);
+        assert_eq!(tags("X: z\r\n").unwrap(), [""; 0]);
+        let many = |count: usize| (0..count).map(|number| format!("t{number} ")).collect::<String>();
+        assert_eq!(tags(&format!("Surrogate-Key: {}\r\n", many(TAGS_MAX))).unwrap().len(), TAGS_MAX);
+        assert_eq!(tags(&format!("Surrogate-Key: {}\r\n", many(TAGS_MAX + 1))), None);
+        assert!(tags(&format!("Cache-Tag: {}\r\n", "x".repeat(TAG_BYTES_MAX))).is_some());
+        assert_eq!(tags(&format!("Cache-Tag: {}\r\n", "x".repeat(TAG_BYTES_MAX + 1))), None);
+    }
+
+    /// RFC 9875 §2.
+    #[test]
+    fn groups_are_strings() {
+        let groups = |value: &str| {
+            let lines = format!("Cache-Groups: {value}\r\n");
+            let groups = with_fields(lines.as_bytes(), |fields| parse_groups(fields, "cache-groups")).unwrap();
+            groups.iter().map(|group| String::from_utf8_lossy(group).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(groups("\"a b\", \"C\";x, \"\\\"\""), ["a b", "C", "\""]);
+        assert_eq!(groups("a"), [""; 0]);
+        assert_eq!(groups("\"a\", 1"), [""; 0]);
+        assert_eq!(groups("\"a\","), [""; 0]);
+        let many: Vec<_> = (0..200).map(|number| format!("\"{number}\"")).collect();
+        assert_eq!(groups(&many.join(", ")).len(), GROUPS_MAX);
+    }
+
+    #[test]
+    fn bytes_that_are_no_tags() {
+        for bytes in [&b"\x01"[..], b"\x02\0a", b"\0\0", b"\x01\0a\x01\0a", b"\x01\0ab"] {
+            assert_eq!(Tags::from_bytes(bytes), None, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Fields that speak to some caches alone, in place of Cache-Control and Expires (RFC 9213).
+
+use crate::directive::{ResponseDirectives, SECONDS_MAX, Seconds, parse_response_directives};
+use crate::structured::{Value, join_lines, parse_dictionary};
+use flatout_http::head::Fields;
+
+/// The directives that an answer has for this cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// What they say.
+    pub directives: ResponseDirectives,
+    /// The place of the targeted field in the list that they come from; `None`: from Cache-Control.
+    pub field: Option<usize>,
+}
+
+/// Reads the directives for a cache with the target list `names`: of these fields the first that is there, valid and
+/// not empty counts, and Cache-Control, Pragma and Expires do not (RFC 9213 §2.2).
+pub fn choose_directives(fields: &Fields<'_>, names: &[String]) -> Chosen {
+    for (place, name) in names.iter().enumerate() {
+        let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+        if let Some(directives) = join_lines(lines).and_then(|value| parse_targeted(&value)) {
+            return Chosen { directives, field: Some(place) };
+        }
+    }
+    Chosen { directives: parse_response_directives(fields), field: None }
+}
+
+/// Reads the value of a targeted field. `None`: it is no dictionary, or an empty one, and must be ignored
+/// (RFC 9213 §2.1).
+fn parse_targeted(value: &[u8]) -> Option<ResponseDirectives> {
+    let members = parse_dictionary(value)?;
+    if members.is_empty() {
+        return None;
+    }
+    let mut directives = ResponseDirectives::default();
+    for (key, value) in members {
+        // A value of a type that the directive does not have is not to be used (RFC 9213 §2.1). What forbids counts
+        // all the same, unless it is denied: an origin that says `no-store="x"` does not want its answer kept.
+        let denied = value == Value::Boolean(false);
+        let bare = value == Value::Boolean(true);
+        match key {
+            b"no-store" => directives.no_store = !denied,
+            b"no-cache" => directives.no_cache = !denied,
+            b"private" => directives.private = !denied,
+            b"must-revalidate" => directives.must_revalidate = !denied,
+            b"proxy-revalidate" => directives.proxy_revalidate = !denied,
+            b"must-understand" => directives.must_understand = bare,
+            b"no-transform" => directives.no_transform = !denied,
+            b"public" => directives.public = bare,
+            b"immutable" => directives.immutable = bare,
+            b"max-age" => directives.max_age = seconds(&value),
+            b"s-maxage" => directives.s_maxage = seconds(&value),
+            b"stale-while-revalidate" => directives.stale_while_revalidate = seconds(&value),
+            b"stale-if-error" => directives.stale_if_error = seconds(&value),
+            _ => {}
+        }
+    }
+    Some(directives)
+}
+
+fn seconds(value: &Value) -> Seconds {
+    match value {
+        Value::Integer(seconds @ 0..) => {
+            Seconds::Valid(u32::try_from(*seconds).unwrap_or(SECONDS_MAX).min(SECONDS_MAX))
+        }
+        _ => Seconds::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose_directives;
+    use crate::directive::{SECONDS_MAX, Seconds};
+    use crate::lines::with_fields;
+
+    fn choose(lines: &str) -> super::Chosen {
+        let names = ["Flatout-Cache-Control".to_owned(), "CDN-Cache-Control".to_owned()];
+        with_fields(lines.as_bytes(), |fields| choose_directives(fields, &names)).unwrap()
+    }
+
+    /// RFC 9213 §2.2: the target list's order counts, not that of the fields.
+    #[test]
+    fn the_first_of_the_list_counts() {
+        let chosen =
+            choose("Cache-Control: no-store\r\nCDN-Cache-Control: max-age=60\r\nflatout-cache-control: max-age=5\r\n");
+        assert_eq!((chosen.field, chosen.directives.max_age), (Some(0), Seconds::Valid(5)));
+        assert!(!chosen.directives.no_store);
+        let chosen = choose("Cache-Control: no-store\r\nCDN-Cache-Control: max-age=60\r\n");
+        assert_eq!((chosen.field, chosen.directives.max_age), (Some(1), Seconds::Valid(60)));
+    }
+
+    /// RFC 9213 §2.1: what does not parse, or is empty, must be ignored.
+    #[test]
+    fn what_is_invalid_is_as_if_it_were_not_there() {
+        for value in ["", "max-age=", "max-age=60,", "MaX-AgE=60", "max-age=60; X", "max-age=-", "&"] {
+            let chosen = choose(&format!("CDN-Cache-Control: {value}\r\nCache-Control: max-age=7\r\n"));
+            assert_eq!((chosen.field, chosen.directives.max_age), (None, Seconds::Valid(7)), "{value}");
+        }
+        let chosen = choose("Flatout-Cache-Control: ???\r\nCDN-Cache-Control: no-store\r\n");
+        assert!(chosen.field == Some(1) && chosen.directives.no_store);
+    }
+
+    #[test]
+    fn types_of_values() {
+        let max_age = |value: &str| choose(&format!("CDN-Cache-Control: max-age={value}\r\n")).directives.max_age;
+        assert_eq!(max_age("99999999999"), Seconds::Valid(SECONDS_MAX));
+        assert_eq!(max_age("2147483647;x=1"), Seconds::Valid(SECONDS_MAX - 1));
+        for wrong in ["-1", "1.5", "\"60\"", "?1", "abc", "(60)"] {
+            assert_eq!(max_age(wrong), Seconds::Invalid, "{wrong}");
+        }
+        let chosen = choose("CDN-Cache-Control: no-store=?0, private=\"a\", public=1, max-age=1\r\n").directives;
+        assert!(!chosen.no_store && chosen.private && !chosen.public);
+        // Two lines are one dictionary, of which the last value of a key counts.
+        let chosen = choose("CDN-Cache-Control: max-age=1, foo\r\nCDN-Cache-Control: max-age=9\r\n").directives;
+        assert_eq!(chosen.max_age, Seconds::Valid(9));
+    }
+}

@@ -1,0 +1,113 @@
+use super::{NAMES_MAX, Vary, matches_language, parse_vary, write_variant_key};
+use crate::lines::with_fields;
+use crate::request::CacheRequest;
+use crate::rules::Rules;
+use crate::storable::tests::stored_with;
+
+fn vary(lines: &str) -> Vary {
+    with_fields(lines.as_bytes(), parse_vary).unwrap()
+}
+
+fn with_request<T>(lines: &str, check: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
+    with_fields(lines.as_bytes(), |fields| {
+        let request = CacheRequest {
+            method: "GET",
+            secure: false,
+            authority: b"a",
+            path: b"/",
+            query: None,
+            fields: *fields,
+            has_content: false,
+        };
+        check(&request)
+    })
+    .unwrap()
+}
+
+fn key(names: &str, lines: &str) -> Vec<u8> {
+    with_request(lines, |request| {
+        let mut output = Vec::new();
+        write_variant_key(names, request, &mut output);
+        output
+    })
+}
+
+/// RFC 9110 §12.5.5.
+#[test]
+fn vary_fields() {
+    assert_eq!(vary(""), Vary::Names("".into()));
+    assert_eq!(vary("Vary: \r\n"), Vary::Names("".into()));
+    assert_eq!(vary("Vary: Foo, bar,,FOO\r\nvary: Accept\r\n"), Vary::Names("accept,bar,foo".into()));
+    for star in ["Vary: *\r\n", "Vary: , *\r\n", "Vary: *, Foo\r\n", "Vary: a b, *\r\n", "Vary: \r\nVary: *\r\n"] {
+        assert_eq!(vary(star), Vary::Star, "{star}");
+    }
+    for invalid in ["Vary: a b\r\n", "Vary: a;b\r\n", "Vary: \u{e9}\r\n"] {
+        assert_eq!(vary(invalid), Vary::Invalid, "{invalid}");
+    }
+    let many: String = (0..=NAMES_MAX).map(|number| format!("Vary: x{number}\r\n")).collect();
+    assert_eq!(vary(&many), Vary::Invalid);
+}
+
+/// RFC 9111 §4.1: what may be normalised.
+#[test]
+fn requests_that_match() {
+    for (names, one, other) in [
+        ("foo", "Foo: 1\r\n", "foo:  1 \r\n"),
+        ("foo", "Foo: 1, 2\r\n", "Foo: 1\r\nFOO: 2\r\n"),
+        ("foo", "Foo: 1,2\r\n", "Foo: 1 ,  2\r\n"),
+        ("foo", "Bar: 1\r\n", "Baz: 1\r\n"),
+        ("", "Foo: 1\r\n", "Foo: 2\r\n"),
+        ("accept-language", "Accept-Language: en, de\r\n", "Accept-Language: De,eN\r\n"),
+        ("accept-language", "Accept-Language: en;q=1.0, de;q=0.50\r\n", "Accept-Language: de; Q=0.5 , en\r\n"),
+        ("accept-encoding", "Accept-Encoding: gzip, br\r\n", "Accept-Encoding: BR, x-gzip\r\n"),
+        ("accept-encoding", "Accept-Encoding: gzip, gzip\r\n", "Accept-Encoding: gzip\r\n"),
+        ("cookie", "Cookie: a=b; c=d\r\n", "Cookie: a=b\r\nCookie: c=d\r\n"),
+    ] {
+        assert_eq!(key(names, one), key(names, other), "{names}: {one} and {other}");
+    }
+}
+
+#[test]
+fn requests_that_do_not() {
+    for (names, one, other) in [
+        ("foo", "Foo: 1\r\n", "Foo: 2\r\n"),
+        ("foo", "Foo: a\r\n", "Foo: A\r\n"),
+        ("foo", "Foo: 1\r\n", ""),
+        ("foo", "Foo:\r\n", ""),
+        ("foo", "Foo: 1, 2\r\n", "Foo: 2, 1\r\n"),
+        ("foo", "Foo: \"1, 2\"\r\n", "Foo: \"1,2\"\r\n"),
+        ("bar,foo", "Foo: 1\r\n", "Bar: 1\r\n"),
+        ("bar,foo", "Bar: 1\r\nFoo: 23\r\n", "Bar: 12\r\nFoo: 3\r\n"),
+        ("bar,foo", "Bar: 1\r\nFoo: 2\r\n", "Bar: 1\r\n"),
+        ("user-agent", "User-Agent: a, b\r\n", "User-Agent: a,b\r\n"),
+        ("accept-language", "Accept-Language: en, de;q=0.5\r\n", "Accept-Language: en, de\r\n"),
+        ("accept-encoding", "Accept-Encoding: gzip\r\n", "Accept-Encoding: gzip;q=0\r\n"),
+        ("accept-encoding", "Accept-Encoding: gzip\r\n", "Accept-Encoding: gzip, xz\r\n"),
+        ("accept-encoding", "Accept-Encoding:\r\n", ""),
+        ("accept-encoding", "Accept-Encoding: gzip;q=2\r\n", "Accept-Encoding: gzip\r\n"),
+    ] {
+        assert_ne!(key(names, one), key(names, other), "{names}: {one} and {other}");
+    }
+}
+
+#[test]
+fn a_language_is_selected_by_its_weight() {
+    let rules = Rules::default();
+    let answer = "Cache-Control: max-age=60\r\nVary: Accept-Language, Foo\r\nContent-Language: de\r\n";
+    let stored = stored_with("Accept-Language: en, de\r\nFoo: 1\r\n", 200, answer, &rules);
+    for (lines, expected) in [
+        ("Accept-Language: fr;q=0.5, de;q=1.0\r\nFoo: 1\r\n", true),
+        ("Accept-Language: DE\r\nFoo: 1\r\n", true),
+        ("Accept-Language: DE\r\nFoo: 2\r\n", false),
+        ("Accept-Language: de, fr\r\nFoo: 1\r\n", false),
+        ("Accept-Language: fr, de;q=0.9\r\nFoo: 1\r\n", false),
+        ("Accept-Language: *\r\nFoo: 1\r\n", false),
+        ("Accept-Language: de;q=0\r\nFoo: 1\r\n", false),
+        ("Foo: 1\r\n", false),
+    ] {
+        assert_eq!(with_request(lines, |request| matches_language(request, &stored)), expected, "{lines}");
+    }
+    let stored =
+        stored_with("Accept-Language: en\r\n", 200, "Cache-Control: max-age=60\r\nContent-Language: de\r\n", &rules);
+    assert!(!with_request("Accept-Language: de\r\n", |request| matches_language(request, &stored)));
+}

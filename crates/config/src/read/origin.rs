@@ -1,0 +1,199 @@
+//! Servers to forward to: `https://origin.example:8443`, or a port of this machine.
+
+use super::parse::{digits, host_fault};
+use crate::model::Origin;
+
+/// Why a text names no server to forward to: what is wrong with it, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginFault {
+    /// What is wrong.
+    pub what: String,
+    /// What to write instead, when that can be told.
+    pub advice: Option<String>,
+}
+
+impl OriginFault {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: None }
+    }
+
+    fn with(self, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..self }
+    }
+}
+
+/// How an origin is written, for those who wrote it otherwise.
+pub(super) const FORM: &str =
+    "an origin is \"http://127.0.0.1:3000\" or \"https://origin.example\"; \":3000\" is a port of this machine";
+
+/// Reads a server to forward to: `http` or `https`, a host and perhaps a port, and nothing behind; `:3000` and `3000`
+/// are port 3000 of this machine.
+///
+/// # Errors
+/// With what is wrong, and mostly what to write instead.
+pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
+    if text.is_empty() {
+        return Err(OriginFault::new("an empty text is no origin"));
+    }
+    if let Some(port) = local_port(text) {
+        return port.map(|port| Origin { host: "127.0.0.1".into(), port, ..plain() });
+    }
+    if text.starts_with("unix:") || text.starts_with(['/', '.']) {
+        return Err(OriginFault::new(format!(
+            "`{text}` looks like a Unix socket, and origins are reached over TCP only"
+        ))
+        .with("have the origin listen on 127.0.0.1 with a port"));
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(OriginFault::new(format!("`{text}` has no scheme")).with(format!("write http://{text}")));
+    };
+    let secure = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
+        "h2c" => return Err(scheme_fault(scheme).with("write http://… and switch `http2` on")),
+        "ws" => return Err(scheme_fault(scheme).with("write http://…: WebSocket goes through http")),
+        "wss" => return Err(scheme_fault(scheme).with("write https://…: WebSocket goes through https")),
+        _ => return Err(scheme_fault(scheme)),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    // Rather than taken for nothing: somebody who writes a path wants it to mean something.
+    if behind == "/" {
+        let fault = OriginFault::new(format!("`{text}` ends with a slash"));
+        return Err(fault.with(format!("write {scheme}://{authority}: paths are forwarded as they were asked for")));
+    }
+    if !behind.is_empty() {
+        let what = if behind.starts_with('/') { "a path" } else { "more than a host" };
+        return Err(OriginFault::new(format!("`{text}` has {what} behind the host"))
+            .with(format!("write {scheme}://{authority}, and change paths by `rewrite`")));
+    }
+    if let Some((_, host)) = authority.rsplit_once('@') {
+        return Err(OriginFault::new("an origin has no user and no password")
+            .with(format!("write {scheme}://{host}, and the password by request-header \"Authorization\" \"…\"")));
+    }
+    let (host, port) = split_port(authority);
+    let port = match port {
+        None if secure => 443,
+        None => 80,
+        Some(port) => port_number(port)?,
+    };
+    let host = check_host(host, scheme)?;
+    Ok(Origin { secure, host, port, ..plain() })
+}
+
+fn plain() -> Origin {
+    Origin { secure: false, host: String::new(), port: 80, weight: 1, backup: false }
+}
+
+fn scheme_fault(scheme: &str) -> OriginFault {
+    OriginFault::new(format!("`{scheme}` is neither http nor https"))
+}
+
+/// `:3000` and `3000`; `None` when it is neither.
+fn local_port(text: &str) -> Option<Result<u16, OriginFault>> {
+    match text.strip_prefix(':') {
+        Some(port) => Some(port_number(port)),
+        None => text.bytes().all(|byte| byte.is_ascii_digit()).then(|| port_number(text)),
+    }
+}
+
+fn port_number(text: &str) -> Result<u16, OriginFault> {
+    let port = digits(text).filter(|port| *port > 0);
+    port.ok_or_else(|| OriginFault::new(format!("`{text}` is no port")).with("a port is a number from 1 to 65535"))
+}
+
+/// The host with its brackets, and what stands behind its colon.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        // A colon within brackets, or one of many without any, is an address's.
+        Some((host, port)) if !port.contains(']') && (host.ends_with(']') || !host.contains(':')) => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+/// A host without brackets, in lower case.
+fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
+    if host.is_empty() {
+        return Err(OriginFault::new("there is no host").with(format!("write {scheme}://127.0.0.1:3000")));
+    }
+    if host.contains('*') {
+        return Err(OriginFault::new(format!("`{host}` is no one host")));
+    }
+    if host.parse::<std::net::Ipv6Addr>().is_ok() {
+        let fault = OriginFault::new("an IPv6 address stands in brackets");
+        return Err(fault.with(format!("write {scheme}://[{host}]:3000")));
+    }
+    if let Some(fault) = host_fault(host) {
+        return Err(OriginFault::new(format!("`{host}` is no host name")).with(fault));
+    }
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Ok(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
+}
+
+/// The origin as it would be written: scheme, host, and the port unless it is the scheme's own.
+pub fn show_origin(origin: &Origin) -> String {
+    let (scheme, default) = if origin.secure { ("https", 443) } else { ("http", 80) };
+    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+    if origin.port == default { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{}", origin.port) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_origin, show_origin};
+
+    #[test]
+    fn origins_are_read_and_shown() {
+        for (text, shown) in [
+            (":3000", "http://127.0.0.1:3000"),
+            ("3000", "http://127.0.0.1:3000"),
+            ("80", "http://127.0.0.1"),
+            ("http://a.example", "http://a.example"),
+            ("HTTPS://A.Example.:443", "https://a.example"),
+            ("https://a:80", "https://a:80"),
+            ("http://[2001:DB8::1]:3000", "http://[2001:db8::1]:3000"),
+            ("http://[::1]", "http://[::1]"),
+            ("http://my_app:8080", "http://my_app:8080"),
+        ] {
+            let origin = parse_origin(text).unwrap();
+            assert_eq!(show_origin(&origin), shown, "{text}");
+            assert_eq!(parse_origin(shown), Ok(origin), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        for (text, what, advice) in [
+            ("", "empty", ""),
+            ("localhost:3000", "no scheme", "write http://localhost:3000"),
+            ("a.example", "no scheme", "write http://a.example"),
+            ("http://a/", "slash", "write http://a:"),
+            ("http://a/app", "a path", "write http://a, and"),
+            ("http://a?x", "more than a host", "write http://a, and"),
+            ("http://u:p@a:1", "no user", "write http://a:1, and"),
+            ("http://::1", "brackets", "write http://[::1]:3000"),
+            ("http://[::1", "no host name", "brackets"),
+            ("http://[fe80::1%eth0]:1", "no host name", "brackets"),
+            ("http://", "no host", "http://127.0.0.1:3000"),
+            ("http://:3000", "no host", ""),
+            ("http://a:", "no port", "1 to 65535"),
+            ("http://a:0", "no port", "1 to 65535"),
+            (":0", "no port", "1 to 65535"),
+            (":http", "no port", "1 to 65535"),
+            (":", "no port", "1 to 65535"),
+            ("65536", "no port", "1 to 65535"),
+            ("http://a:+1", "no port", ""),
+            ("http://*.a", "no one host", ""),
+            ("http://a b", "no host name", "letters"),
+            ("http://ü", "no host name", "xn--"),
+            ("unix:/run/app.sock", "Unix socket", "127.0.0.1"),
+            ("/run/app.sock", "Unix socket", "127.0.0.1"),
+            ("ftp://a", "neither http nor https", ""),
+            ("wss://a", "neither http nor https", "https://…"),
+            ("h2c://a", "neither http nor https", "http2"),
+        ] {
+            let fault = parse_origin(text).unwrap_err();
+            assert!(fault.what.contains(what), "{text}: {fault:?}");
+            assert!(fault.advice.unwrap_or_default().contains(advice), "{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What is kept of origins' answers, for all sites together: memory, and folders on disks.
+
+use super::Reader;
+use super::parse;
+use super::shape::{Block, Shape, property};
+use crate::code::Code;
+use crate::model::StoreBudget;
+use crate::syntax::Node;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+const SHAPE: Shape = Shape {
+    arguments: (0, 0),
+    properties: &["memory", "hot-objects"],
+    block: Block::Optional,
+    example: "store memory=\"256MiB\" hot-objects=1000000 { disk \"/var/cache/flatout\" \"10GiB\" }",
+};
+const DISK: Shape = Shape { arguments: (2, 2), ..Shape::value("disk \"/var/cache/flatout\" \"10GiB\"") };
+
+/// Volumes of one machine.
+const DISKS_MAX: usize = 64;
+
+/// Bytes in memory: below, hardly anything would stay; above lie no machines.
+const MEMORY_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 44;
+
+/// Objects in memory.
+pub const HOT_OBJECTS: RangeInclusive<u64> = 1..=1_000_000_000;
+
+/// Bytes of one folder.
+const DISK_BYTES: RangeInclusive<u64> = 1 << 24..=1 << 50;
+
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
+    reader.shape(node, &SHAPE);
+    let mut budget = StoreBudget::default();
+    if node.properties.is_empty() && node.children.is_none() && node.arguments.is_empty() {
+        let draft = reader.report.add(Code::PropertyMissing, node.span, "`store` needs memory, hot-objects or a disk");
+        draft.note(format!("as in: {}", SHAPE.example));
+    }
+    if let Some(memory) = property(node, "memory")
+        && let Some(memory) = reader.size(&memory.value, MEMORY_BYTES)
+    {
+        budget.memory_bytes_max = memory;
+    }
+    if let Some(objects) = property(node, "hot-objects")
+        && let Some(objects) = reader.number(&objects.value, HOT_OBJECTS)
+    {
+        budget.hot_objects_max = objects;
+    }
+    for child in node.children.iter().flatten() {
+        if child.name != "disk" {
+            reader.unknown(child, &["disk"]);
+        } else if let Some(disk) = disk(reader, child, &budget.disks) {
+            budget.disks.push(disk);
+        }
+    }
+    budget
+}
+
+fn disk(reader: &mut Reader<'_>, node: &Node, known: &[(PathBuf, u64)]) -> Option<(PathBuf, u64)> {
+    if !reader.shape(node, &DISK) {
+        return None;
+    }
+    let (path, size) = (reader.path(&node.arguments[0]), reader.size(&node.arguments[1], DISK_BYTES));
+    let (path, size) = (path?, size?);
+    if let Some(other) = overlapping(known, &path) {
+        let message = format!("{} and {} are not two volumes", other.display(), path.display());
+        reader.report.add(Code::Contradiction, node.arguments[0].span, message).label("one folder for each volume");
+        return None;
+    }
+    if known.len() == DISKS_MAX {
+        reader.report.add(Code::NumberBounds, node.span, format!("more than {DISKS_MAX} disks"));
+        return None;
+    }
+    Some((path, size))
+}
+
+/// The folder that has `path` within it, or is within `path`: its bytes would count twice, and be cleared away as
+/// nobody's.
+fn overlapping<'k>(known: &'k [(PathBuf, u64)], path: &Path) -> Option<&'k Path> {
+    let folders = known.iter().map(|(folder, _)| folder.as_path());
+    folders.into_iter().find(|other| path.starts_with(other) || other.starts_with(path))
+}
+
+/// Reads a budget for memory, `256MiB`, for the command line.
+///
+/// # Errors
+/// When it is no size, or out of bounds.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    parse_size(text, &MEMORY_BYTES)
+}
+
+/// Reads `DIR=SIZE` for the command line.
+///
+/// # Errors
+/// When it is not written so, or the size is out of bounds.
+pub fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
+    let (folder, size) = text.rsplit_once('=').ok_or("a disk is a folder and how much it may hold: DIR=10GiB")?;
+    if folder.is_empty() {
+        return Err("there is no folder before the `=`".to_owned());
+    }
+    Ok((folder.into(), parse_size(size, &DISK_BYTES)?))
+}
+
+fn parse_size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
+    let size = parse::size(text).ok_or("a size is a whole number with a unit: 512MiB, 10GiB, 1TB")?;
+    if bounds.contains(&size) {
+        return Ok(size);
+    }
+    Err(format!("it lies between {} and {}", parse::show_size(*bounds.start()), parse::show_size(*bounds.end())))
+}
+
+/// What is wrong with these folders together, if anything is, for the command line.
+pub fn disks_fault(disks: &[(PathBuf, u64)]) -> Option<String> {
+    if disks.len() > DISKS_MAX {
+        return Some(format!("more than {DISKS_MAX} disks"));
+    }
+    disks.iter().enumerate().find_map(|(index, (folder, _))| {
+        let other = overlapping(&disks[..index], folder)?;
+        Some(format!("{} and {} are not two volumes", other.display(), folder.display()))
+    })
+}

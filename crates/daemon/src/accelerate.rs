@@ -1,0 +1,180 @@
+//! The accelerator as the process has it: its store opened, and what operators are told of it.
+
+use crate::failure::say;
+use crate::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgeUrl};
+use crate::shares::Shares;
+use crate::store::{MetricKind, MetricRow, StatusRow, StoreView};
+use flatout_config::model::Config;
+use flatout_engine::spec::Spec;
+use flatout_net::origin::counts::sum_origin_rows;
+use flatout_proxy::Accelerator;
+use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
+use std::sync::Arc;
+
+/// Opens the store when the configuration keeps answers and none is open yet. Called by a thread that is not confined.
+pub(crate) fn open_store(accelerator: &Accelerator, config: &Config, spec: &Spec, shares: Shares, workers: usize) {
+    if !spec.keeps_answers() || accelerator.store().is_some() {
+        return;
+    }
+    let settings = StoreSettings {
+        memory_bytes_max: config.store.memory_bytes_max,
+        hot_objects_max: config.store.hot_objects_max,
+        descriptors_max: (shares.files_max * workers) as u64,
+        disks: config.store.disks.clone(),
+    };
+    for warning in accelerator.open_store(settings) {
+        say(&format!("warning: {warning}"));
+    }
+}
+
+/// What operators may ask.
+pub(crate) struct View(pub(crate) Arc<Accelerator>);
+
+fn locator(url: &PurgeUrl) -> Vec<u8> {
+    format!("{}{}", url.host, url.target).into_bytes()
+}
+
+impl StoreView for View {
+    fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String> {
+        let Some(store) = self.0.store() else {
+            return Err("no cache is configured, so there is nothing to purge".to_owned());
+        };
+        let purge = match &request.scope {
+            PurgeScope::Url(url) => Purge::Url(locator(url)),
+            PurgeScope::Prefix(url) => Purge::Prefix(locator(url)),
+            PurgeScope::Host(host) => Purge::Host(host.clone().into_bytes()),
+            PurgeScope::Tag(tag) => Purge::Tag(tag.clone().into_bytes()),
+            PurgeScope::All => Purge::All,
+        };
+        let count = store.purge(&purge, request.soft, request.dry_run);
+        Ok(PurgeReply::new(request, count.matched))
+    }
+
+    fn status_rows(&self) -> Vec<StatusRow> {
+        let Some(store) = self.0.store() else { return Vec::new() };
+        let stats = store.stats();
+        let row = |name: &str, value: String| StatusRow { name: name.to_owned(), value };
+        let mut rows = vec![
+            row("memory", format!("{} of {}", show_bytes(stats.memory_bytes), show_bytes(stats.memory_bytes_max))),
+            row("objects", stats.memory_objects.to_string()),
+            row("evicted", stats.evicted.to_string()),
+            row("purges", stats.generation.to_string()),
+        ];
+        for volume in &stats.volumes {
+            let used = format!("{} of {}", show_bytes(volume.bytes), show_bytes(volume.bytes_max));
+            let mut value =
+                format!("{}: {used}, {} objects, {}", volume.folder.display(), volume.objects, volume.state.name());
+            if !volume.problem.is_empty() {
+                value = format!("{value}: {}", volume.problem);
+            }
+            rows.push(row("disk", value));
+        }
+        for (name, count) in self.origin_rows() {
+            rows.push(row(&name, count.to_string()));
+        }
+        for step in self.0.steps() {
+            for (origin, standing) in step.standings() {
+                rows.push(row("origin", format!("{origin} {standing}")));
+            }
+        }
+        rows
+    }
+
+    fn metric_rows(&self) -> Vec<MetricRow> {
+        let mut rows = Vec::new();
+        if let Some(store) = self.0.store() {
+            add_store_rows(&store.stats(), &mut rows);
+        }
+        for (name, value) in self.origin_rows() {
+            let (name, help, label) = match name.strip_prefix("failed_") {
+                Some(failure) => (
+                    "origin_failures",
+                    "Exchanges with origins that failed, by reason.",
+                    ("reason", failure.to_owned()),
+                ),
+                None => ("origin_events", "What happened between this process and its origins.", ("event", name)),
+            };
+            rows.push(MetricRow { name, help, kind: MetricKind::Counter, label: Some(label), value });
+        }
+        rows.sort_by_key(|row| row.name);
+        rows
+    }
+}
+
+impl View {
+    fn origin_rows(&self) -> Vec<(String, u64)> {
+        let counts = self.0.origin_counts();
+        let counts: Vec<_> = counts.iter().map(|counts| &**counts).collect();
+        sum_origin_rows(&counts)
+    }
+}
+
+fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
+    let gauge = MetricKind::Gauge;
+    let counter = MetricKind::Counter;
+    let all: [(&'static str, &'static str, MetricKind, u64); 11] = [
+        ("store_memory_bytes", "Bytes that kept answers take in memory.", gauge, stats.memory_bytes),
+        ("store_memory_bytes_limit", "Bytes that kept answers may take in memory.", gauge, stats.memory_bytes_max),
+        ("store_memory_objects", "Kept answers in memory.", gauge, stats.memory_objects),
+        ("store_filling_bytes", "Bytes of memory files that are being filled.", gauge, stats.filling_bytes),
+        ("store_inserted", "Answers that were kept.", counter, stats.inserted),
+        ("store_evicted", "Answers that had to leave memory for others.", counter, stats.evicted),
+        (
+            "store_memory_hits",
+            "Look-ups that memory answered, beside those of the workers' own fronts.",
+            counter,
+            stats.memory_hits,
+        ),
+        ("store_memory_misses", "Look-ups that memory could not answer.", counter, stats.memory_misses),
+        ("store_disk_hits", "Look-ups that a disk answered.", counter, stats.disk_hits),
+        ("store_disk_misses", "Look-ups that no disk could answer.", counter, stats.disk_misses),
+        ("store_purges", "Purges since the store was first made.", counter, stats.generation),
+    ];
+    rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, label: None, value }));
+    for volume in &stats.volumes {
+        let folder = volume.folder.display().to_string();
+        let of_volume: [(&'static str, &'static str, MetricKind, u64); 6] = [
+            (
+                "store_volume_good",
+                "Whether the volume is read and written.",
+                gauge,
+                u64::from(volume.state == VolumeState::Good),
+            ),
+            ("store_volume_bytes", "Bytes that kept answers take on the volume.", gauge, volume.bytes),
+            ("store_volume_objects", "Kept answers on the volume.", gauge, volume.objects),
+            ("store_volume_written", "Answers written to the volume.", counter, volume.written),
+            ("store_volume_dropped", "Answers not written because too much waited already.", counter, volume.dropped),
+            ("store_volume_errors", "Reads and writes of the volume that failed.", counter, volume.errors),
+        ];
+        rows.extend(of_volume.map(|(name, help, kind, value)| MetricRow {
+            name,
+            help,
+            kind,
+            label: Some(("folder", folder.clone())),
+            value,
+        }));
+    }
+}
+
+/// Bytes for people.
+fn show_bytes(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::show_bytes;
+
+    #[test]
+    fn bytes_are_shown_in_the_largest_unit() {
+        for (bytes, shown) in
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (256 << 20, "256.0 MiB"), (3 << 40, "3072.0 GiB")]
+        {
+            assert_eq!(show_bytes(bytes), shown);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What an operator wants purged, and how the two sides of the admin socket tell one another.
+//!
+//! A purge is `POST /purge?url=…`, `?tag=…`, `?prefix=…`, `?host=…` or `?all`, with `&soft` and `&dry-run` behind it; values
+//! are percent-encoded. The answer is [`PurgeReply`] as JSON.
+//!
+//! Absent by design: what purging does to an object. That is the store's, behind [`StoreView`](crate::store::StoreView).
+
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// Name and number of the schema of [`PurgeReply`].
+pub const PURGE_SCHEMA: &str = "flatout-purge/1";
+
+/// Bytes of a tag or of a host.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Bytes of a URL, as of a request's target.
+const URL_BYTES_MAX: usize = 8 * 1024;
+
+/// What is to be purged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeRequest {
+    /// Which objects.
+    pub scope: PurgeScope,
+    /// Whether they become stale, and so may still be served under stale-while-revalidate and stale-if-error, instead of
+    /// going away.
+    pub soft: bool,
+    /// Whether they are only counted.
+    pub dry_run: bool,
+}
+
+/// Which objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PurgeScope {
+    /// This URL with all its variants, under either scheme.
+    Url(PurgeUrl),
+    /// All with this tag, compared byte for byte.
+    Tag(String),
+    /// All of this host whose path and query begin so, under either scheme.
+    Prefix(PurgeUrl),
+    /// All of this host at this port, in lower case; without a port: at the scheme's own, under either scheme.
+    Host(String),
+    /// All.
+    All,
+}
+
+/// A URL as a cache has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeUrl {
+    /// Whether it is https.
+    pub secure: bool,
+    /// The host in lower case, an IPv6 address in brackets, with the port unless it is the scheme's own.
+    pub host: String,
+    /// Path and query, with a slash in front; nothing in it is decoded.
+    pub target: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeReply {
+    /// [`PURGE_SCHEMA`].
+    pub schema: String,
+    /// Objects that were purged, or would have been.
+    pub objects: u64,
+    /// Whether they were made stale only.
+    pub soft: bool,
+    /// Whether they were counted only.
+    pub dry_run: bool,
+}
+
+impl PurgeReply {
+    /// The answer to `request` that `objects` were purged.
+    pub fn new(request: &PurgeRequest, objects: u64) -> Self {
+        Self { schema: PURGE_SCHEMA.to_owned(), objects, soft: request.soft, dry_run: request.dry_run }
+    }
+}
+
+impl PurgeUrl {
+    /// Reads an absolute URL of http or https. What follows `#` is for browsers alone, and left out.
+    ///
+    /// # Errors
+    /// With what is wrong and how it is written.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(format!("`{text}` is not a URL: write http://host/path, as visitors do"));
+        };
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(format!("`{scheme}` is neither http nor https")),
+        };
+        if text.len() > URL_BYTES_MAX {
+            return Err(format!("the URL is longer than {URL_BYTES_MAX} bytes"));
+        }
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let host = parse_host(host)?;
+        if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("in a URL, spaces and other letters are percent-encoded: %20".to_owned());
+        }
+        let port = if secure { ":443" } else { ":80" };
+        let host = host.strip_suffix(port).map(str::to_owned).unwrap_or(host);
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        Ok(Self { secure, host, target: format!("{slash}{target}") })
+    }
+}
+
+impl std::fmt::Display for PurgeUrl {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}://{}{}", if self.secure { "https" } else { "http" }, self.host, self.target)
+    }
+}
+
+/// A host and perhaps a port, in lower case.
+fn parse_host(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("there is no host in it: write http://host/path".to_owned());
+    }
+    if text.len() > NAME_BYTES_MAX || flatout_http::host::check_host(text.as_bytes()).is_err() {
+        return Err(format!("`{text}` is no host: write example.com, or example.com:8080"));
+    }
+    // An empty port is no port (RFC 9110 §4.2.3).
+    Ok(text.strip_suffix(':').unwrap_or(text).to_ascii_lowercase())
+}
+
+impl PurgeScope {
+    /// All of a host.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn host(text: &str) -> Result<Self, String> {
+        parse_host(text).map(Self::Host)
+    }
+
+    /// All with a tag. Tags are what stands between spaces and commas in Surrogate-Key and Cache-Tag, so none has either
+    /// within.
+    ///
+    /// # Errors
+    /// When nothing could have this tag.
+    pub fn tag(text: &str) -> Result<Self, String> {
+        let parts = |character: char| character.is_whitespace() || character.is_control() || character == ',';
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(parts) {
+            return Err(format!("`{text}` is no tag: 1 to {NAME_BYTES_MAX} bytes without spaces and commas"));
+        }
+        Ok(Self::Tag(text.to_owned()))
+    }
+}
+
+impl PurgeRequest {
+    /// The request's target on the admin socket.
+    pub fn to_target(&self) -> String {
+        let scope = match &self.scope {
+            PurgeScope::Url(url) => format!("url={}", encode(&url.to_string())),
+            PurgeScope::Tag(tag) => format!("tag={}", encode(tag)),
+            PurgeScope::Prefix(url) => format!("prefix={}", encode(&url.to_string())),
+            PurgeScope::Host(host) => format!("host={}", encode(host)),
+            PurgeScope::All => "all".to_owned(),
+        };
+        let soft = if self.soft { "&soft" } else { "" };
+        let dry_run = if self.dry_run { "&dry-run" } else { "" };
+        format!("/purge?{scope}{soft}{dry_run}")
+    }
+
+    /// What the query of `POST /purge` asks for.
+    ///
+    /// # Errors
+    /// With what is wrong with it.
+    pub fn parse_query(query: &str) -> Result<Self, String> {
+        let mut scope = None;
+        let (mut soft, mut dry_run) = (false, false);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value).ok_or_else(|| format!("the value of `{name}` is not percent-encoded UTF-8"))?;
+            let found = match name {
+                "url" => PurgeScope::Url(PurgeUrl::parse(&value)?),
+                "tag" => PurgeScope::tag(&value)?,
+                "prefix" => PurgeScope::Prefix(PurgeUrl::parse(&value)?),
+                "host" => PurgeScope::host(&value)?,
+                "all" if value.is_empty() => PurgeScope::All,
+                "soft" | "dry-run" if value.is_empty() => {
+                    *(if name == "soft" { &mut soft } else { &mut dry_run }) = true;
+                    continue;
+                }
+                "all" | "soft" | "dry-run" => return Err(format!("`{name}` takes no value")),
+                _ => return Err(format!("unknown: `{name}`; there are url, tag, prefix, host, all, soft and dry-run")),
+            };
+            if scope.replace(found).is_some() {
+                return Err("one of url, tag, prefix, host and all at a time".to_owned());
+            }
+        }
+        let scope = scope.ok_or("say what to purge: one of url, tag, prefix, host and all")?;
+        Ok(Self { scope, soft, dry_run })
+    }
+}
+
+/// Percent-encodes what does not stand for itself in a query (RFC 3986 §2.3).
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        let (high, low) = (digit(rest.first()?)?, digit(rest.get(1)?)?);
+        bytes.push((high * 16 + low) as u8);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PurgeRequest, PurgeScope, PurgeUrl};
+
+    fn url(text: &str) -> PurgeUrl {
+        PurgeUrl::parse(text).unwrap()
+    }
+
+    #[test]
+    fn urls_are_as_a_cache_has_them() {
+        for (text, shown) in [
+            ("http://A.example/B?c=%2f#d", "http://a.example/B?c=%2f"),
+            ("HTTPS://a:443", "https://a/"),
+            ("http://a:/", "http://a/"),
+            ("http://a:443/", "http://a:443/"),
+            ("http://a:80/x", "http://a/x"),
+            ("https://[2001:DB8::1]:8443?x", "https://[2001:db8::1]:8443/?x"),
+        ] {
+            assert_eq!(url(text).to_string(), shown, "{text}");
+        }
+        let long = format!("http://a/{}", "x".repeat(9_000));
+        for bad in [
+            "",
+            "a/b",
+            "/a",
+            "ftp://a/",
+            "http:///x",
+            "http://a b/",
+            "http://a/b c",
+            "http://a/ü",
+            "http://u@a/",
+            &long,
+        ] {
+            assert!(PurgeUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_one_side_writes_the_other_reads() {
+        let scopes = [
+            PurgeScope::Url(url("http://a.example:8080/b?c=d&e=%20")),
+            PurgeScope::Prefix(url("https://[::1]/a/")),
+            PurgeScope::tag("a&b=c%20+#ü").unwrap(),
+            PurgeScope::host("A.example:81").unwrap(),
+            PurgeScope::All,
+        ];
+        for scope in scopes {
+            for (soft, dry_run) in [(false, false), (true, false), (false, true), (true, true)] {
+                let request = PurgeRequest { scope: scope.clone(), soft, dry_run };
+                let target = request.to_target();
+                assert!(target.bytes().all(|byte| byte.is_ascii_graphic()), "{target}");
+                let query = target.strip_prefix("/purge?").unwrap();
+                assert_eq!(PurgeRequest::parse_query(query).as_ref(), Ok(&request), "{target}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for (query, said) in [
+            ("", "say what to purge"),
+            ("soft", "say what to purge"),
+            ("all&tag=x", "at a time"),
+            ("tag=x&tag=y", "at a time"),
+            ("tag=", "is no tag"),
+            ("tag=a%20b", "is no tag"),
+            ("tag=a,b", "is no tag"),
+            ("tag=a%00", "is no tag"),
+            ("tag=%f", "percent-encoded"),
+            ("tag=%ff", "percent-encoded"),
+            ("url=/a", "not a URL"),
+            ("host=a/b", "is no host"),
+            ("host=", "no host"),
+            ("all=1", "takes no value"),
+            ("all&soft=1", "takes no value"),
+            ("everything", "unknown: `everything`"),
+        ] {
+            let error = PurgeRequest::parse_query(query).unwrap_err();
+            assert!(error.contains(said), "{query}: {error}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! An answer whose content comes bit by bit.
+
+use super::body::{Ended, Endings, SendBody};
+use super::intake::{Intake, Patience};
+use super::stream::{Exchange, Step, Stream, read_segment};
+use crate::access::Answer;
+use crate::ending::CloseReason;
+use crate::response::{Segment, parse_lines};
+use crate::server::streaming::Outlined;
+use crate::stream::{Piece, Stream as Source};
+use h2::{Reason, SendStream};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// One frame.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// Frames made before other streams have their turn.
+const FRAMES_MAX: u32 = 64;
+
+/// An answer under way.
+pub(crate) struct Streaming {
+    stream: SendStream<SendBody>,
+    /// `None` when it has given all.
+    source: Option<Source>,
+    /// What of its last piece is not with the protocol machine.
+    segment: Option<Segment>,
+    /// Bytes that must yet come, when the head says how many there are.
+    remaining_bytes: Option<u64>,
+    /// Bytes with the protocol machine.
+    queued_bytes: u64,
+    /// Bytes that went out.
+    sent_bytes: Rc<Cell<u64>>,
+    /// It waits for the client to read, not for its source.
+    blocked: bool,
+    /// The protocol machine has the end.
+    finished: bool,
+    pub(super) exchange: Exchange,
+    outlined: Outlined,
+    endings: Rc<Endings>,
+    /// The request's content may still be coming.
+    intake: Option<Box<Intake>>,
+}
+
+/// What is to become of a stream that goes on.
+enum Move {
+    /// Something was given to the protocol machine.
+    Sent,
+    /// It waits.
+    Wait,
+    /// It is over.
+    End(Ended),
+}
+
+impl Streaming {
+    pub(crate) fn new(
+        stream: SendStream<SendBody>,
+        source: Source,
+        exchange: Exchange,
+        outlined: Outlined,
+        endings: &Rc<Endings>,
+        intake: Option<Box<Intake>>,
+    ) -> Self {
+        Self {
+            stream,
+            remaining_bytes: source.length(),
+            source: Some(source),
+            segment: None,
+            queued_bytes: 0,
+            sent_bytes: Rc::default(),
+            blocked: false,
+            finished: false,
+            exchange,
+            outlined,
+            endings: Rc::clone(endings),
+            intake,
+        }
+    }
+
+    /// Whether it waits for the client to read.
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.blocked || self.finished
+    }
+
+    /// What the log says of it.
+    pub(crate) fn answer(&self) -> Answer<'_> {
+        self.outlined.answer(self.sent_bytes.get(), self.exchange.started_ns)
+    }
+
+    pub(crate) fn go_on(mut self: Box<Self>, patience: Patience, context: &mut Context<'_>) -> Step {
+        if self.intake.as_mut().is_some_and(|intake| !intake.go_on(patience, context)) {
+            return Step::Ended(self, Ended::Cut);
+        }
+        self.blocked = false;
+        let mut moved = false;
+        for _ in 0..FRAMES_MAX {
+            let next = if self.finished {
+                self.await_end(context)
+            } else if self.segment.is_some() {
+                self.send_segment(context)
+            } else {
+                self.ask(context)
+            };
+            match next {
+                Move::Sent => moved = true,
+                Move::Wait if moved => return Step::Sent(Stream::Streaming(self)),
+                Move::Wait => return Step::Wait(Stream::Streaming(self)),
+                Move::End(ended) => {
+                    if let Ended::Failed(_) = ended {
+                        // What the client has must not look whole (RFC 9113 §8.1).
+                        self.stream.send_reset(Reason::INTERNAL_ERROR);
+                    }
+                    return Step::Ended(self, ended);
+                }
+            }
+        }
+        context.waker().wake_by_ref();
+        Step::Sent(Stream::Streaming(self))
+    }
+
+    /// Asks the source for a piece.
+    fn ask(&mut self, context: &mut Context<'_>) -> Move {
+        let Some(source) = &self.source else { return self.end(None) };
+        match source.poll_piece(context) {
+            Poll::Ready(Piece::Segment(segment)) => {
+                if let Some(remaining) = self.remaining_bytes.as_mut() {
+                    let Some(rest) = remaining.checked_sub(segment.len()) else {
+                        return Move::End(Ended::Failed(CloseReason::LengthBroken));
+                    };
+                    *remaining = rest;
+                    if rest == 0 {
+                        // The last frame says so: is there really no more?
+                        match source.poll_piece(context) {
+                            Poll::Ready(Piece::Segment(_)) => {
+                                return Move::End(Ended::Failed(CloseReason::LengthBroken));
+                            }
+                            Poll::Ready(Piece::Failed(reason)) => return Move::End(Ended::Failed(reason)),
+                            Poll::Ready(Piece::End(_)) | Poll::Pending => self.source = None,
+                        }
+                    }
+                }
+                self.segment = Some(segment).filter(|segment| !segment.is_empty());
+                Move::Sent
+            }
+            Poll::Ready(Piece::End(trailers)) => self.end(trailers.as_deref()),
+            Poll::Ready(Piece::Failed(reason)) => Move::End(Ended::Failed(reason)),
+            Poll::Pending if self.remaining_bytes == Some(0) => self.end(None),
+            Poll::Pending if self.stream.poll_reset(context).is_ready() => Move::End(Ended::Cut),
+            Poll::Pending => Move::Wait,
+        }
+    }
+
+    /// Gives the protocol machine as much as the client's windows allow.
+    fn send_segment(&mut self, context: &mut Context<'_>) -> Move {
+        let Some(segment) = self.segment.as_mut() else { return Move::Wait };
+        let wanted = usize::try_from(segment.len()).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        self.stream.reserve_capacity(wanted);
+        let mut capacity = self.stream.capacity();
+        while capacity == 0 {
+            match self.stream.poll_capacity(context) {
+                Poll::Ready(Some(Ok(now))) => capacity = now,
+                Poll::Ready(Some(Err(_)) | None) => return Move::End(Ended::Cut),
+                Poll::Pending => {
+                    self.blocked = true;
+                    return Move::Wait;
+                }
+            }
+        }
+        let piece = match read_segment(segment, wanted.min(capacity), &self.endings) {
+            Ok(piece) => piece.counted(&self.sent_bytes),
+            Err(reason) => return Move::End(Ended::Failed(reason)),
+        };
+        self.queued_bytes += piece.len() as u64;
+        let empty = segment.is_empty();
+        let last = empty && self.source.is_none();
+        if empty {
+            self.segment = None;
+        }
+        self.finished = last;
+        if self.stream.send_data(piece, last).is_err() { Move::End(Ended::Cut) } else { Move::Sent }
+    }
+
+    /// The source has no more.
+    fn end(&mut self, trailers: Option<&[u8]>) -> Move {
+        if self.remaining_bytes.is_some_and(|remaining| remaining > 0) {
+            return Move::End(Ended::Failed(CloseReason::LengthBroken));
+        }
+        self.source = None;
+        self.finished = true;
+        let trailers = trailers.map(parse_lines).filter(|trailers| !trailers.is_empty());
+        let sent = match trailers {
+            Some(trailers) => self.stream.send_trailers(trailers),
+            None => self.stream.send_data(SendBody::owned(Vec::new(), &self.endings), true),
+        };
+        if sent.is_err() { Move::End(Ended::Cut) } else { Move::Sent }
+    }
+
+    /// All is with the protocol machine; how it ended is known when it has gone out.
+    fn await_end(&mut self, context: &mut Context<'_>) -> Move {
+        if self.sent_bytes.get() >= self.queued_bytes {
+            return Move::End(Ended::Sent);
+        }
+        if self.stream.poll_reset(context).is_ready() { Move::End(Ended::Cut) } else { Move::Wait }
+    }
+}

@@ -1,0 +1,63 @@
+//! Where an origin is.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// An origin: what connections to it have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OriginAddress {
+    /// Whether it speaks https.
+    pub secure: bool,
+    /// A host name or an address, without brackets.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
+}
+
+impl OriginAddress {
+    /// The origin at `host`, a name or an address with or without brackets, and `port`.
+    pub fn new(secure: bool, host: &str, port: u16) -> Self {
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Self { secure, host: host.into(), port }
+    }
+
+    /// The address, when the host is one: then nothing need be looked up.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
+    /// What stands in a Host field: the port is left out when the scheme implies it (RFC 9110 §7.2).
+    pub fn authority(&self) -> String {
+        let implied = if self.secure { 443 } else { 80 };
+        let host =
+            if self.host.parse::<Ipv6Addr>().is_ok() { format!("[{}]", self.host) } else { self.host.to_string() };
+        if self.port == implied { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+impl fmt::Display for OriginAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}://{}", if self.secure { "https" } else { "http" }, self.authority())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OriginAddress;
+
+    #[test]
+    fn authorities_leave_out_the_implied_port() {
+        for (secure, host, port, text) in [
+            (false, "a.example", 80, "http://a.example"),
+            (false, "a.example", 443, "http://a.example:443"),
+            (true, "a.example", 443, "https://a.example"),
+            (true, "127.0.0.1", 8443, "https://127.0.0.1:8443"),
+            (false, "[::1]", 80, "http://[::1]"),
+            (false, "::1", 3000, "http://[::1]:3000"),
+        ] {
+            let address = OriginAddress::new(secure, host, port);
+            assert_eq!(address.to_string(), text);
+            assert_eq!(address.ip().is_some(), host != "a.example");
+        }
+    }
+}

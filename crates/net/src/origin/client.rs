@@ -1,0 +1,212 @@
+//! An exchange from beginning to end, and when it is tried again.
+
+use super::address::OriginAddress;
+use super::connect::connect;
+use super::counts::OriginCounts;
+use super::failure::{ExchangeFailure, Repeat};
+use super::http1;
+use super::http2;
+use super::pool::OriginPool;
+use super::request::{OutgoingContent, OutgoingRequest};
+use super::response::Incoming;
+use super::settings::OriginSettings;
+use super::tls::OriginTls;
+use super::waits::{Patience, Waits, now_ms};
+use crate::timer::Timer;
+use flatout_http::limits::Limits;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+/// One receive takes so much at the most. Shared by all connections of the client: one that waits owns no buffer.
+const INPUT_BYTES: usize = 64 * 1024;
+
+/// What all exchanges of one client share.
+pub(super) struct Shared {
+    pub(super) settings: OriginSettings,
+    pub(super) limits: Limits,
+    pub(super) tls: Option<Arc<OriginTls>>,
+    pub(super) counts: Arc<OriginCounts>,
+    pub(super) waits: Rc<Waits>,
+    pub(super) input: RefCell<Box<[u8]>>,
+    /// Room for the next request's head.
+    pub(super) spare: RefCell<Vec<u8>>,
+    origins: RefCell<HashMap<OriginAddress, Rc<OriginPool>>>,
+    sweeps: Cell<bool>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The sweep finds that nothing is left to look at.
+        self.waits.wake_sweep();
+    }
+}
+
+/// A worker's connections to origins. Clones share them.
+#[derive(Clone, Debug)]
+pub struct OriginClient(Rc<Shared>);
+
+impl OriginClient {
+    /// A client without connections. Where it is made does not matter; it is used within one worker's runtime. `tls`
+    /// is needed for origins of https.
+    pub fn new(settings: OriginSettings, tls: Option<Arc<OriginTls>>, counts: Arc<OriginCounts>) -> Self {
+        Self(Rc::new(Shared {
+            limits: settings.limits(),
+            settings,
+            tls,
+            counts,
+            waits: Rc::new(Waits::default()),
+            input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
+            spare: RefCell::new(Vec::new()),
+            origins: RefCell::new(HashMap::new()),
+            sweeps: Cell::new(false),
+        }))
+    }
+
+    /// Sends `request` to `origin` and returns when the head of its final answer is here. `interims` is told of every
+    /// interim answer but 100 and 101: its status and its field lines.
+    ///
+    /// A request that met a connection which the origin had just closed is sent again at once, on a fresh one, when it
+    /// may be. Any other failure is the caller's to decide on: the request can be sent again, to this origin or
+    /// another, as far as [`ExchangeFailure::repeat`] and its content allow.
+    ///
+    /// Dropping the future closes the connection.
+    pub async fn exchange(
+        &self,
+        origin: &OriginAddress,
+        request: &mut OutgoingRequest<'_>,
+        mut interims: impl FnMut(u16, &[u8]),
+    ) -> Result<Incoming, ExchangeFailure> {
+        let shared = &self.0;
+        self.begin_sweep();
+        let pool = self.pool(origin);
+        let answered = exchange(shared, &pool, request, &mut interims).await;
+        if let Err(failure) = &answered {
+            shared.counts.add_failure(failure.failure);
+        }
+        answered
+    }
+
+    /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of
+    /// tokio's, whose own timeouts panic there; this one is exact to a tenth of the shortest timeout of the settings,
+    /// and to 100 ms.
+    pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
+        self.begin_sweep();
+        let mut patience = Patience::new(&self.0.waits);
+        patience.begin(timeout_ms);
+        patience.bound(future).await
+    }
+
+    /// Waits for `milliseconds`, as exactly as [`within`](Self::within).
+    pub async fn pause(&self, milliseconds: u64) {
+        self.within(milliseconds, std::future::pending::<()>()).await;
+    }
+
+    /// Connections to `origin` that are kept without use now; none of HTTP/2.
+    pub fn idle_connections(&self, origin: &OriginAddress) -> usize {
+        self.0.origins.borrow().get(origin).map_or(0, |pool| pool.idle_count())
+    }
+
+    /// Closes what is kept without use.
+    pub fn close_idle(&self) {
+        for pool in self.0.origins.borrow().values() {
+            pool.close_idle();
+            pool.http2.forget();
+        }
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> &Arc<OriginCounts> {
+        &self.0.counts
+    }
+
+    fn begin_sweep(&self) {
+        let shared = &self.0;
+        if !shared.sweeps.replace(true) {
+            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.waits)));
+        }
+    }
+
+    fn pool(&self, origin: &OriginAddress) -> Rc<OriginPool> {
+        let mut origins = self.0.origins.borrow_mut();
+        if let Some(pool) = origins.get(origin) {
+            return Rc::clone(pool);
+        }
+        let pool = Rc::new(OriginPool::new(origin));
+        origins.insert(origin.clone(), Rc::clone(&pool));
+        pool
+    }
+}
+
+async fn exchange(
+    shared: &Rc<Shared>,
+    pool: &Rc<OriginPool>,
+    request: &mut OutgoingRequest<'_>,
+    interims: &mut impl FnMut(u16, &[u8]),
+) -> Result<Incoming, ExchangeFailure> {
+    if shared.settings.http2 && request.upgrade.is_none() {
+        // An origin that does not speak it is asked by HTTP/1.1.
+        if let Some(incoming) = http2::exchange(shared, pool, request, interims).await? {
+            return Ok(incoming);
+        }
+    }
+    // Only what streams from a client, or must not be sent twice, is worth a system call more.
+    let ask_kernel = matches!(request.content, OutgoingContent::Content(_)) || !request.is_idempotent();
+    if let Some(transport) = pool.check_out(shared, ask_kernel) {
+        match http1::exchange(shared, pool, transport, true, request, interims).await {
+            Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
+            answered => return answered,
+        }
+    }
+    let connected = connect(shared, pool, false).await?;
+    http1::exchange(shared, pool, connected.transport, false, request, interims).await
+}
+
+/// Whether a request that met a connection which the origin was about to close may be sent again at once.
+pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
+    use super::failure::OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
+    let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
+    let may = match failure.repeat {
+        Repeat::Always => true,
+        Repeat::Idempotent => request.is_idempotent(),
+        Repeat::Never => false,
+    };
+    ended && may && !request.content.is_taken()
+}
+
+/// Looks through deadlines and idle connections while there are any.
+async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
+    let Ok(timer) = Timer::new() else { return };
+    let Some(interval_ms) = shared.upgrade().map(|shared| shared.settings.sweep_interval_ms()) else { return };
+    let _ = timer.set_interval(interval_ms);
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        let idle = strong.origins.borrow().values().any(|pool| pool.is_kept());
+        drop(strong);
+        if waits.is_empty() && !idle {
+            let _ = timer.set_interval(0);
+            waits.rest();
+            waits.changed.notified().await;
+            let _ = timer.set_interval(interval_ms);
+            continue;
+        }
+        if timer.tick().await.is_err() {
+            // A timerfd that was made does not fail; should it, exchanges live without deadlines.
+            return;
+        }
+        let now = now_ms();
+        waits.handle_time(now);
+        let Some(strong) = shared.upgrade() else { return };
+        for pool in strong.origins.borrow().values() {
+            pool.handle_time(&strong, now);
+        }
+    }
+}

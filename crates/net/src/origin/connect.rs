@@ -1,0 +1,163 @@
+//! From addresses to a connection.
+
+use super::client::Shared;
+use super::failure::{ExchangeFailure, OriginFailure, Repeat};
+use super::pool::OriginPool;
+use super::resolve::resolve;
+use super::tls::name_tls_error;
+use super::transport::{Socket, Transport};
+use super::waits::{Patience, now_ms};
+use crate::registered::Registered;
+use crate::socket::new_socket;
+use crate::tls::config::ALPN_HTTP2;
+use rustix::io::Errno;
+use rustix::net::{connect as connect_socket, sockopt};
+use rustls_pki_types::ServerName;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::ready;
+use tokio_rustls::TlsConnector;
+
+/// A connection just made.
+pub(super) struct Connected {
+    pub(super) transport: Transport,
+    /// HTTP/2 was agreed on by ALPN.
+    pub(super) alpn_http2: bool,
+}
+
+/// Makes a connection to the origin of `pool`, its TLS session included, where HTTP/2 is offered or not.
+pub(super) async fn connect(
+    shared: &Rc<Shared>,
+    pool: &Rc<OriginPool>,
+    offers_http2: bool,
+) -> Result<Connected, ExchangeFailure> {
+    let connected = try_connect(shared, pool, offers_http2).await;
+    if connected.is_ok() {
+        shared.counts.connections_opened.add(1);
+    }
+    connected.map_err(|failure| ExchangeFailure::new(failure, Repeat::Always))
+}
+
+async fn try_connect(
+    shared: &Rc<Shared>,
+    pool: &Rc<OriginPool>,
+    offers_http2: bool,
+) -> Result<Connected, OriginFailure> {
+    let deadline_ms = now_ms().saturating_add(shared.settings.connect_timeout_ms);
+    let mut patience = Patience::new(&shared.waits);
+    patience.begin_until(deadline_ms);
+    let addresses = resolve(shared, pool, &mut patience).await?;
+    let first = pool.preferred.get();
+    let mut failure = OriginFailure::Unresolved;
+    for tried in 0..addresses.len() {
+        let index = (first + tried) % addresses.len();
+        // Each has its share of the time that is left, and the last one all of it.
+        let share = (addresses.len() - tried) as u64;
+        patience.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
+        match connect_to(addresses[index], &mut patience).await {
+            Ok(socket) => {
+                pool.preferred.set(index);
+                patience.begin_until(deadline_ms);
+                return begin_tls(shared, pool, socket, offers_http2, &mut patience).await;
+            }
+            Err(why) => failure = why,
+        }
+        // For want of a descriptor the others fail as well. Of a local address only those of one family may have none.
+        if failure == OriginFailure::NoDescriptor {
+            break;
+        }
+    }
+    pool.resolution.doubt();
+    Err(failure)
+}
+
+async fn connect_to(address: SocketAddr, patience: &mut Patience) -> Result<Socket, OriginFailure> {
+    let begin = || -> io::Result<(Registered, bool)> {
+        let socket = new_socket(&address)?;
+        // The end of a request must not wait for its beginning to be acknowledged.
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        let stands = match connect_socket(&socket, &address) {
+            Ok(()) => true,
+            Err(Errno::INPROGRESS) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok((Registered::new(socket)?, stands))
+    };
+    let (fd, stands) = begin().map_err(|error| name_connect_error(&error))?;
+    if !stands {
+        let connected = patience.bound(poll_fn(|context| {
+            // The guard keeps readiness as it is: the socket takes bytes once it is connected.
+            ready!(fd.poll_write_ready(context))?.retain_ready();
+            std::task::Poll::Ready(sockopt::socket_error(fd.fd())?.map_err(io::Error::from))
+        }));
+        match connected.await {
+            None => return Err(OriginFailure::ConnectTimeout),
+            Some(Err(error)) => return Err(name_connect_error(&error)),
+            Some(Ok(())) => {}
+        }
+    }
+    Ok(Socket::new(fd))
+}
+
+fn name_connect_error(error: &io::Error) -> OriginFailure {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED) => OriginFailure::Refused,
+        Some(Errno::TIMEDOUT) => OriginFailure::ConnectTimeout,
+        Some(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::AFNOSUPPORT) => {
+            OriginFailure::Unreachable
+        }
+        Some(Errno::ADDRNOTAVAIL) => OriginFailure::NoLocalPort,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => OriginFailure::NoDescriptor,
+        _ => OriginFailure::ConnectFailed,
+    }
+}
+
+async fn begin_tls(
+    shared: &Rc<Shared>,
+    pool: &Rc<OriginPool>,
+    socket: Socket,
+    offers_http2: bool,
+    patience: &mut Patience,
+) -> Result<Connected, OriginFailure> {
+    if !pool.address.secure {
+        return Ok(Connected { transport: Transport::Plain(socket), alpn_http2: false });
+    }
+    let tls = shared.tls.as_ref().ok_or(OriginFailure::TlsUnconfigured)?;
+    let name = match &tls.server_name {
+        Some(name) => name.clone(),
+        None => ServerName::try_from(pool.address.host.to_string()).map_err(|_| OriginFailure::TlsUnconfigured)?,
+    };
+    let config = if offers_http2 { &tls.offering_http2 } else { &tls.config };
+    let handshake = TlsConnector::from(Arc::clone(config)).connect(name, socket);
+    let stream = match patience.bound(handshake).await {
+        None => return Err(OriginFailure::ConnectTimeout),
+        Some(Err(error)) => return Err(name_tls_error(&error)),
+        Some(Ok(stream)) => stream,
+    };
+    let alpn_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+    Ok(Connected { transport: Transport::Tls(Box::new(stream)), alpn_http2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_connect_error;
+    use crate::origin::OriginFailure;
+    use rustix::io::Errno;
+
+    #[test]
+    fn errors_have_names() {
+        for (errno, failure) in [
+            (Errno::CONNREFUSED, OriginFailure::Refused),
+            (Errno::NETUNREACH, OriginFailure::Unreachable),
+            (Errno::TIMEDOUT, OriginFailure::ConnectTimeout),
+            (Errno::MFILE, OriginFailure::NoDescriptor),
+            (Errno::ADDRNOTAVAIL, OriginFailure::NoLocalPort),
+            (Errno::INVAL, OriginFailure::ConnectFailed),
+        ] {
+            assert_eq!(name_connect_error(&errno.into()), failure);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Every way an exchange with an origin fails: one table gives the name, the status that the client gets, whose fault
+//! it was, and the meaning.
+
+use flatout_http::refusal::Refusal;
+use std::fmt;
+
+macro_rules! origin_failures {
+    ($($variant:ident, $name:literal, $status:literal, $origin:literal, $text:literal;)+) => {
+        /// Why an exchange with an origin failed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum OriginFailure {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl OriginFailure {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name, as logs and counters show it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What a client is answered who has had no answer yet: 502 or 504; 400 when the fault is its own, and
+            /// 503 when this process ran out of something.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// Whether it tells against the origin: then its health suffers.
+            pub const fn is_origin_fault(self) -> bool {
+                match self { $(Self::$variant => $origin,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+origin_failures! {
+    Unresolved, "origin_unresolved", 502, true, "The origin's name has no address, or the resolver failed.";
+    ResolveTimeout, "origin_resolve_timeout", 504, true, "The origin's name was not looked up within the connect timeout.";
+    Refused, "origin_refused", 502, true, "The origin's host refused the connection: nothing listens there.";
+    Unreachable, "origin_unreachable", 502, true, "No way leads to the origin's address.";
+    ConnectTimeout, "origin_connect_timeout", 504, true, "No connection was made within the connect timeout.";
+    ConnectFailed, "origin_connect_failed", 502, true, "The connection could not be made for another reason.";
+    NoLocalPort, "origin_no_local_port", 503, false, "No local port was left for a connection to the origin.";
+    NoDescriptor, "origin_no_descriptor", 503, false, "No descriptor was left for a connection to the origin.";
+    TlsUntrusted, "origin_tls_untrusted", 502, true, "The origin's certificate leads to no authority that is believed.";
+    TlsName, "origin_tls_name", 502, true, "The origin's certificate is for another name.";
+    TlsExpired, "origin_tls_expired", 502, true, "The origin's certificate is not valid at this time.";
+    TlsFailed, "origin_tls_failed", 502, true, "The TLS handshake with the origin failed.";
+    TlsUnconfigured, "origin_tls_unconfigured", 502, false, "The origin speaks https, and there is no name or authority to believe it by.";
+    ClosedBeforeHead, "origin_closed_before_head", 502, true, "The origin closed the connection before any byte of a response.";
+    Reset, "origin_reset", 502, true, "The origin reset the connection before a whole response head.";
+    CutHead, "origin_cut_head", 502, true, "The origin closed the connection within a response head.";
+    HeadMalformed, "origin_head_malformed", 502, true, "A response head breaks a rule of HTTP; the refusal's own name says which.";
+    HeadTooLarge, "origin_head_too_large", 502, true, "A response head is larger than the limit, or has too many fields.";
+    InterimsTooMany, "origin_interims_too_many", 502, true, "The origin sent interim responses (1xx) beyond the limit.";
+    SwitchedUnasked, "origin_switched_unasked", 502, true, "The origin switched protocols (101) without being asked.";
+    HeadTimeout, "origin_head_timeout", 504, true, "The head of the response was not whole within the head timeout.";
+    UploadTimeout, "origin_upload_timeout", 504, true, "The origin took none of the request's content for the body timeout.";
+    BodyTimeout, "origin_body_timeout", 504, true, "The origin sent nothing more of the response's body for the body timeout.";
+    CutBody, "origin_cut_body", 502, true, "The connection ended before the end of the response's body.";
+    BodyMalformed, "origin_body_malformed", 502, true, "The framing of the response's body is malformed; the refusal's own name says how.";
+    H2Refused, "origin_h2_refused", 502, true, "The origin refused the stream of HTTP/2, or was going away, before it looked at the request.";
+    H2NoStream, "origin_h2_no_stream", 504, true, "No stream of the connection came free within the connect timeout.";
+    H2Failed, "origin_h2_failed", 502, true, "The origin reset the stream, or broke a rule of HTTP/2.";
+    RequestUnsendable, "origin_request_unsendable", 400, false, "The request has no form in the origin's version of HTTP.";
+    ClientCutContent, "origin_content_cut", 400, false, "The client did not send the whole of the request's content.";
+}
+
+/// Whether a request may be sent again after it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Whatever it is: nothing of it reached the origin, or the origin said that it did not look at it.
+    Always,
+    /// If its method is idempotent (RFC 9110 §9.2.2): the origin may have acted on it, and no byte of an answer came.
+    Idempotent,
+    /// Not at all: an answer had begun, or the fault is not the origin's.
+    Never,
+}
+
+/// How an exchange failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeFailure {
+    /// Why.
+    pub failure: OriginFailure,
+    /// Which rule of HTTP the origin broke, when it did.
+    pub refusal: Option<Refusal>,
+    /// Whether the request may be sent again. If its content was taken meanwhile, it cannot be: see
+    /// [`OutgoingContent::is_taken`](super::OutgoingContent::is_taken).
+    pub repeat: Repeat,
+}
+
+impl ExchangeFailure {
+    pub(super) const fn new(failure: OriginFailure, repeat: Repeat) -> Self {
+        Self { failure, refusal: None, repeat }
+    }
+
+    /// The head breaks `refusal`'s rule.
+    pub(super) const fn head(refusal: Refusal) -> Self {
+        let failure = match refusal {
+            Refusal::HeadTooLarge | Refusal::FieldsTooMany => OriginFailure::HeadTooLarge,
+            _ => OriginFailure::HeadMalformed,
+        };
+        Self { failure, refusal: Some(refusal), repeat: Repeat::Never }
+    }
+
+    /// The body breaks `refusal`'s rule.
+    pub(super) const fn body(refusal: Refusal) -> Self {
+        Self { failure: OriginFailure::BodyMalformed, refusal: Some(refusal), repeat: Repeat::Never }
+    }
+}
+
+impl fmt::Display for ExchangeFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.failure.text())?;
+        match self.refusal {
+            Some(refusal) => write!(formatter, " {}", refusal.text()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExchangeFailure, OriginFailure};
+    use flatout_http::refusal::Refusal;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_a_gateway_s() {
+        let names: HashSet<_> = OriginFailure::NAMES.iter().collect();
+        assert_eq!(names.len(), OriginFailure::ALL.len());
+        for (index, failure) in OriginFailure::ALL.iter().enumerate() {
+            assert_eq!((*failure as usize, failure.name()), (index, OriginFailure::NAMES[index]));
+            assert!(failure.text().ends_with('.') && failure.name().starts_with("origin_"));
+            assert_eq!(
+                failure.is_origin_fault(),
+                matches!(failure.status(), 502 | 504) && *failure != OriginFailure::TlsUnconfigured
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_tells_what_was_wrong() {
+        let failure = ExchangeFailure::head(Refusal::FieldsTooMany);
+        assert_eq!(failure.failure, OriginFailure::HeadTooLarge);
+        assert!(failure.to_string().ends_with(Refusal::FieldsTooMany.text()));
+    }
+}

@@ -1,0 +1,87 @@
+//! The body of an answer on a stream.
+
+use super::StreamGuard;
+use super::exchange::encode_lines;
+use super::sending::Sending;
+use crate::origin::body::IncomingPiece;
+use crate::origin::client::Shared;
+use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
+use crate::origin::waits::Patience;
+use crate::shared::SharedBytes;
+use h2::RecvStream;
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A body under way. Dropped before its end it resets the stream.
+pub(in crate::origin) struct Http2Body {
+    shared: Rc<Shared>,
+    stream: RecvStream,
+    /// What is left of the request, when the origin answered before it had all of it.
+    sending: Option<Sending>,
+    patience: Patience,
+    data_ended: bool,
+    _guard: StreamGuard,
+}
+
+impl Http2Body {
+    pub(super) fn new(shared: &Rc<Shared>, stream: RecvStream, sending: Option<Sending>, guard: StreamGuard) -> Self {
+        let patience = Patience::new(&shared.waits);
+        Self { shared: Rc::clone(shared), stream, sending, patience, data_ended: false, _guard: guard }
+    }
+
+    /// Whether the stream ended with its head.
+    pub(super) fn is_empty(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    /// The next piece. Not called after the last.
+    pub(in crate::origin) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
+        if let Some(sending) = &mut self.sending
+            && sending.poll(context).is_ready()
+        {
+            self.sending = None;
+        }
+        while !self.data_ended {
+            match self.stream.poll_data(context) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    self.patience.clear();
+                    // It is on its way to whoever asked for it: the origin may send as much again. This fails only on
+                    // more than was received.
+                    let _ = self.stream.flow_control().release_capacity(bytes.len());
+                    if !bytes.is_empty() {
+                        return Poll::Ready(IncomingPiece::Bytes(SharedBytes::from(&bytes[..])));
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(self.fail(OriginFailure::CutBody)),
+                Poll::Ready(None) => self.data_ended = true,
+                Poll::Pending => return self.poll_late(context),
+            }
+        }
+        match self.stream.poll_trailers(context) {
+            Poll::Ready(Ok(trailers)) => {
+                Poll::Ready(IncomingPiece::End(trailers.map(|trailers| encode_lines(&trailers).into())))
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(self.fail(OriginFailure::CutBody)),
+            Poll::Pending => self.poll_late(context),
+        }
+    }
+
+    fn poll_late(&mut self, context: &Context<'_>) -> Poll<IncomingPiece> {
+        if !self.patience.is_waiting() {
+            self.patience.begin(self.shared.settings.body_timeout_ms);
+        }
+        self.patience.poll_expired(context).map(|()| self.fail(OriginFailure::BodyTimeout))
+    }
+
+    fn fail(&self, failure: OriginFailure) -> IncomingPiece {
+        self.shared.counts.add_failure(failure);
+        IncomingPiece::Failed(ExchangeFailure::new(failure, Repeat::Never))
+    }
+}
+
+impl fmt::Debug for Http2Body {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Http2Body").field("data_ended", &self.data_ended).finish_non_exhaustive()
+    }
+}

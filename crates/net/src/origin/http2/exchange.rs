@@ -1,0 +1,213 @@
+//! An exchange on a stream, up to the head of the final answer.
+
+use super::body::Http2Body;
+use super::sending::{SendError, SendPiece, Sending, Taken};
+use super::{StreamGuard, connection, name_error};
+use crate::origin::body::IncomingBody;
+use crate::origin::client::{Shared, may_repeat};
+use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
+use crate::origin::pool::OriginPool;
+use crate::origin::request::OutgoingRequest;
+use crate::origin::response::Incoming;
+use crate::origin::waits::Patience;
+use crate::response::parse_lines;
+use crate::shared::SharedBytes;
+use flatout_http::framing::Version;
+use flatout_http::token::parse_decimal;
+use h2::client::{ResponseFuture, SendRequest};
+use http::header::{CONTENT_LENGTH, HOST};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Sends `request` on a stream; `None` when the origin does not speak HTTP/2.
+pub(in crate::origin) async fn exchange(
+    shared: &Rc<Shared>,
+    pool: &Rc<OriginPool>,
+    request: &mut OutgoingRequest<'_>,
+    interims: &mut impl FnMut(u16, &[u8]),
+) -> Result<Option<Incoming>, ExchangeFailure> {
+    let mut repeated = false;
+    loop {
+        let Some((sender, generation, reused)) = connection(shared, pool).await? else { return Ok(None) };
+        match exchange_on(shared, pool, sender, reused, request, interims).await {
+            Err(failure) => {
+                // Whatever it was, the next exchange is better off with a connection of its own.
+                if failure.failure.is_origin_fault() {
+                    pool.http2.forget_if(generation);
+                }
+                if repeated || !reused || !may_repeat(failure, request) {
+                    return Err(failure);
+                }
+                repeated = true;
+                shared.counts.repeats.add(1);
+            }
+            Ok(incoming) => return Ok(Some(incoming)),
+        }
+    }
+}
+
+async fn exchange_on(
+    shared: &Rc<Shared>,
+    pool: &Rc<OriginPool>,
+    sender: SendRequest<SendPiece>,
+    reused: bool,
+    request: &mut OutgoingRequest<'_>,
+    interims: &mut impl FnMut(u16, &[u8]),
+) -> Result<Incoming, ExchangeFailure> {
+    let guard = StreamGuard::new(pool);
+    let mut patience = Patience::new(&shared.waits);
+    patience.begin(shared.settings.connect_timeout_ms);
+    let no_stream = ExchangeFailure::new(OriginFailure::H2NoStream, Repeat::Always);
+    let ready = patience.bound(sender.ready()).await.ok_or(no_stream)?;
+    let mut sender = ready.map_err(|error| ExchangeFailure { repeat: Repeat::Always, ..name_error(&error) })?;
+    let unsendable = ExchangeFailure::new(OriginFailure::RequestUnsendable, Repeat::Never);
+    let mut head = build_head(pool, request).ok_or(unsendable)?;
+    let taken = Taken::new(request);
+    if let Some(length) = taken.length {
+        head.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    let is_empty = taken.is_empty();
+    let (response, stream) = sender.send_request(head, is_empty).map_err(|error| name_error(&error))?;
+    if reused {
+        shared.counts.connections_reused.add(1);
+    }
+    let mut awaiting = Awaiting {
+        shared,
+        response,
+        sending: (!is_empty).then(|| Sending::new(stream, taken)),
+        patience,
+        waits_for: OriginFailure::HeadTimeout,
+        interims: 0,
+    };
+    awaiting.patience.begin(shared.settings.head_timeout_ms);
+    let response = poll_fn(|context| awaiting.poll(context, interims)).await?;
+    shared.counts.responses.add(1);
+    let (parts, stream) = response.into_parts();
+    let mut section = encode_lines(&parts.headers);
+    section.extend_from_slice(b"\r\n");
+    let Awaiting { sending, .. } = awaiting;
+    let body = Http2Body::new(shared, stream, sending, guard);
+    let body = if body.is_empty() { IncomingBody::empty() } else { IncomingBody::http2(body) };
+    let mut incoming = Incoming::new(parts.status.as_u16(), Version::Http2, SharedBytes::from(section), body);
+    incoming.content_length = parts.headers.get(CONTENT_LENGTH).and_then(|value| parse_decimal(value.as_bytes()));
+    incoming.reused = reused;
+    Ok(incoming)
+}
+
+/// What is known of an exchange while its answer is awaited.
+struct Awaiting<'a> {
+    shared: &'a Shared,
+    response: ResponseFuture,
+    sending: Option<Sending>,
+    patience: Patience,
+    waits_for: OriginFailure,
+    interims: u32,
+}
+
+impl Awaiting<'_> {
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        interims: &mut impl FnMut(u16, &[u8]),
+    ) -> Poll<Result<http::Response<h2::RecvStream>, ExchangeFailure>> {
+        if let Err(failure) = self.poll_sending(context) {
+            return Poll::Ready(Err(failure));
+        }
+        while let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(context) {
+            self.interims += 1;
+            if self.interims > self.shared.settings.interims_max {
+                return Poll::Ready(Err(ExchangeFailure::new(OriginFailure::InterimsTooMany, Repeat::Never)));
+            }
+            if interim.status() != StatusCode::CONTINUE && interim.status() != StatusCode::SWITCHING_PROTOCOLS {
+                interims(interim.status().as_u16(), &encode_lines(interim.headers()));
+            }
+        }
+        if let Poll::Ready(response) = Pin::new(&mut self.response).poll(context) {
+            return Poll::Ready(match response {
+                // RFC 9113 §8.6: there is no such answer.
+                Ok(response) if response.status().as_u16() < 200 => {
+                    Err(ExchangeFailure::new(OriginFailure::SwitchedUnasked, Repeat::Never))
+                }
+                Ok(response) => Ok(response),
+                Err(error) => Err(self.name(&error)),
+            });
+        }
+        if self.patience.poll_expired(context).is_ready() {
+            return Poll::Ready(Err(ExchangeFailure::new(self.waits_for, Repeat::Idempotent)));
+        }
+        Poll::Pending
+    }
+
+    fn name(&self, error: &h2::Error) -> ExchangeFailure {
+        let failure = name_error(error);
+        let repeat = if self.interims > 0 { Repeat::Never } else { failure.repeat };
+        ExchangeFailure { repeat, ..failure }
+    }
+
+    /// Goes on sending, and sets whom we wait for.
+    fn poll_sending(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
+        let Some(sending) = &mut self.sending else { return Ok(()) };
+        let before = sending.sent_bytes;
+        match sending.poll(context) {
+            Poll::Pending if !sending.blocked => {
+                self.patience.clear();
+                return Ok(());
+            }
+            Poll::Pending => {
+                if !self.patience.is_waiting()
+                    || self.waits_for != OriginFailure::UploadTimeout
+                    || sending.sent_bytes > before
+                {
+                    self.waits_for = OriginFailure::UploadTimeout;
+                    self.patience.begin(self.shared.settings.body_timeout_ms);
+                }
+                return Ok(());
+            }
+            Poll::Ready(Err(SendError::ClientCut)) => {
+                return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
+            }
+            // The answer may come all the same; if not, it says why.
+            Poll::Ready(Err(SendError::Stream) | Ok(())) => {}
+        }
+        self.sending = None;
+        self.waits_for = OriginFailure::HeadTimeout;
+        self.patience.begin(self.shared.settings.head_timeout_ms);
+        Ok(())
+    }
+}
+
+/// The request's head as HTTP/2 has it; `None` when it has no such form.
+fn build_head(pool: &OriginPool, request: &OutgoingRequest<'_>) -> Option<Request<()>> {
+    let mut fields = parse_lines(request.lines);
+    let host = fields.remove(HOST);
+    let authority = match &host {
+        Some(host) => Authority::try_from(host.as_bytes()).ok()?,
+        None => Authority::try_from(pool.address.authority()).ok()?,
+    };
+    let uri = Uri::builder()
+        .scheme(if pool.address.secure { Scheme::HTTPS } else { Scheme::HTTP })
+        .authority(authority)
+        .path_and_query(PathAndQuery::try_from(request.target).ok()?)
+        .build()
+        .ok()?;
+    let mut head = Request::new(());
+    *head.method_mut() = Method::from_bytes(request.method.as_bytes()).ok()?;
+    *head.uri_mut() = uri;
+    *head.headers_mut() = fields;
+    Some(head)
+}
+
+/// Fields as lines, each `name: value` and CR LF.
+pub(super) fn encode_lines(fields: &HeaderMap) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in fields {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    lines
+}

@@ -1,0 +1,99 @@
+//! The connections to one origin that are without use.
+
+use super::address::OriginAddress;
+use super::client::Shared;
+use super::http2::Http2Pool;
+use super::resolve::Resolution;
+use super::transport::Transport;
+use super::waits::now_ms;
+use std::cell::{Cell, RefCell};
+
+/// A connection without use.
+#[derive(Debug)]
+struct Idle {
+    transport: Transport,
+    since_ms: u64,
+}
+
+/// What is known of one origin, and the connections to it.
+#[derive(Debug)]
+pub(super) struct OriginPool {
+    pub(super) address: OriginAddress,
+    pub(super) resolution: Resolution,
+    /// The address, by its place in the list, that answered last.
+    pub(super) preferred: Cell<usize>,
+    pub(super) http2: Http2Pool,
+    /// The one used last is at the end and is used first: so those that a crowd has left behind grow old.
+    idle: RefCell<Vec<Idle>>,
+}
+
+impl OriginPool {
+    pub(super) fn new(address: &OriginAddress) -> Self {
+        Self {
+            address: address.clone(),
+            resolution: Resolution::new(address),
+            preferred: Cell::new(0),
+            http2: Http2Pool::default(),
+            idle: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// A connection that is fit for use, as far as can be known. `ask_kernel`: what goes out on it could not be sent
+    /// again, so a system call more is spent on finding out.
+    pub(super) fn check_out(&self, shared: &Shared, ask_kernel: bool) -> Option<Transport> {
+        let mut idle = self.idle.borrow_mut();
+        if idle.is_empty() {
+            return None;
+        }
+        let oldest_ms = now_ms().saturating_sub(shared.settings.idle_timeout_ms);
+        while let Some(mut last) = idle.pop() {
+            if last.since_ms < oldest_ms {
+                // All others are older.
+                idle.clear();
+                return None;
+            }
+            if last.transport.is_quiet(ask_kernel) {
+                shared.counts.connections_reused.add(1);
+                return Some(last.transport);
+            }
+            shared.counts.connections_stale.add(1);
+        }
+        None
+    }
+
+    /// Keeps a connection for the next request; when there are enough, it is closed.
+    pub(super) fn check_in(&self, shared: &Shared, transport: Transport) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < shared.settings.idle_connections_max as usize {
+            idle.push(Idle { transport, since_ms: now_ms() });
+            shared.waits.wake_sweep();
+        }
+    }
+
+    /// Closes what is too old, or was closed by the origin.
+    pub(super) fn handle_time(&self, shared: &Shared, now_ms: u64) {
+        self.http2.handle_time(shared, now_ms);
+        let oldest_ms = now_ms.saturating_sub(shared.settings.idle_timeout_ms);
+        self.idle.borrow_mut().retain_mut(|idle| {
+            if idle.since_ms < oldest_ms {
+                return false;
+            }
+            let quiet = idle.transport.is_quiet(false);
+            shared.counts.connections_stale.add(u64::from(!quiet));
+            quiet
+        });
+    }
+
+    /// Whether there is a connection that must be looked at from time to time.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.idle.borrow().is_empty() || self.http2.is_open()
+    }
+
+    pub(super) fn idle_count(&self) -> usize {
+        self.idle.borrow().len()
+    }
+
+    pub(super) fn close_idle(&self) {
+        self.idle.borrow_mut().clear();
+    }
+}

@@ -1,0 +1,304 @@
+//! A connection to an origin: a socket, perhaps with a TLS session.
+
+use crate::registered::Registered;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::client::TlsStream;
+
+/// A connected socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: Registered,
+    /// It took no more when it was last given something: it is waited for before it is tried again.
+    full: Cell<bool>,
+}
+
+impl Socket {
+    pub(super) const fn new(fd: Registered) -> Self {
+        Self { fd, full: Cell::new(false) }
+    }
+
+    /// Receives what has come; 0 bytes are the end.
+    fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let room = buffer.len();
+        self.poll_receive_by(context, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
+    }
+
+    fn poll_receive_by(
+        &self,
+        context: &mut Context<'_>,
+        room: usize,
+        mut receive: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(context))?;
+            match receive(self.fd.fd()) {
+                Ok(count) => {
+                    if count < room {
+                        // The socket is empty: the next wait needs no receive that finds nothing. An end stays known
+                        // to the runtime.
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+            }
+        }
+    }
+
+    /// Sends of `slices` what the socket takes.
+    fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if !self.full.get() {
+            match self.send(slices) {
+                Err(Errno::AGAIN) => self.full.set(true),
+                result => return Poll::Ready(result.map_err(Into::into)),
+            }
+        }
+        loop {
+            let mut guard = ready!(self.fd.poll_write_ready(context))?;
+            match self.send(slices) {
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                result => {
+                    self.full.set(false);
+                    return Poll::Ready(result.map_err(Into::into));
+                }
+            }
+        }
+    }
+
+    fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        loop {
+            let result = match slices {
+                [slice] => send(self.fd.fd(), slice, SendFlags::NOSIGNAL),
+                _ => sendmsg(self.fd.fd(), slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
+            };
+            if result != Err(Errno::INTR) {
+                return result;
+            }
+        }
+    }
+
+    /// Whether nothing has come, not even the end. `ask_kernel`: not only as far as the runtime has heard.
+    fn is_quiet(&self, ask_kernel: bool) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let guard = match self.fd.poll_read_ready(&mut context) {
+            Poll::Pending if !ask_kernel => return true,
+            Poll::Pending => None,
+            Poll::Ready(Ok(guard)) => Some(guard),
+            Poll::Ready(Err(_)) => return false,
+        };
+        let quiet = recv(self.fd.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN);
+        if let (Some(mut guard), true) = (guard, quiet) {
+            guard.clear_ready();
+        }
+        quiet
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let count = ready!(self.poll_receive(context, buffer.initialize_unfilled()))?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(match shutdown(self.fd.fd(), Shutdown::Write) {
+            // Who has gone needs not be told that nothing more comes.
+            Ok(()) | Err(Errno::NOTCONN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        })
+    }
+}
+
+/// What carries bytes to an origin and back.
+pub(super) enum Transport {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Transport {
+    /// Receives what has come; 0 bytes are the end.
+    pub(super) fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_receive(context, buffer),
+            Self::Tls(stream) => {
+                let mut buffer = ReadBuf::new(buffer);
+                ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
+        }
+    }
+
+    /// Receives a new buffer with what has come, of `bytes_max` at the most; an empty one is the end. `None` where that
+    /// spares no copy.
+    pub(super) fn poll_receive_buffer(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Option<Poll<io::Result<Vec<u8>>>> {
+        let Self::Plain(socket) = self else { return None };
+        // Nothing is made while there is nothing to be received.
+        let mut buffer = Vec::new();
+        Some(
+            socket
+                .poll_receive_by(context, bytes_max, |fd| {
+                    buffer.reserve_exact(bytes_max);
+                    recv(fd, spare_capacity(&mut buffer), RecvFlags::empty()).map(|(_, count)| count)
+                })
+                .map_ok(|_| buffer),
+        )
+    }
+
+    /// Sends of `slices`, none of which is empty, what is taken.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_send(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    /// Sends what was taken and waits for the socket. Only TLS holds anything back.
+    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    /// Whether a connection without use is good for another request: nothing has come on it, not even its end.
+    pub(super) fn is_quiet(&mut self, ask_kernel: bool) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_quiet(ask_kernel),
+            Self::Tls(stream) => {
+                if stream.get_ref().0.is_quiet(ask_kernel) {
+                    return true;
+                }
+                // It may be a ticket for another session, which is read here.
+                let mut byte = [0];
+                let mut buffer = ReadBuf::new(&mut byte);
+                Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer).is_pending()
+            }
+        }
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_flush(&mut self, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Tls(_) => "Tls",
+        })
+    }
+}
+
+/// A connection that speaks another protocol now, and what came behind the 101.
+#[derive(Debug)]
+pub(super) struct Upgraded {
+    pub(super) received: Vec<u8>,
+    pub(super) transport: Transport,
+}
+
+impl AsyncRead for Upgraded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.received.is_empty() {
+            return Pin::new(&mut self.transport).poll_read(context, buffer);
+        }
+        let count = self.received.len().min(buffer.remaining());
+        buffer.put_slice(&self.received[..count]);
+        self.received.drain(..count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Upgraded {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.transport).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_flush(Pin::new(&mut self.transport), context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,210 @@
+//! When patience ends: a dense table of deadlines that one task looks through while anybody waits.
+//!
+//! A worker's runtime has no timers of tokio's, which would be looked at on every turn. Whoever waits keeps its own
+//! deadline and is woken when it has passed; so a deadline costs a store, and is exact to the interval of the sweep.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
+
+/// Milliseconds on the coarse monotonic clock.
+pub(super) fn now_ms() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+/// Nobody waits here.
+const NEVER: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Slot {
+    deadline_ms: u64,
+    /// `None` in a free slot.
+    waker: Option<Waker>,
+}
+
+/// The deadlines of one client of origins.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<u32>>,
+    /// Tells the sweep that there is something to look at.
+    pub(super) changed: Notify,
+    resting: Cell<bool>,
+}
+
+impl Waits {
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.borrow().len() == self.free.borrow().len()
+    }
+
+    /// The sweep rests until it is told of something.
+    pub(super) fn rest(&self) {
+        self.resting.set(true);
+    }
+
+    /// There is something to look at.
+    pub(super) fn wake_sweep(&self) {
+        if self.resting.replace(false) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Wakes everyone whose deadline has passed.
+    pub(super) fn handle_time(&self, now_ms: u64) {
+        for slot in &mut *self.slots.borrow_mut() {
+            if slot.deadline_ms <= now_ms {
+                slot.deadline_ms = NEVER;
+                if let Some(waker) = &slot.waker {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+    }
+
+    fn arm(&self, slot: &mut Option<u32>, deadline_ms: u64, waker: &Waker) {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(index) = *slot {
+            let slot = &mut slots[index as usize];
+            slot.deadline_ms = deadline_ms;
+            if !slot.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                slot.waker = Some(waker.clone());
+            }
+            return;
+        }
+        let taken = Slot { deadline_ms, waker: Some(waker.clone()) };
+        let free = self.free.borrow_mut().pop();
+        *slot = Some(if let Some(index) = free {
+            slots[index as usize] = taken;
+            index
+        } else {
+            slots.push(taken);
+            slots.len() as u32 - 1
+        });
+        self.wake_sweep();
+    }
+
+    fn release(&self, index: u32) {
+        let slot = Slot { deadline_ms: NEVER, waker: None };
+        // The waker may be the last hold on a task, whose end may release another slot: it is dropped afterwards.
+        let before = std::mem::replace(&mut self.slots.borrow_mut()[index as usize], slot);
+        self.free.borrow_mut().push(index);
+        drop(before);
+    }
+}
+
+/// One wait after another of one owner.
+#[derive(Debug)]
+pub(super) struct Patience {
+    waits: Rc<Waits>,
+    slot: Option<u32>,
+    deadline_ms: u64,
+}
+
+impl Patience {
+    /// No wait has begun.
+    pub(super) fn new(waits: &Rc<Waits>) -> Self {
+        Self { waits: Rc::clone(waits), slot: None, deadline_ms: NEVER }
+    }
+
+    /// A wait begins, of `timeout_ms` at the most.
+    pub(super) fn begin(&mut self, timeout_ms: u64) {
+        self.deadline_ms = now_ms().saturating_add(timeout_ms);
+    }
+
+    /// A wait begins that ends at `deadline_ms`.
+    pub(super) fn begin_until(&mut self, deadline_ms: u64) {
+        self.deadline_ms = deadline_ms;
+    }
+
+    /// The wait is over, or has no end.
+    pub(super) fn clear(&mut self) {
+        self.deadline_ms = NEVER;
+    }
+
+    /// Whether a wait has begun that has an end.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.deadline_ms != NEVER
+    }
+
+    /// Ready when the wait has lasted too long. To be asked last, when all else is pending.
+    pub(super) fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.deadline_ms == NEVER {
+            // A deadline that stands in the table from before only wakes once too often.
+            return Poll::Pending;
+        }
+        if now_ms() >= self.deadline_ms {
+            return Poll::Ready(());
+        }
+        self.waits.arm(&mut self.slot, self.deadline_ms, context.waker());
+        Poll::Pending
+    }
+
+    /// `future`, or `None` when its wait lasts too long.
+    pub(super) async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
+            }
+            self.poll_expired(context).map(|()| None)
+        })
+        .await
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.waits.release(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Patience, Waits, now_ms};
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_is_late_is_woken_once() {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let context = Context::from_waker(&waker);
+        let waits = Rc::new(Waits::default());
+        let (mut early, mut late) = (Patience::new(&waits), Patience::new(&waits));
+        assert_eq!(early.poll_expired(&context), Poll::Pending);
+        assert!(waits.is_empty(), "no wait has begun");
+        let now = now_ms();
+        early.begin_until(now + 10_000);
+        late.begin_until(now + 20_000);
+        assert!(early.poll_expired(&context).is_pending() && late.poll_expired(&context).is_pending());
+        waits.handle_time(now + 9_999);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        waits.handle_time(now + 10_000);
+        waits.handle_time(now + 10_000);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        early.begin(0);
+        assert_eq!(early.poll_expired(&context), Poll::Ready(()));
+        drop((early, late));
+        assert!(waits.is_empty());
+        let mut again = Patience::new(&waits);
+        again.begin(1_000_000);
+        assert!(again.poll_expired(&context).is_pending());
+        assert_eq!((waits.slots.borrow().len(), waits.is_empty()), (2, false));
+    }
+}

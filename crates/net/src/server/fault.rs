@@ -1,0 +1,148 @@
+//! Requests that end without the handler's answer: refused, too slow, or cut by the end of their connection.
+
+use super::exchanges::{Described, Exchange, Exchanges, Turn};
+use super::worker::Worker;
+use crate::access::{Answer, Logged};
+use crate::ending::CloseReason;
+use crate::handler::{Handler, Reply};
+use crate::response::Body;
+use flatout_http::connection::Event;
+use flatout_http::refusal::Refusal;
+use flatout_http::request::RequestHead;
+
+impl Exchanges {
+    /// Refuses what was being received: `raw` when no head was understood, else the body of the request at hand.
+    pub(crate) fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
+        let request = self.take_unanswered();
+        let started_ns = match &request {
+            Some(request) => request.exchange.started_ns,
+            None => self.take_started_ns(turn.started_ns),
+        };
+        let fault = Fault::refused(refusal, asked_by_head(request.as_ref(), raw));
+        let failed = self.fail(turn.worker, turn.output, fault);
+        turn.worker.counters.refusals[refusal as usize].add(1);
+        let answer = || failed.log_answer(refusal.name(), started_ns);
+        match request {
+            Some(request) => turn.worker.stage_described(request.description.as_ref(), answer),
+            None => turn.worker.stage(self.peer(), Logged::Raw(raw), answer),
+        }
+    }
+
+    /// The head of a request has come whose content is larger than is read for nobody.
+    pub(super) fn refuse_large<H: Handler>(&mut self, turn: &mut Turn<'_, H>, head: &RequestHead<'_>, at: Exchange) {
+        let refusal = Refusal::BodyTooLarge;
+        let failed = self.fail(turn.worker, turn.output, Fault::refused(refusal, at.to_head));
+        turn.worker.counters.refusals[refusal as usize].add(1);
+        let answer = || failed.log_answer(refusal.name(), at.started_ns);
+        turn.worker.stage(self.peer(), Logged::Head(head), answer);
+    }
+
+    /// The request whose content or answer was being waited for.
+    fn take_unanswered(&mut self) -> Option<Described> {
+        let receiving = self.receiving.take().map(|receiving| receiving.request);
+        receiving.or_else(|| self.awaiting.take().map(|awaiting| awaiting.request))
+    }
+
+    /// The one error response a connection may end with. Returns what the log says of it.
+    fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> Failed {
+        self.machine.advance(Event::Fault);
+        let response = worker.handler.handle_error(fault.status, fault.text);
+        response.head.append_to(output, &worker.clock.date(), response.extra_lines(), Some("close"));
+        worker.counters.requests.add(1);
+        worker.counters.add_status(fault.status);
+        self.cut_content(fault.reason);
+        self.closing = Some(fault.reason);
+        self.linger = true;
+        let body_bytes = match &response.body {
+            Body::Bytes(bytes) if !fault.to_head => {
+                output.extend_from_slice(bytes);
+                bytes.len() as u64
+            }
+            _ => 0,
+        };
+        Failed { log: response.log, status: fault.status, body_bytes }
+    }
+
+    /// The head or body at hand was not complete in time: 408 into `output`, for a connection that has sent `raw`.
+    pub(crate) fn handle_slow<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        output: &mut Vec<u8>,
+        raw: &[u8],
+        reason: CloseReason,
+    ) {
+        let request = self.take_unanswered();
+        let started_ns = match &request {
+            Some(request) => request.exchange.started_ns,
+            None => self.take_started_ns(worker.logged_ns()),
+        };
+        let to_head = asked_by_head(request.as_ref(), raw);
+        let fault = Fault { status: 408, text: "The request was not complete in time.", reason, to_head };
+        let failed = self.fail(worker, output, fault);
+        let answer = || failed.log_answer(reason.name(), started_ns);
+        match request {
+            Some(request) => worker.stage_described(request.description.as_ref(), answer),
+            None => worker.stage(self.peer(), Logged::Raw(raw), answer),
+        }
+    }
+
+    /// The connection is closed for `reason`, with `unsent_bytes` of output left: logs the request that got no answer,
+    /// or not all of it.
+    pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason, unsent_bytes: u64) {
+        self.cut_content(reason);
+        if let Some(streaming) = self.streaming.take() {
+            worker.stage_described(streaming.request.description.as_ref(), || streaming.answer(unsent_bytes));
+            worker.commit(reason.name());
+        }
+        let log = match self.receiving.as_ref().map(|receiving| &receiving.reply) {
+            Some(Reply::Now(response)) => response.log,
+            Some(Reply::Later(_)) | None => 0,
+        };
+        let unanswered = self.take_unanswered().or_else(|| self.tunnel.take().map(|tunnel| tunnel.request));
+        if let Some(request) = unanswered {
+            let answer = || Answer::refused(log, 0, "unanswered", 0, request.exchange.started_ns);
+            worker.stage_described(request.description.as_ref(), answer);
+            worker.commit(reason.name());
+        }
+        self.machine.advance(Event::Close);
+        worker.counters.closes[reason as usize].add(1);
+    }
+}
+
+/// The error response that a connection ended with.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    log: u8,
+    status: u16,
+    body_bytes: u64,
+}
+
+impl Failed {
+    const fn log_answer(self, outcome: &'static str, started_ns: u64) -> Answer<'static> {
+        Answer::refused(self.log, self.status, outcome, self.body_bytes, started_ns)
+    }
+}
+
+/// Why a connection ends with an error response, and how.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    status: u16,
+    text: &'static str,
+    reason: CloseReason,
+    /// Its request was a HEAD, so it has no content (RFC 9110 §9.3.2).
+    to_head: bool,
+}
+
+impl Fault {
+    const fn refused(refusal: Refusal, to_head: bool) -> Self {
+        Self { status: refusal.status(), text: refusal.text(), reason: CloseReason::Refused, to_head }
+    }
+}
+
+/// Whether the request at hand is a HEAD, as far as that can be known of one that was not understood.
+fn asked_by_head(request: Option<&Described>, raw: &[u8]) -> bool {
+    match request {
+        Some(request) => request.exchange.to_head,
+        None => raw.strip_prefix(b"\r\n").unwrap_or(raw).starts_with(b"HEAD "),
+    }
+}

@@ -1,0 +1,160 @@
+//! A connection that waits for the handler as well as for its client: content on its way in, an answer on its way out.
+
+use super::connection::{Next, ServerConnection};
+use super::exchanges::Turn;
+use super::sending::Tail;
+use super::streaming::Flow;
+use super::tunnel::TunnelTask;
+use super::worker::Worker;
+use crate::ending::CloseReason;
+use crate::handler::Handler;
+use crate::registered::Registered;
+use crate::tls::session::Received;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Outputs made and sent before another connection has its turn.
+const OUTPUTS_MAX: u32 = 16;
+
+/// Receives of content before another connection has its turn.
+const RECEIVES_MAX: u32 = 8;
+
+impl ServerConnection {
+    /// Asks the handler for what it has under way, sends what there is, and gives it what content has come.
+    pub(crate) fn poll_answer<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        socket: &Registered,
+        context: &mut Context<'_>,
+    ) -> Poll<Next> {
+        worker.clock.read();
+        for _ in 0..OUTPUTS_MAX {
+            if let Some(next) = self.poll_content(worker, socket, context) {
+                return Poll::Ready(next);
+            }
+            if !self.exchanges.is_under_way() {
+                return Poll::Ready(self.turn(worker, socket.fd()));
+            }
+            let mut output = worker.output.borrow_mut();
+            output.clear();
+            let mut turn = Turn::new(worker, &mut output);
+            let flow = self.exchanges.poll_answer(&mut turn, context);
+            let Turn { tail, ends, .. } = turn;
+            let has_output = !output.is_empty() || !matches!(tail, Tail::None) || ends.is_some();
+            if has_output && let Some(next) = self.send_output(worker, socket.fd(), &output, tail, ends) {
+                return Poll::Ready(next);
+            }
+            drop(output);
+            match flow {
+                Flow::Wait => {
+                    return match self.watch(socket, context) {
+                        Some(reason) => Poll::Ready(Next::Close(reason)),
+                        None => Poll::Pending,
+                    };
+                }
+                Flow::More => {}
+                Flow::Done => return Poll::Ready(self.go_on(worker, socket)),
+                Flow::Failed(reason) => return Poll::Ready(Next::Close(reason)),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Goes on after an answer. A socket that was emptied and has brought nothing since is not asked again.
+    fn go_on<H: Handler>(&mut self, worker: &Worker<H>, socket: &Registered) -> Next {
+        let rests = !self.undrained && !self.half_closed && self.is_idle() && !worker.draining.get();
+        if rests { Next::Read } else { self.turn(worker, socket.fd()) }
+    }
+
+    /// Gives the handler the content that has come, as long as it has room for more. Returns what the connection does
+    /// when that ends it.
+    fn poll_content<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        socket: &Registered,
+        context: &mut Context<'_>,
+    ) -> Option<Next> {
+        for _ in 0..RECEIVES_MAX {
+            if !self.exchanges.poll_wants_content(worker.settings.limits.body_bytes_max, context) {
+                return None;
+            }
+            let guard = if self.undrained {
+                None
+            } else {
+                match socket.poll_read_ready(context) {
+                    Poll::Pending => return None,
+                    Poll::Ready(Ok(guard)) => Some(guard),
+                    Poll::Ready(Err(_)) => return Some(Next::Close(CloseReason::SocketFailed)),
+                }
+            };
+            let mut input = worker.input.borrow_mut();
+            let received = self.receive(worker, socket.fd(), &mut input);
+            self.undrained = matches!(received, Received::Bytes { drained: false, .. });
+            if let Some(mut guard) = guard.filter(|_| !self.undrained) {
+                guard.clear_ready();
+            }
+            match received {
+                Received::Bytes { count, .. } => {
+                    worker.counters.bytes_received.add(count as u64);
+                    if let Some(next) = self.give_content(worker, socket, &input[..count]) {
+                        return Some(next);
+                    }
+                }
+                Received::Blocked => {}
+                Received::End => return Some(Next::Close(CloseReason::ClientCutBody)),
+                Received::Failed(reason, _) => return Some(Next::Close(reason)),
+            }
+        }
+        context.waker().wake_by_ref();
+        None
+    }
+
+    fn give_content<H: Handler>(&mut self, worker: &Worker<H>, socket: &Registered, input: &[u8]) -> Option<Next> {
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        let mut turn = Turn::new(worker, &mut output);
+        match self.exchanges.give_content(&mut turn, input) {
+            Ok(used) if used < input.len() && self.exchanges.closing().is_none() => {
+                self.stash = input[used..].to_vec();
+            }
+            Ok(_) => {}
+            Err(reason) => return Some(Next::Close(reason)),
+        }
+        if output.is_empty() { None } else { self.send_output(worker, socket.fd(), &output, Tail::None, None) }
+    }
+
+    /// While the handler is waited for, sees that the client goes. One that has closed its side by the time its answer
+    /// begins may still want to read it; one that does so later does not.
+    fn watch(&mut self, socket: &Registered, context: &mut Context<'_>) -> Option<CloseReason> {
+        let begun = self.exchanges.begin_waiting();
+        while !self.half_closed {
+            let Poll::Ready(Ok(mut guard)) = socket.poll_read_ready(context) else { return None };
+            if guard.ready().is_read_closed() {
+                let reset = matches!(
+                    socket.poll_write_ready(context),
+                    Poll::Ready(Ok(guard)) if guard.ready().is_write_closed()
+                );
+                if reset {
+                    return Some(CloseReason::ClientReset);
+                }
+                if begun {
+                    return Some(CloseReason::ClientLeft);
+                }
+                self.half_closed = true;
+                return None;
+            }
+            // What has come is read when its turn comes, without waiting for more.
+            guard.clear_ready();
+            self.undrained = true;
+        }
+        None
+    }
+
+    /// Hands the connection over to what goes on with it.
+    pub(crate) fn begin_tunnel<H: Handler>(&mut self, worker: &Rc<Worker<H>>, socket: Registered) {
+        if let Some(tunnelled) = self.exchanges.take_tunnel() {
+            TunnelTask::spawn(worker, socket, tunnelled, self.take_over());
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What all proxies and caches of the process share.
+
+use crate::fill::Fills;
+use crate::meta::Meta;
+use crate::step::ProxyStep;
+use crate::store::{Store, StoreSettings};
+use flatout_cache::search::Search;
+use flatout_net::origin::OriginCounts;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+
+/// Paths whose No-Vary-Search is remembered at the most. Beyond, they begin anew: it is said again by the next answer.
+const SEARCHES_MAX: usize = 65_536;
+
+/// Pages whose links are remembered at the most.
+const HINTS_MAX: usize = 16_384;
+
+/// What is shared by all workers. One for the process.
+#[derive(Default)]
+pub struct Accelerator {
+    store: OnceLock<Arc<Store<Meta>>>,
+    pub(crate) fills: Arc<Fills>,
+    /// What No-Vary-Search has said, by the key without its query.
+    searches: RwLock<HashMap<Box<[u8]>, Arc<Search>, RandomState>>,
+    has_searches: AtomicBool,
+    /// The links that a page wants early, by the hash of its key.
+    hints: Mutex<HashMap<u64, Arc<[u8]>, RandomState>>,
+    counts: Mutex<Vec<Arc<OriginCounts>>>,
+    /// The `proxy` steps in force.
+    steps: Mutex<Vec<Weak<ProxyStep>>>,
+}
+
+impl Accelerator {
+    /// Keeps answers in a store with these bounds from now on, and returns what stands against its volumes. To be
+    /// called once, before the first request.
+    pub fn open_store(&self, settings: StoreSettings) -> Vec<String> {
+        let (store, warnings) = Store::open(settings);
+        // A second store would hide what the first one holds.
+        let _ = self.store.set(store);
+        warnings
+    }
+
+    /// The store, when one was opened.
+    pub fn store(&self) -> Option<&Arc<Store<Meta>>> {
+        self.store.get()
+    }
+
+    /// The counts of each worker's exchanges with origins.
+    pub fn origin_counts(&self) -> Vec<Arc<OriginCounts>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The `proxy` steps in force.
+    pub fn steps(&self) -> Vec<Arc<ProxyStep>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn set_steps(&self, steps: &[Arc<ProxyStep>]) {
+        *self.steps.lock().unwrap_or_else(PoisonError::into_inner) = steps.iter().map(Arc::downgrade).collect();
+    }
+
+    pub(crate) fn add_counts(&self) -> Arc<OriginCounts> {
+        let counts = Arc::<OriginCounts>::default();
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
+        counts
+    }
+
+    /// What is known of the query's parts at `path_key`.
+    pub(crate) fn search(&self, path_key: impl FnOnce() -> Vec<u8>) -> Option<Arc<Search>> {
+        if !self.has_searches.load(Ordering::Acquire) {
+            return None;
+        }
+        self.searches.read().unwrap_or_else(PoisonError::into_inner).get(&path_key()[..]).cloned()
+    }
+
+    /// An answer under `path_key` has said `search`, or nothing.
+    pub(crate) fn learn_search(&self, path_key: impl FnOnce() -> Vec<u8>, search: Option<&Search>) {
+        if search.is_none() && !self.has_searches.load(Ordering::Acquire) {
+            return;
+        }
+        let key = path_key();
+        let mut searches = self.searches.write().unwrap_or_else(PoisonError::into_inner);
+        match search {
+            None => drop(searches.remove(&key[..])),
+            Some(search) if searches.get(&key[..]).is_some_and(|known| **known == *search) => {}
+            Some(search) => {
+                if searches.len() >= SEARCHES_MAX {
+                    searches.clear();
+                }
+                searches.insert(key.into(), Arc::new(search.clone()));
+                self.has_searches.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// The Link lines that went with the last answer for the key with this hash.
+    pub(crate) fn hints(&self, hash: u64) -> Option<Arc<[u8]>> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
+    }
+
+    /// The answer for the key with this hash has these links; none: they are forgotten.
+    pub(crate) fn learn_hints(&self, hash: u64, lines: &[u8]) {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.is_empty() {
+            hints.remove(&hash);
+        } else if hints.get(&hash).is_none_or(|known| **known != *lines) {
+            if hints.len() >= HINTS_MAX {
+                hints.clear();
+            }
+            hints.insert(hash, lines.into());
+        }
+    }
+}
+
+impl fmt::Debug for Accelerator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Accelerator").field("has_store", &self.store.get().is_some()).finish_non_exhaustive()
+    }
+}

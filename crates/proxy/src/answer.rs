@@ -1,0 +1,360 @@
+//! Answers made of what is kept or is being fetched.
+
+use crate::fill::{FillHead, Interest};
+use crate::lines::{write_changed, write_line, write_without_content};
+use crate::meta::Kept;
+use crate::outcome::Outcome;
+use crate::query::Query;
+use crate::store::StoredBody;
+use flatout_cache::condition::{Answer, decide_conditions};
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::request::CacheRequest;
+use flatout_cache::status::{CacheStatus, Fwd};
+use flatout_cache::stored::{Extent, Stored};
+use flatout_config::model::FieldOp;
+use flatout_http::ranges::{Part, format_part_head, format_parts_end, make_boundary};
+use flatout_net::file::OpenFile;
+use flatout_net::response::{Body, FileBody, Head, Response, Segment};
+use flatout_net::shared::SharedBytes;
+use flatout_net::stream::Stream;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The name of this cache in Cache-Status.
+pub(crate) const IDENTIFIER: &str = "flatout";
+
+/// What an answer says of how it came about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) reason: Lookup,
+    /// Why it was forwarded; `None` for a hit.
+    pub(crate) fwd: Option<Fwd>,
+    pub(crate) fwd_status: Option<u16>,
+    pub(crate) stored: bool,
+    pub(crate) collapsed: bool,
+    /// Why the answer is not kept, when it is not.
+    pub(crate) why: Option<NoStore>,
+}
+
+impl Note {
+    /// A hit.
+    pub(crate) const fn hit(reason: Lookup) -> Self {
+        Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
+    }
+
+    /// The lines of Age and Cache-Status for an answer that is `age_s` old.
+    pub(crate) fn lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool) -> Rc<[u8]> {
+        let mut lines = Vec::with_capacity(96);
+        if let Some(age_s) = age_s {
+            write_line(b"Age", age_s.to_string().as_bytes(), &mut lines);
+        }
+        if shows_status {
+            lines.extend_from_slice(b"Cache-Status: ");
+            let status = CacheStatus {
+                identifier: IDENTIFIER,
+                fwd: self.fwd,
+                fwd_status: self.fwd_status,
+                stored: self.stored,
+                collapsed: self.collapsed,
+                ttl_s,
+                key: None,
+                // Why it is not kept says more than that it was not found.
+                detail: self.why.map_or(self.reason.name(), NoStore::name),
+            };
+            status.write(&mut lines);
+            lines.extend_from_slice(b"\r\n");
+        }
+        lines.into()
+    }
+}
+
+/// Why something is forwarded, in the words of RFC 9211.
+pub(crate) const fn fwd_of(reason: Lookup) -> Fwd {
+    match reason {
+        Lookup::MissVary => Fwd::VaryMiss,
+        Lookup::MissPart => Fwd::Partial,
+        Lookup::StaleExpired | Lookup::StoredNoCache | Lookup::HitValidated | Lookup::MissPurged => Fwd::Stale,
+        Lookup::RequestNoCache
+        | Lookup::RequestMaxAge
+        | Lookup::RequestMinFresh
+        | Lookup::RequestAuthorized
+        | Lookup::RequestPrecondition => Fwd::Request,
+        Lookup::UnsafeMethod | Lookup::BypassMethod => Fwd::Method,
+        Lookup::BypassOff | Lookup::BypassContent | Lookup::BypassNoStore | Lookup::BypassUpgrade => Fwd::Bypass,
+        Lookup::ValidatorMismatch | Lookup::ErrorPassed => Fwd::Miss,
+        _ => Fwd::UriMiss,
+    }
+}
+
+/// The line that says that the answer came by us (RFC 9110 §7.6.3).
+fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
+    if let Some(via) = via {
+        output.extend_from_slice(b"Via: 1.1 ");
+        output.extend_from_slice(via.as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The lines of a kept answer as clients get them, without those that describe the content's length.
+fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(stored.lines.len() + 128);
+    write_changed(&stored.lines, changes, &mut lines);
+    write_via(via, &mut lines);
+    lines
+}
+
+fn has_content(status: u16) -> bool {
+    !matches!(status, 204 | 304)
+}
+
+/// A kept answer as one worker sends it: head and body are built once.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) object: Arc<Kept>,
+    pub(crate) changes_id: u32,
+    head: Head,
+    body: Body,
+    links: Option<Rc<Vec<String>>>,
+    /// For which second, and the lines of Age and Cache-Status then.
+    note: RefCell<(i64, Rc<[u8]>)>,
+}
+
+impl Ready {
+    /// Builds the head and the body of a whole answer.
+    pub(crate) fn new(
+        object: &Arc<Kept>,
+        via: Option<&str>,
+        changes: &[FieldOp],
+        changes_id: u32,
+        hints: bool,
+    ) -> Self {
+        let stored = &object.meta().stored;
+        let mut lines = lines_of(stored, via, changes);
+        if has_content(stored.status) {
+            write_line(b"Content-Length", object.body().len().to_string().as_bytes(), &mut lines);
+        }
+        let links = if hints { early_links(&lines) } else { Vec::new() };
+        Self {
+            object: Arc::clone(object),
+            changes_id,
+            head: Head::from_lines(stored.status, &lines),
+            body: body_of(object.body(), 0, object.body().len()),
+            links: (!links.is_empty()).then(|| Rc::new(links)),
+            note: RefCell::new((i64::MIN, Rc::from(&b""[..]))),
+        }
+    }
+
+    /// The whole answer, fresh at `now_s`.
+    #[inline]
+    pub(crate) fn answer(&self, now_s: i64, shows_status: bool) -> Response {
+        let mut response = Response::new(
+            self.object.meta().stored.status,
+            self.head.clone(),
+            self.body.clone(),
+            Lookup::HitFresh as u8,
+        );
+        if self.note.borrow().0 != now_s {
+            let stored = &self.object.meta().stored;
+            let age_s = stored.current_age_s(now_s);
+            let lines = Note::hit(Lookup::HitFresh).lines(Some(age_s), Some(stored.ttl_s(now_s)), true);
+            *self.note.borrow_mut() = (now_s, lines);
+        }
+        response.extra = if shows_status {
+            Some(Rc::clone(&self.note.borrow().1))
+        } else {
+            let age_s = self.object.meta().stored.current_age_s(now_s);
+            Some(Note::hit(Lookup::HitFresh).lines(Some(age_s), None, false))
+        };
+        response.early_links.clone_from(&self.links);
+        response
+    }
+
+    /// Bytes that it holds beside the object.
+    pub(crate) fn bytes(&self) -> usize {
+        self.head.len() + size_of::<Self>() + 256
+    }
+}
+
+/// The links in `lines` that go ahead of the answer.
+pub(crate) fn early_links(lines: &[u8]) -> Vec<String> {
+    let values = crate::lines::each_line(lines)
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"link"))
+        .map(|(name, line)| flatout_http::token::trim(&line[name.len() + 1..line.len() - 2]));
+    crate::hints::early_links(values)
+}
+
+/// A part of a kept body.
+fn segment_of(body: &StoredBody, first: u64, length: u64) -> Option<Segment> {
+    match body {
+        StoredBody::Empty => None,
+        StoredBody::Memory(bytes) => {
+            let whole = SharedBytes::from(Arc::clone(bytes));
+            let (first, end) = (usize::try_from(first).ok()?, usize::try_from(first.checked_add(length)?).ok()?);
+            (end <= whole.len()).then(|| Segment::Bytes(whole.slice(first..end)))
+        }
+        StoredBody::File { fd, bytes, .. } => (first.checked_add(length)? <= *bytes).then(|| {
+            Segment::File(FileBody { file: Rc::new(OpenFile::own(Arc::clone(fd))), offset: first, bytes: length })
+        }),
+    }
+}
+
+fn body_of(body: &StoredBody, first: u64, length: u64) -> Body {
+    if length == 0 {
+        return Body::Empty;
+    }
+    match segment_of(body, first, length) {
+        None => Body::Empty,
+        Some(Segment::Bytes(bytes)) => Body::Bytes(bytes),
+        Some(Segment::File(file)) => Body::File(file),
+    }
+}
+
+/// Where the content of an answer comes from.
+pub(crate) enum Content {
+    /// It is kept.
+    Kept(Arc<Kept>),
+    /// It is being fetched.
+    Coming(Arc<FillHead>, Interest),
+}
+
+impl Content {
+    fn stored(&self) -> &Stored {
+        match self {
+            Self::Kept(object) => &object.meta().stored,
+            Self::Coming(head, _) => &head.meta.stored,
+        }
+    }
+
+    /// Bytes of what is held.
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Kept(object) => Some(object.body().len()),
+            Self::Coming(head, _) => head.length,
+        }
+    }
+}
+
+/// The answer to `query` from `content`; `None` when what is asked for is not held.
+pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
+    let held_bytes = content.bytes();
+    let stored = content.stored();
+    let total = match stored.extent {
+        Extent::Whole => held_bytes,
+        Extent::Part { total, .. } => total,
+    };
+    let decided = query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s));
+    let via = query.step.settings.via.as_deref();
+    let status = stored.status;
+    let age_s = stored.current_age_s(now_s);
+    // What has just come from the origin is as old as the origin says, and the client sees nothing of our look-up.
+    let shown_age = (note.fwd.is_none() || age_s > 0).then_some(age_s);
+    let ttl = (note.fwd.is_none() || note.stored).then(|| stored.ttl_s(now_s));
+    let extra = note.lines(shown_age, ttl, query.shows_status);
+    let all = lines_of(stored, via, &query.changes);
+    let offset = match stored.extent {
+        Extent::Whole => 0,
+        Extent::Part { first, .. } => first,
+    };
+    let hints = query.cache.early_hints && (200..300).contains(&status);
+    let links = if hints { early_links(&all) } else { Vec::new() };
+    let mut response = match decided {
+        Answer::NotHeld => return None,
+        Answer::NotModified => {
+            let mut lines = Vec::with_capacity(all.len());
+            write_without_content(&all, &mut lines);
+            Response::new(304, Head::from_lines(304, &lines), Body::Empty, 0)
+        }
+        Answer::Unsatisfiable => {
+            let mut lines = Vec::new();
+            write_line(b"Content-Range", format!("bytes */{}", total.unwrap_or(0)).as_bytes(), &mut lines);
+            write_line(b"Content-Length", b"0", &mut lines);
+            write_via(via, &mut lines);
+            let mut head = Vec::new();
+            write_date(&stored.lines, &mut head);
+            head.extend_from_slice(&lines);
+            Response::new(416, Head::from_lines(416, &head), Body::Empty, 0)
+        }
+        Answer::Whole => {
+            let mut lines = all;
+            if let Some(length) = held_bytes.filter(|_| has_content(status)) {
+                write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
+            }
+            let body = match content {
+                Content::Kept(object) => body_of(object.body(), 0, object.body().len()),
+                Content::Coming(_, _) if held_bytes == Some(0) => Body::Empty,
+                Content::Coming(_, interest) => Body::Stream(Stream::new(interest.read(0, None), held_bytes)),
+            };
+            Response::new(status, Head::from_lines(status, &lines), body, 0)
+        }
+        Answer::Part(part) => {
+            let mut lines = all;
+            write_part_lines(part, total, &mut lines);
+            let first = part.first.checked_sub(offset)?;
+            let body = match content {
+                Content::Kept(object) => body_of(object.body(), first, part.len()),
+                Content::Coming(_, interest) => {
+                    Body::Stream(Stream::new(interest.read(first, Some(first + part.len())), Some(part.len())))
+                }
+            };
+            Response::new(206, Head::from_lines(206, &lines), body, 0)
+        }
+        Answer::Parts(parts) => match content {
+            Content::Kept(object) => answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), offset)?,
+            // What is still coming is not sent in an order of the client's own: a Range may be ignored.
+            Content::Coming(_, interest) => {
+                let mut lines = all;
+                if let Some(length) = held_bytes {
+                    write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
+                }
+                let body = Body::Stream(Stream::new(interest.read(0, None), held_bytes));
+                Response::new(status, Head::from_lines(status, &lines), body, 0)
+            }
+        },
+    };
+    response.outcome = Outcome::cache(note.reason).index();
+    response.extra = Some(extra);
+    if !links.is_empty() && (200..300).contains(&response.status) {
+        response.early_links = Some(Rc::new(links));
+    }
+    Some(response)
+}
+
+/// The Date among `lines`.
+fn write_date(lines: &[u8], output: &mut Vec<u8>) {
+    if let Some((_, line)) = crate::lines::each_line(lines).find(|(name, _)| name.eq_ignore_ascii_case(b"date")) {
+        output.extend_from_slice(line);
+    }
+}
+
+fn write_part_lines(part: Part, total: Option<u64>, lines: &mut Vec<u8>) {
+    let total = total.map_or_else(|| "*".to_owned(), |total| total.to_string());
+    write_line(b"Content-Range", format!("bytes {}-{}/{total}", part.first, part.last).as_bytes(), lines);
+    write_line(b"Content-Length", part.len().to_string().as_bytes(), lines);
+}
+
+/// `multipart/byteranges` (RFC 9110 §14.6).
+fn answer_parts(object: &Arc<Kept>, all: &[u8], parts: &[Part], total: u64, offset: u64) -> Option<Response> {
+    let stored = &object.meta().stored;
+    let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
+    let content_type = crate::lines::each_line(all).find(|(name, _)| is_type(name)).map(|(_, line)| line);
+    let own = content_type.map_or_else(String::new, |line| String::from_utf8_lossy(line).into_owned());
+    let seed = stored.etag.as_deref().unwrap_or(b"");
+    let boundary =
+        make_boundary(seed, object.generation() ^ stored.response_time_s.unsigned_abs() ^ object.key().hash());
+    let bytes = |text: String| Segment::Bytes(SharedBytes::from(text.into_bytes()));
+    let mut segments = Vec::with_capacity(2 * parts.len() + 1);
+    for (index, part) in parts.iter().enumerate() {
+        segments.push(bytes(format_part_head(&boundary, &own, *part, total, index == 0)));
+        segments.push(segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?);
+    }
+    segments.push(bytes(format_parts_end(&boundary)));
+    let mut lines = Vec::with_capacity(all.len() + 128);
+    for (_, line) in crate::lines::each_line(all).filter(|(name, _)| !is_type(name)) {
+        lines.extend_from_slice(line);
+    }
+    write_line(b"Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes(), &mut lines);
+    let length: u64 = segments.iter().map(Segment::len).sum();
+    write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
+    Some(Response::new(206, Head::from_lines(206, &lines), Body::Segments(segments), 0))
+}

@@ -1,0 +1,79 @@
+//! Looking after the origins' health: one worker asks each of them, every interval.
+
+use crate::health::{CHECK_METHOD, CheckOutcome, CheckResult, due_ms, write_check_lines};
+use crate::step::ProxyStep;
+use crate::worker::ProxyWorker;
+use flatout_net::clock::Now;
+use flatout_net::origin::{IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::task::spawn_local;
+
+/// Bytes of an answer to a check that are read, so that its connection can be used again.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Has the origins of `step` checked, unless another worker does so already. It ends when the step is in force no more.
+pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
+    let Some(check) = step.settings.health_check.clone() else { return };
+    if step.is_watched.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let count = step.addresses.len();
+    for index in 0..count {
+        let client = worker.client(step);
+        let step = Arc::downgrade(step);
+        let check = check.clone();
+        spawn_local(async move {
+            let start_ms = Now::read().monotonic_ms;
+            for number in 0.. {
+                let due = due_ms(&check, start_ms, index, count, number);
+                let wait_ms = due.saturating_sub(Now::read().monotonic_ms);
+                client.pause(wait_ms).await;
+                let Some(step) = step.upgrade() else { return };
+                let outcome = ask(&client, &step, index).await;
+                step.group.handle_check(index, outcome.is_good(), Now::read().monotonic_ms);
+            }
+        });
+    }
+}
+
+async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutcome {
+    let (Some(check), Some(address), Some(origin)) =
+        (&step.settings.health_check, step.addresses.get(index), step.settings.origins.get(index))
+    else {
+        return CheckOutcome::Failed;
+    };
+    let mut lines = Vec::new();
+    write_check_lines(&step.settings, origin, &mut lines);
+    let mut request = OutgoingRequest {
+        method: CHECK_METHOD,
+        target: check.path.as_bytes(),
+        lines: &lines,
+        content: OutgoingContent::None,
+        upgrade: None,
+    };
+    let begun_ms = Now::read().monotonic_ms;
+    let asked = client.within(check.timeout_ms, client.exchange(address, &mut request, |_, _| {})).await;
+    let result = match asked {
+        None => CheckResult::TimedOut,
+        Some(Err(_)) => CheckResult::Failed,
+        Some(Ok(mut incoming)) => {
+            let elapsed_ms = Now::read().monotonic_ms.saturating_sub(begun_ms);
+            let mut read = 0;
+            let reading = async {
+                while let IncomingPiece::Bytes(bytes) = poll_fn(|context| incoming.body.poll_piece(context)).await {
+                    read += bytes.len();
+                    if read > BODY_BYTES_MAX {
+                        break;
+                    }
+                }
+            };
+            // What the content is does not matter, and neither does that it comes in time.
+            let _ = client.within(check.timeout_ms, reading).await;
+            CheckResult::Answered { status: incoming.status, elapsed_ms }
+        }
+    };
+    CheckOutcome::judge(check, result)
+}

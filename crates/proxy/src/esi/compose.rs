@@ -1,0 +1,291 @@
+//! From a page and its parts to what is sent.
+//!
+//! In rounds: [`Composition::wanted`] says which parts are needed now, all of which may be fetched at the same time;
+//! [`Composition::provide`] takes what came of each; and again, until nothing is wanted. A part that could not be had is
+//! wanted once more from its `alt`; the parts of `except` are wanted only once the `attempt` has failed.
+
+use super::page::count_includes;
+use super::{Include, Page, Segment};
+use std::ops::Range;
+
+/// A part that is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// For [`Composition::provide`].
+    pub slot: usize,
+    /// Where it is; see [`resolve`](super::resolve).
+    pub src: &'a str,
+}
+
+/// A piece of what is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece<T> {
+    /// These bytes of the page.
+    Literal(Range<usize>),
+    /// A part.
+    Part(T),
+}
+
+/// What is sent, once all of it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composed<T> {
+    /// The pieces, in order.
+    pub pieces: Vec<Piece<T>>,
+    /// How many parts are missing that may be.
+    pub missing: usize,
+}
+
+/// What is known of a part.
+#[derive(Clone, Debug)]
+enum Part<T> {
+    Wanted,
+    /// `src` failed, and `alt` is wanted.
+    AltWanted,
+    Here(T),
+    Failed,
+}
+
+/// A page on its way to be put together. `T` is whatever stands for a part's content.
+#[derive(Clone, Debug)]
+pub struct Composition<'a, T> {
+    page: &'a Page,
+    /// By the order of the includes in the page.
+    parts: Vec<Part<T>>,
+}
+
+/// How far some segments are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Complete,
+    Pending,
+    Failed,
+}
+
+impl<'a, T> Composition<'a, T> {
+    /// A page of which no part is here.
+    pub fn new(page: &'a Page) -> Self {
+        Self { page, parts: (0..page.includes).map(|_| Part::Wanted).collect() }
+    }
+
+    /// The parts that are needed now. None: it is complete, or it has failed.
+    pub fn wanted(&self) -> Vec<Wanted<'a>> {
+        let mut wanted = Vec::new();
+        if self.walk(&self.page.segments, &mut 0, &mut wanted) == Progress::Failed {
+            wanted.clear();
+        }
+        wanted
+    }
+
+    /// What came of the part in `slot`; `None`: it could not be had.
+    pub fn provide(&mut self, slot: usize, content: Option<T>) {
+        let has_alt = find_include(&self.page.segments, &mut 0, slot).is_some_and(|include| include.alt.is_some());
+        let Some(part) = self.parts.get_mut(slot) else { return };
+        *part = match (content, &part) {
+            (Some(content), _) => Part::Here(content),
+            (None, Part::Wanted) if has_alt => Part::AltWanted,
+            (None, _) => Part::Failed,
+        };
+    }
+
+    /// What is sent; `None` when a part could not be had that may not be missing
+    /// ([`EsiPartFailed`](crate::outcome::ForwardOutcome::EsiPartFailed)), or when something is still wanted.
+    pub fn finish(mut self) -> Option<Composed<T>> {
+        let page = self.page;
+        if self.walk(&page.segments, &mut 0, &mut Vec::new()) != Progress::Complete {
+            return None;
+        }
+        let mut composed = Composed { pieces: Vec::new(), missing: 0 };
+        self.write(&page.segments, &mut 0, &mut composed);
+        Some(composed)
+    }
+
+    /// Collects what is wanted of `segments`, whose first include is `slot`. It goes on after a failure, so that slots
+    /// are counted to the end.
+    fn walk(&self, segments: &'a [Segment], slot: &mut usize, wanted: &mut Vec<Wanted<'a>>) -> Progress {
+        let mut progress = Progress::Complete;
+        for segment in segments {
+            let one = match segment {
+                Segment::Literal(_) => Progress::Complete,
+                Segment::Include(include) => {
+                    let at = *slot;
+                    *slot += 1;
+                    self.walk_include(include, at, wanted)
+                }
+                Segment::Try { attempt, except } => {
+                    let before = wanted.len();
+                    let attempted = self.walk(attempt, slot, wanted);
+                    if attempted == Progress::Failed {
+                        wanted.truncate(before);
+                        self.walk(except, slot, wanted)
+                    } else {
+                        // Nothing of the other branch is wanted yet.
+                        self.walk(except, slot, &mut Vec::new());
+                        attempted
+                    }
+                }
+            };
+            progress = match (progress, one) {
+                (Progress::Failed, _) | (_, Progress::Failed) => Progress::Failed,
+                (Progress::Pending, _) | (_, Progress::Pending) => Progress::Pending,
+                _ => Progress::Complete,
+            };
+        }
+        progress
+    }
+
+    fn walk_include(&self, include: &'a Include, slot: usize, wanted: &mut Vec<Wanted<'a>>) -> Progress {
+        let src = match self.parts.get(slot) {
+            Some(Part::Here(_)) => return Progress::Complete,
+            Some(Part::Wanted) => &include.src,
+            Some(Part::AltWanted) => include.alt.as_ref().unwrap_or(&include.src),
+            Some(Part::Failed) | None if include.continue_on_error => return Progress::Complete,
+            Some(Part::Failed) | None => return Progress::Failed,
+        };
+        wanted.push(Wanted { slot, src });
+        Progress::Pending
+    }
+
+    fn write(&mut self, segments: &'a [Segment], slot: &mut usize, composed: &mut Composed<T>) {
+        for segment in segments {
+            match segment {
+                Segment::Literal(range) => composed.pieces.push(Piece::Literal(range.clone())),
+                Segment::Include(_) => {
+                    match self.parts.get_mut(*slot).map(|part| std::mem::replace(part, Part::Failed)) {
+                        Some(Part::Here(content)) => composed.pieces.push(Piece::Part(content)),
+                        _ => composed.missing += 1,
+                    }
+                    *slot += 1;
+                }
+                Segment::Try { attempt, except } => {
+                    let failed = self.walk(attempt, &mut slot.clone(), &mut Vec::new()) == Progress::Failed;
+                    if failed {
+                        *slot += count_includes(attempt);
+                        self.write(except, slot, composed);
+                    } else {
+                        self.write(attempt, slot, composed);
+                        *slot += count_includes(except);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The include with this number, counted from `at`.
+fn find_include<'a>(segments: &'a [Segment], at: &mut usize, slot: usize) -> Option<&'a Include> {
+    for segment in segments {
+        match segment {
+            Segment::Literal(_) => {}
+            Segment::Include(include) => {
+                if *at == slot {
+                    return Some(include);
+                }
+                *at += 1;
+            }
+            Segment::Try { attempt, except } => {
+                if let Some(include) = find_include(attempt, at, slot).or_else(|| find_include(except, at, slot)) {
+                    return Some(include);
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EsiLimits, parse};
+    use super::{Composition, Piece};
+    use std::fmt::Write as _;
+
+    /// Puts `page` together: parts whose name holds `bad` cannot be had. What is asked for, by round; then what comes.
+    fn compose(page: &str) -> (Vec<Vec<String>>, Option<String>) {
+        let parsed = parse(page.as_bytes(), &EsiLimits::DEFAULT);
+        assert_eq!(parsed.error, None);
+        let mut composition = Composition::new(&parsed);
+        let mut rounds = Vec::new();
+        loop {
+            let wanted = composition.wanted();
+            if wanted.is_empty() {
+                break;
+            }
+            rounds.push(wanted.iter().map(|wanted| wanted.src.to_owned()).collect());
+            for wanted in wanted {
+                composition.provide(wanted.slot, (!wanted.src.contains("bad")).then(|| wanted.src.to_uppercase()));
+            }
+        }
+        let text = composition.finish().map(|composed| {
+            let pieces = composed.pieces.iter().map(|piece| match piece {
+                Piece::Literal(range) => page[range.clone()].to_owned(),
+                Piece::Part(part) => part.clone(),
+            });
+            pieces.chain([format!(" {}", composed.missing)]).collect()
+        });
+        (rounds, text)
+    }
+
+    /// `+a` includes a, `+a|b` with the alternative b, a `?` behind it lets it be missing; `[x/y]` is a try.
+    fn page(short: &str) -> String {
+        let mut page = String::new();
+        let mut rest = short;
+        while let Some(first) = rest.chars().next() {
+            rest = &rest[first.len_utf8()..];
+            match first {
+                '[' => page.push_str("<esi:try><esi:attempt>"),
+                '/' => page.push_str("</esi:attempt><esi:except>"),
+                ']' => page.push_str("</esi:except></esi:try>"),
+                '+' => {
+                    let end =
+                        rest.find(|next: char| !next.is_ascii_alphanumeric() && next != '|').unwrap_or(rest.len());
+                    let (src, alt) = rest[..end].split_once('|').unwrap_or((&rest[..end], ""));
+                    rest = &rest[end..];
+                    let missing = rest.strip_prefix('?');
+                    rest = missing.unwrap_or(rest);
+                    let alt = if alt.is_empty() { String::new() } else { format!(" alt='{alt}'") };
+                    let onerror = if missing.is_some() { " onerror='continue'" } else { "" };
+                    write!(page, "<esi:include src='{src}'{alt}{onerror}/>").unwrap();
+                }
+                other => page.push(other),
+            }
+        }
+        page
+    }
+
+    #[test]
+    fn pages_are_put_together() {
+        for (short, rounds, expected) in [
+            ("x", &[][..], Some("x 0")),
+            ("x+a y+b", &[&["a", "b"][..]], Some("xA yB 0")),
+            ("x+bad", &[&["bad"]], None),
+            ("x+bad?y", &[&["bad"]], Some("xy 1")),
+            ("+bad|b", &[&["bad"], &["b"]], Some("B 0")),
+            ("+bad1|bad2", &[&["bad1"], &["bad2"]], None),
+            ("+bad1|bad2?", &[&["bad1"], &["bad2"]], Some(" 1")),
+            ("[+a/+b]+c", &[&["a", "c"]], Some("AC 0")),
+            ("[x+bad y+a/z+b]+c", &[&["bad", "a", "c"], &["b"]], Some("zBC 0")),
+            ("[+bad|a/+b]", &[&["bad"], &["a"]], Some("A 0")),
+            ("[+bad1|bad2/+b]", &[&["bad1"], &["bad2"], &["b"]], Some("B 0")),
+            ("[+bad?x/+b]", &[&["bad"]], Some("x 1")),
+            ("[+bad/+bad2]", &[&["bad"], &["bad2"]], None),
+            ("[[+bad/+bad2]/+c]", &[&["bad"], &["bad2"], &["c"]], Some("C 0")),
+            ("[[+bad/+b]x/+c]+d", &[&["bad", "d"], &["b"]], Some("BxD 0")),
+            ("[x/+c]+d", &[&["d"]], Some("xD 0")),
+            // What has failed fetches nothing more.
+            ("+bad1+bad2|a", &[&["bad1", "bad2"]], None),
+        ] {
+            let (asked, text) = compose(&page(short));
+            let rounds: Vec<Vec<String>> =
+                rounds.iter().map(|round| round.iter().map(|&src| src.to_owned()).collect()).collect();
+            assert_eq!((asked, text.as_deref()), (rounds, expected), "{short}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_wanted_is_no_matter() {
+        let parsed = parse(b"<esi:include src='a'/>", &EsiLimits::DEFAULT);
+        let mut composition = Composition::new(&parsed);
+        composition.provide(7, Some(()));
+        assert_eq!(composition.wanted().len(), 1);
+        assert!(composition.finish().is_none());
+    }
+}

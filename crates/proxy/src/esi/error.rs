@@ -1,0 +1,49 @@
+//! What can be wrong with a page or a reference: one table gives the name and the meaning.
+
+macro_rules! errors {
+    ($($variant:ident, $name:literal, $text:literal;)+) => {
+        /// What is wrong with a page or a reference.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum EsiError {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl EsiError {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+errors! {
+    PageTooLarge, "esi_page_too_large", "The page is larger than pages may be that are looked through for ESI.";
+    TagTooLong, "esi_tag_too_long", "A tag is longer than the limit.";
+    TagUnclosed, "esi_tag_unclosed", "The page ends within a tag.";
+    TagInvalid, "esi_tag_invalid", "A tag breaks the grammar.";
+    TagsTooMany, "esi_tags_too_many", "The page has more ESI tags than the limit.";
+    ElementUnknown, "esi_element_unknown", "An ESI element is none of include, remove, comment, try, attempt and except.";
+    ElementMisplaced, "esi_element_misplaced", "An element begins or ends where it may not.";
+    ElementUnclosed, "esi_element_unclosed", "The page ends before an element or an <!--esi comment does.";
+    AttributeInvalid, "esi_attribute_invalid", "An attribute is not name=\"value\", is there twice, or is not UTF-8.";
+    SrcMissing, "esi_src_missing", "An include does not say what.";
+    TryIncomplete, "esi_try_incomplete", "A try does not have one attempt and one except.";
+    IncludesTooMany, "esi_includes_too_many", "The page includes more parts than the limit.";
+    TooDeep, "esi_too_deep", "Parts, or tries, stand within one another deeper than the limit.";
+    SrcInvalid, "esi_src_invalid", "A reference is not a URL.";
+    SrcScheme, "esi_src_scheme", "A reference is neither http nor https.";
+    SrcHost, "esi_src_host", "A reference leads to another host or port; parts come from the page's own alone.";
+}

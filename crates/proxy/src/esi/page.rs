@@ -1,0 +1,224 @@
+//! From tags to segments.
+
+use super::token::{Element, Token, begins_tag, read_token};
+use super::{EsiError, EsiLimits, Page, Segment, attributes};
+
+/// Parses a page. What is wrong with it stands in [`Page::error`].
+pub fn parse(page: &[u8], limits: &EsiLimits) -> Page {
+    let mut parser = Parser {
+        page,
+        limits,
+        at: 0,
+        open: vec![Frame::new(Kind::Page, 0)],
+        comment_depth: None,
+        tags: 0,
+        includes: 0,
+        depth: 0,
+    };
+    let error = if page.len() > limits.page_bytes_max { Err(EsiError::PageTooLarge) } else { parser.parse() };
+    parser.finish(error.err())
+}
+
+/// An element that is open.
+struct Frame {
+    kind: Kind,
+    /// Where its tag begins.
+    start: usize,
+    segments: Vec<Segment>,
+    /// The branches of a `try`.
+    attempt: Option<Vec<Segment>>,
+    except: Option<Vec<Segment>>,
+}
+
+impl Frame {
+    const fn new(kind: Kind, start: usize) -> Self {
+        Self { kind, start, segments: Vec::new(), attempt: None, except: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Page,
+    Try,
+    Attempt,
+    Except,
+    Remove,
+}
+
+struct Parser<'a> {
+    page: &'a [u8],
+    limits: &'a EsiLimits,
+    at: usize,
+    /// Never empty: the page itself is the first.
+    open: Vec<Frame>,
+    /// How many frames were open when `<!--esi` began.
+    comment_depth: Option<usize>,
+    tags: usize,
+    includes: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn parse(&mut self) -> Result<(), EsiError> {
+        while self.at < self.page.len() {
+            let rest = &self.page[self.at..];
+            let Some(token) = read_token(rest, self.comment_depth.is_some(), self.limits) else {
+                if begins_tag(rest) {
+                    return Err(EsiError::TagUnclosed);
+                }
+                self.handle_text(rest.len());
+                self.at = self.page.len();
+                break;
+            };
+            let (token, used) = token?;
+            if token == Token::Text {
+                self.handle_text(used);
+            } else {
+                self.tags += 1;
+                if self.tags > self.limits.tags_max {
+                    return Err(EsiError::TagsTooMany);
+                }
+                self.handle_tag(token)?;
+            }
+            self.at += used;
+        }
+        if self.open.len() > 1 || self.comment_depth.is_some() {
+            return Err(EsiError::ElementUnclosed);
+        }
+        Ok(())
+    }
+
+    fn kind(&self) -> Kind {
+        self.open.last().map_or(Kind::Page, |frame| frame.kind)
+    }
+
+    /// Text between the branches of a `try`, and text that is removed, is nowhere.
+    fn handle_text(&mut self, bytes: usize) {
+        if !matches!(self.kind(), Kind::Try | Kind::Remove) {
+            let (start, end) = (self.at, self.at + bytes);
+            if let Some(frame) = self.open.last_mut() {
+                push_literal(&mut frame.segments, start, end);
+            }
+        }
+    }
+
+    fn handle_tag(&mut self, token: Token<'_>) -> Result<(), EsiError> {
+        let kind = self.kind();
+        match token {
+            // What is removed is not looked at, but for its end.
+            Token::Close(Element::Remove) if kind == Kind::Remove => {
+                self.open.pop();
+            }
+            _ if kind == Kind::Remove => {}
+            Token::Text => {}
+            Token::CommentOpen if self.comment_depth.is_none() => self.comment_depth = Some(self.open.len()),
+            // It may not end within an element that began in it.
+            Token::CommentClose if self.comment_depth == Some(self.open.len()) => self.comment_depth = None,
+            Token::CommentOpen | Token::CommentClose => return Err(EsiError::ElementMisplaced),
+            Token::Open { element, attributes, empty } => self.handle_open(kind, element, attributes, empty)?,
+            Token::Close(element) => self.handle_close(kind, element)?,
+        }
+        Ok(())
+    }
+
+    fn handle_open(&mut self, kind: Kind, element: Element, text: &[u8], empty: bool) -> Result<(), EsiError> {
+        match element {
+            Element::Include if kind != Kind::Try => {
+                let include = attributes::read_include(text)?;
+                self.includes += 1;
+                if self.includes > self.limits.includes_max {
+                    return Err(EsiError::IncludesTooMany);
+                }
+                if let Some(frame) = self.open.last_mut() {
+                    frame.segments.push(Segment::Include(include));
+                }
+                return Ok(());
+            }
+            Element::Include => return Err(EsiError::ElementMisplaced),
+            _ => attributes::check(text)?,
+        }
+        let opened = match element {
+            Element::Include | Element::Comment => return Ok(()),
+            Element::Remove => Kind::Remove,
+            Element::Try if kind != Kind::Try => {
+                self.depth += 1;
+                if self.depth > self.limits.depth_max {
+                    return Err(EsiError::TooDeep);
+                }
+                Kind::Try
+            }
+            Element::Attempt if kind == Kind::Try => Kind::Attempt,
+            Element::Except if kind == Kind::Try => Kind::Except,
+            Element::Try | Element::Attempt | Element::Except => return Err(EsiError::ElementMisplaced),
+        };
+        self.open.push(Frame::new(opened, self.at));
+        if empty { self.close() } else { Ok(()) }
+    }
+
+    fn handle_close(&mut self, kind: Kind, element: Element) -> Result<(), EsiError> {
+        match (element, kind) {
+            // `<esi:include …></esi:include>`: it was whole at its beginning.
+            (Element::Include | Element::Comment, _) => Ok(()),
+            (Element::Try, Kind::Try) | (Element::Attempt, Kind::Attempt) | (Element::Except, Kind::Except) => {
+                self.close()
+            }
+            _ => Err(EsiError::ElementMisplaced),
+        }
+    }
+
+    /// Closes the innermost element. A comment that began in it has to have ended.
+    fn close(&mut self) -> Result<(), EsiError> {
+        if self.comment_depth == Some(self.open.len()) {
+            return Err(EsiError::ElementMisplaced);
+        }
+        let (Some(frame), Some(parent)) = (self.open.pop(), self.open.last_mut()) else { return Ok(()) };
+        let branch = match frame.kind {
+            Kind::Attempt => &mut parent.attempt,
+            Kind::Except => &mut parent.except,
+            Kind::Try => {
+                self.depth -= 1;
+                let (Some(attempt), Some(except)) = (frame.attempt, frame.except) else {
+                    // The whole of it is wrong, so it is part of the rest.
+                    self.at = frame.start;
+                    return Err(EsiError::TryIncomplete);
+                };
+                parent.segments.push(Segment::Try { attempt, except });
+                return Ok(());
+            }
+            Kind::Page | Kind::Remove => return Ok(()),
+        };
+        if branch.replace(frame.segments).is_some() {
+            return Err(EsiError::TryIncomplete);
+        }
+        Ok(())
+    }
+
+    /// What was understood, and the rest.
+    fn finish(mut self, error: Option<EsiError>) -> Page {
+        // An element that is not whole is not understood: the rest begins with the outermost of them.
+        let rest = self.open.get(1).map_or(self.at, |frame| frame.start.min(self.at));
+        let mut segments = std::mem::take(&mut self.open[0].segments);
+        if error.is_some() {
+            push_literal(&mut segments, rest, self.page.len());
+        }
+        Page { includes: count_includes(&segments), segments, error: error.map(|error| (error, rest)) }
+    }
+}
+
+fn push_literal(segments: &mut Vec<Segment>, start: usize, end: usize) {
+    match segments.last_mut() {
+        _ if start == end => {}
+        Some(Segment::Literal(last)) if last.end == start => last.end = end,
+        _ => segments.push(Segment::Literal(start..end)),
+    }
+}
+
+/// `try` is as deep as the limit allows, so this ends.
+pub(super) fn count_includes(segments: &[Segment]) -> usize {
+    let count = |segment: &Segment| match segment {
+        Segment::Literal(_) => 0,
+        Segment::Include(_) => 1,
+        Segment::Try { attempt, except } => count_includes(attempt) + count_includes(except),
+    };
+    segments.iter().map(count).sum()
+}

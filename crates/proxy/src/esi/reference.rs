@@ -1,0 +1,135 @@
+//! Where a reference leads: to the page's own host, or nowhere.
+
+use super::EsiError;
+use flatout_http::host::check_host;
+use flatout_http::target::{Target, parse_target};
+
+/// The URL of the page that holds a reference.
+#[derive(Clone, Copy, Debug)]
+pub struct Base<'a> {
+    /// Whether it came by https.
+    pub secure: bool,
+    /// Host and port, as in Host.
+    pub authority: &'a [u8],
+    /// The path, which begins with `/`.
+    pub path: &'a [u8],
+    /// The query.
+    pub query: Option<&'a [u8]>,
+}
+
+/// Resolves a reference against the page's URL (RFC 3986 §5.2) to a target in origin-form on the same host and port.
+///
+/// Every other host is refused, whatever it resolves to: whoever can write into a page must not be able to have this
+/// server ask the machines around it. http and https of one host count as the same site, and the part is asked for as
+/// the page was. The target's characters are checked as strictly as those of a request.
+pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
+    let src = src.split('#').next().unwrap_or_default();
+    let (secure, rest) = match split_scheme(src) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+        Some(_) => return Err(EsiError::SrcScheme),
+        None => (base.secure, src),
+    };
+    let has_scheme = rest.len() != src.len();
+    let resource = match rest.strip_prefix("//") {
+        Some(after) => {
+            let end = after.find(['/', '?']).unwrap_or(after.len());
+            check_authority(&after.as_bytes()[..end], secure, base)?;
+            &after[end..]
+        }
+        // `http:path` is nothing anybody means.
+        None if has_scheme => return Err(EsiError::SrcInvalid),
+        None => rest,
+    };
+    let (path, query) = match resource.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (resource, None),
+    };
+    let base_path = std::str::from_utf8(base.path).map_err(|_| EsiError::SrcInvalid)?;
+    let merged = if path.starts_with('/') {
+        remove_dot_segments(path)
+    } else if path.is_empty() && rest.starts_with("//") {
+        "/".to_owned()
+    } else if path.is_empty() {
+        base_path.to_owned()
+    } else {
+        let folder = base_path.rfind('/').map_or("/", |slash| &base_path[..=slash]);
+        remove_dot_segments(&format!("{folder}{path}"))
+    };
+    let mut target = merged;
+    let base_query = base.query.filter(|_| path.is_empty() && !rest.starts_with("//"));
+    if let Some(query) = query.map(str::as_bytes).or(base_query) {
+        target.push('?');
+        target.push_str(std::str::from_utf8(query).map_err(|_| EsiError::SrcInvalid)?);
+    }
+    match parse_target(b"GET", target.as_bytes()) {
+        Ok(Target::Resource { authority: None, .. }) => Ok(target),
+        _ => Err(EsiError::SrcInvalid),
+    }
+}
+
+/// What stands before the first `:`, when that is a scheme (RFC 3986 §3.1) and not part of a path or a query.
+fn split_scheme(src: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = src.split_once(':')?;
+    let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    valid.then_some((scheme, rest))
+}
+
+/// The same host and port as the page's, the scheme's own port said or not.
+fn check_authority(authority: &[u8], secure: bool, base: &Base<'_>) -> Result<(), EsiError> {
+    check_host(authority).map_err(|_| EsiError::SrcInvalid)?;
+    let (host, port) = split_port(authority);
+    let (base_host, base_port) = split_port(base.authority);
+    // Both without a port, or both with their schemes' own: the same site, whichever scheme.
+    let same_port = match (is_default(port, secure), is_default(base_port, base.secure)) {
+        (true, true) => true,
+        (false, false) => port == base_port,
+        _ => false,
+    };
+    if host.eq_ignore_ascii_case(base_host) && same_port { Ok(()) } else { Err(EsiError::SrcHost) }
+}
+
+fn is_default(port: &[u8], secure: bool) -> bool {
+    port.is_empty() || port == if secure { b"443".as_slice() } else { b"80" }
+}
+
+/// Host, and port without the colon.
+fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
+    let in_brackets = authority.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
+    match authority[in_brackets..].iter().position(|&byte| byte == b':') {
+        Some(colon) => (&authority[..in_brackets + colon], &authority[in_brackets + colon + 1..]),
+        None => (authority, b""),
+    }
+}
+
+/// RFC 3986 §5.2.4, for a path that begins with `/`. Dots that are encoded count as well (§6.2.2.2), as they would to
+/// whoever answers.
+fn remove_dot_segments(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        match count_dots(segment) {
+            1 => {}
+            2 => drop(kept.pop()),
+            _ => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        if segments.peek().is_none() {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// How many dots a segment is made of; 0 when of anything else as well.
+fn count_dots(mut segment: &str) -> usize {
+    let mut dots = 0;
+    while let Some(rest) = ["%2e", "%2E", "."].iter().find_map(|dot| segment.strip_prefix(dot)) {
+        segment = rest;
+        dots += 1;
+    }
+    if segment.is_empty() { dots } else { 0 }
+}

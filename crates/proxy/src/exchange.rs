@@ -1,0 +1,242 @@
+//! One request to the origins: which one, when, and again when that is safe.
+
+use crate::forward::{Passage, Strip, retry, write_request_lines};
+use crate::group::{Ending, Ticket, Tried};
+use crate::limit::{Permit, Sample, Waiting};
+use crate::outcome::{ForwardOutcome, Outcome};
+use crate::step::ProxyStep;
+use crate::worker::{ProxyWorker, Refused};
+use flatout_net::clock::{Now, precise_ns};
+use flatout_net::content::{InterimResponse, Interims};
+use flatout_net::ending::CloseReason;
+use flatout_net::origin::{
+    ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
+    OutgoingRequest, Repeat,
+};
+use flatout_net::owned::OwnedRequest;
+use flatout_net::response::Segment;
+use flatout_net::stream::{Piece, Source};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What is asked of the origins.
+pub(crate) struct Ask {
+    pub(crate) request: OwnedRequest,
+    /// Path and query as they go over the wire.
+    pub(crate) target: Box<[u8]>,
+    /// Where the query's `?` stands in it, or its length.
+    pub(crate) path_bytes: usize,
+    /// The Upgrade field's value, when a change of protocol is passed on.
+    pub(crate) upgrade: Option<Box<[u8]>>,
+    /// Decides the origin under consistent hashing.
+    pub(crate) balance_hash: u64,
+}
+
+impl Ask {
+    /// Path and query of the target.
+    pub(crate) fn path_and_query(&self) -> (&[u8], Option<&[u8]>) {
+        let (path, rest) = self.target.split_at(self.path_bytes.min(self.target.len()));
+        (path, rest.get(1..))
+    }
+}
+
+/// How a request is passed on, beside what it says itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner<'a> {
+    /// Fields of the client's that stay behind.
+    pub(crate) strip: Strip,
+    /// Lines of our own.
+    pub(crate) extra: &'a [u8],
+    /// The method, when it is another than the client's.
+    pub(crate) method: Option<&'a str>,
+}
+
+/// A final answer's head, and what its body is read by.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) incoming: Incoming,
+    pub(crate) hold: Hold,
+    /// Whether another attempt had failed.
+    pub(crate) again: bool,
+}
+
+/// The request's place at its origin, kept until the answer is whole.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    ticket: Ticket,
+    _permit: Permit,
+}
+
+impl Hold {
+    /// The answer broke off.
+    pub(crate) fn report_cut(&mut self, failure: ExchangeFailure) {
+        if failure.failure.is_origin_fault() {
+            self.ticket.report(Ending::Failed, Now::read().monotonic_ms);
+        }
+    }
+}
+
+/// Asks the origins of `step`. Interim answers go to `interims`.
+pub(crate) async fn ask_origin(
+    worker: &ProxyWorker,
+    step: &Arc<ProxyStep>,
+    ask: &Ask,
+    mut content: OutgoingContent,
+    manner: Manner<'_>,
+    interims: Option<&Interims>,
+) -> Result<Answered, Refused> {
+    let client = worker.client(step);
+    let method = manner.method.unwrap_or(ask.request.method());
+    let mut tried = Tried::NONE;
+    let mut last: Option<Refused> = None;
+    let mut lines = Vec::with_capacity(1024);
+    loop {
+        let now_ms = Now::read().monotonic_ms;
+        let Some(mut ticket) = step.group.choose(now_ms, ask.balance_hash, &tried) else {
+            return Err(last.unwrap_or_else(|| Refused::forward(ForwardOutcome::OriginNoneWell)));
+        };
+        let index = ticket.index();
+        let (Some(gate), Some(address)) = (step.gates.get(index), step.addresses.get(index)) else {
+            return Err(Refused::forward(ForwardOutcome::OriginNoneWell));
+        };
+        let mut permit = match gate.try_acquire() {
+            Some(permit) => permit,
+            None => {
+                let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
+                wait_for_place(&client, waiting).await.map_err(Refused::forward)?
+            }
+        };
+        lines.clear();
+        let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
+        ask.request
+            .with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))
+            .map_err(Refused::forward)?;
+        let mut outgoing = OutgoingRequest {
+            method,
+            target: &ask.target,
+            lines: &lines,
+            content: std::mem::take(&mut content),
+            upgrade: ask.upgrade.as_deref(),
+        };
+        let sent_ns = precise_ns();
+        let tell = |status: u16, lines: &[u8]| {
+            if let Some(interims) = interims {
+                interims.send(InterimResponse { status, lines: lines.into() });
+            }
+        };
+        let result = client.exchange(address, &mut outgoing, tell).await;
+        content = outgoing.content;
+        let now_ms = Now::read().monotonic_ms;
+        match result {
+            Ok(incoming) => {
+                let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
+                let sample = match incoming.status {
+                    429 | 503 => Sample::Overloaded,
+                    101 => Sample::Nothing,
+                    _ => Sample::Answered { delay_us },
+                };
+                permit.report(sample, now_ms);
+                ticket.report(Ending::Answered, now_ms);
+                let hold = Hold { ticket, _permit: permit };
+                return Ok(Answered { incoming, hold, again: tried.count() > 0 });
+            }
+            Err(failure) => {
+                permit.report(sample_of(failure), now_ms);
+                let ending = if failure.failure.is_origin_fault() { Ending::Failed } else { Ending::Abandoned };
+                ticket.finish(ending, now_ms);
+                tried.add(index);
+                let attempt = retry::Attempt {
+                    method,
+                    content_taken: content.is_taken(),
+                    progress: match failure.repeat {
+                        Repeat::Always => retry::Progress::NotSent,
+                        Repeat::Idempotent => retry::Progress::Sent,
+                        Repeat::Never => retry::Progress::Answering,
+                    },
+                    attempts: u8::try_from(tried.count()).unwrap_or(u8::MAX),
+                };
+                let refused = Refused::origin(failure);
+                if retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
+                    return Err(refused);
+                }
+                last = Some(refused);
+            }
+        }
+    }
+}
+
+const fn sample_of(failure: ExchangeFailure) -> Sample {
+    match failure.failure {
+        OriginFailure::ConnectTimeout | OriginFailure::HeadTimeout | OriginFailure::UploadTimeout => Sample::Overloaded,
+        _ => Sample::Nothing,
+    }
+}
+
+/// Waits in the origin's queue.
+async fn wait_for_place(client: &OriginClient, mut waiting: Waiting) -> Result<Permit, ForwardOutcome> {
+    loop {
+        let now_ms = Now::read().monotonic_ms;
+        let patience_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);
+        let place = poll_fn(|context| waiting.poll_permit(context, Now::read().monotonic_ms));
+        if let Some(result) = client.within(patience_ms, place).await {
+            return result;
+        }
+    }
+}
+
+/// An origin's answer on its way to the one client who asked.
+#[derive(Debug)]
+pub(crate) struct Through {
+    body: IncomingBody,
+    hold: Hold,
+}
+
+impl Through {
+    pub(crate) const fn new(body: IncomingBody, hold: Hold) -> Self {
+        Self { body, hold }
+    }
+}
+
+impl Source for Through {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        self.body.poll_piece(context).map(|piece| match piece {
+            IncomingPiece::Bytes(bytes) => Piece::Segment(Segment::Bytes(bytes)),
+            IncomingPiece::End(trailers) => Piece::End(trailers),
+            IncomingPiece::Failed(failure) => {
+                self.hold.report_cut(failure);
+                Piece::Failed(CloseReason::OriginCut)
+            }
+        })
+    }
+}
+
+impl Refused {
+    /// Refused by a rule of forwarding.
+    pub(crate) fn forward(outcome: ForwardOutcome) -> Self {
+        let fields = match outcome.status() {
+            503 => vec![("Retry-After", "1".to_owned())],
+            _ => Vec::new(),
+        };
+        Self { status: outcome.status(), text: sentence(outcome.status()), fields, outcome: Outcome::forward(outcome) }
+    }
+
+    /// The origin failed.
+    pub(crate) fn origin(failure: ExchangeFailure) -> Self {
+        let status = failure.failure.status();
+        Self { status, text: sentence(status), fields: Vec::new(), outcome: Outcome::origin(failure.failure) }
+    }
+}
+
+/// What a visitor reads. The reason is in the log: it is nobody else's business how the house is built.
+const fn sentence(status: u16) -> &'static str {
+    match status {
+        400 => "The request was not whole.",
+        501 => "This server does not know that method.",
+        502 => "The server behind this one did not answer as it should.",
+        503 => "There is too much to do just now. Please try again in a moment.",
+        504 => "The server behind this one did not answer in time.",
+        508 => "The request goes round in circles.",
+        _ => "This cannot be answered.",
+    }
+}

@@ -1,0 +1,544 @@
+//! A fetch on behalf of the cache: what is asked of the origin, and what becomes of its answer.
+//!
+//! It is a task of the worker that began it, so that it goes on when the client who was first goes away and others
+//! wait.
+
+use crate::answer::early_links;
+use crate::exchange::{Answered, Hold, Manner, ask_origin};
+use crate::fill::{FillHead, FillWriter, Standing, Use};
+use crate::forward::{Return, Strip, write_response_lines};
+use crate::growing::MEMORY_BYTES_MAX;
+use crate::lines;
+use crate::meta::{Kept, Meta};
+use crate::query::Query;
+use crate::store::{Inserted, Marker, NewBody, StoredBody};
+use crate::worker::{ProxyWorker, Refused};
+use flatout_cache::decision::{Failure, Verdict, decide_failure};
+use flatout_cache::partial::{Joining, decide_joining};
+use flatout_cache::reason::NoStore;
+use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
+use flatout_cache::stored::{Extent, Stored};
+use flatout_cache::tags::write_group_tag;
+use flatout_cache::validate::{Conditions, Freshening, freshen};
+use flatout_http::head::FieldStorage;
+use flatout_net::clock::Now;
+use flatout_net::content::Interims;
+use flatout_net::ending::CloseReason;
+use flatout_net::origin::{Incoming, IncomingBody, IncomingPiece, OriginClient, OutgoingContent};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::oneshot;
+
+/// What has been begun is finished although nobody waits any more, when no more than this is missing.
+const FINISH_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Parts up to this size are joined, in bytes.
+const JOINED_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How far the slowest reader of what is not kept may be behind before the origin is held back, in bytes.
+const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How long the origin is not read from while a volume has fallen behind, in milliseconds.
+const BEHIND_MS: u64 = 5;
+
+/// What a fetch hands to the client who began it.
+pub(crate) enum Direct {
+    /// An answer that is for nobody else, and why it is not kept.
+    Own(Box<Answered>, NoStore),
+    /// See the fill: it is for all.
+    Shared,
+}
+
+/// What is fetched.
+pub(crate) struct Fetch {
+    pub(crate) query: Rc<Query>,
+    /// What is kept already, and may be used should the origin fail.
+    pub(crate) kept: Option<Arc<Kept>>,
+    /// What the origin is asked about it.
+    pub(crate) conditions: Option<Conditions>,
+    /// Whether what is asked for is the part that is missing of what is kept.
+    pub(crate) completes: bool,
+    pub(crate) interims: Option<Interims>,
+}
+
+impl Fetch {
+    /// Fetches into `writer`. The client who began is told by `direct`; `None`: nobody waits, and it goes on all the
+    /// same.
+    pub(crate) async fn run(
+        self,
+        worker: Rc<ProxyWorker>,
+        writer: FillWriter,
+        direct: Option<oneshot::Sender<Direct>>,
+    ) {
+        let wanted = direct.is_none();
+        let result = {
+            let mut asking = pin!(self.ask(&worker));
+            poll_fn(|context| {
+                if let Poll::Ready(result) = asking.as_mut().poll(context) {
+                    return Poll::Ready(Some(result));
+                }
+                if !wanted && writer.poll_abandoned(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                Poll::Pending
+            })
+            .await
+        };
+        match result {
+            // Nobody waits: the request is taken back.
+            None => writer.settle(Standing::Released),
+            Some(Asked::Settled(standing)) => {
+                writer.settle(standing);
+                tell(direct, Direct::Shared);
+            }
+            Some(Asked::Unshared(answered, reason)) => {
+                writer.settle(Standing::Released);
+                tell(direct, Direct::Own(answered, reason));
+            }
+            Some(Asked::Shared(answered, stored, generation)) => {
+                let Answered { incoming, hold, .. } = *answered;
+                let head = self.fill_head(&incoming, &stored);
+                writer.begin(head);
+                tell(direct, Direct::Shared);
+                self.pump(&worker, writer, incoming, hold, *stored, generation).await;
+            }
+        }
+    }
+
+    /// Asks the origin, and asks again without conditions when its 304 speaks of something else.
+    async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
+        let mut conditions = self.conditions.as_ref();
+        loop {
+            // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
+            let generation = worker.store().map_or(0, |store| store.generation());
+            let request_time_s = Now::read().unix_s;
+            let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
+            let manner = Manner { strip, extra: conditions.map_or(&b""[..], |conditions| &conditions.0), method: None };
+            let (step, ask) = (&self.query.step, &self.query.ask);
+            let asked = ask_origin(worker, step, ask, OutgoingContent::None, manner, self.interims.as_ref()).await;
+            let answered = match asked {
+                Ok(answered) => answered,
+                Err(refused) => return self.settle_failure(Failure::Unreachable, refused),
+            };
+            let times = (request_time_s, Now::read().unix_s);
+            let status = answered.incoming.status;
+            if status == 304
+                && let (Some(kept), Some(_)) = (&self.kept, conditions)
+            {
+                match self.handle_not_modified(worker, kept, &answered.incoming, times, generation) {
+                    Some(standing) => return Asked::Settled(standing),
+                    None => {
+                        conditions = None;
+                        continue;
+                    }
+                }
+            }
+            if status >= 500
+                && let Some(kept) = &self.kept
+                && self.may_stand_in(kept, Failure::Status(status))
+            {
+                return Asked::Settled(Standing::Use(Arc::clone(kept), Use::InsteadOfError));
+            }
+            if self.completes && conditions.is_some() && status == 206 {
+                match self.complete(worker, answered, times, generation).await {
+                    Some(asked) => return asked,
+                    None => {
+                        conditions = None;
+                        continue;
+                    }
+                }
+            }
+            return self.decide(worker, answered, times, generation);
+        }
+    }
+
+    /// Joins the missing part with what is kept; `None`: they do not fit, and the whole must be asked for.
+    async fn complete(
+        &self,
+        worker: &Rc<ProxyWorker>,
+        answered: Answered,
+        times: (i64, i64),
+        generation: u64,
+    ) -> Option<Asked> {
+        let query = &self.query;
+        let storing = with_response(&answered.incoming, times, |response| {
+            query.with(|request| decide_response(request, response, &query.cache.rules))
+        });
+        let Storing::Store(stored) = storing else { return None };
+        let Answered { mut incoming, hold, .. } = answered;
+        let mut content = Vec::new();
+        loop {
+            match poll_fn(|context| incoming.body.poll_piece(context)).await {
+                IncomingPiece::Bytes(bytes) => content.extend_from_slice(&bytes),
+                IncomingPiece::End(_) => break,
+                IncomingPiece::Failed(_) => return None,
+            }
+            // What is joined is joined in memory.
+            if content.len() as u64 > JOINED_BYTES_MAX {
+                return None;
+            }
+        }
+        drop(hold);
+        let (stored, body) = self.join(&stored, &StoredBody::Memory(content.into()))?;
+        let object = self.keep(worker, stored, body, generation)?;
+        Some(Asked::Settled(Standing::Use(object, Use::Joined)))
+    }
+
+    fn settle_failure(&self, failure: Failure, refused: Refused) -> Asked {
+        Asked::Settled(match &self.kept {
+            Some(kept) if self.may_stand_in(kept, failure) => Standing::Use(Arc::clone(kept), Use::InsteadOfError),
+            _ => Standing::Failed(refused),
+        })
+    }
+
+    fn may_stand_in(&self, kept: &Kept, failure: Failure) -> bool {
+        let rules = &self.query.cache.rules;
+        let now_s = Now::read().unix_s;
+        let verdict = self.query.with(|request| decide_failure(request, &kept.meta().stored, failure, rules, now_s));
+        matches!(verdict, Verdict::ServeStale { .. } | Verdict::Serve { .. })
+    }
+
+    /// What a 304 makes of what is kept; `None`: it speaks of something else.
+    fn handle_not_modified(
+        &self,
+        worker: &ProxyWorker,
+        kept: &Arc<Kept>,
+        incoming: &Incoming,
+        times: (i64, i64),
+        generation: u64,
+    ) -> Option<Standing> {
+        let store = worker.store()?;
+        let query = &self.query;
+        let freshening = with_response(incoming, times, |response| {
+            query.with(|request| freshen(request, &kept.meta().stored, response, &query.cache.rules))
+        });
+        let again = |stored: Box<Stored>| {
+            let meta = Meta { stored: *stored, group_tags: kept.meta().group_tags.clone() };
+            Kept::new(query.key.clone(), kept.variant(), meta, Arc::from(&b""[..]), kept.body().clone(), generation)
+        };
+        match freshening {
+            Freshening::Fresh(stored) => {
+                let (object, _) = store.insert(again(stored), query.cache.rules.variants_max as usize);
+                Some(Standing::Use(object, Use::Validated))
+            }
+            Freshening::FreshOnce(stored, _) => {
+                store.remove_object(kept);
+                Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
+            }
+            Freshening::Mismatch(_) => {
+                store.remove_object(kept);
+                None
+            }
+        }
+    }
+
+    fn decide(&self, worker: &ProxyWorker, answered: Answered, times: (i64, i64), generation: u64) -> Asked {
+        let query = &self.query;
+        let storing = with_response(&answered.incoming, times, |response| {
+            query.with(|request| decide_response(request, response, &query.cache.rules))
+        });
+        let Some(store) = worker.store() else { return Asked::Unshared(Box::new(answered), NoStore::Off) };
+        match storing {
+            Storing::Store(stored) => Asked::Shared(Box::new(answered), stored, generation),
+            Storing::No(reason) => Asked::Unshared(Box::new(answered), reason),
+            Storing::Remember(reason, seconds) => {
+                let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
+                store.mark(query.key.hash(), Marker { reason: reason as u16, until_ms });
+                if let Some(kept) = &self.kept {
+                    // What is kept is not what the origin would answer any more.
+                    store.remove_object(kept);
+                }
+                Asked::Unshared(Box::new(answered), reason)
+            }
+        }
+    }
+
+    fn fill_head(&self, incoming: &Incoming, stored: &Stored) -> FillHead {
+        let length = content_length(incoming);
+        let mut lines = Vec::with_capacity(512);
+        let mut storage = FieldStorage::new();
+        let fields = incoming.fields(&mut storage);
+        let back = Return { version: incoming.version, keep_length: length.is_some(), keep_upgrade: false, date: None };
+        write_response_lines(fields, &self.query.step.settings, &back, &mut lines);
+        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length }
+    }
+
+    fn meta_of(&self, stored: Stored) -> Meta {
+        let group_tags = self.query.with(|request| {
+            let tag = |group: &[u8]| {
+                let mut tag = Vec::new();
+                write_group_tag(request, group, &mut tag);
+                Box::from(tag)
+            };
+            stored.groups.iter().map(tag).collect()
+        });
+        Meta { stored, group_tags }
+    }
+
+    /// Moves the content from the origin to everybody who reads it, and keeps it when it is whole.
+    async fn pump(
+        &self,
+        worker: &Rc<ProxyWorker>,
+        writer: FillWriter,
+        mut incoming: Incoming,
+        mut hold: Hold,
+        stored: Stored,
+        generation: u64,
+    ) {
+        let length = content_length(&incoming);
+        let mut pumping = Pumping { writer, body: None, kept: true, length };
+        let bytes_max = self.query.cache.rules.object_bytes_max;
+        let client = worker.client(&self.query.step);
+        loop {
+            let piece = pumping.next(&mut incoming.body).await;
+            match piece {
+                None => return pumping.writer.cut(CloseReason::OriginCut),
+                Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, &bytes, bytes_max).await,
+                Some(IncomingPiece::End(trailers)) => {
+                    drop(hold);
+                    return self.finish(worker, pumping, stored, generation, trailers.as_deref());
+                }
+                Some(IncomingPiece::Failed(failure)) => {
+                    hold.report_cut(failure);
+                    return pumping.writer.cut(CloseReason::OriginCut);
+                }
+            }
+        }
+    }
+
+    /// The content is whole: keeps it.
+    fn finish(&self, worker: &ProxyWorker, pumping: Pumping, stored: Stored, generation: u64, trailers: Option<&[u8]>) {
+        let Pumping { writer, body, kept, length } = pumping;
+        let whole = writer.look(|content| content.bytes());
+        if kept && length.is_none_or(|length| length == whole) {
+            let body = match body {
+                Some(body) => body.finish(),
+                None => writer
+                    .look(|content| content.join())
+                    .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
+            };
+            if let Some(body) = body {
+                let (stored, body) = self.join(&stored, &body).unwrap_or((stored, body));
+                self.keep(worker, stored, body, generation);
+            }
+        }
+        writer.end(trailers.map(Arc::from));
+    }
+
+    fn keep(&self, worker: &ProxyWorker, stored: Stored, body: StoredBody, generation: u64) -> Option<Arc<Kept>> {
+        let store = worker.store()?;
+        let query = &self.query;
+        let path_key = || {
+            query.in_realm(&query.with(|request| {
+                let mut key = Vec::new();
+                flatout_cache::search::write_path_key(request, &mut key);
+                key
+            }))
+        };
+        worker.accelerator().learn_search(path_key, stored.search.as_ref());
+        let key = match &stored.search {
+            None => query.key.clone(),
+            Some(search) => worker.search_key(query, search),
+        };
+        if query.cache.early_hints {
+            learn_links(worker, query, &stored.lines);
+        }
+        let variant = stored.variant_key.clone();
+        let object = Kept::new(key, &variant, self.meta_of(stored), Arc::from(&b""[..]), body, generation);
+        let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
+        if inserted == Inserted::Stored {
+            store.unmark(object.key().hash());
+        }
+        Some(object)
+    }
+
+    /// Joins a part that has come with the one that is kept, when they are of one representation and both in memory.
+    fn join(&self, stored: &Stored, body: &StoredBody) -> Option<(Stored, StoredBody)> {
+        if stored.extent == Extent::Whole {
+            return None;
+        }
+        let kept = self.kept.as_ref()?;
+        let bytes_of = |body: &StoredBody| match body {
+            StoredBody::Empty => Some(Vec::new()),
+            StoredBody::Memory(bytes) => Some(bytes.to_vec()),
+            StoredBody::File { .. } => None,
+        };
+        match decide_joining(&kept.meta().stored, stored) {
+            Joining::Replace => None,
+            Joining::Contained(stored) => Some((*stored, kept.body().clone())),
+            Joining::Joined { stored, old_first, overlap_bytes } => {
+                let (old, new) = (bytes_of(kept.body())?, bytes_of(body)?);
+                let (mut first, second) = if old_first { (old, new) } else { (new, old) };
+                first.extend_from_slice(second.get(usize::try_from(overlap_bytes).ok()?..)?);
+                Some((*stored, StoredBody::Memory(first.into())))
+            }
+        }
+    }
+}
+
+/// Remembers the links of an answer for the next one to the same question.
+pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u8]) {
+    let mut links = Vec::new();
+    for link in early_links(answer_lines) {
+        lines::write_line(b"Link", link.as_bytes(), &mut links);
+    }
+    worker.accelerator().learn_hints(query.key.hash(), &links);
+}
+
+/// What asking came to.
+enum Asked {
+    /// There is no content to stream.
+    Settled(Standing),
+    /// An answer for one client only.
+    Unshared(Box<Answered>, NoStore),
+    /// An answer for all, and the number of purges before it was asked for.
+    Shared(Box<Answered>, Box<Stored>, u64),
+}
+
+fn tell(direct: Option<oneshot::Sender<Direct>>, said: Direct) {
+    if let Some(direct) = direct {
+        // Whoever began may have gone; then what was for them alone is dropped.
+        let _ = direct.send(said);
+    }
+}
+
+/// Bytes of content, when the head says so.
+pub(crate) fn content_length(incoming: &Incoming) -> Option<u64> {
+    if let Some((whole, _)) = incoming.body.whole() {
+        return Some(whole.len() as u64);
+    }
+    incoming.content_length
+}
+
+/// Shows an answer to the cache core.
+pub(crate) fn with_response<T>(
+    incoming: &Incoming,
+    (request_time_s, response_time_s): (i64, i64),
+    look: impl FnOnce(&OriginResponse<'_>) -> T,
+) -> T {
+    let mut storage = FieldStorage::new();
+    let fields = incoming.fields(&mut storage);
+    let ending = match (incoming.content_length, incoming.ends_with_connection) {
+        (_, true) => Ending::Close,
+        (Some(length), _) => Ending::Length(length),
+        (None, _) => Ending::Framed,
+    };
+    look(&OriginResponse { status: incoming.status, fields, request_time_s, response_time_s, ending })
+}
+
+/// The content of a fetch on its way.
+struct Pumping {
+    writer: FillWriter,
+    /// The file, once there is one.
+    body: Option<NewBody>,
+    /// Whether it will be kept.
+    kept: bool,
+    length: Option<u64>,
+}
+
+impl Pumping {
+    /// The next piece; `None` when nobody wants it.
+    async fn next(&mut self, body: &mut IncomingBody) -> Option<IncomingPiece> {
+        poll_fn(|context| {
+            if let Poll::Ready(piece) = body.poll_piece(context) {
+                return Poll::Ready(Some(piece));
+            }
+            if !self.is_worth_finishing() && self.writer.poll_abandoned(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether it is fetched to its end although nobody reads.
+    fn is_worth_finishing(&self) -> bool {
+        let here = self.writer.look(|content| content.bytes());
+        self.kept && self.length.is_some_and(|length| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here))
+    }
+
+    /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
+    /// a window: then the origin is held back by the slowest.
+    async fn add(&mut self, worker: &Rc<ProxyWorker>, client: &OriginClient, bytes: &[u8], bytes_max: u64) {
+        let before = self.writer.look(|content| content.bytes());
+        let after = before + bytes.len() as u64;
+        if after > bytes_max {
+            self.stop_keeping();
+        }
+        let is_large = after > MEMORY_BYTES_MAX || self.length.is_some_and(|length| length > MEMORY_BYTES_MAX);
+        if self.body.is_none() && self.kept && is_large && !self.open_file(worker) {
+            self.stop_keeping();
+        }
+        if self.body.is_none() {
+            let piece: Arc<[u8]> = bytes.into();
+            self.writer.add(|content| content.push(piece));
+        } else {
+            self.write(bytes).await;
+        }
+        if !self.kept {
+            self.hold_back().await;
+        }
+        if self.body.as_ref().is_some_and(NewBody::is_behind) {
+            client.pause(BEHIND_MS).await;
+        }
+    }
+
+    /// Writes to the file; when there is no room, makes some by forgetting what all have read.
+    async fn write(&mut self, bytes: &[u8]) {
+        loop {
+            let Some(body) = &mut self.body else { return };
+            if body.write(bytes).is_ok() {
+                let (fd, written) = (Arc::clone(body.fd()), body.len());
+                return self.writer.add(|content| content.move_to(fd, written));
+            }
+            self.stop_keeping();
+            let Some(slowest) = self.writer.slowest() else { return };
+            if let Some(body) = &mut self.body {
+                body.forget_before(slowest);
+                if body.write(bytes).is_ok() {
+                    let (fd, written) = (Arc::clone(body.fd()), body.len());
+                    return self.writer.add(|content| content.move_to(fd, written));
+                }
+            }
+            poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
+        }
+    }
+
+    /// Waits until no reader is a window behind.
+    async fn hold_back(&mut self) {
+        loop {
+            let here = self.writer.look(|content| content.bytes());
+            let Some(slowest) = self.writer.slowest() else { return };
+            match &mut self.body {
+                Some(body) => body.forget_before(slowest),
+                None => self.writer.add(|content| content.forget_before(slowest)),
+            }
+            if here - slowest.min(here) <= WINDOW_BYTES_MAX {
+                return;
+            }
+            poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
+        }
+    }
+
+    /// From now on it is for those who read already.
+    fn stop_keeping(&mut self) {
+        self.kept = false;
+        self.writer.close();
+    }
+
+    /// Moves what is in memory to a file.
+    fn open_file(&mut self, worker: &ProxyWorker) -> bool {
+        let Some(mut body) = worker.store().and_then(|store| store.create_body(self.length).ok()) else { return false };
+        let pieces: Vec<Vec<u8>> = self.writer.look(|content| content.pieces().map(<[u8]>::to_vec).collect());
+        for piece in pieces {
+            if body.write(&piece).is_err() {
+                return false;
+            }
+        }
+        self.body = Some(body);
+        true
+    }
+}

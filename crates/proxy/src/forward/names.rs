@@ -1,0 +1,188 @@
+//! The field names that forwarding treats in a way of their own.
+
+/// Longer names than this have no special meaning.
+const NAME_BYTES_MAX: usize = 40;
+
+/// What a field is to whoever forwards it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing in particular: passed on, unless Connection names it.
+    Plain,
+    /// Meant for all recipients by its definition: passed on, whatever Connection names.
+    EndToEnd,
+    /// Of one connection: never passed on.
+    HopByHop,
+    /// TE: of one connection, but whether trailers are taken is passed on.
+    Te,
+    /// Host.
+    Host,
+    /// Content-Length.
+    Length,
+    /// Via.
+    Via,
+    /// X-Forwarded-For.
+    ForwardedFor,
+    /// X-Forwarded-Proto.
+    ForwardedProto,
+    /// X-Forwarded-Host.
+    ForwardedHost,
+    /// Forwarded (RFC 7239).
+    Forwarded,
+    /// Another field by which proxies tell of the client or of themselves: from a client that is not trusted it is a
+    /// lie.
+    ForwardedOther,
+    /// A field that has some origins answer for another target or host: no cache key has it, so that whoever is not
+    /// trusted could have another page stored under this one's name.
+    TargetOverride,
+    /// A field that has some origins act by another method: the same, where GET and HEAD are asked.
+    MethodOverride,
+    /// Max-Forwards.
+    MaxForwards,
+    /// Cookie.
+    Cookie,
+    /// Authorization.
+    Authorization,
+    /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
+    Condition,
+    /// Range, If-Range.
+    Range,
+    /// Accept-Encoding.
+    Encoding,
+    /// Date.
+    Date,
+}
+
+/// A field's name, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// What it is, when `_` is read as `-`.
+    pub kind: Kind,
+    /// Whether it has a `_`.
+    pub underscored: bool,
+}
+
+impl Name {
+    /// Understands `name`, whatever its case.
+    pub fn new(name: &str) -> Self {
+        let mut room = [0_u8; NAME_BYTES_MAX];
+        let Some(lower) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
+        let mut underscored = false;
+        for (lower, byte) in lower.iter_mut().zip(name.bytes()) {
+            underscored |= byte == b'_';
+            *lower = if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        }
+        Self { kind: kind(lower), underscored }
+    }
+
+    /// Whether Connection cannot have it removed: it is meant for all recipients (RFC 9110 §7.6.1).
+    pub fn is_end_to_end(self) -> bool {
+        !matches!(self.kind, Kind::Plain | Kind::HopByHop | Kind::Te)
+    }
+
+    /// Whether it is another spelling, with `_`, of a name that matters to a proxy or to an origin's trust in it.
+    pub fn is_disguised(self) -> bool {
+        self.underscored && !matches!(self.kind, Kind::Plain | Kind::EndToEnd)
+    }
+}
+
+/// The kind of a name in lower case.
+fn kind(name: &[u8]) -> Kind {
+    match name {
+        b"host" => Kind::Host,
+        b"content-length" => Kind::Length,
+        b"via" => Kind::Via,
+        b"te" => Kind::Te,
+        b"connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" | b"http2-settings" | b"expect"
+        | b"proxy" => Kind::HopByHop,
+        b"forwarded" => Kind::Forwarded,
+        b"x-forwarded-for" => Kind::ForwardedFor,
+        b"x-forwarded-proto" => Kind::ForwardedProto,
+        b"x-forwarded-host" => Kind::ForwardedHost,
+        b"x-real-ip"
+        | b"x-client-ip"
+        | b"x-cluster-client-ip"
+        | b"x-remote-ip"
+        | b"x-remote-addr"
+        | b"x-originating-ip"
+        | b"x-original-forwarded-for"
+        | b"client-ip"
+        | b"true-client-ip"
+        | b"cf-connecting-ip"
+        | b"surrogate-capability"
+        | b"fastly-client-ip"
+        | b"x-envoy-external-address"
+        | b"front-end-https" => Kind::ForwardedOther,
+        b"x-original-url"
+        | b"x-rewrite-url"
+        | b"x-original-uri"
+        | b"x-original-host"
+        | b"x-host"
+        | b"x-http-host-override"
+        | b"x-http-path-override"
+        | b"base-url"
+        | b"request-uri" => Kind::TargetOverride,
+        b"x-http-method-override" | b"x-http-method" | b"x-method-override" => Kind::MethodOverride,
+        b"max-forwards" => Kind::MaxForwards,
+        b"cookie" => Kind::Cookie,
+        b"authorization" => Kind::Authorization,
+        b"if-match" | b"if-none-match" | b"if-modified-since" | b"if-unmodified-since" => Kind::Condition,
+        b"range" | b"if-range" => Kind::Range,
+        b"accept-encoding" => Kind::Encoding,
+        b"date" => Kind::Date,
+        b"accept"
+        | b"accept-language"
+        | b"accept-charset"
+        | b"accept-ranges"
+        | b"age"
+        | b"allow"
+        | b"alt-svc"
+        | b"authentication-info"
+        | b"cache-control"
+        | b"cache-status"
+        | b"cdn-cache-control"
+        | b"cdn-loop"
+        | b"early-data"
+        | b"etag"
+        | b"expires"
+        | b"from"
+        | b"last-modified"
+        | b"link"
+        | b"location"
+        | b"origin"
+        | b"pragma"
+        | b"priority"
+        | b"proxy-status"
+        | b"referer"
+        | b"referrer-policy"
+        | b"retry-after"
+        | b"server"
+        | b"set-cookie"
+        | b"strict-transport-security"
+        | b"surrogate-control"
+        | b"surrogate-key"
+        | b"cache-tag"
+        | b"cache-groups"
+        | b"cache-group-invalidation"
+        | b"no-vary-search"
+        | b"trailer"
+        | b"user-agent"
+        | b"vary"
+        | b"warning"
+        | b"www-authenticate"
+        | b"x-content-type-options"
+        | b"x-frame-options"
+        | b"x-requested-with" => Kind::EndToEnd,
+        _ => prefixed(name),
+    }
+}
+
+fn prefixed(name: &[u8]) -> Kind {
+    if name.starts_with(b"proxy-") {
+        return Kind::HopByHop;
+    }
+    if name.starts_with(b"x-forwarded-") {
+        return Kind::ForwardedOther;
+    }
+    let end_to_end: [&[u8]; 4] = [b"content-", b"access-control-", b"sec-", b"cross-origin-"];
+    if end_to_end.iter().any(|prefix| name.starts_with(prefix)) { Kind::EndToEnd } else { Kind::Plain }
+}

@@ -1,0 +1,363 @@
+//! The field lines that an origin gets.
+
+use super::names::{Kind, Name};
+use super::operations::Operations;
+use super::{Connection, elements, is_trusted, write_line};
+use crate::outcome::ForwardOutcome;
+use flatout_config::model::{HostField, Origin, Proxy};
+use flatout_http::framing::Version;
+use flatout_http::head::Fields;
+use flatout_http::request::{Method, RequestHead};
+use flatout_http::target::Target;
+use flatout_http::token::{is_token, parse_decimal, trim};
+use flatout_net::handler::Request;
+use std::io::Write as _;
+use std::net::IpAddr;
+
+/// Fields of the client's that stay behind, because whoever forwards has its own, or wants an answer for everybody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strip(u8);
+
+impl Strip {
+    /// All are passed on.
+    pub const NOTHING: Self = Self(0);
+    /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
+    pub const CONDITIONS: Self = Self(1);
+    /// Range and If-Range.
+    pub const RANGE: Self = Self(2);
+    /// Accept-Encoding.
+    pub const ENCODING: Self = Self(4);
+    /// Cookie and Authorization.
+    pub const CREDENTIALS: Self = Self(8);
+
+    /// Those of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// How one request is passed on.
+#[derive(Clone, Copy, Debug)]
+pub struct Passage<'a> {
+    /// The origin it goes to.
+    pub origin: &'a Origin,
+    /// Fields of the client's that stay behind.
+    pub strip: Strip,
+    /// Lines of our own behind the client's, each `Name: value` and CR LF: validators, Surrogate-Capability.
+    pub extra: &'a [u8],
+}
+
+/// The host that a request is for: an absolute-form's authority before Host (RFC 9112 §3.2.2).
+pub fn effective_host<'a>(head: &RequestHead<'a>) -> Option<&'a [u8]> {
+    match head.target {
+        Target::Resource { authority: Some(authority), .. } => Some(authority),
+        _ => head.host,
+    }
+}
+
+/// Appends to `out` the field lines that the origin gets, each `Name: value` and CR LF, without the empty line. Host is
+/// the first. Of the connection and its framing there is nothing but `TE: trailers`; the connection adds its own. On an
+/// error `out` may hold some of them.
+///
+/// An error is one of [`ForwardOutcome::LoopDetected`], [`ForwardOutcome::MaxForwards`] and
+/// [`ForwardOutcome::ConnectRefused`].
+pub fn write_request_lines(
+    request: &Request<'_>,
+    settings: &Proxy,
+    passage: &Passage<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), ForwardOutcome> {
+    let head = request.head;
+    if head.method == Method::Connect {
+        return Err(ForwardOutcome::ConnectRefused);
+    }
+    let host = effective_host(head);
+    let mut writer = Writer {
+        out,
+        fields: head.fields,
+        operations: Operations(&settings.request_fields),
+        connection: Connection::new(head.fields),
+        trusted: is_trusted(&settings.trusted, request.client.map(|client| client.ip())),
+        settings,
+        strip: passage.strip,
+        seen: Seen::default(),
+    };
+    writer.write_host(host, passage.origin);
+    for (name, value) in head.fields.iter() {
+        writer.write_field(head, name, value)?;
+    }
+    if let Some(via) = &settings.via {
+        writer.write_via(via, head.version)?;
+    }
+    writer.write_forwarded(request, host);
+    writer.out.extend_from_slice(passage.extra);
+    writer.operations.write(writer.out);
+    Ok(())
+}
+
+/// Which fields of the client's have been passed that matter at the end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    cookie: bool,
+    te: bool,
+    via: bool,
+    forwarded_proto: bool,
+    forwarded_host: bool,
+}
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    fields: Fields<'a>,
+    operations: Operations<'a>,
+    connection: Connection<'a>,
+    trusted: bool,
+    settings: &'a Proxy,
+    strip: Strip,
+    seen: Seen,
+}
+
+impl Writer<'_> {
+    /// Writes a line, unless the settings clear it.
+    fn write(&mut self, name: &str, value: &[u8]) {
+        if !self.operations.remove(name) {
+            write_line(self.out, name, value);
+        }
+    }
+
+    fn write_host(&mut self, host: Option<&[u8]>, origin: &Origin) {
+        if self.operations.remove("host") {
+            return;
+        }
+        match (&self.settings.host, host) {
+            (HostField::Client, Some(host)) => write_line(self.out, "Host", host),
+            _ => write_host_lines(self.settings, origin, self.out),
+        }
+    }
+
+    fn write_field(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
+        let known = Name::new(name);
+        if known.is_disguised() || (known.kind == Kind::Plain && self.connection.names(name)) {
+            return Ok(());
+        }
+        let strips = |part| self.strip.has(part);
+        let forwarded = self.settings.forwarded;
+        let keep = match known.kind {
+            // Whose field it is, is looked at once all of them are known.
+            Kind::HopByHop | Kind::Host | Kind::Length => false,
+            Kind::Te => {
+                let trailers = elements(self.fields, "te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+                if trailers && !std::mem::replace(&mut self.seen.te, true) {
+                    self.write("TE", b"trailers");
+                }
+                false
+            }
+            Kind::Via => {
+                self.seen.via = true;
+                true
+            }
+            // One line at the end holds them and ours, when we add to them.
+            Kind::ForwardedFor => self.trusted && !forwarded.x_forwarded,
+            Kind::Forwarded => self.trusted && !forwarded.standard,
+            Kind::ForwardedProto => {
+                self.seen.forwarded_proto = self.trusted;
+                self.trusted
+            }
+            Kind::ForwardedHost => {
+                self.seen.forwarded_host = self.trusted;
+                self.trusted
+            }
+            Kind::ForwardedOther | Kind::TargetOverride => self.trusted,
+            Kind::MethodOverride => self.trusted || !matches!(head.method, Method::Get | Method::Head),
+            Kind::MaxForwards => return self.write_max_forwards(head, name, value),
+            Kind::Cookie if strips(Strip::CREDENTIALS) => false,
+            Kind::Cookie if head.version == Version::Http2 => {
+                self.write_cookies();
+                false
+            }
+            Kind::Plain | Kind::EndToEnd | Kind::Date | Kind::Cookie => true,
+            Kind::Authorization => !strips(Strip::CREDENTIALS),
+            Kind::Condition => !strips(Strip::CONDITIONS),
+            Kind::Range => !strips(Strip::RANGE),
+            Kind::Encoding => !strips(Strip::ENCODING),
+        };
+        if keep {
+            self.write(name, value);
+        }
+        Ok(())
+    }
+
+    /// OPTIONS and TRACE go so many hops further (RFC 9110 §7.6.2). Other methods do not count them; what is no number
+    /// is passed on as it is.
+    fn write_max_forwards(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
+        let counts = matches!(head.method, Method::Options | Method::Known("TRACE"));
+        match parse_decimal(value).filter(|_| counts) {
+            None => self.write(name, value),
+            Some(0) => return Err(ForwardOutcome::MaxForwards),
+            Some(_) if self.operations.remove(name) => {}
+            // Writing to a vector cannot fail.
+            Some(hops) => drop(write!(self.out, "{name}: {}\r\n", hops - 1)),
+        }
+        Ok(())
+    }
+
+    /// HTTP/2 may split Cookie into lines that HTTP/1.1 must have in one (RFC 9113 §8.2.3).
+    fn write_cookies(&mut self) {
+        if std::mem::replace(&mut self.seen.cookie, true) || self.operations.remove("cookie") {
+            return;
+        }
+        self.write_joined("cookie", b"; ", |_| {});
+    }
+
+    /// All lines of one name in one, and what `last` adds.
+    fn write_joined(&mut self, name: &'static str, separator: &[u8], last: impl FnOnce(&mut Vec<u8>)) {
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        let start = self.out.len();
+        for value in self.fields.all(name).filter(|value| !value.is_empty()) {
+            if self.out.len() > start {
+                self.out.extend_from_slice(separator);
+            }
+            self.out.extend_from_slice(value);
+        }
+        let before_last = self.out.len();
+        if before_last > start {
+            self.out.extend_from_slice(separator);
+        }
+        let after_separator = self.out.len();
+        last(self.out);
+        if self.out.len() == after_separator {
+            self.out.truncate(before_last);
+        }
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Our line of Via. Who finds its own name there twice already is in a loop; once may be another of us in a chain.
+    fn write_via(&mut self, via: &str, version: Version) -> Result<(), ForwardOutcome> {
+        if self.seen.via && self.count_via(via) >= 2 {
+            return Err(ForwardOutcome::LoopDetected);
+        }
+        if !self.operations.remove("via") {
+            write_via(self.out, via, version);
+        }
+        Ok(())
+    }
+
+    fn count_via(&self, via: &str) -> usize {
+        let received_by = |element: &'_ [u8]| {
+            let protocol_bytes = element.iter().position(|byte| matches!(byte, b' ' | b'\t'))?;
+            let rest = trim(&element[protocol_bytes..]);
+            let name_bytes = rest.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(rest.len());
+            Some(rest[..name_bytes].eq_ignore_ascii_case(via.as_bytes()))
+        };
+        elements(self.fields, "via").filter(|element| received_by(element) == Some(true)).count()
+    }
+
+    /// Who asks, for whom and how.
+    fn write_forwarded(&mut self, request: &Request<'_>, host: Option<&[u8]>) {
+        let forwarded = self.settings.forwarded;
+        let client = request.client.map(|client| client.ip().to_canonical());
+        let scheme = if request.secure { "https" } else { "http" };
+        if forwarded.x_forwarded {
+            if !self.operations.remove("x-forwarded-for") {
+                self.write_chain("X-Forwarded-For", |out| {
+                    if let Some(client) = client {
+                        let _ = write!(out, "{client}");
+                    }
+                });
+            }
+            if !self.seen.forwarded_proto {
+                self.write("X-Forwarded-Proto", scheme.as_bytes());
+            }
+            if !self.seen.forwarded_host
+                && let Some(host) = host
+            {
+                self.write("X-Forwarded-Host", host);
+            }
+        }
+        if forwarded.standard && !self.operations.remove("forwarded") {
+            self.write_chain("Forwarded", |out| {
+                write_forwarded_element(out, client, host, scheme);
+            });
+        }
+    }
+
+    /// One line: what a trusted client sent, and ours; nothing when there is neither.
+    fn write_chain(&mut self, name: &'static str, ours: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.len();
+        if self.trusted {
+            self.write_joined(name, b", ", ours);
+        } else {
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.extend_from_slice(b": ");
+            ours(self.out);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if self.out.len() == start + name.len() + b": \r\n".len() {
+            self.out.truncate(start);
+        }
+    }
+}
+
+/// `Via: 1.1 name` (RFC 9110 §7.6.3): the version of the message that was received, and by whom.
+pub(super) fn write_via(out: &mut Vec<u8>, via: &str, version: Version) {
+    let version = version.as_str();
+    write_line_parts(out, "Via", &[version.strip_prefix("HTTP/").unwrap_or(version), " ", via]);
+}
+
+fn write_line_parts(out: &mut Vec<u8>, name: &str, parts: &[&str]) {
+    write_line(out, name, b"");
+    out.truncate(out.len() - b"\r\n".len());
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `for=…;host=…;proto=…` (RFC 7239 §4, §6): an address of IPv6 in brackets and quotes, a host with a port in quotes.
+fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Option<&[u8]>, scheme: &str) {
+    let _ = match client {
+        Some(IpAddr::V4(client)) => write!(out, "for={client}"),
+        Some(IpAddr::V6(client)) => write!(out, "for=\"[{client}]\""),
+        None => write!(out, "for=unknown"),
+    };
+    if let Some(host) = host {
+        let quote: &[u8] = if is_token(host) { b"" } else { b"\"" };
+        for part in [b";host=", quote, host, quote] {
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(b";proto=");
+    out.extend_from_slice(scheme.as_bytes());
+}
+
+/// Appends the Host line of a request that brings no host: a check, or one of HTTP/1.0.
+pub fn write_host_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
+    match &settings.host {
+        HostField::Fixed(host) => write_line(out, "Host", host.as_bytes()),
+        HostField::Client | HostField::Origin => {
+            out.extend_from_slice(b"Host: ");
+            write_origin_host(out, origin);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// The origin's own name, with its port unless that is its scheme's (RFC 9110 §4.2).
+pub(super) fn write_origin_host(out: &mut Vec<u8>, origin: &Origin) {
+    let bracket = origin.host.contains(':');
+    if bracket {
+        out.push(b'[');
+    }
+    out.extend_from_slice(origin.host.as_bytes());
+    if bracket {
+        out.push(b']');
+    }
+    if origin.port != if origin.secure { 443 } else { 80 } {
+        let _ = write!(out, ":{}", origin.port);
+    }
+}

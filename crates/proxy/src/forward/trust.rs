@@ -1,0 +1,57 @@
+//! Whose word about a client is believed.
+
+use flatout_config::model::Cidr;
+use std::net::IpAddr;
+
+/// Whether `client` is in one of `networks`. The IPv6 form of an IPv4 address, which a socket for both has, counts as
+/// the IPv4 address (RFC 4291 §2.5.5.2).
+pub fn is_trusted(networks: &[Cidr], client: Option<IpAddr>) -> bool {
+    let Some(client) = client.map(|client| client.to_canonical()) else { return false };
+    networks.iter().any(|network| contains(network, client))
+}
+
+fn contains(network: &Cidr, client: IpAddr) -> bool {
+    // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
+    let (base, bits) = match (network.address, network.address.to_canonical()) {
+        (IpAddr::V6(_), IpAddr::V4(base)) if network.bits >= 96 => (IpAddr::V4(base), network.bits - 96),
+        (base, _) => (base, network.bits),
+    };
+    match (base, client) {
+        (IpAddr::V4(base), IpAddr::V4(client)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            (base.to_bits() ^ client.to_bits()) & mask == 0
+        }
+        (IpAddr::V6(base), IpAddr::V6(client)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            (base.to_bits() ^ client.to_bits()) & mask == 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_trusted;
+    use flatout_config::model::Cidr;
+
+    #[test]
+    fn networks_of_both_families() {
+        for (network, bits, client, expected) in [
+            ("10.0.0.0", 8, "10.1.2.3", true),
+            ("10.0.0.0", 8, "::ffff:10.1.2.3", true),
+            ("::ffff:10.0.0.0", 104, "10.1.2.3", true),
+            ("10.0.0.0", 8, "11.0.0.0", false),
+            ("0.0.0.0", 0, "255.1.1.1", true),
+            ("0.0.0.0", 0, "::1", false),
+            ("::1", 128, "::1", true),
+            ("::1", 128, "::2", false),
+            ("fd00::", 8, "fdab::1", true),
+            ("::", 0, "2001:db8::1", true),
+        ] {
+            let network = Cidr { address: network.parse().unwrap(), bits };
+            assert_eq!(is_trusted(&[network], Some(client.parse().unwrap())), expected, "{network:?} {client}");
+        }
+        assert!(!is_trusted(&[], Some("::1".parse().unwrap())));
+        assert!(!is_trusted(&[Cidr { address: "::".parse().unwrap(), bits: 0 }], None));
+    }
+}

@@ -1,0 +1,219 @@
+//! Which origin is asked.
+//!
+//! One [`Group`] serves all workers: what it knows of each origin is a handful of atomic numbers, so that choosing
+//! takes no lock. Time is an argument, and who asks the origins for their health is not its business.
+//!
+//! - **Least connections** ([`Balance::LeastConnections`]): the fewest requests under way for its weight; equal ones in
+//!   turn.
+//! - **Round robin** ([`Balance::RoundRobin`]): in turn, by weight, evenly spread (`schedule`).
+//! - **Consistent hashing** ([`Balance::ConsistentHash`]): weighted rendezvous hashing (`rendezvous`).
+//! - **Backups** are chosen among, in the same way, when nobody else is well.
+//! - **Health checks** take an origin out after `fall` failures in a row and bring it back after `rise` successes.
+//! - **Passive health**: failures in a row leave an origin out for a pause; then one request is tried, and its end
+//!   decides. Only what failed to answer counts, never a status: whoever finds a page that fails must not be able to
+//!   take an origin out.
+//! - **Slow start**: an origin that has come back begins with a hundredth of its share, which grows evenly.
+//! - **When all are paused**, a request goes to the one whose pause ends first: to try is better than to refuse, and a
+//!   lone origin is in effect never paused. An origin whose health checks fail is not tried: they would find out.
+
+mod change;
+mod key;
+mod member;
+mod rendezvous;
+mod schedule;
+mod ticket;
+mod tried;
+
+pub use change::{Change, Ending, Standing};
+pub use key::hash_request;
+pub use rendezvous::hash_key;
+pub use ticket::Ticket;
+pub use tried::{TRIED_MAX, Tried};
+
+use flatout_config::model::{Balance, Origin, Proxy};
+use member::{Availability, Member};
+use schedule::Schedule;
+use std::sync::Arc;
+use ticket::Kind;
+
+/// What the settings say of health and return.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    failures: u32,
+    pause_ms: u64,
+    slow_start_ms: u64,
+    rise: u32,
+    fall: u32,
+}
+
+/// The origins of one `proxy`, shared by all workers.
+#[derive(Debug)]
+pub struct Group {
+    origins: Vec<Origin>,
+    members: Vec<Member>,
+    balance: Balance,
+    rules: Rules,
+    schedule: Schedule,
+}
+
+/// A candidate on the way to be chosen.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    index: usize,
+    kind: Kind,
+}
+
+impl Group {
+    /// The origins of `settings`, all of them well. The settings have at least one, and no more than 65,536 are used.
+    pub fn new(settings: &Proxy) -> Self {
+        let origins: Vec<_> = settings.origins.iter().take(usize::from(u16::MAX) + 1).cloned().collect();
+        let check = settings.health_check.as_ref();
+        Self {
+            members: origins.iter().map(Member::new).collect(),
+            origins,
+            balance: settings.balance.clone(),
+            rules: Rules {
+                failures: settings.passive.failures,
+                pause_ms: settings.passive.pause_ms.max(1),
+                slow_start_ms: settings.slow_start_ms,
+                rise: check.map_or(1, |check| check.rise.max(1)),
+                fall: check.map_or(1, |check| check.fall.max(1)),
+            },
+            schedule: Schedule::default(),
+        }
+    }
+
+    /// The origins, as configured; every index here is into these.
+    pub fn origins(&self) -> &[Origin] {
+        &self.origins
+    }
+
+    /// How they are chosen among: with consistent hashing, `choose` wants the hash of what it names.
+    pub fn balance(&self) -> &Balance {
+        &self.balance
+    }
+
+    /// Chooses an origin that is not in `tried`. `key_hash` (of [`hash_request`]) decides under consistent hashing alone.
+    ///
+    /// `None` when `tried` is empty: the health checks of all fail
+    /// ([`OriginNoneWell`](crate::outcome::ForwardOutcome::OriginNoneWell)). `None` otherwise: whoever is well was
+    /// tried. To try the same origin again, as is right for a connection that had gone stale, leave it out of `tried`.
+    pub fn choose(self: &Arc<Self>, now_ms: u64, key_hash: u64, tried: &Tried) -> Option<Ticket> {
+        // Another worker may take a trial first; then that origin is out, so each round has one candidate fewer.
+        for _ in 0..=self.members.len() {
+            let candidate = self
+                .pick(now_ms, key_hash, tried, false)
+                .or_else(|| self.pick(now_ms, key_hash, tried, true))
+                .or_else(|| self.last_resort(now_ms, tried))?;
+            let member = &self.members[candidate.index];
+            if candidate.kind == Kind::Trial && !member.begin_trial() {
+                continue;
+            }
+            self.schedule.charge(&member.pass, member.weight(now_ms, &self.rules));
+            member.begin_request();
+            return Some(Ticket::new(Arc::clone(self), candidate.index, candidate.kind));
+        }
+        None
+    }
+
+    /// Those that may be chosen now, backups or not, with their weights.
+    fn candidates<'a>(
+        &'a self,
+        now_ms: u64,
+        tried: &'a Tried,
+        backup: bool,
+    ) -> impl Iterator<Item = (Candidate, &'a Member, u64)> {
+        self.members.iter().enumerate().filter_map(move |(index, member)| {
+            if member.backup != backup || tried.contains(index) {
+                return None;
+            }
+            let kind = match member.availability(now_ms) {
+                Availability::Well => Kind::Plain,
+                Availability::TrialDue => Kind::Trial,
+                Availability::PausedUntil(_) | Availability::TrialUnderWay | Availability::Down => return None,
+            };
+            Some((Candidate { index, kind }, member, member.weight(now_ms, &self.rules)))
+        })
+    }
+
+    fn pick(&self, now_ms: u64, key_hash: u64, tried: &Tried, backup: bool) -> Option<Candidate> {
+        let candidates = self.candidates(now_ms, tried, backup);
+        match &self.balance {
+            Balance::RoundRobin => candidates
+                .min_by_key(|(_, member, weight)| self.schedule.deadline(&member.pass, *weight))
+                .map(|(candidate, ..)| candidate),
+            Balance::ConsistentHash(_) => candidates
+                .map(|(candidate, member, weight)| (candidate, rendezvous::score(key_hash, member.identity, weight)))
+                .max_by(|(_, one), (_, other)| one.total_cmp(other))
+                .map(|(candidate, _)| candidate),
+            Balance::LeastConnections => self.pick_least(candidates),
+        }
+    }
+
+    /// The fewest requests under way for its weight, equal ones in turn. An origin in slow start has none under way and
+    /// would get every request at once; so it takes part only when it would be its turn by its present share.
+    fn pick_least<'a>(&self, candidates: impl Iterator<Item = (Candidate, &'a Member, u64)>) -> Option<Candidate> {
+        struct Best {
+            candidate: Candidate,
+            under_way: u64,
+            weight: u64,
+            deadline: i64,
+            due: bool,
+        }
+        let mut best: Option<Best> = None;
+        for (candidate, member, weight) in candidates {
+            let deadline = self.schedule.deadline(&member.pass, weight);
+            let due = weight == member.full_weight() || deadline <= Schedule::stride(member.full_weight());
+            let one = Best { candidate, under_way: u64::from(member.under_way()), weight, deadline, due };
+            let better = best.as_ref().is_none_or(|best| {
+                // Whoever is due before whoever is not; then a/v < b/w as a·w < b·v.
+                let (ours, theirs) = (one.under_way * best.weight, best.under_way * one.weight);
+                (!one.due, ours, one.deadline) < (!best.due, theirs, best.deadline)
+            });
+            if better {
+                best = Some(one);
+            }
+        }
+        best.map(|best| best.candidate)
+    }
+
+    /// When nobody is well: the one whose pause ends first, but only for a request that has tried nobody yet.
+    fn last_resort(&self, now_ms: u64, tried: &Tried) -> Option<Candidate> {
+        if tried.count() > 0 {
+            return None;
+        }
+        let paused = self.members.iter().enumerate().filter_map(|(index, member)| match member.availability(now_ms) {
+            Availability::PausedUntil(until_ms) => Some((until_ms, index)),
+            Availability::TrialUnderWay | Availability::TrialDue | Availability::Well => Some((0, index)),
+            Availability::Down => None,
+        });
+        paused.min().map(|(_, index)| Candidate { index, kind: Kind::LastResort })
+    }
+
+    /// Takes the result of an active check of the origin of this index.
+    pub fn handle_check(&self, index: usize, good: bool, now_ms: u64) -> Option<Change> {
+        self.members.get(index)?.handle_check(good, now_ms, &self.rules)
+    }
+
+    /// What is known of the origin of this index, for metrics and `status`.
+    pub fn standing(&self, index: usize, now_ms: u64) -> Option<Standing> {
+        let member = self.members.get(index)?;
+        Some(match member.availability(now_ms) {
+            Availability::Down => Standing::Down,
+            Availability::PausedUntil(until_ms) => Standing::PausedUntil(until_ms),
+            Availability::TrialDue | Availability::TrialUnderWay => Standing::Trial,
+            Availability::Well => match member.share(now_ms, &self.rules) {
+                member::SHARE_FULL => Standing::Well,
+                share => Standing::Starting(share as u16),
+            },
+        })
+    }
+
+    /// Requests under way to the origin of this index, from all workers.
+    pub fn under_way(&self, index: usize) -> u32 {
+        self.members.get(index).map_or(0, Member::under_way)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Turns by weight, evenly spread, without a lock.
+//!
+//! Stride scheduling (Waldspurger and Weihl, 1995) with the virtual time of start-time fair queueing (Goyal, Vin and
+//! Cheng, 1996): each origin has a pass, which grows by a stride, the inverse of its weight, with each request. Next is
+//! whose pass would be the lowest afterwards. The group's virtual time follows the pass of whoever was chosen; nobody
+//! lags behind it by more than one stride, so that who was out or idle cannot claim what it missed. Workers that choose
+//! at the same instant may both choose the same origin; both are charged, so the shares hold.
+//!
+//! Passes are compared by their distance from the virtual time and may wrap around.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The stride of an origin of weight 1 in `Member::weight`'s unit. Weights are at most 10⁶, so strides are exact to a
+/// millionth; distances stay far below 2⁶³.
+const SCALE: u64 = 1 << 40;
+
+/// A group's virtual time.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    virtual_time: AtomicU64,
+}
+
+impl Schedule {
+    /// What one request costs an origin of this weight, which is not 0.
+    pub(super) fn stride(weight: u64) -> i64 {
+        i64::try_from(SCALE / weight.max(1)).unwrap_or(i64::MAX)
+    }
+
+    /// Where the pass begins for the next request, beside the virtual time.
+    fn start(&self, pass: &AtomicU64, stride: i64) -> (i64, i64, u64) {
+        let virtual_time = self.virtual_time.load(Ordering::Relaxed);
+        let distance = pass.load(Ordering::Relaxed).wrapping_sub(virtual_time).cast_signed();
+        (distance, distance.max(-stride), virtual_time)
+    }
+
+    /// Whose turn it is: the lowest of these.
+    pub(super) fn deadline(&self, pass: &AtomicU64, weight: u64) -> i64 {
+        let stride = Self::stride(weight);
+        self.start(pass, stride).1 + stride
+    }
+
+    /// Takes the turn.
+    pub(super) fn charge(&self, pass: &AtomicU64, weight: u64) {
+        let stride = Self::stride(weight);
+        let (distance, start, virtual_time) = self.start(pass, stride);
+        pass.fetch_add((start + stride - distance).cast_unsigned(), Ordering::Relaxed);
+        if start > 0 {
+            // When another worker was quicker, time has moved on as well as it may.
+            let _ = self.virtual_time.compare_exchange(
+                virtual_time,
+                virtual_time.wrapping_add_signed(start),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Schedule;
+    use std::sync::atomic::AtomicU64;
+
+    fn turns(schedule: &Schedule, weights: &[u64], count: usize) -> Vec<usize> {
+        let passes: Vec<_> = weights
+            .iter()
+            .map(|_| AtomicU64::new(schedule.virtual_time.load(std::sync::atomic::Ordering::Relaxed)))
+            .collect();
+        (0..count)
+            .map(|_| {
+                let turn = (0..weights.len()).min_by_key(|&at| schedule.deadline(&passes[at], weights[at])).unwrap();
+                schedule.charge(&passes[turn], weights[turn]);
+                turn
+            })
+            .collect()
+    }
+
+    #[test]
+    fn turns_are_by_weight_and_evenly_spread() {
+        assert_eq!(turns(&Schedule::default(), &[1000, 1000, 1000], 6), [0, 1, 2, 0, 1, 2]);
+        let turns = turns(&Schedule::default(), &[4000, 1000, 1000], 600);
+        let count = |origin| turns.iter().filter(|&&turn| turn == origin).count();
+        assert_eq!([count(0), count(1), count(2)], [400, 100, 100]);
+        // Never five in a row of the heavy one: four come before the light ones' turns.
+        assert!(!turns.windows(5).any(|five| five == [0; 5]));
+    }
+
+    #[test]
+    fn passes_may_wrap_around() {
+        let schedule = Schedule { virtual_time: AtomicU64::new(u64::MAX - (1 << 33)) };
+        let turns = turns(&schedule, &[3000, 1000], 4000);
+        let light = turns.iter().filter(|&&turn| turn == 1).count();
+        assert!((999..=1001).contains(&light), "{light}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Content that is still coming, while others read it already.
+//!
+//! The beginning is a list of pieces in memory; once it is larger than [`MEMORY_BYTES_MAX`] it is all in a file, from
+//! which the readers' sockets are fed by the kernel. What was written once never changes.
+
+use flatout_net::file::OpenFile;
+use flatout_net::response::{FileBody, Segment};
+use rustix::io::{Errno, pwrite};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Content up to this size is kept in memory; larger content is kept in a file and sent by sendfile. As for files.
+pub const MEMORY_BYTES_MAX: u64 = 64 * 1024;
+
+/// The most that a reader is given at once: what a slow one may hold on to.
+const SEGMENT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Content that grows at its end.
+#[derive(Debug, Default)]
+pub struct Growing {
+    /// Where each piece begins, and the piece; empty once there is a file.
+    pieces: Vec<(u64, Arc<[u8]>)>,
+    file: Option<Arc<OwnedFd>>,
+    bytes: u64,
+}
+
+/// A part of content, for any thread.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// This piece from this byte on.
+    Bytes(Arc<[u8]>, usize),
+    /// So many bytes of the file.
+    File(Arc<OwnedFd>, u64),
+}
+
+impl Growing {
+    /// Bytes so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether all of it is in memory.
+    pub const fn is_in_memory(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Adds `piece` to what is in memory.
+    pub fn push(&mut self, piece: Arc<[u8]>) {
+        if !piece.is_empty() {
+            let length = piece.len() as u64;
+            self.pieces.push((self.bytes, piece));
+            self.bytes += length;
+        }
+    }
+
+    /// The content in one piece, when it is in memory.
+    pub fn join(&self) -> Option<Arc<[u8]>> {
+        if self.file.is_some() {
+            return None;
+        }
+        if let [(_, piece)] = &self.pieces[..] {
+            return Some(Arc::clone(piece));
+        }
+        let mut whole = Vec::with_capacity(usize::try_from(self.bytes).ok()?);
+        for (_, piece) in &self.pieces {
+            whole.extend_from_slice(piece);
+        }
+        Some(whole.into())
+    }
+
+    /// The pieces in memory, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|(_, piece)| &piece[..])
+    }
+
+    /// From now on the content is in `file`, where all of it up to `bytes` has been written.
+    pub fn move_to(&mut self, file: Arc<OwnedFd>, bytes: u64) {
+        self.file = Some(file);
+        self.pieces = Vec::new();
+        self.bytes = bytes;
+    }
+
+    /// Lets go of the pieces in memory that lie before `offset`.
+    pub fn forget_before(&mut self, offset: u64) {
+        let gone = self.pieces.iter().take_while(|(start, piece)| start + piece.len() as u64 <= offset).count();
+        self.pieces.drain(..gone);
+    }
+
+    /// What there is from `offset` on; `None` when nothing is there yet.
+    pub fn part(&self, offset: u64) -> Option<Part> {
+        if offset >= self.bytes {
+            return None;
+        }
+        if let Some(file) = &self.file {
+            return Some(Part::File(Arc::clone(file), self.bytes - offset));
+        }
+        let index = self.pieces.partition_point(|(start, _)| *start <= offset).checked_sub(1)?;
+        let (start, piece) = self.pieces.get(index)?;
+        Some(Part::Bytes(Arc::clone(piece), usize::try_from(offset - start).ok()?))
+    }
+}
+
+/// Writes all of `bytes` at `offset` of `file`.
+pub fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match pwrite(file, bytes, offset) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Turns parts into segments for one reader: the file is opened for its worker once.
+#[derive(Debug, Default)]
+pub struct Cutter {
+    file: Option<Rc<OpenFile>>,
+}
+
+impl Cutter {
+    /// Up to `bytes_max` of `part`, which begins at `offset`.
+    pub fn cut(&mut self, part: Part, offset: u64, bytes_max: u64) -> Segment {
+        match part {
+            Part::Bytes(piece, from) => {
+                let length = ((piece.len() - from) as u64).min(bytes_max);
+                let whole = flatout_net::shared::SharedBytes::from(piece);
+                Segment::Bytes(whole.slice(from..from + length as usize))
+            }
+            Part::File(fd, bytes) => {
+                let file = self.file.get_or_insert_with(|| Rc::new(OpenFile::own(fd)));
+                let bytes = bytes.min(bytes_max).min(SEGMENT_BYTES_MAX);
+                Segment::File(FileBody { file: Rc::clone(file), offset, bytes })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cutter, Growing, Part, write_all_at};
+    use flatout_net::response::Segment;
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use std::sync::Arc;
+
+    #[test]
+    fn parts_are_found_wherever_a_reader_is() {
+        let mut growing = Growing::default();
+        assert!(growing.part(0).is_none());
+        growing.push(Arc::from(&b"abc"[..]));
+        growing.push(Arc::from(&b""[..]));
+        growing.push(Arc::from(&b"defgh"[..]));
+        let mut cutter = Cutter::default();
+        let mut read = |growing: &Growing, offset| match cutter.cut(growing.part(offset)?, offset, 3) {
+            Segment::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Segment::File(file) => Some(format!("{}+{}", file.offset, file.bytes)),
+        };
+        for (offset, expected) in [(0, "abc"), (1, "bc"), (2, "c"), (3, "def"), (6, "gh"), (7, "h")] {
+            assert_eq!(read(&growing, offset).as_deref(), Some(expected));
+        }
+        assert_eq!(read(&growing, 8), None);
+        assert_eq!(growing.join().as_deref(), Some(&b"abcdefgh"[..]));
+        let file = Arc::new(memfd_create("growing", MemfdFlags::CLOEXEC).unwrap());
+        write_all_at(&file, b"abcdefghij", 0).unwrap();
+        growing.move_to(file, 10);
+        assert!(matches!(growing.part(4), Some(Part::File(_, 6))));
+        assert_eq!(read(&growing, 4).as_deref(), Some("4+3"));
+        assert!(growing.join().is_none() && growing.part(10).is_none());
+    }
+}

@@ -1,0 +1,126 @@
+//! One check of one origin.
+
+use crate::forward::write_host_lines;
+use flatout_config::model::{HealthCheck, Origin, Proxy};
+
+/// The method of a check; its target is [`HealthCheck::path`].
+pub const CHECK_METHOD: &str = "GET";
+
+/// Appends the field lines of a check, each `Name: value` and CR LF: Host, as requests have it who bring none, and who
+/// asks.
+pub fn write_check_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
+    write_host_lines(settings, origin, out);
+    out.extend_from_slice(b"User-Agent: flatout-health-check\r\nAccept: */*\r\nCache-Control: no-store\r\n");
+}
+
+/// What a check met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    /// A final answer.
+    Answered {
+        /// Its status.
+        status: u16,
+        /// Milliseconds from the beginning, connecting included, to its head.
+        elapsed_ms: u64,
+    },
+    /// The time was up.
+    TimedOut,
+    /// No connection, or no answer that HTTP knows.
+    Failed,
+}
+
+/// What a check tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckOutcome {
+    /// It is well.
+    Passed,
+    /// The status is not among those that tell that it is well.
+    StatusOutside,
+    /// It did not answer in time.
+    TimedOut,
+    /// It did not answer.
+    Failed,
+}
+
+impl CheckOutcome {
+    /// Judges.
+    pub fn judge(check: &HealthCheck, result: CheckResult) -> Self {
+        let (first, last) = check.statuses;
+        match result {
+            CheckResult::Answered { elapsed_ms, .. } if elapsed_ms > check.timeout_ms => Self::TimedOut,
+            CheckResult::Answered { status, .. } if (first..=last).contains(&status) => Self::Passed,
+            CheckResult::Answered { .. } => Self::StatusOutside,
+            CheckResult::TimedOut => Self::TimedOut,
+            CheckResult::Failed => Self::Failed,
+        }
+    }
+
+    /// Whether it is well, for [`Group::handle_check`](crate::group::Group::handle_check).
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::Passed)
+    }
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "check_passed",
+            Self::StatusOutside => "check_status_outside",
+            Self::TimedOut => "check_timed_out",
+            Self::Failed => "check_failed",
+        }
+    }
+}
+
+/// When check `number` (from 0) is due of the origin `index` among `count`, in milliseconds: one every interval after
+/// `start_ms`, the origins spread evenly over it, so that they are not all asked at once.
+pub fn due_ms(check: &HealthCheck, start_ms: u64, index: usize, count: usize, number: u64) -> u64 {
+    let interval_ms = check.interval_ms.max(1);
+    let spread = u128::from(interval_ms) * index as u128 / count.max(1) as u128;
+    start_ms.saturating_add(spread as u64).saturating_add(interval_ms.saturating_mul(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CheckOutcome, CheckResult, due_ms, write_check_lines};
+    use flatout_config::model::{HealthCheck, HostField, Origin, Proxy};
+
+    #[test]
+    fn answers_are_judged() {
+        let check = HealthCheck::default();
+        for (status, elapsed_ms, expected) in [
+            (200, 0, CheckOutcome::Passed),
+            (399, 2_000, CheckOutcome::Passed),
+            (400, 0, CheckOutcome::StatusOutside),
+            (101, 0, CheckOutcome::StatusOutside),
+            (503, 0, CheckOutcome::StatusOutside),
+            (200, 2_001, CheckOutcome::TimedOut),
+        ] {
+            assert_eq!(CheckOutcome::judge(&check, CheckResult::Answered { status, elapsed_ms }), expected);
+        }
+        assert_eq!(CheckOutcome::judge(&check, CheckResult::TimedOut), CheckOutcome::TimedOut);
+        assert_eq!(CheckOutcome::judge(&check, CheckResult::Failed), CheckOutcome::Failed);
+        assert!(CheckOutcome::Passed.is_good() && !CheckOutcome::Failed.is_good());
+    }
+
+    #[test]
+    fn the_host_is_as_for_requests() {
+        let origin = Origin { secure: true, host: "a.example".to_owned(), port: 8443, weight: 1, backup: false };
+        for (host, expected) in [
+            (HostField::Client, "a.example:8443"),
+            (HostField::Origin, "a.example:8443"),
+            (HostField::Fixed("b.example".to_owned()), "b.example"),
+        ] {
+            let mut out = Vec::new();
+            write_check_lines(&Proxy { host, ..Proxy::default() }, &origin, &mut out);
+            assert!(String::from_utf8(out).unwrap().starts_with(&format!("Host: {expected}\r\n")));
+        }
+    }
+
+    #[test]
+    fn checks_are_spread_over_the_interval() {
+        let check = HealthCheck { interval_ms: 1_000, ..HealthCheck::default() };
+        let due = |index, number| due_ms(&check, 10, index, 4, number);
+        assert_eq!([due(0, 0), due(1, 0), due(3, 0), due(0, 1), due(3, 2)], [10, 260, 760, 1_010, 2_760]);
+        assert_eq!(due_ms(&check, u64::MAX, 0, 0, u64::MAX), u64::MAX);
+    }
+}

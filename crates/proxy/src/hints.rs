@@ -1,0 +1,165 @@
+//! The Link fields of an answer that may go ahead of the next one in a 103 (RFC 8297).
+//!
+//! Who may remember them is the cache's business: a link of an answer that is not for everybody must not be told to
+//! everybody.
+
+use flatout_http::token::trim;
+
+/// Links sent at the most.
+pub const LINKS_MAX: usize = 16;
+
+/// Bytes of all of them together, at the most.
+pub const BYTES_MAX: usize = 4096;
+
+/// The relations that help before the answer is there.
+const RELATIONS: [&str; 4] = ["preload", "modulepreload", "preconnect", "dns-prefetch"];
+
+/// Of the values of Link fields, the links that help before the answer is there: each for a Link line of its own, as
+/// `flatout_net::response::Response::early_links` has them. What breaks the grammar of RFC 8288 is left out, and so is
+/// what exceeds [`LINKS_MAX`] and [`BYTES_MAX`].
+pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+    let (mut links, mut bytes) = (Vec::new(), 0);
+    for value in values {
+        let Ok(mut rest) = std::str::from_utf8(value) else { continue };
+        while let Some((link, after)) = split_link(rest) {
+            rest = after;
+            let link = link.trim_matches([' ', '\t']);
+            if links.len() < LINKS_MAX && bytes + link.len() <= BYTES_MAX && is_early(link) {
+                bytes += link.len();
+                links.push(link.to_owned());
+            }
+        }
+    }
+    links
+}
+
+/// The first element of a list: up to a comma outside `<…>` and `"…"`. `None` at the end.
+fn split_link(rest: &str) -> Option<(&str, &str)> {
+    if rest.is_empty() {
+        return None;
+    }
+    let (mut in_target, mut in_quotes, mut escaped) = (false, false, false);
+    for (at, byte) in rest.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_quotes => escaped = true,
+            b'"' if !in_target => in_quotes = !in_quotes,
+            b'<' if !in_quotes => in_target = true,
+            b'>' if !in_quotes => in_target = false,
+            b',' if !in_target && !in_quotes => return Some((&rest[..at], &rest[at + 1..])),
+            _ => {}
+        }
+    }
+    Some((rest, ""))
+}
+
+/// `"<" URI-Reference ">" *( OWS ";" OWS link-param )` with a relation that helps.
+fn is_early(link: &str) -> bool {
+    let Some((target, parameters)) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
+        return false;
+    };
+    if target.is_empty() || !link.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || target.contains([' ', '<']) {
+        return false;
+    }
+    // The first `rel` counts (RFC 8288 §3.3).
+    let mut rest = parameters;
+    while let Some((name, value, after)) = split_parameter(rest) {
+        if name.eq_ignore_ascii_case("rel") {
+            return value.split(' ').any(|one| RELATIONS.iter().any(|relation| relation.eq_ignore_ascii_case(one)));
+        }
+        rest = after;
+    }
+    false
+}
+
+/// The next `;name=value`, without its quotes, and what follows.
+fn split_parameter(rest: &str) -> Option<(&str, &str, &str)> {
+    let blank = [' ', '\t'];
+    let rest = rest.trim_start_matches(blank).strip_prefix(';')?.trim_start_matches(blank);
+    let name_end = rest.find(['=', ';']).unwrap_or(rest.len());
+    let name = rest[..name_end].trim_end_matches(blank);
+    let Some(value) = rest[name_end..].strip_prefix('=') else { return Some((name, "", &rest[name_end..])) };
+    let value = value.trim_start_matches(blank);
+    if let Some(quoted) = value.strip_prefix('"') {
+        // A relation needs no escapes; a value with one is none.
+        let end = end_of_quotes(quoted.as_bytes())?;
+        return Some((name, &quoted[..end], &quoted[end + 1..]));
+    }
+    let end = value.find(';').unwrap_or(value.len());
+    std::str::from_utf8(trim(&value.as_bytes()[..end])).ok().map(|token| (name, token, &value[end..]))
+}
+
+fn end_of_quotes(bytes: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_MAX, LINKS_MAX, early_links};
+    use proptest::prelude::{prop_assert, proptest};
+
+    fn links(value: &str) -> Vec<String> {
+        early_links([value.as_bytes()].into_iter())
+    }
+
+    #[test]
+    fn links_that_help() {
+        for (value, expected) in [
+            ("</a.css>; rel=preload; as=style", &["</a.css>; rel=preload; as=style"][..]),
+            (
+                "</a>;rel=\"preload\", </b>; rel=next,</c>;REL=PreConnect",
+                &["</a>;rel=\"preload\"", "</c>;REL=PreConnect"],
+            ),
+            ("</a>; rel=\"stylesheet preload\"", &["</a>; rel=\"stylesheet preload\""]),
+            (
+                "</a,b>; title=\"x, <y>; rel=preload\"; rel=modulepreload",
+                &["</a,b>; title=\"x, <y>; rel=preload\"; rel=modulepreload"],
+            ),
+            (
+                "<https://c.example>; crossorigin; rel=dns-prefetch",
+                &["<https://c.example>; crossorigin; rel=dns-prefetch"],
+            ),
+            ("</a>; title=\"a\\\", b\"; rel=preload", &["</a>; title=\"a\\\", b\"; rel=preload"]),
+            ("</a>; rel = preload", &["</a>; rel = preload"]),
+            ("</a>; title=\"rel=preload\"", &[]),
+            ("</a>; rel=next; rel=preload", &[]),
+            ("</a>; rel=preloaded", &[]),
+            ("</a>; rel", &[]),
+            ("</a>", &[]),
+            ("/a; rel=preload", &[]),
+            ("<>; rel=preload", &[]),
+            ("</a; rel=preload", &[]),
+            ("</a b>; rel=preload", &[]),
+            ("</a>; title=\"x; rel=preload", &[]),
+            ("</\u{fc}>; rel=preload", &[]),
+            (" , ,", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(links(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn not_too_many() {
+        assert_eq!(links(&"</a>; rel=preload,".repeat(100)).len(), LINKS_MAX);
+        let long = format!("</{}>; rel=preload", "a".repeat(BYTES_MAX / 3));
+        assert_eq!(early_links([long.as_bytes(); 9].into_iter()).len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes(value in "[<>\"\\\\;=, a-cà/]{0,60}|(</a>; ?rel=\"?preload\"?,? ?){0,3}") {
+            let links = links(&value);
+            prop_assert!(links.iter().all(|link| link.starts_with('<') && value.contains(link.as_str())));
+        }
+    }
+}

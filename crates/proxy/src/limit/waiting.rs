@@ -1,0 +1,73 @@
+//! A request that waits for a place.
+
+use super::{Gate, Permit};
+use crate::outcome::ForwardOutcome;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A request that waits for a place, on any worker. Dropped, it leaves the queue.
+#[derive(Debug)]
+pub struct Waiting {
+    gate: Arc<Gate>,
+    number: u64,
+    deadline_ms: u64,
+    ended: bool,
+}
+
+impl Waiting {
+    pub(super) const fn new(gate: Arc<Gate>, number: u64, deadline_ms: u64) -> Self {
+        Self { gate, number, deadline_ms, ended: false }
+    }
+
+    /// When its patience ends, in milliseconds. Whoever polls it sees to it that it is polled again then, by
+    /// [`Gate::wake_expired`] or otherwise.
+    pub const fn deadline_ms(&self) -> u64 {
+        self.deadline_ms
+    }
+
+    /// A place, or [`ForwardOutcome::OriginQueueTimeout`] from the deadline on. A place that was given at the last
+    /// moment is taken.
+    pub fn poll_permit(&mut self, context: &mut Context<'_>, now_ms: u64) -> Poll<Result<Permit, ForwardOutcome>> {
+        if self.ended {
+            return Poll::Ready(Err(ForwardOutcome::OriginQueueTimeout));
+        }
+        let mut queue = self.gate.lock_queue();
+        if now_ms < self.deadline_ms {
+            if queue.set_waker(self.number, context.waker()) {
+                return Poll::Pending;
+            }
+        } else if queue.remove(self.number) {
+            self.gate.waiting.store(queue.len() as u32, super::SeqCst);
+            drop(queue);
+            self.ended = true;
+            return Poll::Ready(Err(ForwardOutcome::OriginQueueTimeout));
+        }
+        drop(queue);
+        self.ended = true;
+        let (_, epoch) = super::unpack(self.gate.setting.load(super::Relaxed));
+        let asking = self.gate.asking();
+        Poll::Ready(Ok(Permit::new(Arc::clone(&self.gate), epoch, asking, true)))
+    }
+
+    /// The same as a future; `now_ms` reads the clock.
+    pub async fn permit(mut self, now_ms: impl Fn() -> u64) -> Result<Permit, ForwardOutcome> {
+        poll_fn(|context| self.poll_permit(context, now_ms())).await
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut queue = self.gate.lock_queue();
+        let waited = queue.remove(self.number);
+        self.gate.waiting.store(queue.len() as u32, super::SeqCst);
+        drop(queue);
+        if !waited {
+            // It was given a place and never took it.
+            self.gate.free_place(super::UNDER_WAY + super::ASKING);
+        }
+    }
+}

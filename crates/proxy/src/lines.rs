@@ -1,0 +1,105 @@
+//! Field lines of answers as bytes, changed as header steps say.
+
+use flatout_config::model::FieldOp;
+
+/// Names that no header step changes: they say how the message is framed, or which bytes it holds.
+const FRAMING: [&str; 9] = [
+    "content-length",
+    "content-range",
+    "transfer-encoding",
+    "connection",
+    "date",
+    "content-encoding",
+    "trailer",
+    "upgrade",
+    "age",
+];
+
+/// Names that describe content, which a 304 does not have (RFC 9110 §15.4.5).
+const DESCRIBING: [&str; 5] =
+    ["content-type", "content-language", "content-encoding", "content-length", "content-range"];
+
+/// Each line of `lines`, with its CR LF, and its name.
+pub(crate) fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        Some((&line[..colon], line))
+    })
+}
+
+/// Appends `lines` to `output` with `changes` made.
+pub(crate) fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
+    if changes.is_empty() {
+        output.extend_from_slice(lines);
+        return;
+    }
+    for (name, line) in each_line(lines) {
+        let dropped = changes.iter().any(|change| match change {
+            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => {
+                !is_framing(changed) && name.eq_ignore_ascii_case(changed.as_bytes())
+            }
+            FieldOp::Add(..) => false,
+        });
+        if !dropped {
+            output.extend_from_slice(line);
+        }
+    }
+    for (index, change) in changes.iter().enumerate() {
+        let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = change else { continue };
+        // What a later step sets or takes away is not written in the first place.
+        let undone = changes[index + 1..].iter().any(|later| match later {
+            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
+            FieldOp::Add(..) => false,
+        });
+        let is_safe = !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
+        if !undone && is_safe && !is_framing(name) && flatout_http::token::is_token(name.as_bytes()) {
+            write_line(name.as_bytes(), value.as_bytes(), output);
+        }
+    }
+}
+
+fn is_framing(name: &str) -> bool {
+    FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name))
+}
+
+/// Appends one line.
+pub(crate) fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
+    output.extend_from_slice(name);
+    output.extend_from_slice(b": ");
+    output.extend_from_slice(value);
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Appends those of `lines` that do not describe content.
+pub(crate) fn write_without_content(lines: &[u8], output: &mut Vec<u8>) {
+    for (name, line) in each_line(lines) {
+        if !DESCRIBING.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            output.extend_from_slice(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_changed;
+    use flatout_config::model::FieldOp;
+
+    #[test]
+    fn changes_are_made_in_order_and_framing_stays() {
+        let set = |name: &str, value: &str| FieldOp::Set(name.into(), value.into());
+        let add = |name: &str, value: &str| FieldOp::Add(name.into(), value.into());
+        let changes = [
+            set("etag", "\"b\""),
+            add("Link", "<a>"),
+            FieldOp::Remove("X".into()),
+            set("Content-Length", "9"),
+            set("Y", "1"),
+            set("Y", "2"),
+            add("Z", "a\r\nB: c"),
+        ];
+        let mut output = Vec::new();
+        write_changed(b"ETag: \"a\"\r\nContent-Length: 3\r\nX: 1\r\nLink: <b>\r\n", &changes, &mut output);
+        let expected = "Content-Length: 3\r\nLink: <b>\r\netag: \"b\"\r\nLink: <a>\r\nY: 2\r\n";
+        assert_eq!(String::from_utf8_lossy(&output), expected);
+    }
+}

@@ -1,0 +1,363 @@
+//! Answering from what is kept, and having fetched what is not.
+
+use crate::answer::{Content, Note, Ready, answer_from, fwd_of};
+use crate::exchange::Answered;
+use crate::fetch::{Direct, Fetch};
+use crate::fill::{Begin, FillWriter, Interest, Standing, Use};
+use crate::meta::Kept;
+use crate::meta::Meta;
+use crate::pass;
+use crate::query::Query;
+use crate::store::{Bucket, Purged};
+use crate::worker::{ProxyWorker, Refused};
+use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::stored::{Extent, Stored};
+use flatout_cache::validate::{Conditions, make_conditions};
+use flatout_cache::vary::write_variant_key;
+use flatout_net::clock::Now;
+use flatout_net::content::InterimResponse;
+use flatout_net::response::Response;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+/// How often one request may be sent back to the beginning because others' fetches came to nothing it can use.
+const ROUNDS_MAX: u32 = 4;
+
+/// What a look-up found.
+pub(crate) enum Found {
+    /// This variant, and whether it is stale only because of a purge.
+    Object(Arc<Kept>, Purged),
+    /// Nothing, and why.
+    Nothing(Lookup),
+}
+
+/// The variant of `bucket` that is for `query`.
+pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> Found {
+    let (Some(bucket), Some(store)) = (bucket, worker.store()) else { return Found::Nothing(Lookup::MissCold) };
+    let mut missed = Lookup::MissVary;
+    let mut variant = Vec::new();
+    let mut names: Option<&str> = None;
+    for object in bucket.objects() {
+        let stored = &object.meta().stored;
+        if names != Some(&stored.vary) {
+            variant.clear();
+            query.with(|request| write_variant_key(&stored.vary, request, &mut variant));
+            names = Some(&stored.vary);
+        }
+        if *stored.variant_key != *variant {
+            continue;
+        }
+        match store.check(object) {
+            Purged::Hard => missed = Lookup::MissPurged,
+            purged => {
+                object.touch();
+                return Found::Object(Arc::clone(object), purged);
+            }
+        }
+    }
+    Found::Nothing(missed)
+}
+
+/// `stored` as a soft purge leaves it: stale from now on.
+fn staled(stored: &Stored, now_s: i64) -> Stored {
+    let mut stored = stored.clone();
+    stored.lifetime_s = stored.lifetime_s.min(stored.current_age_s(now_s));
+    stored.fresh_until_s = i64::MIN;
+    stored
+}
+
+/// What the cache core says of what was found.
+fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
+    let rules = &query.cache.rules;
+    match found {
+        Found::Nothing(reason) => query.with(|request| decide_miss(request, *reason, rules)),
+        Found::Object(object, Purged::Soft) => {
+            let stored = staled(&object.meta().stored, now_s);
+            query.with(|request| decide_stored(request, &stored, rules, now_s))
+        }
+        Found::Object(object, _) => query.with(|request| decide_stored(request, &object.meta().stored, rules, now_s)),
+    }
+}
+
+/// The answer to `query` that memory has at once; `None` when something must be waited for.
+pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) -> Option<Response> {
+    let store = worker.store()?;
+    let bucket = store.find(query.key.hash(), query.key.as_bytes())?;
+    let found = select(worker, query, Some(&bucket));
+    let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
+    let Found::Object(object, _) = found else { return None };
+    if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
+        worker.make_ready(query, &object);
+    }
+    answer_from(query, Content::Kept(object), &Note::hit(reason), now.unix_s)
+}
+
+/// Makes heads of `object` for the next who asks.
+pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Ready {
+    let via = query.step.settings.via.as_deref();
+    Ready::new(object, via, &query.changes, query.changes_id, query.cache.early_hints)
+}
+
+/// Answers `query`, whatever that takes.
+pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
+    let mut query = Rc::new(query);
+    let mut alone = false;
+    let mut released = None;
+    for round in 0.. {
+        let now = Now::read();
+        let found = find(&worker, &query).await;
+        let verdict = verdict_of(&query, &found, now.unix_s);
+        let object = match &found {
+            Found::Object(object, _) => Some(Arc::clone(object)),
+            Found::Nothing(_) => None,
+        };
+        let (reason, conditions) = match (verdict, object.clone()) {
+            (Verdict::Serve { reason, .. }, Some(object)) => {
+                match answer_from(&query, Content::Kept(object), &Note::hit(reason), now.unix_s) {
+                    Some(response) => return Ok(response),
+                    None => (Lookup::MissPart, None),
+                }
+            }
+            (Verdict::ServeStale { reason, revalidate, .. }, Some(object)) => {
+                if revalidate {
+                    revalidate_behind(&worker, &query, &object);
+                }
+                match answer_from(&query, Content::Kept(object), &Note::hit(reason), now.unix_s) {
+                    Some(response) => return Ok(response),
+                    None => (Lookup::MissPart, None),
+                }
+            }
+            (Verdict::Validate { conditions, reason }, _) => (reason, Some((conditions, false))),
+            (Verdict::Complete { conditions, reason }, _) => (reason, Some((conditions, true))),
+            (Verdict::Forward { reason }, _) => (reason, None),
+            (Verdict::Unsatisfiable { reason }, _) => return Err(Refused::only_if_cached(reason)),
+            (Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. }, None) => (reason, None),
+        };
+        if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
+            return pass::forward(&worker, &query, reason, object).await;
+        }
+        let marked = worker.store().and_then(|store| store.marker(query.key.hash(), now.monotonic_ms));
+        if conditions.is_none() && (alone || marked.is_some()) {
+            let reason = if marked.is_some() && !alone { Lookup::HitForMiss } else { released.unwrap_or(reason) };
+            return fetch_alone(&worker, &query, reason, object).await;
+        }
+        early_hints(&worker, &query);
+        let begun = worker.accelerator().fills.begin(&fill_key(&query, &found));
+        let (standing, note, interest) = match begin(&worker, &query, begun, conditions, object, reason).await {
+            Joined::Answer(response) => return response,
+            Joined::Standing(standing, note, interest) => (standing, note, interest),
+        };
+        match standing {
+            Standing::Asking => {}
+            Standing::Failed(refused) => return Err(refused),
+            Standing::Released => {
+                alone = true;
+                released = Some(reason);
+            }
+            Standing::Use(object, how) => {
+                let reason = match how {
+                    Use::Validated => Lookup::HitValidated,
+                    Use::Joined => Lookup::MissPart,
+                    Use::InsteadOfError => Lookup::HitIfError,
+                };
+                let note = Note { reason, ..note };
+                match answer_from(&query, Content::Kept(object), &note, Now::read().unix_s) {
+                    Some(response) => return Ok(response),
+                    None => alone = true,
+                }
+            }
+            Standing::Streaming(head) => {
+                let names = head.meta.stored.vary.clone();
+                if is_for(&query, &head.meta.stored) {
+                    let stored = Note { stored: true, ..note };
+                    match answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s) {
+                        Some(mut response) => {
+                            response.cache = Some("stored");
+                            return Ok(response);
+                        }
+                        None => alone = true,
+                    }
+                } else if let Some(query) = Rc::get_mut(&mut query) {
+                    // Another variant: now it is known which fields tell them apart.
+                    query.vary = Some(names);
+                } else {
+                    alone = true;
+                }
+            }
+        }
+        if round >= ROUNDS_MAX {
+            alone = true;
+        }
+    }
+    Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+}
+
+/// Looks in memory, then on disks.
+async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
+    let Some(store) = worker.store() else { return Found::Nothing(Lookup::MissCold) };
+    let (hash, key) = (query.key.hash(), query.key.as_bytes());
+    let bucket = store.find(hash, key);
+    let found = select(worker, query, bucket.as_deref());
+    let asks_disk = match (&found, &bucket) {
+        (Found::Object(..), _) => false,
+        (Found::Nothing(_), Some(bucket)) => bucket.is_partial(),
+        (Found::Nothing(_), None) => true,
+    };
+    if asks_disk && let Some(lookup) = store.find_on_disk(hash, key) {
+        let bucket = lookup.await;
+        return select(worker, query, bucket.as_deref().or(None));
+    }
+    found
+}
+
+/// Whether the answer with this metadata is for `query` as well.
+fn is_for(query: &Query, stored: &Stored) -> bool {
+    let mut variant = Vec::new();
+    query.with(|request| write_variant_key(&stored.vary, request, &mut variant));
+    *stored.variant_key == *variant
+}
+
+/// What tells one fetch from another: the key, what is known of the variant, and a Range.
+fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
+    let mut key = query.key.as_bytes().to_vec();
+    key.push(0);
+    let names = match found {
+        Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
+        Found::Nothing(_) => query.vary.clone(),
+    };
+    query.with(|request| {
+        if let Some(names) = names {
+            write_variant_key(&names, request, &mut key);
+        }
+        for name in ["range", "if-range"] {
+            if let Some(value) = request.field(name) {
+                key.push(0);
+                key.extend_from_slice(value);
+            }
+        }
+    });
+    key
+}
+
+/// What became of joining or beginning a fetch.
+enum Joined {
+    Answer(Result<Response, Refused>),
+    Standing(Standing, Note, Interest),
+}
+
+async fn begin(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    begun: Begin,
+    conditions: Option<(Conditions, bool)>,
+    kept: Option<Arc<Kept>>,
+    reason: Lookup,
+) -> Joined {
+    let mut note =
+        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: None };
+    match begun {
+        Begin::Theirs(interest) => {
+            note.collapsed = true;
+            let standing = poll_fn(|context| interest.poll_standing(context)).await;
+            Joined::Standing(standing, note, interest)
+        }
+        Begin::Yours(writer) => {
+            let interest = writer.join();
+            let (direct, told) = oneshot::channel();
+            let interims = query.ask.request.offers().interims();
+            let (conditions, completes) =
+                conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
+            let fetch =
+                Fetch { query: Rc::clone(query), kept: kept.clone(), conditions, completes, interims: Some(interims) };
+            spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
+            match told.await {
+                Ok(Direct::Own(answered, why)) => Joined::Answer(own_answer(worker, query, *answered, why, note, kept)),
+                // Should the task be gone, the fill says so.
+                Ok(Direct::Shared) | Err(_) => {
+                    let standing = poll_fn(|context| match interest.poll_standing(context) {
+                        Poll::Ready(standing) => Poll::Ready(standing),
+                        Poll::Pending => Poll::Pending,
+                    })
+                    .await;
+                    Joined::Standing(standing, note, interest)
+                }
+            }
+        }
+    }
+}
+
+/// The origin's answer for the one who asked.
+fn own_answer(
+    worker: &Rc<ProxyWorker>,
+    query: &Query,
+    answered: Answered,
+    why: NoStore,
+    mut note: Note,
+    kept: Option<Arc<Kept>>,
+) -> Result<Response, Refused> {
+    note.why = Some(why);
+    if kept.is_some() && answered.incoming.status >= 500 {
+        note.reason = Lookup::ErrorPassed;
+    }
+    let mut response = pass::answer(worker, query, answered, &note)?;
+    response.cache = Some(why.name());
+    Ok(response)
+}
+
+/// Fetches for nobody else.
+async fn fetch_alone(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    reason: Lookup,
+    kept: Option<Arc<Kept>>,
+) -> Result<Response, Refused> {
+    let begun = Begin::Yours(FillWriter::unlisted(&worker.accelerator().fills));
+    match begin(worker, query, begun, None, kept, reason).await {
+        Joined::Answer(answer) => answer,
+        Joined::Standing(standing, note, interest) => match standing {
+            Standing::Failed(refused) => Err(refused),
+            Standing::Streaming(head) => {
+                let stored = Note { stored: true, ..note };
+                let mut response = answer_from(query, Content::Coming(head, interest), &stored, Now::read().unix_s)
+                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))?;
+                response.cache = Some("stored");
+                Ok(response)
+            }
+            Standing::Use(object, _) => {
+                let note = Note { reason: Lookup::HitIfError, ..note };
+                answer_from(query, Content::Kept(object), &note, Now::read().unix_s)
+                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+            }
+            Standing::Asking | Standing::Released => {
+                Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+            }
+        },
+    }
+}
+
+/// Has a new answer fetched while the old one is served, unless somebody does so already.
+fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, object: &Arc<Kept>) {
+    let found = Found::Object(Arc::clone(object), Purged::No);
+    let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, &found)) else { return };
+    let conditions = make_conditions(&object.meta().stored);
+    let fetch =
+        Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), conditions, completes: false, interims: None };
+    spawn_local(fetch.run(Rc::clone(worker), writer, None));
+}
+
+/// Sends ahead what the last answer's Link fields named.
+pub(crate) fn early_hints(worker: &ProxyWorker, query: &Query) {
+    if !query.cache.early_hints {
+        return;
+    }
+    // Old clients of HTTP/1.1 take a 103 for the answer; browsers ask by HTTP/2.
+    let is_http2 = query.ask.request.with(|request| request.head.version == flatout_http::framing::Version::Http2);
+    if is_http2 && let Some(lines) = worker.accelerator().hints(query.key.hash()) {
+        query.ask.request.offers().interims().send(InterimResponse { status: 103, lines: (&*lines).into() });
+    }
+}

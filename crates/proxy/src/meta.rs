@@ -1,0 +1,72 @@
+//! What is kept of an answer beside its content, as the store carries it.
+
+use flatout_cache::codec;
+use flatout_cache::stored::Stored;
+
+/// How long what is stale is kept for validation alone, in seconds. A guess: a day, as browsers come back daily.
+const VALIDATION_GRACE_S: u32 = 86_400;
+
+/// Bytes of one group's tag, and tags, that a decoder takes.
+const GROUP_TAG_BYTES_MAX: usize = 16 * 1024;
+
+/// The metadata of a kept answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// What the cache core knows.
+    pub stored: Stored,
+    /// The tags that stand for its Cache-Groups (RFC 9875), which are its origin's own.
+    pub group_tags: Box<[Box<[u8]>]>,
+}
+
+/// A kept answer.
+pub type Kept = crate::store::Object<Meta>;
+
+impl crate::store::Meta for Meta {
+    fn encode(&self, into: &mut Vec<u8>) {
+        codec::encode(&self.stored, into);
+        into.extend_from_slice(&(self.group_tags.len() as u16).to_le_bytes());
+        for tag in &self.group_tags {
+            into.extend_from_slice(&(tag.len() as u16).to_le_bytes());
+            into.extend_from_slice(tag);
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (stored, used) = codec::decode(bytes).ok()??;
+        let mut rest = bytes.get(used..)?;
+        let number = |rest: &mut &[u8]| {
+            let (number, behind) = rest.split_first_chunk::<2>()?;
+            *rest = behind;
+            Some(usize::from(u16::from_le_bytes(*number)))
+        };
+        let count = number(&mut rest)?;
+        let mut group_tags = Vec::new();
+        for _ in 0..count {
+            let length = number(&mut rest).filter(|length| *length <= GROUP_TAG_BYTES_MAX)?;
+            let (tag, behind) = rest.split_at_checked(length)?;
+            group_tags.push(tag.into());
+            rest = behind;
+        }
+        rest.is_empty().then(|| Self { stored, group_tags: group_tags.into() })
+    }
+
+    fn each_tag(&self, visit: &mut dyn FnMut(&[u8])) {
+        for tag in self.stored.tags.iter() {
+            visit(tag);
+        }
+        for tag in &self.group_tags {
+            visit(tag);
+        }
+    }
+
+    fn useful_until_s(&self) -> u64 {
+        u64::try_from(self.stored.useful_until_s(VALIDATION_GRACE_S)).unwrap_or(0)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let stored = &self.stored;
+        let tags: usize = stored.tags.iter().chain(stored.groups.iter()).map(|tag| tag.len() + 2).sum();
+        let groups: usize = self.group_tags.iter().map(|tag| tag.len() + 16).sum();
+        stored.lines.len() + stored.vary.len() + stored.variant_key.len() + tags + groups
+    }
+}

@@ -1,0 +1,146 @@
+//! Why a request was, or was not, given to an origin: one table gives the name for the log and the counter, the status
+//! and the meaning.
+
+use flatout_cache::reason::Lookup;
+use flatout_net::origin::OriginFailure;
+
+macro_rules! outcomes {
+    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
+        /// Why a request was, or was not, given to an origin, as far as this crate's own rules decide it. What the
+        /// cache decides and what an origin's connection met have tables of their own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum ForwardOutcome {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl ForwardOutcome {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The status of the answer; 0: the origin's own.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+outcomes! {
+    Forwarded, "forwarded", 0, "An origin answered.";
+    ForwardedAgain, "forwarded_again", 0, "An origin answered, after another attempt had failed.";
+    Upgraded, "upgraded", 101, "The origin agreed to another protocol, and the connection is a tunnel now: 101.";
+    UpgradeInvalid, "upgrade_invalid", 502, "The origin changed to a protocol that nobody had asked for: 502.";
+    LoopDetected, "loop_detected", 508, "Via names this server twice already: the request goes in a circle: 508.";
+    MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so that this server is the last to answer: 200.";
+    ConnectRefused, "connect_refused", 501, "CONNECT asks for a tunnel to anywhere, which this server does not make: 501.";
+    OriginNoneWell, "origin_none_well", 503, "The health checks of all origins fail: 503.";
+    Purged, "purged", 200, "PURGE was asked for, by a client who may: 200.";
+    PurgeDenied, "purge_denied", 403, "PURGE was asked for by a client who may not: 403.";
+    OriginQueueFull, "origin_queue_full", 503, "The origin has all it can take, and too many requests wait already: 503.";
+    OriginQueueTimeout, "origin_queue_timeout", 503, "The origin had no place for the request within its patience: 503.";
+    EsiComposed, "esi_composed", 0, "The page was put together from its parts.";
+    EsiIncomplete, "esi_incomplete", 0, "The page was put together, and a part that may be missing is.";
+    EsiMalformed, "esi_malformed", 0, "The page's ESI is wrong somewhere: from there on it is sent as it stands.";
+    EsiPartFailed, "esi_part_failed", 502, "A part of the page could not be had, and it may not be missing: 502.";
+}
+
+/// Why an answer of a proxy was what it was: what the cache decided, what this crate's rules did, or how an origin
+/// failed, as one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome(u8);
+
+const LOOKUPS: usize = Lookup::NAMES.len();
+const FORWARDS: usize = ForwardOutcome::NAMES.len();
+const COUNT: usize = LOOKUPS + FORWARDS + OriginFailure::NAMES.len();
+
+impl Outcome {
+    /// The names, in the order of the table.
+    pub const NAMES: &'static [&'static str; COUNT] = &{
+        let mut names = [""; COUNT];
+        let mut index = 0;
+        while index < COUNT {
+            names[index] = if index < LOOKUPS {
+                Lookup::NAMES[index]
+            } else if index < LOOKUPS + FORWARDS {
+                ForwardOutcome::NAMES[index - LOOKUPS]
+            } else {
+                OriginFailure::NAMES[index - LOOKUPS - FORWARDS]
+            };
+            index += 1;
+        }
+        names
+    };
+
+    /// What the cache decided.
+    pub const fn cache(lookup: Lookup) -> Self {
+        Self(lookup as u8)
+    }
+
+    /// What forwarding came to.
+    pub const fn forward(outcome: ForwardOutcome) -> Self {
+        Self(LOOKUPS as u8 + outcome as u8)
+    }
+
+    /// How an origin failed.
+    pub const fn origin(failure: OriginFailure) -> Self {
+        Self((LOOKUPS + FORWARDS) as u8 + failure as u8)
+    }
+
+    /// The index into [`Outcome::NAMES`].
+    pub const fn index(self) -> u8 {
+        self.0
+    }
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
+    }
+
+    /// What the outcome at `index` means.
+    pub fn text_at(index: usize) -> Option<&'static str> {
+        if let Some(lookup) = Lookup::ALL.get(index) {
+            return Some(lookup.text());
+        }
+        let index = index - LOOKUPS;
+        if let Some(outcome) = ForwardOutcome::ALL.get(index) {
+            return Some(outcome.text());
+        }
+        OriginFailure::ALL.get(index - FORWARDS).map(|failure| failure.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ForwardOutcome;
+    use crate::esi::EsiError;
+    use crate::group::Change;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_told() {
+        let all = ForwardOutcome::NAMES.iter().chain(Change::NAMES).chain(EsiError::NAMES);
+        let names: HashSet<_> = all.clone().collect();
+        assert_eq!(names.len(), all.count());
+        for (index, outcome) in ForwardOutcome::ALL.iter().enumerate() {
+            assert_eq!((*outcome as usize, outcome.name()), (index, ForwardOutcome::NAMES[index]));
+            assert!(outcome.text().ends_with('.'));
+            assert!(outcome.status() == 0 || outcome.text().ends_with(&format!(": {}.", outcome.status())));
+        }
+        assert!(Change::ALL.iter().all(|change| change.text().ends_with('.')));
+        assert!(EsiError::ALL.iter().all(|error| error.text().ends_with('.')));
+    }
+}

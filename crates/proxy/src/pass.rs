@@ -1,0 +1,254 @@
+//! Passing a request on to an origin and its answer back, with nothing kept in between.
+
+use crate::answer::{Note, fwd_of};
+use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
+use crate::fetch::{learn_links, with_response};
+use crate::forward::{Return, Strip, upgrade, write_response_lines};
+use crate::lines::{write_changed, write_line};
+use crate::meta::{Kept, Meta};
+use crate::outcome::{ForwardOutcome, Outcome};
+use crate::query::Query;
+use crate::step::ProxyStep;
+use crate::store::Purge;
+use crate::worker::{ProxyWorker, Refused};
+use flatout_cache::invalidate::decide_invalidation;
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::tags::write_group_tag;
+use flatout_cache::validate::{HeadEffect, decide_head};
+use flatout_config::model::FieldOp;
+use flatout_http::head::FieldStorage;
+use flatout_net::clock::Now;
+use flatout_net::ending::CloseReason;
+use flatout_net::origin::{Incoming, OutgoingContent};
+use flatout_net::response::{Body, Head, Response};
+use flatout_net::shared::SharedBytes;
+use flatout_net::stream::{Duplex, Stream, TunnelStart};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Passes on a request that the cache leaves alone, or that goes by a proxy without cache.
+pub(crate) async fn plain(
+    worker: Rc<ProxyWorker>,
+    step: Arc<ProxyStep>,
+    ask: Ask,
+    changes: Rc<[FieldOp]>,
+) -> Result<Response, Refused> {
+    let answered = ask_as_is(&worker, &step, &ask, Strip::default()).await?;
+    let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
+    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome))
+}
+
+/// Passes on a request that was looked at and is not for the cache; what its answer changes of what is kept is done.
+pub(crate) async fn forward(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    reason: Lookup,
+    kept: Option<Arc<Kept>>,
+) -> Result<Response, Refused> {
+    let request_time_s = Now::read().unix_s;
+    let answered = ask_as_is(worker, &query.step, &query.ask, Strip::default()).await?;
+    let times = (request_time_s, Now::read().unix_s);
+    let method = query.ask.request.method();
+    let mut why = NoStore::MethodNotCacheable;
+    if method == "HEAD" {
+        why = NoStore::HeadOnly;
+        if let Some(kept) = &kept {
+            update_by_head(worker, query, kept, &answered.incoming, times);
+        }
+    } else if reason == Lookup::UnsafeMethod {
+        invalidate(worker, query, &answered.incoming, times);
+    } else if reason == Lookup::BypassNoStore {
+        why = NoStore::RequestNoStore;
+    } else if reason == Lookup::BypassOff {
+        why = NoStore::Off;
+    }
+    let note =
+        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
+    let mut response = answer_or_refuse(query, answered, &note)?;
+    response.cache = Some(why.name());
+    Ok(response)
+}
+
+/// The answer to `query` as the origin gave it.
+pub(crate) fn answer(
+    worker: &ProxyWorker,
+    query: &Query,
+    answered: Answered,
+    note: &Note,
+) -> Result<Response, Refused> {
+    if query.cache.early_hints && query.ask.request.method() == "GET" && answered.incoming.status == 200 {
+        learn_links(worker, query, answered.incoming.lines());
+    }
+    answer_or_refuse(query, answered, note)
+}
+
+fn answer_or_refuse(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
+    let extra = note.lines(None, None, query.shows_status);
+    let extra = (!extra.is_empty()).then_some(extra);
+    respond(&query.step, &query.ask, &query.changes, answered, extra, Outcome::cache(note.reason))
+}
+
+/// Asks with the client's content, as the client asked.
+async fn ask_as_is(
+    worker: &Rc<ProxyWorker>,
+    step: &Arc<ProxyStep>,
+    ask: &Ask,
+    strip: Strip,
+) -> Result<Answered, Refused> {
+    let offers = ask.request.offers();
+    let content = offers.take_content().map_or(OutgoingContent::None, OutgoingContent::Content);
+    let interims = offers.interims();
+    let manner = Manner { strip, ..Manner::default() };
+    ask_origin(worker, step, ask, content, manner, Some(&interims)).await
+}
+
+/// An origin's answer on its way to one client.
+fn respond(
+    step: &Arc<ProxyStep>,
+    ask: &Ask,
+    changes: &[FieldOp],
+    answered: Answered,
+    extra: Option<Rc<[u8]>>,
+    outcome: Outcome,
+) -> Result<Response, Refused> {
+    let Answered { mut incoming, hold, .. } = answered;
+    let status = incoming.status;
+    let is_upgrade = status == 101;
+    let to_head = ask.request.method() == "HEAD";
+    let mut lines = Vec::with_capacity(incoming.lines().len() + 256);
+    // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
+    let date = flatout_http::date::format_date(Now::read().unix_s);
+    {
+        let mut storage = FieldStorage::new();
+        let fields = incoming.fields(&mut storage);
+        if is_upgrade && !agrees(ask, &fields) {
+            return Err(Refused::forward(ForwardOutcome::UpgradeInvalid));
+        }
+        let keep_length = incoming.content_length.is_some() && !is_upgrade && status != 204;
+        let keep_upgrade = is_upgrade || status == 426;
+        let back = Return { version: incoming.version, keep_length, keep_upgrade, date: Some(&date) };
+        if changes.is_empty() {
+            write_response_lines(fields, &step.settings, &back, &mut lines);
+        } else {
+            let mut unchanged = Vec::with_capacity(incoming.lines().len() + 256);
+            write_response_lines(fields, &step.settings, &back, &mut unchanged);
+            write_changed(&unchanged, changes, &mut lines);
+        }
+    }
+    if is_upgrade {
+        write_line(b"Connection", b"upgrade", &mut lines);
+    }
+    let (body, outcome) = if let Some(origin) = incoming.upgraded.take() {
+        let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold)));
+        (Body::Tunnel(start), Outcome::forward(ForwardOutcome::Upgraded))
+    } else if to_head || matches!(status, 204 | 304) {
+        (Body::Empty, outcome)
+    } else {
+        let declared = incoming.content_length;
+        let whole = match incoming.body.whole() {
+            Some((whole, None)) => Some(whole.clone()),
+            _ => None,
+        };
+        let body = match whole {
+            Some(whole) => {
+                if declared.is_none() {
+                    write_line(b"Content-Length", whole.len().to_string().as_bytes(), &mut lines);
+                }
+                if whole.is_empty() { Body::Empty } else { Body::Bytes(whole) }
+            }
+            None => Body::Stream(Stream::new(Through::new(incoming.body, hold), declared)),
+        };
+        (body, outcome)
+    };
+    let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome.index());
+    response.extra = extra;
+    Ok(response)
+}
+
+/// Whether a 101 is the upgrade that was asked for.
+fn agrees(ask: &Ask, fields: &flatout_http::head::Fields<'_>) -> bool {
+    let Some(asked) = &ask.upgrade else { return false };
+    upgrade::agrees(asked, *fields)
+}
+
+/// Carries bytes both ways until either side has no more.
+async fn tunnel(mut client: Box<dyn Duplex>, mut origin: Box<dyn Duplex>, hold: crate::exchange::Hold) -> CloseReason {
+    let carried = tokio::io::copy_bidirectional(&mut client, &mut origin).await;
+    drop(hold);
+    match carried {
+        Ok(_) => CloseReason::TunnelEnded,
+        Err(_) => CloseReason::ClientReset,
+    }
+}
+
+/// What the answer to a HEAD tells of what is kept for GET (RFC 9111 §4.3.5).
+fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incoming: &Incoming, times: (i64, i64)) {
+    let Some(store) = worker.store() else { return };
+    let effect = with_response(incoming, times, |response| {
+        query.with(|request| decide_head(request, &kept.meta().stored, kept.body().len(), response, &query.cache.rules))
+    });
+    match effect {
+        HeadEffect::Nothing => {}
+        HeadEffect::Drop => {
+            store.remove_object(kept);
+        }
+        HeadEffect::Update(stored) => {
+            let meta = Meta { stored: *stored, group_tags: kept.meta().group_tags.clone() };
+            let (body, generation) = (kept.body().clone(), kept.generation());
+            let lines = Arc::clone(kept.lines());
+            let object = Kept::new(kept.key().clone(), kept.variant(), meta, lines, body, generation);
+            let _ = store.insert(object, query.cache.rules.variants_max as usize);
+        }
+    }
+}
+
+/// What the answer to an unsafe method makes invalid (RFC 9111 §4.4).
+fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
+    let Some(store) = worker.store() else { return };
+    let invalidation = with_response(incoming, times, |response| {
+        query.with(|request| decide_invalidation(request, response.status, &response.fields, &query.cache.rules))
+    });
+    for key in &invalidation.keys {
+        let key = query.in_realm(key);
+        store.remove(store.hash(&key), &key);
+    }
+    let groups: Vec<Purge> = query.with(|request| {
+        let tag = |group: &[u8]| {
+            let mut tag = Vec::new();
+            write_group_tag(request, group, &mut tag);
+            Purge::Tag(tag)
+        };
+        invalidation.groups.iter().map(tag).collect()
+    });
+    let mut purges = groups;
+    for key in &invalidation.path_keys {
+        let key = query.in_realm(key);
+        if worker.accelerator().search(|| key.clone()).is_some() {
+            purges.push(Purge::Prefix(key[crate::query::locator(&key)].to_vec()));
+        }
+    }
+    if !purges.is_empty() {
+        let store = Arc::clone(store);
+        // It looks through an index, which is not for the event loop; look-ups that begin afterwards see it.
+        tokio::task::spawn_blocking(move || {
+            for purge in &purges {
+                let _ = store.purge(purge, false, false);
+            }
+        });
+    }
+}
+
+/// Answers PURGE.
+pub(crate) async fn purge(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
+    let Some(store) = worker.store().cloned() else { return Err(Refused::only_if_cached(Lookup::BypassOff)) };
+    let soft =
+        query.with(|request| request.field("flatout-purge").is_some_and(|value| value.eq_ignore_ascii_case(b"soft")));
+    let locator = query.key.locator().to_vec();
+    let counted = tokio::task::spawn_blocking(move || store.purge(&Purge::Url(locator), soft, false)).await;
+    let matched = counted.map_or(0, |count| count.matched);
+    let text = format!("{{\"objects\":{matched},\"soft\":{soft}}}\n");
+    let length = text.len().to_string();
+    let head = Head::new(200, &[("Content-Type", "application/json"), ("Content-Length", &length)]);
+    let body = Body::Bytes(SharedBytes::from(text.into_bytes()));
+    Ok(Response::new(200, head, body, Outcome::forward(ForwardOutcome::Purged).index()))
+}

@@ -1,0 +1,80 @@
+//! A request that is looked up: its key, and all that its answer will need.
+
+use crate::exchange::Ask;
+use crate::rules::CacheStep;
+use crate::step::ProxyStep;
+use crate::store::Key;
+use flatout_cache::request::CacheRequest;
+use flatout_config::model::FieldOp;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What stands between a realm and the rest of a key: no host name has it.
+const REALM_END: u8 = b'\n';
+
+/// A request that is looked up.
+pub(crate) struct Query {
+    pub(crate) ask: Ask,
+    pub(crate) step: Arc<ProxyStep>,
+    pub(crate) cache: Arc<CacheStep>,
+    pub(crate) key: Key,
+    pub(crate) changes: Rc<[FieldOp]>,
+    pub(crate) changes_id: u32,
+    pub(crate) shows_status: bool,
+    /// What the last answer met said in Vary, when none is stored yet.
+    pub(crate) vary: Option<Box<str>>,
+}
+
+impl Query {
+    /// Shows the request to `look`, as the cache core wants it.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
+        let (path, query) = self.ask.path_and_query();
+        self.ask.request.with(|request| {
+            let cache_request = CacheRequest {
+                method: request.head.method.as_str(),
+                secure: request.secure,
+                authority: crate::forward::effective_host(request.head).unwrap_or_default(),
+                path,
+                query,
+                fields: request.head.fields,
+                has_content: request.offers.has_content(),
+            };
+            look(&cache_request)
+        })
+    }
+
+    /// The key of another resource of the same realm.
+    pub(crate) fn in_realm(&self, key: &[u8]) -> Vec<u8> {
+        let mut whole = Vec::with_capacity(self.step.realm.len() + 1 + key.len());
+        begin_key(&self.step.realm, &mut whole);
+        whole.extend_from_slice(key);
+        whole
+    }
+}
+
+/// Begins a key of `realm`.
+pub(crate) fn begin_key(realm: &str, output: &mut Vec<u8>) {
+    output.extend_from_slice(realm.as_bytes());
+    output.push(REALM_END);
+}
+
+/// Where the host, path and query stand in a key.
+pub(crate) fn locator(key: &[u8]) -> Range<usize> {
+    let realm_end = key.iter().position(|&byte| byte == REALM_END).map_or(0, |end| end + 1);
+    let scheme_end = key[realm_end..].windows(3).position(|window| window == b"://").map_or(0, |at| at + 3);
+    realm_end + scheme_end..key.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{begin_key, locator};
+
+    #[test]
+    fn the_locator_stands_behind_realm_and_scheme() {
+        let mut key = Vec::new();
+        begin_key("*.example#1", &mut key);
+        key.extend_from_slice(b"https://a.example:81/b?c=http://d");
+        assert_eq!(&key[locator(&key)], b"a.example:81/b?c=http://d");
+    }
+}

@@ -1,0 +1,76 @@
+//! One `cache` step of the configuration, put to use for all workers.
+
+use flatout_cache::rules::{QueryKey, Rules, SetCookie};
+use flatout_config::model::{self, CacheRules, Cidr, StatusField};
+use std::net::IpAddr;
+
+/// One `cache` step.
+#[derive(Debug)]
+pub struct CacheStep {
+    /// As the cache core wants them.
+    pub(crate) rules: Rules,
+    status_field: StatusField,
+    purge: Vec<Cidr>,
+    pub(crate) esi: bool,
+    pub(crate) early_hints: bool,
+}
+
+impl CacheStep {
+    /// The step for `settings`.
+    pub fn new(settings: &CacheRules) -> Self {
+        let rules = Rules {
+            enabled: settings.enabled,
+            default_ttl_s: settings.default_ttl_s,
+            heuristics: settings.heuristics,
+            heuristic_max_s: settings.heuristic_max_s,
+            stale_while_revalidate_s: settings.stale_while_revalidate_s,
+            stale_if_error_s: settings.stale_if_error_s,
+            set_cookie: match settings.set_cookie {
+                model::SetCookie::Refuse => SetCookie::Refuse,
+                model::SetCookie::Strip => SetCookie::Strip,
+                model::SetCookie::Store => SetCookie::Store,
+            },
+            query: match &settings.query {
+                model::QueryKey::All => QueryKey::All,
+                model::QueryKey::Without(names) => QueryKey::Without(names.clone()),
+                model::QueryKey::Only(names) => QueryKey::Only(names.clone()),
+            },
+            request_directives: settings.request_directives,
+            variants_max: settings.variants_max,
+            object_bytes_max: settings.object_bytes_max,
+            targeted: settings.targeted.clone(),
+            tag_fields: settings.tag_fields.clone(),
+            ..Rules::default()
+        };
+        Self {
+            rules,
+            status_field: settings.status_field.clone(),
+            purge: settings.purge.clone(),
+            esi: settings.esi,
+            early_hints: settings.early_hints,
+        }
+    }
+
+    /// Whether anything is kept.
+    pub const fn is_enabled(&self) -> bool {
+        self.rules.enabled
+    }
+
+    /// Whether `client` sees Cache-Status.
+    pub(crate) fn shows_status(&self, client: Option<IpAddr>) -> bool {
+        match &self.status_field {
+            StatusField::Everybody => true,
+            StatusField::Nobody => false,
+            StatusField::Networks(networks) => is_among(networks, client),
+        }
+    }
+
+    /// Whether PURGE is a method of ours, and `client` may use it; `None`: it is not.
+    pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> Option<bool> {
+        (!self.purge.is_empty()).then(|| is_among(&self.purge, client))
+    }
+}
+
+fn is_among(networks: &[Cidr], client: Option<IpAddr>) -> bool {
+    client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
+}

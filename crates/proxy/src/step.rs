@@ -1,0 +1,151 @@
+//! One `proxy` step of the configuration, put to use for all workers.
+
+use crate::group::{Group, Standing};
+use crate::limit::Gate;
+use flatout_config::model::Proxy;
+use flatout_net::origin::{OriginAddress, OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes of a realm at the most: a host name and a number fit.
+const REALM_BYTES_MAX: usize = 512;
+
+/// One `proxy` step.
+pub struct ProxyStep {
+    /// Unique within the process.
+    pub(crate) id: u64,
+    pub(crate) realm: Box<str>,
+    pub(crate) settings: Proxy,
+    pub(crate) group: Arc<Group>,
+    /// How much each origin gets at once, by its index.
+    pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) addresses: Vec<OriginAddress>,
+    pub(crate) tls: Option<Arc<OriginTls>>,
+    /// Whether some worker looks after the origins' health.
+    pub(crate) is_watched: AtomicBool,
+}
+
+impl ProxyStep {
+    /// The step for `settings`. `realm` tells what is kept for it from what is kept for others; it stays the same over
+    /// reloads and restarts.
+    ///
+    /// # Errors
+    /// With what is wrong, and what to do.
+    pub fn new(realm: &str, settings: &Proxy) -> Result<Self, (String, String)> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        if settings.origins.is_empty() {
+            return Err(("there is no origin".to_owned(), "name one: proxy \"http://127.0.0.1:3000\"".to_owned()));
+        }
+        let secure = settings.origins.iter().any(|origin| origin.secure);
+        let tls = if secure { Some(load_tls(settings)?) } else { None };
+        let realm: String = realm.chars().take(REALM_BYTES_MAX / 4).collect();
+        Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            realm: realm.into(),
+            group: Arc::new(Group::new(settings)),
+            gates: settings.origins.iter().map(|_| Gate::new(&settings.concurrency)).collect(),
+            addresses: settings
+                .origins
+                .iter()
+                .map(|origin| OriginAddress::new(origin.secure, &origin.host, origin.port))
+                .collect(),
+            tls,
+            is_watched: AtomicBool::new(false),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Whether the step is one for `settings` in this realm.
+    pub fn is(&self, realm: &str, settings: &Proxy) -> bool {
+        *self.realm == *realm && self.settings == *settings
+    }
+
+    /// The realm that what is kept for this step belongs to.
+    pub fn realm(&self) -> &str {
+        &self.realm
+    }
+
+    /// The origins, for people.
+    pub fn describe(&self) -> String {
+        let origins: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        origins.join(", ")
+    }
+
+    /// Each origin, and what is known of it, for people.
+    pub fn standings(&self) -> Vec<(String, String)> {
+        let now_ms = flatout_net::clock::Now::read().monotonic_ms;
+        let describe = |(index, address): (usize, &OriginAddress)| {
+            let standing = match self.group.standing(index, now_ms) {
+                None => "unknown".to_owned(),
+                Some(standing) => match standing {
+                    Standing::Well => "well".to_owned(),
+                    Standing::Starting(thousandths) => format!("back, with {} % of its share", thousandths / 10),
+                    Standing::PausedUntil(until_ms) => {
+                        format!("left out for {} ms more, as requests failed", until_ms.saturating_sub(now_ms))
+                    }
+                    Standing::Trial => "being tried again".to_owned(),
+                    Standing::Down => "down: its health checks fail".to_owned(),
+                },
+            };
+            let under_way = self.group.under_way(index);
+            let gate = self.gates.get(index).map_or_else(String::new, |gate| {
+                format!(", {under_way} of {} requests under way, {} waiting", gate.limit(), gate.waiting())
+            });
+            (address.to_string(), format!("{standing}{gate}"))
+        };
+        self.addresses.iter().enumerate().map(describe).collect()
+    }
+
+    /// What connections to the origins are made with.
+    pub(crate) fn client_settings(&self) -> OriginSettings {
+        let timeouts = &self.settings.timeouts;
+        OriginSettings {
+            connect_timeout_ms: timeouts.connect_timeout_ms,
+            head_timeout_ms: timeouts.head_timeout_ms,
+            body_timeout_ms: timeouts.body_timeout_ms,
+            idle_timeout_ms: timeouts.idle_timeout_ms,
+            idle_connections_max: self.settings.idle_connections_max,
+            http2: self.settings.http2,
+            ..OriginSettings::default()
+        }
+    }
+}
+
+impl fmt::Debug for ProxyStep {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ProxyStep")
+            .field("realm", &self.realm)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
+    let asked = OriginTlsSettings {
+        insecure: settings.tls.insecure,
+        authorities: settings.tls.authorities.clone(),
+        server_name: settings.tls.server_name.clone(),
+    };
+    OriginTls::load(&asked).map_err(|error| match error {
+        OriginTlsError::Unreadable(path, error) => (
+            format!("the authorities in {} cannot be read: {error}", path.display()),
+            "name a file in PEM that the user who starts flatout may read".to_owned(),
+        ),
+        OriginTlsError::NoAuthority(path) => (
+            format!("{} holds no certificate of an authority in PEM", path.display()),
+            "name the file with the authority's certificate, not its key".to_owned(),
+        ),
+        OriginTlsError::NoSystemAuthority => (
+            "this system has no certificates of authorities, so no origin of https can be believed".to_owned(),
+            "install the package ca-certificates, or name a file: tls authorities=\"ca.pem\"".to_owned(),
+        ),
+        OriginTlsError::ServerName(name) => {
+            (format!("`{name}` is no host name"), "write the name that stands in the origin's certificate".to_owned())
+        }
+        OriginTlsError::Internal(error) => {
+            (format!("TLS cannot be set up: {error}"), "this is a defect of flatout or of the system".to_owned())
+        }
+    })
+}

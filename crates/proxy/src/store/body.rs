@@ -1,0 +1,284 @@
+//! Content of objects: in memory, in a memory file, or in a file on a volume.
+
+pub use crate::store::folder::BodyFile;
+
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Content up to this many bytes is kept as bytes; more goes to a file and is sent by sendfile.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// The content of an object.
+#[derive(Clone, Debug)]
+pub enum StoredBody {
+    /// None.
+    Empty,
+    /// All of it as bytes, up to `INLINE_BYTES_MAX`.
+    Memory(Arc<[u8]>),
+    /// A file that nobody writes any more.
+    File {
+        /// The file; read by position only.
+        fd: Arc<OwnedFd>,
+        /// How long it is.
+        bytes: u64,
+        /// What keeps the file on its volume; `None` for a memory file.
+        place: Option<Arc<BodyFile>>,
+    },
+}
+
+impl StoredBody {
+    /// How long the content is, in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a descriptor is held for it.
+    pub(crate) const fn has_descriptor(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
+    /// What keeps its file on a volume.
+    pub(crate) const fn place(&self) -> Option<&Arc<BodyFile>> {
+        match self {
+            Self::File { place, .. } => place.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::File { place: Some(_), .. } => 0,
+            _ => self.len(),
+        }
+    }
+}
+
+/// Memory for content that arrives.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    bytes: AtomicU64,
+    pub(crate) bytes_max: AtomicU64,
+}
+
+impl Filling {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_room(&self, count: u64) -> bool {
+        self.bytes().saturating_add(count) <= self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, count: u64) -> bool {
+        let bytes = self.bytes.fetch_add(count, Ordering::Relaxed);
+        let fits = bytes.saturating_add(count) <= self.bytes_max.load(Ordering::Relaxed);
+        if !fits {
+            self.give_back(count);
+        }
+        fits
+    }
+
+    fn give_back(&self, count: u64) {
+        self.bytes.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+/// Why content is not kept. What has been written so far stays readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// It is larger than what any tier may hold, or than what is free of it while others fill.
+    NoRoom,
+    /// The kernel refused to write, even to memory.
+    Failed,
+}
+
+/// Content that arrives. One worker writes; all may read what has been written, by position.
+#[derive(Debug)]
+pub struct NewBody {
+    fd: Arc<OwnedFd>,
+    /// The file on a volume; `None`: a memory file.
+    place: Option<Arc<BodyFile>>,
+    filling: Arc<Filling>,
+    /// What of `filling` is taken by this one.
+    taken: u64,
+    len: u64,
+    forgotten: u64,
+}
+
+/// A new memory file.
+fn create_memory_file() -> Result<Arc<OwnedFd>, NotKept> {
+    rustix::fs::memfd_create("flatout-body", MemfdFlags::CLOEXEC).map(Arc::new).map_err(|_| NotKept::Failed)
+}
+
+impl NewBody {
+    /// In a memory file.
+    pub(crate) fn in_memory(filling: &Arc<Filling>) -> Result<Self, NotKept> {
+        let fd = create_memory_file()?;
+        Ok(Self { fd, place: None, filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0 })
+    }
+
+    /// In a file on a volume.
+    pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), filling: &Arc<Filling>) -> Self {
+        Self { fd, place: Some(place), filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0 }
+    }
+
+    /// Appends `bytes`. Call `fd` again after each write: when a volume fails, all that was written is moved to a memory
+    /// file, and the old file stays readable as far as it was.
+    ///
+    /// # Errors
+    /// When the content cannot be kept. `len` is as before then; the same bytes may be tried again, after
+    /// `forget_before` has made room.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), NotKept> {
+        if let Some(place) = self.place.clone() {
+            if !place.may_grow(bytes.len() as u64) {
+                return Err(NotKept::NoRoom);
+            }
+            match write_at(&self.fd, bytes, self.len) {
+                Ok(()) => {
+                    place.grow(bytes.len() as u64);
+                    self.len += bytes.len() as u64;
+                    return Ok(());
+                }
+                Err(Errno::NOSPC | Errno::DQUOT) => {
+                    place.folder().errors.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => place.folder().degrade("cannot write content", &error),
+            }
+            self.move_to_memory()?;
+        }
+        if !self.filling.take(bytes.len() as u64) {
+            return Err(NotKept::NoRoom);
+        }
+        if write_at(&self.fd, bytes, self.len).is_err() {
+            self.filling.give_back(bytes.len() as u64);
+            return Err(NotKept::Failed);
+        }
+        self.taken += bytes.len() as u64;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Copies what a failing volume has taken so far, most of it from the page cache.
+    fn move_to_memory(&mut self) -> Result<(), NotKept> {
+        let kept = self.len - self.forgotten;
+        if !self.filling.take(kept) {
+            return Err(NotKept::NoRoom);
+        }
+        let copy = || {
+            let fd = create_memory_file()?;
+            let mut buffer = vec![0; INLINE_BYTES_MAX];
+            let mut offset = self.forgotten;
+            while offset < self.len {
+                let wanted = buffer.len().min((self.len - offset) as usize);
+                let count = match rustix::io::pread(&self.fd, &mut buffer[..wanted], offset) {
+                    Ok(0) => return Err(NotKept::Failed),
+                    Ok(count) => count,
+                    Err(Errno::INTR) => continue,
+                    Err(_) => return Err(NotKept::Failed),
+                };
+                write_at(&fd, &buffer[..count], offset).map_err(|_| NotKept::Failed)?;
+                offset += count as u64;
+            }
+            Ok(fd)
+        };
+        match copy() {
+            Ok(fd) => {
+                self.fd = fd;
+                self.place = None;
+                self.taken += kept;
+                Ok(())
+            }
+            Err(error) => {
+                self.filling.give_back(kept);
+                Err(error)
+            }
+        }
+    }
+
+    /// The file, of which `len()` bytes may be read at any time by anybody.
+    pub const fn fd(&self) -> &Arc<OwnedFd> {
+        &self.fd
+    }
+
+    /// How much has been written, in bytes.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing has.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the volume has fallen behind, so that more writes might have to wait for its disk: a good moment to read
+    /// less from the origin for a few milliseconds.
+    pub fn is_behind(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.folder().is_behind())
+    }
+
+    /// Gives back the space of all that lies before `offset`, which nobody will read any more. The content cannot be
+    /// stored afterwards; the file serves as a window between an origin and its readers.
+    pub fn forget_before(&mut self, offset: u64) {
+        /// The kernel frees whole pages; fewer are not worth the call.
+        const STEP: u64 = 64 * 1024;
+        let end = offset.min(self.len) / STEP * STEP;
+        if end <= self.forgotten {
+            return;
+        }
+        let (start, count) = (self.forgotten, end - self.forgotten);
+        self.forgotten = end;
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Where it cannot be done the space is given back with the file.
+        if rustix::fs::fallocate(&self.fd, punch, start, count).is_ok() {
+            match &self.place {
+                None => {
+                    self.taken -= count.min(self.taken);
+                    self.filling.give_back(count);
+                }
+                Some(place) => place.shrink(count),
+            }
+        }
+    }
+
+    /// The content is whole. `None` when part of it was forgotten.
+    #[must_use]
+    pub fn finish(mut self) -> Option<StoredBody> {
+        let is_whole = self.forgotten == 0;
+        is_whole.then(|| StoredBody::File { fd: Arc::clone(&self.fd), bytes: self.len, place: self.place.take() })
+    }
+}
+
+impl Drop for NewBody {
+    fn drop(&mut self) {
+        self.filling.give_back(self.taken);
+    }
+}
+
+/// Writes all of `bytes` at `offset`.
+pub(crate) fn write_at(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,341 @@
+//! The memory tier: an index in shards over one ledger.
+
+use crate::store::hold;
+use crate::store::ledger::{Bounds, Ledger};
+use crate::store::object::{Bucket, Key, Object};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Shards of the index: a look-up holds one for some tens of nanoseconds, so this many keep workers apart.
+const SHARDS: usize = 64;
+
+/// Counters of changes. More than shards, so that a look-up on a disk seldom meets the change of another key.
+const CHANGES: usize = 4_096;
+
+/// Hashes that are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// For maps whose keys are hashes.
+pub(crate) type Prehashed = BuildHasherDefault<Identity>;
+
+type Shard<M> = HashMap<u64, Arc<Bucket<M>>, Prehashed>;
+
+/// What is in memory.
+#[derive(Debug)]
+pub(crate) struct Memory<M> {
+    shards: Box<[Mutex<Shard<M>>]>,
+    changes: Box<[AtomicU64]>,
+    ledger: Mutex<Ledger<M>>,
+    /// Whether what leaves memory may still be on a disk.
+    pub(crate) has_disks: AtomicBool,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) inserted: AtomicU64,
+}
+
+impl<M> Memory<M> {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            changes: (0..CHANGES).map(|_| AtomicU64::new(0)).collect(),
+            ledger: Mutex::new(Ledger::new(bounds)),
+            has_disks: AtomicBool::new(false),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            inserted: AtomicU64::new(0),
+        }
+    }
+
+    /// The low bits choose a place within a shard's map and the highest seven tell its neighbours apart.
+    fn shard(&self, hash: u64) -> &Mutex<Shard<M>> {
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    fn change(&self, hash: u64) -> &AtomicU64 {
+        &self.changes[(hash >> 20) as usize % CHANGES]
+    }
+
+    /// Inserts and removals so far of this key, and of some others.
+    pub(crate) fn changes(&self, hash: u64) -> u64 {
+        self.change(hash).load(Ordering::Acquire)
+    }
+
+    /// The ledger's word on something.
+    pub(crate) fn account<T>(&self, look: impl FnOnce(&Ledger<M>) -> T) -> T {
+        look(&hold(&self.ledger))
+    }
+
+    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
+        let found = hold(self.shard(hash)).get(&hash).filter(|bucket| is_of(bucket, key)).cloned();
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// As `find`, and nobody counts it.
+    pub(crate) fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
+        hold(self.shard(hash)).get(&hash).filter(|bucket| is_of(bucket, key)).cloned()
+    }
+
+    /// Puts `object` in. `tell_disks` is called while the key is held: nobody can look the key up in between. It returns
+    /// whether a disk may have other variants.
+    pub(crate) fn insert(&self, object: &Arc<Object<M>>, variants_max: usize, tell_disks: impl FnOnce() -> bool) {
+        self.inserted.fetch_add(1, Ordering::Relaxed);
+        let hash = object.key().hash();
+        let (mut former, mut gone) = (None, Vec::new());
+        {
+            let mut shard = hold(self.shard(hash));
+            let mut objects = vec![Arc::clone(object)];
+            let mut partial = tell_disks();
+            match shard.entry(hash) {
+                Entry::Occupied(mut entry) => {
+                    let bucket = entry.get();
+                    bucket.set_gone();
+                    if is_of(bucket, object.key().as_bytes()) {
+                        // What disks have besides is known since the first look at them.
+                        partial = bucket.is_partial();
+                        for other in bucket.objects() {
+                            if other.variant() == object.variant() {
+                                other.set_replaced();
+                                former = Some(Arc::clone(other));
+                            } else if objects.len() < variants_max.max(1) {
+                                objects.push(Arc::clone(other));
+                            } else {
+                                other.set_replaced();
+                                gone.push(Arc::clone(other));
+                            }
+                        }
+                    } else {
+                        // Another key with the same 64 bits: it makes room, as nobody could tell them apart quickly.
+                        bucket.objects().iter().for_each(|other| other.set_evicted());
+                        gone.extend(bucket.objects().iter().cloned());
+                    }
+                    entry.insert(Arc::new(Bucket::new(objects, partial)));
+                }
+                Entry::Vacant(entry) => {
+                    entry.insert(Arc::new(Bucket::new(objects, partial)));
+                }
+            }
+            self.change(hash).fetch_add(1, Ordering::AcqRel);
+        }
+        self.enter(object, former.as_deref(), &gone);
+    }
+
+    /// Joins what a disk had with what is here, unless the key has changed since `changes` was read: then what was read
+    /// may be older than what was removed. What is here already stays. An empty answer makes the bucket whole.
+    ///
+    /// # Errors
+    /// When the key has changed.
+    pub(crate) fn promote(
+        &self,
+        (hash, key): (u64, &[u8]),
+        found: &[Arc<Object<M>>],
+        changes: u64,
+    ) -> Result<Option<Arc<Bucket<M>>>, Changed> {
+        let (joined, entered) = {
+            let mut shard = hold(self.shard(hash));
+            if self.changes(hash) != changes {
+                return Err(Changed);
+            }
+            let here = shard.get(&hash).filter(|bucket| is_of(bucket, key)).cloned();
+            let mut objects = here.as_ref().map_or_else(Vec::new, |bucket| bucket.objects().to_vec());
+            let mut entered = Vec::new();
+            for object in found {
+                if objects.iter().all(|other| other.variant() != object.variant()) {
+                    objects.push(Arc::clone(object));
+                    entered.push(Arc::clone(object));
+                }
+            }
+            if objects.is_empty() {
+                return Ok(None);
+            }
+            if entered.is_empty()
+                && let Some(bucket) = here
+            {
+                bucket.set_whole();
+                return Ok(Some(bucket));
+            }
+            let joined = Arc::new(Bucket::new(objects, false));
+            if let Some(old) = shard.insert(hash, Arc::clone(&joined)) {
+                old.set_gone();
+                if !is_of(&old, key) {
+                    old.objects().iter().for_each(|other| other.set_evicted());
+                    let mut ledger = hold(&self.ledger);
+                    old.objects().iter().for_each(|other| ledger.remove(other));
+                }
+            }
+            (joined, entered)
+        };
+        for object in &entered {
+            self.enter(object, None, &[]);
+        }
+        Ok(Some(joined))
+    }
+
+    /// Enters `object` in the ledger and takes out who must leave.
+    fn enter(&self, object: &Arc<Object<M>>, former: Option<&Object<M>>, gone: &[Arc<Object<M>>]) {
+        let victims = {
+            let mut ledger = hold(&self.ledger);
+            gone.iter().for_each(|other| ledger.remove(other));
+            let victims = ledger.add(object, former);
+            // It was replaced before it was entered, so its former is what must still be struck out.
+            if let Some(former) = former {
+                ledger.remove(former);
+            }
+            victims
+        };
+        victims.iter().for_each(|victim| self.evict(victim));
+    }
+
+    /// Takes a victim of the ledger out of the index.
+    fn evict(&self, victim: &Arc<Object<M>>) {
+        let mut shard = hold(self.shard(victim.key().hash()));
+        victim.set_evicted_unless_replaced();
+        take_out(&mut shard, victim, self.has_disks.load(Ordering::Relaxed) && !victim.is_memory_only());
+    }
+
+    /// Puts `new` in the place of `old`, which is the same but for where its content is. Whoever looks the key up meets one
+    /// of them. Does nothing when `old` is not there any more.
+    pub(crate) fn swap(&self, old: &Arc<Object<M>>, new: &Arc<Object<M>>) {
+        {
+            let mut shard = hold(self.shard(old.key().hash()));
+            let Some(bucket) = shard.get(&old.key().hash()) else { return };
+            if !bucket.objects().iter().any(|other| Arc::ptr_eq(other, old)) {
+                return;
+            }
+            let pick = |other: &Arc<Object<M>>| Arc::clone(if Arc::ptr_eq(other, old) { new } else { other });
+            let joined = Bucket::new(bucket.objects().iter().map(pick).collect(), bucket.is_partial());
+            bucket.set_gone();
+            old.set_replaced();
+            shard.insert(old.key().hash(), Arc::new(joined));
+        }
+        self.enter(new, Some(old), &[]);
+    }
+
+    /// Makes every look-up that is under way on a disk begin anew.
+    pub(crate) fn change_all(&self) {
+        for change in &self.changes {
+            change.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Removes this very object. `tell_disks` as for `insert`.
+    pub(crate) fn remove_object(&self, object: &Arc<Object<M>>, tell_disks: impl FnOnce()) -> bool {
+        let was_here = {
+            let hash = object.key().hash();
+            let mut shard = hold(self.shard(hash));
+            let was_here = take_out(&mut shard, object, false);
+            if was_here {
+                object.set_replaced();
+                tell_disks();
+                self.change(hash).fetch_add(1, Ordering::AcqRel);
+            }
+            was_here
+        };
+        if was_here {
+            hold(&self.ledger).remove(object);
+        }
+        was_here
+    }
+
+    /// Removes all variants of a key. `tell_disks` as for `insert`, called in any case.
+    pub(crate) fn remove(&self, hash: u64, key: &[u8], tell_disks: impl FnOnce()) -> usize {
+        let bucket = {
+            let mut shard = hold(self.shard(hash));
+            tell_disks();
+            self.change(hash).fetch_add(1, Ordering::AcqRel);
+            if shard.get(&hash).is_none_or(|bucket| !is_of(bucket, key)) {
+                return 0;
+            }
+            shard.remove(&hash)
+        };
+        let Some(bucket) = bucket else { return 0 };
+        bucket.set_gone();
+        let mut ledger = hold(&self.ledger);
+        for object in bucket.objects() {
+            object.set_replaced();
+            ledger.remove(object);
+        }
+        bucket.objects().len()
+    }
+
+    /// All objects of one shard after the other; none is held while `visit` runs.
+    pub(crate) fn each(&self, mut visit: impl FnMut(&Arc<Object<M>>)) {
+        for shard in &self.shards {
+            let buckets: Vec<_> = hold(shard).values().cloned().collect();
+            buckets.iter().flat_map(|bucket| bucket.objects()).for_each(&mut visit);
+        }
+    }
+
+    /// Up to `count_max` objects that `wanted` picks.
+    pub(crate) fn pick(&self, wanted: impl Fn(&Key) -> bool, count_max: usize) -> Vec<Arc<Object<M>>> {
+        let mut picked = Vec::new();
+        for shard in &self.shards {
+            if picked.len() >= count_max {
+                break;
+            }
+            let left = count_max - picked.len();
+            let shard = hold(shard);
+            let buckets = shard.values().filter(|bucket| bucket.objects().iter().any(|object| wanted(object.key())));
+            picked.extend(buckets.flat_map(|bucket| bucket.objects().iter().cloned()).take(left));
+        }
+        picked
+    }
+
+    /// Other bounds.
+    pub(crate) fn set_bounds(&self, change: impl FnOnce(Bounds) -> Bounds) {
+        let victims = {
+            let mut ledger = hold(&self.ledger);
+            let bounds = change(ledger.bounds());
+            ledger.set_bounds(bounds)
+        };
+        victims.iter().for_each(|victim| self.evict(victim));
+    }
+}
+
+/// The key has changed while a disk was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changed;
+
+/// Whether a bucket is that of `key`, and not of another with the same hash.
+fn is_of<M>(bucket: &Bucket<M>, key: &[u8]) -> bool {
+    bucket.objects().first().is_some_and(|object| object.key().as_bytes() == key)
+}
+
+/// Takes this very object out of its bucket. `partial`: whether a disk still has it.
+fn take_out<M>(shard: &mut Shard<M>, object: &Arc<Object<M>>, partial: bool) -> bool {
+    let hash = object.key().hash();
+    let Some(bucket) = shard.get(&hash) else { return false };
+    if !bucket.objects().iter().any(|other| Arc::ptr_eq(other, object)) {
+        return false;
+    }
+    bucket.set_gone();
+    let rest: Vec<_> = bucket.objects().iter().filter(|other| !Arc::ptr_eq(other, object)).cloned().collect();
+    let partial = partial || bucket.is_partial();
+    if rest.is_empty() {
+        shard.remove(&hash);
+    } else {
+        shard.insert(hash, Arc::new(Bucket::new(rest, partial)));
+    }
+    true
+}

@@ -1,0 +1,339 @@
+//! What one worker answers with.
+
+use crate::accelerator::Accelerator;
+use crate::exchange::Ask;
+use crate::forward::effective_host;
+use crate::front::Front;
+use crate::group::hash_request;
+use crate::lookup;
+use crate::meta::{Kept, Meta};
+use crate::outcome::{ForwardOutcome, Outcome};
+use crate::pass;
+use crate::query::{Query, begin_key, locator};
+use crate::rules::CacheStep;
+use crate::step::ProxyStep;
+use crate::store::{Key, Store};
+use flatout_cache::decision::{Intake, decide_request};
+use flatout_cache::key::{write_key, write_query};
+use flatout_cache::reason::Lookup;
+use flatout_cache::request::CacheRequest;
+use flatout_cache::search::{Search, write_path_key, write_search_key};
+use flatout_cache::stored::Stored;
+use flatout_cache::vary::write_variant_key;
+use flatout_config::model::FieldOp;
+use flatout_net::clock::Now;
+use flatout_net::handler::Request;
+use flatout_net::origin::{OriginClient, OriginCounts};
+use flatout_net::owned::OwnedRequest;
+use flatout_net::response::Response;
+use std::cell::RefCell;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Changes of the answer's fields that header steps make.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes<'a> {
+    /// Their number, unique among combinations of steps on this worker.
+    pub id: u32,
+    /// The changes, in the order to make them.
+    pub fields: &'a Rc<[FieldOp]>,
+}
+
+/// A request for an origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking<'a> {
+    /// The request.
+    pub request: &'a Request<'a>,
+    /// Its path as it is after rewriting, encoded.
+    pub path: &'a [u8],
+    /// Its query after rewriting.
+    pub query: Option<&'a [u8]>,
+    /// What header steps change of the answer.
+    pub changes: Changes<'a>,
+    /// Now.
+    pub now: Now,
+}
+
+/// Why there is no answer, for whoever makes error pages.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The status.
+    pub status: u16,
+    /// One sentence for the visitor.
+    pub text: &'static str,
+    /// Fields for the page.
+    pub fields: Vec<(&'static str, String)>,
+    /// The reason.
+    pub outcome: Outcome,
+}
+
+/// An answer that is being made.
+pub type Making = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
+
+/// What became of a request.
+pub enum Handled {
+    /// The answer.
+    Reply(Response),
+    /// The answer, later.
+    Later(Making),
+    /// None.
+    Refused(Refused),
+}
+
+/// One worker's part of the accelerator.
+pub struct ProxyWorker {
+    accelerator: Arc<Accelerator>,
+    /// Added to the outcomes of all answers: where this crate's begin in the handler's table.
+    base: u8,
+    front: RefCell<Front>,
+    clients: RefCell<Vec<(u64, OriginClient)>>,
+    counts: Arc<OriginCounts>,
+    /// The key of the request at hand.
+    key: RefCell<Vec<u8>>,
+}
+
+impl ProxyWorker {
+    /// A worker's part of `accelerator`. `base` is added to the outcomes of its answers.
+    pub fn new(accelerator: &Arc<Accelerator>, base: u8) -> Rc<Self> {
+        Rc::new(Self {
+            accelerator: Arc::clone(accelerator),
+            base,
+            front: RefCell::default(),
+            clients: RefCell::default(),
+            counts: accelerator.add_counts(),
+            key: RefCell::default(),
+        })
+    }
+
+    /// What all workers share.
+    pub(crate) fn accelerator(&self) -> &Accelerator {
+        &self.accelerator
+    }
+
+    /// The store, when there is one.
+    pub(crate) fn store(&self) -> Option<&Arc<Store<Meta>>> {
+        self.accelerator.store()
+    }
+
+    /// This worker's connections to the origins of `step`.
+    pub(crate) fn client(&self, step: &ProxyStep) -> OriginClient {
+        let mut clients = self.clients.borrow_mut();
+        if let Some((_, client)) = clients.iter().find(|(id, _)| *id == step.id) {
+            return client.clone();
+        }
+        let client = OriginClient::new(step.client_settings(), step.tls.clone(), Arc::clone(&self.counts));
+        clients.push((step.id, client.clone()));
+        client
+    }
+
+    /// These proxies are in force from now on: has their origins looked after, and forgets the others' connections. To
+    /// be called within the runtime.
+    pub fn watch(self: &Rc<Self>, steps: &[Arc<ProxyStep>]) {
+        self.clients.borrow_mut().retain(|(id, _)| steps.iter().any(|step| step.id == *id));
+        self.front.borrow_mut().clear();
+        self.accelerator.set_steps(steps);
+        for step in steps {
+            crate::check::watch(self, step);
+        }
+    }
+
+    /// Makes heads of `object` for whoever asks next.
+    pub(crate) fn make_ready(&self, query: &Query, object: &Arc<Kept>) {
+        let ready = Rc::new(lookup::ready_of(query, object));
+        self.front.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), ready);
+    }
+
+    /// The key of `query` under which answers with `search` are kept.
+    pub(crate) fn search_key(&self, query: &Query, search: &Search) -> Key {
+        let mut key = Vec::new();
+        begin_key(&query.step.realm, &mut key);
+        query.with(|request| write_search_key(request, search, &query.cache.rules, &mut key));
+        let hash = self.store().map_or(0, |store| store.hash(&key));
+        Key::new(&key, locator(&key), hash)
+    }
+
+    /// Answers `asking`.
+    pub fn handle(
+        self: &Rc<Self>,
+        step: &Arc<ProxyStep>,
+        cache: Option<&Arc<CacheStep>>,
+        asking: &Asking<'_>,
+    ) -> Handled {
+        match cache.filter(|_| self.store().is_some()) {
+            None => self.pass(step, asking),
+            Some(cache) => self.look_up(step, cache, asking),
+        }
+    }
+
+    fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, asking: &Asking<'_>) -> Handled {
+        let ask = match make_ask(step, None, asking) {
+            Ok(ask) => ask,
+            Err(refused) => return Handled::Refused(refused),
+        };
+        let changes = Rc::clone(asking.changes.fields);
+        self.later(pass::plain(Rc::clone(self), Arc::clone(step), ask, changes))
+    }
+
+    fn later(self: &Rc<Self>, making: impl Future<Output = Result<Response, Refused>> + 'static) -> Handled {
+        let base = self.base;
+        Handled::Later(Box::pin(async move {
+            making.await.map(|mut response| {
+                response.outcome = response.outcome.saturating_add(base);
+                response
+            })
+        }))
+    }
+
+    fn look_up(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, asking: &Asking<'_>) -> Handled {
+        let request = asking.request;
+        let client = request.client.map(|client| client.ip());
+        let Some(authority) = effective_host(request.head) else { return self.pass(step, asking) };
+        let cache_request = CacheRequest {
+            method: request.head.method.as_str(),
+            secure: request.secure,
+            authority,
+            path: asking.path,
+            query: asking.query,
+            fields: request.head.fields,
+            has_content: request.offers.has_content(),
+        };
+        let purges = (cache_request.method == "PURGE").then(|| cache.allows_purge(client)).flatten();
+        if purges == Some(false) {
+            return Handled::Refused(Refused::forward(ForwardOutcome::PurgeDenied));
+        }
+        let intake = decide_request(&cache_request, &cache.rules);
+        let shows_status = cache.shows_status(client);
+        let mut key = self.key.borrow_mut();
+        key.clear();
+        begin_key(&step.realm, &mut key);
+        let search = self.accelerator.search(|| {
+            let mut path_key = Vec::new();
+            begin_key(&step.realm, &mut path_key);
+            write_path_key(&cache_request, &mut path_key);
+            path_key
+        });
+        match &search {
+            None => write_key(&cache_request, &cache.rules, &mut key),
+            Some(search) => write_search_key(&cache_request, search, &cache.rules, &mut key),
+        }
+        let Some(store) = self.store() else { return self.pass(step, asking) };
+        let hash = store.hash(&key);
+        if intake == Intake::LookUp
+            && let Some(mut response) = self.answer_ready(&cache_request, hash, &key, asking, shows_status)
+        {
+            response.outcome = response.outcome.saturating_add(self.base);
+            return Handled::Reply(response);
+        }
+        let ask = match make_ask(step, Some(cache), asking) {
+            Ok(ask) => ask,
+            Err(refused) => return Handled::Refused(refused),
+        };
+        let query = Query {
+            ask,
+            step: Arc::clone(step),
+            cache: Arc::clone(cache),
+            key: Key::new(&key, locator(&key), hash),
+            changes: Rc::clone(asking.changes.fields),
+            changes_id: asking.changes.id,
+            shows_status,
+            vary: None,
+        };
+        drop(key);
+        if purges.is_some() {
+            return self.later(pass::purge(Rc::clone(self), query));
+        }
+        match intake {
+            Intake::LookUp => {
+                if let Some(mut response) = lookup::answer_at_once(self, &query, asking.now) {
+                    response.outcome = response.outcome.saturating_add(self.base);
+                    return Handled::Reply(response);
+                }
+                self.later(lookup::serve(Rc::clone(self), query))
+            }
+            Intake::Bypass(reason) | Intake::Unsafe(reason) => {
+                let worker = Rc::clone(self);
+                self.later(async move { pass::forward(&worker, &Rc::new(query), reason, None).await })
+            }
+        }
+    }
+
+    /// What the front has for a request that asks for nothing in particular.
+    #[inline]
+    fn answer_ready(
+        &self,
+        request: &CacheRequest<'_>,
+        hash: u64,
+        key: &[u8],
+        asking: &Asking<'_>,
+        shows_status: bool,
+    ) -> Option<Response> {
+        let epoch = self.store()?.epoch();
+        let mut front = self.front.borrow_mut();
+        let known = front.get(hash, key, epoch);
+        if known.is_empty() || !request.is_plain() {
+            return None;
+        }
+        let now_s = asking.now.unix_s;
+        let ready = known.iter().find(|ready| {
+            let stored = &ready.object.meta().stored;
+            ready.changes_id == asking.changes.id
+                && ready.object.is_current()
+                && stored.is_fresh_for_plain_request(now_s)
+                && (stored.vary.is_empty() || self.is_variant(stored, request))
+        })?;
+        ready.object.touch();
+        Some(ready.answer(now_s, shows_status))
+    }
+
+    fn is_variant(&self, stored: &Stored, request: &CacheRequest<'_>) -> bool {
+        let mut variant = Vec::with_capacity(64);
+        write_variant_key(&stored.vary, request, &mut variant);
+        *stored.variant_key == *variant
+    }
+}
+
+/// Copies what the origin will be asked.
+fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> Result<Ask, Refused> {
+    let request = asking.request;
+    let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
+    target.extend_from_slice(asking.path);
+    let path_bytes = target.len();
+    match (asking.query, cache) {
+        (None, _) => {}
+        (Some(query), None) => {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        // What is left out of the key is left out of the request.
+        (query, Some(cache)) => {
+            target.push(b'?');
+            if !write_query(query, &cache.rules.query, &mut target) {
+                target.truncate(path_bytes);
+            }
+        }
+    }
+    let upgrade = crate::forward::upgrade::asks(request.head, &step.settings);
+    Ok(Ask {
+        balance_hash: hash_request(step.group.balance(), request),
+        request: OwnedRequest::new(request),
+        target: target.into(),
+        path_bytes,
+        upgrade: upgrade.map(Into::into),
+    })
+}
+
+impl Refused {
+    /// Only a kept answer would have done (RFC 9111 §5.2.1.7).
+    pub(crate) fn only_if_cached(reason: Lookup) -> Self {
+        let text = "There is no kept answer, and the request wants nothing else.";
+        Self { status: 504, text, fields: Vec::new(), outcome: Outcome::cache(reason) }
+    }
+}
+
+impl fmt::Debug for ProxyWorker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ProxyWorker").field("base", &self.base).finish_non_exhaustive()
+    }
+}

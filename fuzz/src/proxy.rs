@@ -1,0 +1,81 @@
+//! What the proxy reads of others: pages with ESI, references in them, links.
+
+use flatout_http::feed::assert_three_ways;
+use flatout_http::target::{Target, parse_target};
+use flatout_proxy::esi::token::read_token;
+use flatout_proxy::esi::{Base, EsiLimits, Segment, parse, resolve};
+use flatout_proxy::hints::{BYTES_MAX, LINKS_MAX, early_links};
+
+/// Pages, and references.
+pub(crate) const ESI_SEEDS: &[&[u8]] = &[
+    b"a<esi:include src=\"/b?c&amp;d\" alt='/e' onerror=\"continue\"/>f<esi:comment text='g'/>",
+    b"<esi:try><esi:attempt>a<esi:include src='/b'/></esi:attempt><esi:except>c</esi:except></esi:try>",
+    b"<!--esi a<esi:remove><img></esi:remove>--><!--esidebar--></esi:include>",
+    b"http://a.example:80/b/../%2e%2e/c?d#e",
+    b"//a.example/../..",
+];
+
+/// Link fields.
+pub(crate) const LINK_SEEDS: &[&[u8]] = &[
+    b"</a,b>; title=\"x\\\", <y>\"; rel=preload, </c>;rel=\"next preconnect\" ;as=style",
+    b"<https://a>;rel=dns-prefetch,,",
+];
+
+/// Small, so that mutated pages reach them.
+const LIMITS: EsiLimits =
+    EsiLimits { page_bytes_max: 600, tag_bytes_max: 64, tags_max: 12, includes_max: 3, depth_max: 2, nesting_max: 2 };
+
+/// Tokens do not depend on how a page was cut; literals are parts of the page, in order; references stay on their host.
+pub(crate) fn check_esi(bytes: &[u8]) {
+    for in_comment in [false, true] {
+        assert_three_ways(bytes, |bytes| {
+            read_token(bytes, in_comment, &LIMITS).map(|read| read.map(|(token, used)| (format!("{token:?}"), used)))
+        });
+    }
+    let page = parse(bytes, &LIMITS);
+    assert!(page.includes <= LIMITS.includes_max);
+    let mut end = 0;
+    check_segments(&page.segments, bytes.len(), &mut end);
+    if let Some((_, at)) = page.error {
+        assert!(at == bytes.len() || end == bytes.len(), "the rest of the page is lost");
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        check_reference(text);
+    }
+}
+
+fn check_segments(segments: &[Segment], page_bytes: usize, end: &mut usize) {
+    for segment in segments {
+        match segment {
+            Segment::Literal(range) => {
+                assert!(*end <= range.start && range.start < range.end && range.end <= page_bytes);
+                *end = range.end;
+            }
+            Segment::Include(include) => check_reference(&include.src),
+            Segment::Try { attempt, except } => {
+                let (mut one, mut other) = (*end, *end);
+                check_segments(attempt, page_bytes, &mut one);
+                check_segments(except, page_bytes, &mut other);
+                *end = one.max(other);
+            }
+        }
+    }
+}
+
+fn check_reference(src: &str) {
+    let base = Base { secure: false, authority: b"a.example", path: b"/b/c", query: Some(b"d") };
+    if let Ok(target) = resolve(src, &base) {
+        let parsed = parse_target(b"GET", target.as_bytes());
+        assert!(matches!(parsed, Ok(Target::Resource { authority: None, .. })), "{target}");
+    }
+}
+
+/// Links are parts of the field, few, and fit for a line.
+pub(crate) fn check_links(bytes: &[u8]) {
+    let links = early_links([bytes, bytes].into_iter());
+    assert!(links.len() <= LINKS_MAX && links.iter().map(String::len).sum::<usize>() <= BYTES_MAX);
+    for link in links {
+        assert!(link.starts_with('<') && link.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        assert!(bytes.windows(link.len()).any(|window| window == link.as_bytes()));
+    }
+}

@@ -1,0 +1,115 @@
+//! `flatout accelerate`: a shared cache in front of other servers.
+
+use crate::flags::ServerArgs;
+use clap::Args;
+use flatout_config::model::{Admin, CacheRules, Config, Handler, Origin, Proxy, StepKind, StoreBudget};
+use flatout_config::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory, parse_origin, show_origin};
+use flatout_daemon::Failure;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Put a shared cache in front of other servers.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout accelerate http://127.0.0.1:3000       then open http://127.0.0.1:8080/
+  flatout accelerate :3000 --listen :80 --memory 2GiB --disk /var/cache/flatout=50GiB
+  flatout accelerate https://a.example https://b.example --no-cache
+  flatout accelerate :3000 --print-config > flatout.kdl
+
+Nothing changes in the origin: it is asked as the client asked, and its Cache-Control is obeyed.
+Every answer says in Cache-Status whether it was kept, and why not. `flatout purge` takes kept
+answers away, `flatout status` shows what is held. What the flags do not have, the configuration
+has: --print-config is where to begin.")]
+pub(crate) struct AccelerateArgs {
+    /// Where to forward to: http or https, a host and perhaps a port; `:3000` is a port of this machine.
+    #[arg(value_name = "ORIGIN", required = true, value_parser = parse)]
+    origins: Vec<Origin>,
+
+    /// Hold so many bytes of answers in memory at the most.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_memory)]
+    memory: u64,
+
+    /// Hold so many answers in memory at the most.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(HOT_OBJECTS))]
+    hot_objects: u64,
+
+    /// Hold so many bytes of answers in this folder as well; one for each volume. It stays over a restart.
+    #[arg(long, value_name = "DIR=SIZE", value_parser = parse_disk)]
+    disk: Vec<(PathBuf, u64)>,
+
+    /// Keep nothing: forward every request.
+    #[arg(long, conflicts_with_all = ["memory", "hot_objects", "disk"])]
+    no_cache: bool,
+
+    /// Answer `flatout status`, `purge`, `reload` and `upgrade` on this Unix socket, or `off` on none [default: the
+    /// user's or the system's, unless another flatout has it].
+    #[arg(long, value_name = "PATH|off")]
+    admin: Option<PathBuf>,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+fn parse(text: &str) -> Result<Origin, String> {
+    parse_origin(text).map_err(|fault| match fault.advice {
+        Some(advice) => format!("{}: {advice}", fault.what),
+        None => fault.what,
+    })
+}
+
+/// Runs the verb and says how it ended.
+pub(crate) fn run(arguments: &AccelerateArgs) -> ExitCode {
+    arguments.server.run(settings(arguments))
+}
+
+/// The configuration that the flags stand for.
+fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
+    for (index, origin) in arguments.origins.iter().enumerate() {
+        let is_same = |other: &Origin| (&other.host, other.port) == (&origin.host, origin.port);
+        if arguments.origins[..index].iter().any(is_same) {
+            return Err(Failure::usage(format!("the origin {} is given twice", show_origin(origin))));
+        }
+    }
+    if let Some(fault) = disks_fault(&arguments.disk) {
+        return Err(Failure::usage(format!("{fault}\n  one --disk for each volume")));
+    }
+    let cache = StepKind::Cache(Box::<CacheRules>::default());
+    let proxy = Proxy { origins: arguments.origins.clone(), ..Proxy::default() };
+    let proxy = StepKind::Handler(Handler::Proxy(Box::new(proxy)));
+    let steps = (!arguments.no_cache).then_some(cache).into_iter().chain([proxy]);
+    let config = arguments.server.config(steps)?;
+    check_loop(&config, &arguments.origins)?;
+    let admin = match &arguments.admin {
+        None => Admin::Default,
+        Some(path) if path.as_os_str() == "off" => Admin::Off,
+        Some(path) => Admin::Path(path.clone()),
+    };
+    let store = StoreBudget {
+        memory_bytes_max: arguments.memory,
+        hot_objects_max: arguments.hot_objects,
+        disks: arguments.disk.clone(),
+    };
+    Ok(Config { admin, store, ..config })
+}
+
+/// Nobody forwards to themselves on purpose: it would be asked again and again.
+fn check_loop(config: &Config, origins: &[Origin]) -> Result<(), Failure> {
+    let is_us = |origin: &&Origin| {
+        let address: Option<IpAddr> = match origin.host.as_str() {
+            "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
+            host => host.parse().ok(),
+        };
+        address.is_some_and(|ip| {
+            let covers = |own: IpAddr| own == ip || own.is_unspecified() && ip.is_loopback();
+            config.listeners.iter().any(|on| on.address.port() == origin.port && covers(on.address.ip()))
+        })
+    };
+    match origins.iter().find(is_us) {
+        Some(origin) => Err(Failure::usage(format!(
+            "{} is where this accelerator itself listens\n  try: --listen with another port, or another origin",
+            show_origin(origin)
+        ))),
+        None => Ok(()),
+    }
+}

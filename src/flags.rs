@@ -1,0 +1,254 @@
+//! What the verbs that serve have in common: where they listen, how they log, how long they wait.
+
+use clap::Args;
+use flatout_config::model::{
+    Certificate, Config, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step, StepKind, Timeouts,
+};
+use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
+use flatout_daemon::{Failure, Options, Source};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+// No doc comment: clap would take it for the description of the verb.
+#[derive(Args, Debug)]
+pub(crate) struct ServerArgs {
+    /// Where to listen; may be given more than once. `:8080` is all addresses; port 0 takes any free port.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
+    listen: Vec<Listen>,
+
+    /// Worker threads; by default one for each core this process may use.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+
+    /// Append a line for each request to FILE; `-` is standard output, and then all else goes to standard error.
+    #[arg(long, value_name = "FILE|-")]
+    access_log: Option<PathBuf>,
+
+    /// Open so many files at the most, connections included; by default as many as the kernel allows.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=1_073_741_824))]
+    open_files: Option<u64>,
+
+    /// Print the configuration that these flags stand for, and exit.
+    #[arg(long)]
+    print_config: bool,
+
+    /// Speak https: `internal`, with a certificate by an authority of our own, or CERT,KEY, two files in PEM.
+    #[arg(long, value_name = "internal|CERT,KEY", value_parser = parse_tls, conflicts_with_all = ["tls_cert", "h2c"])]
+    tls: Option<Tls>,
+
+    /// Speak https, with this certificate and what leads to its authority, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "h2c")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Without TLS, speak HTTP/2 with clients that begin with it.
+    #[arg(long)]
+    h2c: bool,
+
+    /// Close a connection on which no request begins for so long.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration_ms)]
+    idle_timeout: u64,
+
+    /// Answer 408 when a request's head takes longer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
+    head_timeout: u64,
+
+    /// Answer 408 when a request's body takes longer.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
+    body_timeout: u64,
+
+    /// Close a connection whose TLS handshake, or preface of HTTP/2, takes longer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
+    handshake_timeout: u64,
+
+    /// Close a connection whose client takes no byte of a response for so long.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
+    write_timeout: u64,
+
+    /// When told to stop, wait so long for what is under way.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
+    drain_timeout: u64,
+}
+
+/// One `--listen`: an address, or all of the machine's.
+#[derive(Clone, Debug)]
+struct Listen(Vec<SocketAddr>);
+
+fn parse_listen(text: &str) -> Result<Listen, String> {
+    parse_addresses(text).map(Listen).ok_or_else(|| {
+        let is_port = |port: &str| port.parse::<u16>().is_ok();
+        match text.rsplit_once(':') {
+            None if is_port(text) => format!("write :{text} for all addresses, or 127.0.0.1:{text}"),
+            Some(("localhost", port)) if is_port(port) => format!("write 127.0.0.1:{port}"),
+            Some(("*", port)) if is_port(port) => format!("write :{port}"),
+            _ => "an address is 127.0.0.1:8080, [::1]:8080, or :8080 for all addresses of this machine".to_owned(),
+        }
+    })
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug)]
+enum Tls {
+    Internal,
+    Files(PathBuf, PathBuf),
+}
+
+fn parse_tls(text: &str) -> Result<Tls, String> {
+    if text == "internal" {
+        return Ok(Tls::Internal);
+    }
+    let (chain, key) = text.split_once(',').ok_or("either `internal`, or two files: CERT,KEY")?;
+    Ok(Tls::Files(chain.into(), key.into()))
+}
+
+/// `250ms`, `10s`, `2m`, in milliseconds.
+pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
+    let digits_end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let unit_ms = match &text[digits_end..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        _ => return Err("a duration is a whole number with a unit: 250ms, 10s or 2m".to_owned()),
+    };
+    text[..digits_end]
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit_ms))
+        .filter(|duration_ms| (1..=86_400_000).contains(duration_ms))
+        .ok_or_else(|| "a duration lies between 1ms and 1440m".to_owned())
+}
+
+impl ServerArgs {
+    /// Runs what the flags of a verb stand for, or prints it, and says how it ended.
+    pub(crate) fn run(&self, settings: Result<Config, Failure>) -> ExitCode {
+        match settings {
+            Ok(config) if self.print_config => {
+                // A reader that has gone away is no failure of ours.
+                let _ = io::stdout().write_all(to_kdl(&config).as_bytes());
+                ExitCode::SUCCESS
+            }
+            Ok(config) => {
+                let source = Source::Flags(Box::new(config));
+                flatout_daemon::run(Options { source, style: Style::Plain })
+            }
+            Err(failure) => failure.report(),
+        }
+    }
+
+    /// A configuration of one site for every host with these steps.
+    ///
+    /// # Errors
+    /// When an address is given twice.
+    pub(crate) fn config(&self, steps: impl IntoIterator<Item = StepKind>) -> Result<Config, Failure> {
+        let listeners = self.listeners()?;
+        let log = self.access_log.as_deref().map(log);
+        let site = Site {
+            place: Place::default(),
+            hosts: vec!["*".to_owned()],
+            listeners: (0..listeners.len()).collect(),
+            certificate: self.certificate(),
+            recheck_ms: RECHECK_MS_DEFAULT,
+            log: log.is_some().then_some(0),
+            block: steps.into_iter().map(|kind| Step { place: Place::default(), kind }).collect(),
+            ..Site::default()
+        };
+        Ok(Config {
+            workers: self.workers,
+            open_files: self.open_files,
+            timeouts: self.timeouts(),
+            logs: log.into_iter().collect(),
+            listeners,
+            sites: vec![site],
+            ..Config::default()
+        })
+    }
+
+    fn listeners(&self) -> Result<Vec<Listener>, Failure> {
+        let mut listeners: Vec<Listener> = Vec::new();
+        for address in self.listen.iter().flat_map(|listen| &listen.0).copied() {
+            if listeners.iter().any(|other| other.address == address) {
+                return Err(Failure::usage(format!("--listen {address} is given twice")));
+            }
+            listeners.push(Listener {
+                place: Place::default(),
+                address,
+                protocol: if self.certificate().is_some() { Protocol::Tls } else { Protocol::Plain },
+                http2_cleartext: self.h2c,
+                redirect_https_port: None,
+            });
+        }
+        Ok(listeners)
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts {
+            idle_timeout_ms: self.idle_timeout,
+            head_timeout_ms: self.head_timeout,
+            body_timeout_ms: self.body_timeout,
+            write_timeout_ms: self.write_timeout,
+            handshake_timeout_ms: self.handshake_timeout,
+            drain_timeout_ms: self.drain_timeout,
+        }
+    }
+
+    /// The certificate that the flags name, if they do.
+    fn certificate(&self) -> Option<Certificate> {
+        let files = |chain: &Path, key: &Path| Certificate::Files {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+            place: Place::default(),
+        };
+        match (&self.tls, &self.tls_cert, &self.tls_key) {
+            (Some(Tls::Internal), ..) => Some(Certificate::Internal),
+            (Some(Tls::Files(chain, key)), ..) | (None, Some(chain), Some(key)) => Some(files(chain, key)),
+            _ => None,
+        }
+    }
+}
+
+fn log(path: &Path) -> Log {
+    let target = if path == Path::new("-") { LogTarget::Stdout } else { LogTarget::File(path.to_owned()) };
+    Log {
+        place: Place::default(),
+        target,
+        format: LogFormat::Combined,
+        fields: Vec::new(),
+        rotation: Rotation::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_duration_ms, parse_listen};
+
+    #[test]
+    fn durations_need_a_unit_and_a_bound() {
+        assert_eq!(parse_duration_ms("250ms"), Ok(250));
+        assert_eq!(parse_duration_ms("10s"), Ok(10_000));
+        assert_eq!(parse_duration_ms("2m"), Ok(120_000));
+        for bad in ["", "10", "s", "0s", "-1s", "1h", "1.5s", "99999999999999999999s", "2000m"] {
+            assert!(parse_duration_ms(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_family_or_of_both() {
+        assert_eq!(parse_listen("[::1]:80").unwrap().0, ["[::1]:80".parse().unwrap()]);
+        assert_eq!(parse_listen(":80").unwrap().0, ["0.0.0.0:80".parse().unwrap(), "[::]:80".parse().unwrap()]);
+        for (bad, advice) in [
+            ("8080", "write :8080 for all addresses, or 127.0.0.1:8080"),
+            ("localhost:80", "write 127.0.0.1:80"),
+            ("*:80", "write :80"),
+            ("a.example:80", "an address is"),
+            ("127.0.0.1", "an address is"),
+            ("", "an address is"),
+        ] {
+            assert!(parse_listen(bad).unwrap_err().contains(advice), "{bad}");
+        }
+    }
+}

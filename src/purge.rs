@@ -1,0 +1,136 @@
+//! `flatout purge`: answers that are kept no more.
+
+use clap::Args;
+use flatout_daemon::Failure;
+use flatout_daemon::admin::client::ask;
+use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgeUrl};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit codes, as everywhere in flatout: README, "Exit codes".
+const EXIT_FAILED: u8 = 1;
+const EXIT_USAGE: u8 = 2;
+
+/// Have a running flatout drop answers that it keeps
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout purge https://example.com/news            this URL, with all its variants
+  flatout purge --tag article-17                    what had this Surrogate-Key or Cache-Tag
+  flatout purge --prefix https://example.com/blog/  what lies below
+  flatout purge --host example.com --dry-run        how many there are
+  flatout purge --all --soft                        stale from now on, and of use meanwhile
+
+URLs are written as visitors write them: with the host and port they use, not the origin's. When
+it returns, nothing that was purged is served any more. The exit code is 0, also when there was
+nothing to purge; 2 when it makes no sense or no cache is configured; 1 when it failed otherwise.")]
+#[group(skip)]
+pub(crate) struct PurgeArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Make them stale instead: they may still be served while a new answer is fetched, or when none can be had
+    #[arg(long)]
+    soft: bool,
+    /// Change nothing, and say how many there are
+    #[arg(long)]
+    dry_run: bool,
+    /// The admin socket [default: the user's or the system's]
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
+    /// Print the result as JSON, whose schema is named in it
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct ScopeArgs {
+    /// The URL, with its scheme
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    /// All with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// All whose URLs begin so
+    #[arg(long, value_name = "URL")]
+    prefix: Option<String>,
+    /// All of this host; with its port when visitors write one
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// All
+    #[arg(long)]
+    all: bool,
+}
+
+impl ScopeArgs {
+    fn scope(&self) -> Result<PurgeScope, String> {
+        match (&self.url, &self.tag, &self.prefix, &self.host) {
+            (Some(url), ..) => PurgeUrl::parse(url).map(PurgeScope::Url),
+            (_, Some(tag), ..) => PurgeScope::tag(tag),
+            (_, _, Some(prefix), _) => PurgeUrl::parse(prefix).map(PurgeScope::Prefix),
+            (.., Some(host)) => PurgeScope::host(host),
+            _ => Ok(PurgeScope::All),
+        }
+    }
+}
+
+/// Runs the verb and says how it ended.
+pub(crate) fn run(arguments: &PurgeArgs) -> ExitCode {
+    let scope = match arguments.scope.scope() {
+        Ok(scope) => scope,
+        Err(message) => return Failure::usage(message).report(),
+    };
+    let request = PurgeRequest { scope, soft: arguments.soft, dry_run: arguments.dry_run };
+    match ask(arguments.admin.as_deref(), "POST", &request.to_target()) {
+        Ok(reply) if reply.status == 200 => report(&reply.body, arguments.json),
+        Ok(reply) => {
+            let _ = io::stderr().write_all(reply.body.as_bytes());
+            ExitCode::from(if matches!(reply.status, 409 | 422) { EXIT_USAGE } else { EXIT_FAILED })
+        }
+        Err(failure) => failure.report(),
+    }
+}
+
+fn report(body: &str, json: bool) -> ExitCode {
+    let text = if json {
+        body.to_owned()
+    } else {
+        match serde_json::from_str::<PurgeReply>(body) {
+            Ok(reply) => format!("{}\n", sentence(&reply)),
+            Err(error) => {
+                return Failure::runtime(format!("its answer makes no sense to this version: {error}")).report();
+            }
+        }
+    };
+    // A reader that has gone away is no failure of ours.
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn sentence(reply: &PurgeReply) -> String {
+    let objects = if reply.objects == 1 { "object" } else { "objects" };
+    let what = match (reply.soft, reply.dry_run) {
+        (false, false) => "purged",
+        (true, false) => "made stale",
+        (false, true) => "would be purged",
+        (true, true) => "would be made stale",
+    };
+    format!("{} {objects} {what}", reply.objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+    use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope};
+
+    #[test]
+    fn what_was_done_is_said() {
+        let reply = |objects, soft, dry_run| {
+            sentence(&PurgeReply::new(&PurgeRequest { scope: PurgeScope::All, soft, dry_run }, objects))
+        };
+        assert_eq!(reply(0, false, false), "0 objects purged");
+        assert_eq!(reply(1, true, false), "1 object made stale");
+        assert_eq!(reply(2, false, true), "2 objects would be purged");
+        assert_eq!(reply(2, true, true), "2 objects would be made stale");
+    }
+}
