@@ -154,7 +154,7 @@ fn answers_that_break_off_are_failures() {
     }
     assert_eq!(changes, [None, None, None, None, Some(Change::Paused)]);
     // A trial ends the pause at its head; when it breaks off, the row begins anew.
-    let mut trial = choose(&group, 5_020).unwrap();
+    let mut trial = group.choose(5_020, 0, &tried).unwrap();
     assert_eq!(trial.report(Ending::Answered, 5_020), Some(Change::TrialPassed));
     assert_eq!(trial.finish(Ending::Failed, 5_020), None);
     assert_eq!(group.standing(0, 5_020), Some(Standing::Well));
