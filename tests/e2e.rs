@@ -5,6 +5,7 @@
 
 mod e2e {
     mod accelerate;
+    mod accelerator;
     mod access_log;
     mod admin;
     mod bad_input;

@@ -19,11 +19,18 @@ pub struct SharedBytes {
 enum Owner {
     /// This worker.
     Worker(Rc<[u8]>),
+    /// This worker, in the buffer they were received in.
+    Received(Rc<Vec<u8>>),
     /// Any thread.
     Process(Arc<[u8]>),
 }
 
 impl SharedBytes {
+    /// The bytes of a buffer, which are not copied; what it has room for besides stays with them.
+    pub fn from_buffer(buffer: Vec<u8>) -> Self {
+        Self { end: buffer.len(), start: 0, bytes: Owner::Received(Rc::new(buffer)) }
+    }
+
     /// The part `range` of this part.
     ///
     /// # Panics
@@ -47,6 +54,7 @@ impl Deref for SharedBytes {
     fn deref(&self) -> &[u8] {
         let bytes = match &self.bytes {
             Owner::Worker(bytes) => &bytes[..],
+            Owner::Received(bytes) => &bytes[..],
             Owner::Process(bytes) => &bytes[..],
         };
         &bytes[self.start..self.end]
@@ -83,7 +91,8 @@ mod tests {
 
     #[test]
     fn parts_of_parts() {
-        let whole = SharedBytes::from(b"0123456789".to_vec());
+        let whole = SharedBytes::from_buffer(b"0123456789".to_vec());
+        assert_eq!(&*whole, &*SharedBytes::from(&whole[..]));
         let mut part = whole.slice(2..8).slice(1..4);
         assert_eq!(&*part, b"345");
         part.advance(2);

@@ -258,7 +258,8 @@ async fn begin(
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Joined {
-    let mut note = Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false };
+    let mut note =
+        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: None };
     match begun {
         Begin::Theirs(interest) => {
             note.collapsed = true;
@@ -299,7 +300,7 @@ fn own_answer(
     mut note: Note,
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
-    note.fwd_status = None;
+    note.why = Some(why);
     if kept.is_some() && answered.incoming.status >= 500 {
         note.reason = Lookup::ErrorPassed;
     }

@@ -244,6 +244,7 @@ impl Exchange<'_> {
                     pool: Rc::clone(self.pool),
                     transport: Some(transport),
                     decoder,
+                    received_bytes: rest.len(),
                     received: Received::new(rest),
                     upload: self.upload.take(),
                     persistent: persistent && !self.upload_cut,

@@ -11,8 +11,15 @@ use crate::shared::SharedBytes;
 use flatout_http::body::BodyDecoder;
 use flatout_http::framing::Framing;
 use flatout_http::limits::Limits;
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+
+/// A body of which the last receive brought so much is received without a copy.
+const LARGE_BYTES: usize = 16 * 1024;
+
+/// The largest piece received so.
+const PIECE_BYTES_MAX: usize = 64 * 1024;
 
 /// Received and not decoded.
 #[derive(Debug)]
@@ -33,6 +40,8 @@ pub(super) struct Streaming {
     pub(super) transport: Option<Transport>,
     pub(super) decoder: BodyDecoder,
     pub(super) received: Received,
+    /// Bytes of the last receive.
+    pub(super) received_bytes: usize,
     /// What is left of the request, when the origin answered before it had all of it.
     pub(super) upload: Option<Upload>,
     pub(super) persistent: bool,
@@ -53,20 +62,19 @@ impl Streaming {
                 self.patience.clear();
                 return Poll::Ready(piece);
             }
-            let shared = Rc::clone(&self.shared);
-            let Some(transport) = &mut self.transport else { return Poll::Ready(self.cut()) };
-            let mut input = shared.input.borrow_mut();
-            match transport.poll_receive(context, &mut input) {
-                Poll::Ready(Ok(0)) if self.decoder.ends_with_connection() => {
+            match self.poll_receive(context) {
+                Poll::Ready(Ok(bytes)) if !bytes.is_empty() => {
+                    self.shared.counts.bytes_received.add(bytes.len() as u64);
+                    self.patience.clear();
+                    self.received_bytes = bytes.len();
+                    self.received = Received::new(bytes);
+                }
+                Poll::Ready(Ok(_)) if self.decoder.ends_with_connection() => {
+                    self.ended = true;
                     self.transport = None;
                     return Poll::Ready(IncomingPiece::End(None));
                 }
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(self.cut()),
-                Poll::Ready(Ok(count)) => {
-                    shared.counts.bytes_received.add(count as u64);
-                    self.patience.clear();
-                    self.received = Received::new(SharedBytes::from(&input[..count]));
-                }
+                Poll::Ready(_) => return Poll::Ready(self.cut()),
                 Poll::Pending => break,
             }
         }
@@ -77,6 +85,24 @@ impl Streaming {
             return Poll::Ready(self.fail(ExchangeFailure::new(OriginFailure::BodyTimeout, Repeat::Never)));
         }
         Poll::Pending
+    }
+
+    /// Receives once; no bytes are the end. What comes in large pieces is received where it stays, the rest copied from
+    /// the worker's buffer, so that what little came holds no more memory than it needs.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<SharedBytes>> {
+        let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        if self.received_bytes >= LARGE_BYTES
+            && let Some(polled) = transport.poll_receive_buffer(context, PIECE_BYTES_MAX)
+        {
+            return polled.map_ok(|mut buffer| {
+                if buffer.len() < LARGE_BYTES {
+                    buffer.shrink_to_fit();
+                }
+                SharedBytes::from_buffer(buffer)
+            });
+        }
+        let mut input = self.shared.input.borrow_mut();
+        transport.poll_receive(context, &mut input).map_ok(|count| SharedBytes::from(&input[..count]))
     }
 
     /// The request goes on being sent while its answer is read. That it cannot be is no failure of the answer.

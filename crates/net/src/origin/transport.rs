@@ -1,11 +1,13 @@
 //! A connection to an origin: a socket, perhaps with a TLS session.
 
 use crate::registered::Registered;
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -26,11 +28,21 @@ impl Socket {
 
     /// Receives what has come; 0 bytes are the end.
     fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let room = buffer.len();
+        self.poll_receive_by(context, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
+    }
+
+    fn poll_receive_by(
+        &self,
+        context: &mut Context<'_>,
+        room: usize,
+        mut receive: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let mut guard = ready!(self.fd.poll_read_ready(context))?;
-            match recv(self.fd.fd(), &mut *buffer, RecvFlags::empty()) {
-                Ok((count, _)) => {
-                    if count < buffer.len() {
+            match receive(self.fd.fd()) {
+                Ok(count) => {
+                    if count < room {
                         // The socket is empty: the next wait needs no receive that finds nothing. An end stays known
                         // to the runtime.
                         guard.clear_ready();
@@ -148,6 +160,26 @@ impl Transport {
                 Poll::Ready(Ok(buffer.filled().len()))
             }
         }
+    }
+
+    /// Receives a new buffer with what has come, of `bytes_max` at the most; an empty one is the end. `None` where that
+    /// spares no copy.
+    pub(super) fn poll_receive_buffer(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Option<Poll<io::Result<Vec<u8>>>> {
+        let Self::Plain(socket) = self else { return None };
+        // Nothing is made while there is nothing to be received.
+        let mut buffer = Vec::new();
+        Some(
+            socket
+                .poll_receive_by(context, bytes_max, |fd| {
+                    buffer.reserve_exact(bytes_max);
+                    recv(fd, spare_capacity(&mut buffer), RecvFlags::empty()).map(|(_, count)| count)
+                })
+                .map_ok(|_| buffer),
+        )
     }
 
     /// Sends of `slices`, none of which is empty, what is taken.
