@@ -56,6 +56,14 @@ impl CacheStep {
         self.rules.enabled
     }
 
+    /// Appends the line by which an origin learns what may be said to this cache alone (Edge Architecture
+    /// Specification).
+    pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
+        let esi = if self.esi { " ESI/1.0" } else { "" };
+        let name = &self.rules.surrogate;
+        output.extend_from_slice(format!("Surrogate-Capability: {name}=\"Surrogate/1.0{esi}\"\r\n").as_bytes());
+    }
+
     /// Whether `client` sees Cache-Status.
     pub(crate) fn shows_status(&self, client: Option<IpAddr>) -> bool {
         match &self.status_field {

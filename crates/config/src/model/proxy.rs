@@ -273,7 +273,7 @@ impl Default for CacheRules {
             request_directives: true,
             variants_max: 32,
             object_bytes_max: 1024 * 1024 * 1024,
-            targeted: vec!["Flatout-Cache-Control".to_owned(), "CDN-Cache-Control".to_owned()],
+            targeted: ["Flatout-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"].map(str::to_owned).into(),
             tag_fields: vec!["Surrogate-Key".to_owned(), "Cache-Tag".to_owned()],
             status_field: StatusField::Everybody,
             purge: Vec::new(),
