@@ -75,6 +75,7 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "cache_fields", seeds: cache::FIELD_SEEDS, check: cache::check_fields, must_fail: false },
     Fuzzer { name: "cache_stored", seeds: cache::STORED_SEEDS, check: cache::check_stored, must_fail: false },
     Fuzzer { name: "cache_decisions", seeds: cache::EXCHANGE_SEEDS, check: cache::check_decisions, must_fail: false },
+    Fuzzer { name: "forward", seeds: proxy::FORWARD_SEEDS, check: proxy::check_forward, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

@@ -11,7 +11,8 @@ use std::process::Command;
 use std::thread;
 
 pub(super) const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "preadv"];
-pub(super) const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "pwrite64", "sendfile", "splice"];
+pub(super) const SENDS: &[&str] =
+    &["write", "writev", "sendto", "sendmsg", "sendmmsg", "pwrite64", "sendfile", "splice"];
 pub(super) const WAITS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
 /// Calls by name, as `strace -c` has counted them, and how many of them failed.

@@ -95,7 +95,16 @@ backend default { .host = \"127.0.0.1\"; .port = \"{origin}\"; }
 ",
         file: "default.vcl",
         arguments: &[
-            "-F", "-j", "none", "-n", "{folder}/work", "-f", "{folder}/default.vcl", "-a", "127.0.0.1:{port}", "-s",
+            "-F",
+            "-j",
+            "none",
+            "-n",
+            "{folder}/work",
+            "-f",
+            "{folder}/default.vcl",
+            "-a",
+            "127.0.0.1:{port}",
+            "-s",
             "malloc,64m",
         ],
     },
@@ -254,7 +263,8 @@ impl Verdicts {
 
     /// The row of the table, which the end-to-end tests look for.
     fn row(&self) -> String {
-        let cell = |kind: &str| self.counts.get(kind).map_or_else(String::new, |(held, all)| format!("{held} of {all}"));
+        let cell =
+            |kind: &str| self.counts.get(kind).map_or_else(String::new, |(held, all)| format!("{held} of {all}"));
         format!("| {} | {} | {} |", self.name, cell("required"), cell("optimal"))
     }
 }

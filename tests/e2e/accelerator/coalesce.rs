@@ -52,7 +52,9 @@ fn all_three_at_once() {
         }
         thread::sleep(DELAY);
         match request.path() {
-            "/shared" => response("200 OK", "Cache-Control: max-age=0, stale-if-error=600\r\nETag: \"a\"\r\n", b"shared"),
+            "/shared" => {
+                response("200 OK", "Cache-Control: max-age=0, stale-if-error=600\r\nETag: \"a\"\r\n", b"shared")
+            }
             _ => response("200 OK", "Cache-Control: private\r\n", request.field("x-client").unwrap().as_bytes()),
         }
     });

@@ -82,7 +82,8 @@ impl Score {
 
     /// The row of the published table.
     fn row(&self, name: &str) -> String {
-        let cell = |kind: &str| self.counts.get(kind).map_or_else(String::new, |(held, all)| format!("{held} of {all}"));
+        let cell =
+            |kind: &str| self.counts.get(kind).map_or_else(String::new, |(held, all)| format!("{held} of {all}"));
         format!("| {name} | {} | {} |", cell("required"), cell("optimal"))
     }
 

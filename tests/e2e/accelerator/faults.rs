@@ -124,8 +124,7 @@ fn check_fault(fault: &'static Fault) {
 /// In parallel, for most of the time is spent waiting.
 fn for_each_fault(check: fn(&'static Fault)) {
     thread::scope(|scope| {
-        let threads: Vec<_> =
-            FAULTS.iter().map(|fault| (fault.name, scope.spawn(move || check(fault)))).collect();
+        let threads: Vec<_> = FAULTS.iter().map(|fault| (fault.name, scope.spawn(move || check(fault)))).collect();
         let failed: Vec<_> =
             threads.into_iter().filter_map(|(name, thread)| thread.join().err().map(|_| name)).collect();
         assert!(failed.is_empty(), "failed: {failed:?}");

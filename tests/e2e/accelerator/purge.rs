@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// Pages with two tags each, one of which is their own.
 fn origin() -> Origin {
     Origin::answering(|request| {
-        let tags = format!("Cache-Control: max-age=600\r\nSurrogate-Key: all page{}\r\n", request.path().replace('/', "-"));
+        let tags =
+            format!("Cache-Control: max-age=600\r\nSurrogate-Key: all page{}\r\n", request.path().replace('/', "-"));
         response("200 OK", &format!("{tags}ETag: \"a\"\r\nVary: Accept-Language\r\n"), request.target.as_bytes())
     })
 }

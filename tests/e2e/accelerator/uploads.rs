@@ -96,7 +96,8 @@ fn take_upload(mut stream: TcpStream, may_read: &AtomicBool, came: &AtomicU64) {
             }
         }
     } else {
-        let length = head.to_lowercase().split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+        let length =
+            head.to_lowercase().split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
         take(&mut stream, length.unwrap())
     };
     if taken.is_some() {
@@ -167,7 +168,9 @@ fn curl_uploads_over_both_versions_of_http() {
     let folder = Folder::new();
     folder.write("upload", &piece(0, 8 * MIB));
     let upload = folder.path().join("upload");
-    for arguments in [&["--http1.1"][..], &["--http1.1", "--header", "Expect: 100-continue"], &["--http2-prior-knowledge"]] {
+    for arguments in
+        [&["--http1.1"][..], &["--http1.1", "--header", "Expect: 100-continue"], &["--http2-prior-knowledge"]]
+    {
         let sink = Sink::start();
         sink.may_read.store(true, Ordering::SeqCst);
         let server = accelerate_url(&sink.url, &[]);

@@ -70,7 +70,8 @@ fn agreeing() -> Origin {
             let _ = stream.write_all(&fresh(b"plain"));
             return Then::Keep;
         }
-        let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nfirst");
+        let _ =
+            stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nfirst");
         let mut reader = stream.try_clone().unwrap();
         let mut buffer = [0; 16 * 1024];
         while let Ok(count @ 1..) = reader.read(&mut buffer) {

@@ -190,7 +190,7 @@ fn logged_in_as(name: &str) -> String {
 fn hidden(page: &str, name: &str) -> String {
     let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
     let value = |input: &str| input.strip_prefix(name)?.strip_prefix("\" value=\"")?.split('"').next().map(str::to_owned);
-    inputs.filter_map(value).next_back().unwrap_or_else(|| panic!("no {name} in {page}"))
+    inputs.filter_map(value).last().unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
 fn is_hit(answer: &Answer) -> bool {

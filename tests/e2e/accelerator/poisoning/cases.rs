@@ -19,7 +19,10 @@ const ALICE: &str = "Cookie: sid=alice\r\n";
 pub(super) const CASES: &[Case] = &[
     // Fields that are in no key and that origins believe.
     unkeyed("X-Forwarded-Host", &[Get("{p}/reflect", "X-Forwarded-Host: evil.example\r\n")]),
-    unkeyed("X-Forwarded-Host twice", &[Get("{p}/reflect", "X-Forwarded-Host: site.example\r\nX-Forwarded-Host: evil\r\n")]),
+    unkeyed(
+        "X-Forwarded-Host twice",
+        &[Get("{p}/reflect", "X-Forwarded-Host: site.example\r\nX-Forwarded-Host: evil\r\n")],
+    ),
     unkeyed("X_Forwarded_Host as CGI reads it", &[Get("{p}/reflect", "X_Forwarded_Host: evil.example\r\n")]),
     unkeyed("x-forwarded-host in small letters", &[Get("{p}/reflect", "x-forwarded-host: evil.example\r\n")]),
     unkeyed("X-Forwarded-Proto", &[Get("{p}/reflect", "X-Forwarded-Proto: evil\r\n")]),
@@ -49,14 +52,42 @@ pub(super) const CASES: &[Case] = &[
     unkeyed("Surrogate-Capability", &[Get("{p}/reflect", "Surrogate-Capability: evil=\"ESI/1.0\"\r\n")]),
     unkeyed("in a redirect", &[Get("{p}/redirect", "X-Forwarded-Host: evil.example\r\n"), Get("{p}/reflect", "")]),
     // What the origin says that an answer depends on, it does depend on.
-    case("Vary: User-Agent", &[Get("{p}/vary/user-agent", "User-Agent: evil\r\n")], Get("{p}/vary/user-agent", "User-Agent: good\r\n")),
-    case("Vary: User-Agent, without one", &[Get("{p}/vary/user-agent", "User-Agent: evil\r\n")], Get("{p}/vary/user-agent", "")),
-    case("Vary: Accept-Language", &[Get("{p}/vary/accept-language", "Accept-Language: xx\r\n")], Get("{p}/vary/accept-language", "Accept-Language: en\r\n")),
-    case("Vary: Accept-Encoding", &[Get("{p}/vary/accept-encoding", "Accept-Encoding: evil\r\n")], Get("{p}/vary/accept-encoding", "Accept-Encoding: gzip\r\n")),
-    case("Vary: Origin", &[Get("{p}/vary/origin", "Origin: https://evil.example\r\n")], Get("{p}/vary/origin", "Origin: https://site.example\r\n")),
+    case(
+        "Vary: User-Agent",
+        &[Get("{p}/vary/user-agent", "User-Agent: evil\r\n")],
+        Get("{p}/vary/user-agent", "User-Agent: good\r\n"),
+    ),
+    case(
+        "Vary: User-Agent, without one",
+        &[Get("{p}/vary/user-agent", "User-Agent: evil\r\n")],
+        Get("{p}/vary/user-agent", ""),
+    ),
+    case(
+        "Vary: Accept-Language",
+        &[Get("{p}/vary/accept-language", "Accept-Language: xx\r\n")],
+        Get("{p}/vary/accept-language", "Accept-Language: en\r\n"),
+    ),
+    case(
+        "Vary: Accept-Encoding",
+        &[Get("{p}/vary/accept-encoding", "Accept-Encoding: evil\r\n")],
+        Get("{p}/vary/accept-encoding", "Accept-Encoding: gzip\r\n"),
+    ),
+    case(
+        "Vary: Origin",
+        &[Get("{p}/vary/origin", "Origin: https://evil.example\r\n")],
+        Get("{p}/vary/origin", "Origin: https://site.example\r\n"),
+    ),
     case("Vary: Cookie", &[Get("{p}/vary/cookie", ALICE)], Get("{p}/vary/cookie", "Cookie: sid=bob\r\n")),
-    case("Vary: Cookie, two lines and one", &[Get("{p}/vary/cookie", "Cookie: a\r\nCookie: b\r\n")], Get("{p}/vary/cookie", "Cookie: a\r\n")),
-    case("Vary: X-Forwarded-Host", &[Get("{p}/vary/x-forwarded-host", "X-Forwarded-Host: evil\r\n")], Get("{p}/vary/x-forwarded-host", "")),
+    case(
+        "Vary: Cookie, two lines and one",
+        &[Get("{p}/vary/cookie", "Cookie: a\r\nCookie: b\r\n")],
+        Get("{p}/vary/cookie", "Cookie: a\r\n"),
+    ),
+    case(
+        "Vary: X-Forwarded-Host",
+        &[Get("{p}/vary/x-forwarded-host", "X-Forwarded-Host: evil\r\n")],
+        Get("{p}/vary/x-forwarded-host", ""),
+    ),
     case("Vary: *", &[Get("{p}/star", ALICE)], Get("{p}/star", "")),
     // Hosts.
     case("another host", &[Get("{p}/reflect", "Host: evil.example\r\n")], REFLECT),
@@ -73,15 +104,47 @@ pub(super) const CASES: &[Case] = &[
     case("a host with a comma", &[Get("{p}/reflect", "Host: site.example, evil.example\r\n")], REFLECT),
     case("an empty host", &[Get("{p}/reflect", "Host:\r\n")], REFLECT),
     case("a host on a folded line", &[Raw("GET {p}/reflect HTTP/1.1\r\nHost: site.example\r\n evil\r\n\r\n")], REFLECT),
-    case("a space before the colon", &[Raw("GET {p}/reflect HTTP/1.1\r\nHost: site.example\r\nHost : evil\r\n\r\n")], REFLECT),
-    case("a line before the host", &[Raw("GET {p}/reflect HTTP/1.1\r\n Host: evil\r\nHost: site.example\r\n\r\n")], REFLECT),
-    case("an absolute target of another host", &[Raw("GET http://evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")], REFLECT),
-    case("another host beside an absolute target", &[Raw("GET http://site.example{p}/reflect HTTP/1.1\r\nHost: evil.example\r\n\r\n")], REFLECT),
-    case("an absolute target of another scheme", &[Raw("GET https://site.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")], REFLECT),
-    case("an absolute target with a user", &[Raw("GET http://evil@site.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")], REFLECT),
+    case(
+        "a space before the colon",
+        &[Raw("GET {p}/reflect HTTP/1.1\r\nHost: site.example\r\nHost : evil\r\n\r\n")],
+        REFLECT,
+    ),
+    case(
+        "a line before the host",
+        &[Raw("GET {p}/reflect HTTP/1.1\r\n Host: evil\r\nHost: site.example\r\n\r\n")],
+        REFLECT,
+    ),
+    case(
+        "an absolute target of another host",
+        &[Raw("GET http://evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")],
+        REFLECT,
+    ),
+    case(
+        "another host beside an absolute target",
+        &[Raw("GET http://site.example{p}/reflect HTTP/1.1\r\nHost: evil.example\r\n\r\n")],
+        REFLECT,
+    ),
+    case(
+        "an absolute target of another scheme",
+        &[Raw("GET https://site.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")],
+        REFLECT,
+    ),
+    case(
+        "an absolute target with a user",
+        &[Raw("GET http://evil@site.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")],
+        REFLECT,
+    ),
     case("HTTP/1.0 without a host", &[Raw("GET {p}/reflect HTTP/1.0\r\n\r\n")], REFLECT),
-    case("a target that begins with another host", &[Raw("GET //evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")], REFLECT),
-    case("a target that begins with an at sign", &[Raw("GET @evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")], REFLECT),
+    case(
+        "a target that begins with another host",
+        &[Raw("GET //evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")],
+        REFLECT,
+    ),
+    case(
+        "a target that begins with an at sign",
+        &[Raw("GET @evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")],
+        REFLECT,
+    ),
     // One path that another may be taken for.
     case("an encoded slash", &[Get("{p}/reflect%2fa", "")], Get("{p}/reflect/a", "")),
     case("an encoded letter", &[Get("{p}/reflect/%61", "")], Get("{p}/reflect/a", "")),
@@ -102,6 +165,10 @@ pub(super) const CASES: &[Case] = &[
     case("a query in another order", &[Get("{p}/reflect?a=1&b=2", "")], Get("{p}/reflect?b=2&a=1", "")),
     case("a parameter twice", &[Get("{p}/reflect?a=evil&a=good", "")], Get("{p}/reflect?a=good", "")),
     case("a parameter behind a semicolon", &[Get("{p}/reflect?a=good;a=evil", "")], Get("{p}/reflect?a=good", "")),
-    case("a query that is reflected by a redirect", &[Get("{p}/redirect?next=evil", "")], Get("{p}/redirect?next=good", "")),
+    case(
+        "a query that is reflected by a redirect",
+        &[Get("{p}/redirect?next=evil", "")],
+        Get("{p}/redirect?next=good", ""),
+    ),
     case("a query of marketing", &[Get("{p}/redirect?utm_content=evil", "")], Get("{p}/redirect", "")),
 ];

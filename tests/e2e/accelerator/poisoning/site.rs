@@ -105,9 +105,7 @@ fn of_range(request: &Request) -> Vec<u8> {
     }
     let if_range = request.field("if-range").is_none_or(|tag| tag == "\"a\"");
     match request.field("range").filter(|_| if_range).as_deref() {
-        Some("bytes=0-0") => {
-            response("206 Partial Content", &format!("{fields}Content-Range: bytes 0-0/10\r\n"), b"0")
-        }
+        Some("bytes=0-0") => response("206 Partial Content", &format!("{fields}Content-Range: bytes 0-0/10\r\n"), b"0"),
         Some("bytes=2-4") => {
             response("206 Partial Content", &format!("{fields}Content-Range: bytes 2-4/10\r\n"), b"234")
         }
