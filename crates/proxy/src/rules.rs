@@ -40,6 +40,11 @@ impl CacheStep {
             object_bytes_max: settings.object_bytes_max,
             targeted: settings.targeted.clone(),
             tag_fields: settings.tag_fields.clone(),
+            no_vary_search: settings.no_vary_search,
+            hit_for_miss_s: settings.hit_for_miss_s,
+            close_delimited: settings.close_delimited,
+            language_select: settings.language_select,
+            uneven_parts: settings.uneven_parts,
             ..Rules::default()
         };
         Self {
