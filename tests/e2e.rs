@@ -5,6 +5,7 @@
 
 mod e2e {
     mod accelerate;
+    mod accelerator;
     mod access_log;
     mod admin;
     mod bad_input;
@@ -27,6 +28,7 @@ mod e2e {
     mod redbot;
     mod reload;
     mod run;
+    mod scenarios;
     mod site;
     mod smoke;
     mod syscalls;

@@ -32,19 +32,25 @@ test_programs=(
   git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux openssl:openssl python3:python3
   systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
+  node:nodejs npm:npm nginx:nginx
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
   nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
+  varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm
 )
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
-test_files=(/usr/share/doc/python3-doc/html/index.html:python3-doc)
+test_files=(
+  /usr/share/doc/python3-doc/html/index.html:python3-doc
+  /usr/share/dokuwiki/doku.php:dokuwiki /usr/share/doc/php-fpm:php-fpm
+)
 # Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
 h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
 sslyze_version=6.3.1
 redbot_version=2.7.1 httplint_version=2026.10.4
+cache_tests_version=0.4.5 ws_version=8.23.0
 go_version_least=1.16
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
@@ -121,11 +127,18 @@ trap remove_policy EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# Units of systemd, each with its program.
+services=(
+  nginx:nginx lighttpd:lighttpd apache2:apache2 h2o:h2o varnish:varnishd varnishncsa:varnishd haproxy:haproxy
+  trafficserver:traffic_server
+)
+
 # Packages of servers start them at once and at every boot. We want their programs only.
 without_starting_services() {
   local code=0 service
   local -a newly=()
-  for service in nginx lighttpd apache2 h2o; do has "$service" || newly+=("$service"); done
+  for service in "${services[@]}"; do has "${service#*:}" || newly+=("$service"); done
+  compgen -G '/usr/sbin/php-fpm*' >/dev/null || newly+=(php-fpm:php-fpm)
   if [ ! -e "$policy" ]; then
     policy_is_ours=yes
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
@@ -135,7 +148,14 @@ without_starting_services() {
   remove_policy
   if [ -d /run/systemd/system ]; then
     for service in "${newly[@]}"; do
-      if has "$service"; then as_root systemctl disable --now --quiet "$service" || true; fi
+      if [ "$service" = php-fpm:php-fpm ]; then
+        # Its unit has its version in its name.
+        for service in /lib/systemd/system/php*-fpm.service; do
+          [ ! -e "$service" ] || as_root systemctl disable --now --quiet "$(basename "$service")" || true
+        done
+      elif has "${service#*:}"; then
+        as_root systemctl disable --now --quiet "${service%%:*}" || true
+      fi
     done
   fi
   return "$code"
@@ -242,10 +262,30 @@ install_redbot() {
   fi
 }
 
+# Packages of npm, each with what it needs in a folder of its own below target/tools.
+install_node_package() {
+  local folder=target/tools/$1 name=$2 version=$3
+  local package=$folder/node_modules/$name/package.json
+  if [ -e "$package" ] && grep "\"version\": \"$version\"" "$package" >/dev/null; then return 0; fi
+  say "installing $name $version"
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  npm install --silent --no-audit --no-fund --no-save --ignore-scripts --omit=dev --prefix "$folder" \
+    "$name@$version" >&2
+}
+
+# The cache is held against this.
+install_cache_tests() { install_node_package cache-tests http-cache-tests "$cache_tests_version"; }
+
+# WebSocket that is not ours, client and server.
+install_ws() { install_node_package ws ws "$ws_version"; }
+
 install_packages
 install_rust
+[ "$profile" = demo ] || install_cache_tests
 if [ "$profile" = test ]; then
   install_h2spec
   install_sslyze
   install_redbot
+  install_ws
 fi

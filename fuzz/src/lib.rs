@@ -4,6 +4,7 @@
 //! uses no more than it was given, and never panics. `smoke` runs all of them over seeds and their mutations, with a
 //! canary that must fail; `make fuzz FUZZER=name` runs one under libFuzzer.
 
+mod cache;
 pub mod mutate;
 mod proxy;
 
@@ -71,6 +72,10 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "http2_watch", seeds: HTTP2_SEEDS, check: check_http2_watch, must_fail: false },
     Fuzzer { name: "esi", seeds: proxy::ESI_SEEDS, check: proxy::check_esi, must_fail: false },
     Fuzzer { name: "links", seeds: proxy::LINK_SEEDS, check: proxy::check_links, must_fail: false },
+    Fuzzer { name: "cache_fields", seeds: cache::FIELD_SEEDS, check: cache::check_fields, must_fail: false },
+    Fuzzer { name: "cache_stored", seeds: cache::STORED_SEEDS, check: cache::check_stored, must_fail: false },
+    Fuzzer { name: "cache_decisions", seeds: cache::EXCHANGE_SEEDS, check: cache::check_decisions, must_fail: false },
+    Fuzzer { name: "forward", seeds: proxy::FORWARD_SEEDS, check: proxy::check_forward, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

@@ -1,9 +1,16 @@
 //! What the proxy reads of others: pages with ESI, references in them, links.
 
+use flatout_config::model::{Origin, Proxy};
 use flatout_http::feed::assert_three_ways;
+use flatout_http::head::{FieldStorage, parse_fields};
+use flatout_http::limits::Limits;
+use flatout_http::request::parse_request_head;
 use flatout_http::target::{Target, parse_target};
+use flatout_net::content::Offers;
+use flatout_net::handler::Request;
 use flatout_proxy::esi::token::read_token;
 use flatout_proxy::esi::{Base, EsiLimits, Segment, parse, resolve};
+use flatout_proxy::forward::{Passage, Strip, write_request_lines};
 use flatout_proxy::hints::{BYTES_MAX, LINKS_MAX, early_links};
 
 /// Pages, and references.
@@ -13,6 +20,13 @@ pub(crate) const ESI_SEEDS: &[&[u8]] = &[
     b"<!--esi a<esi:remove><img></esi:remove>--><!--esidebar--></esi:include>",
     b"http://a.example:80/b/../%2e%2e/c?d#e",
     b"//a.example/../..",
+];
+
+/// Requests whose fields are passed on.
+pub(crate) const FORWARD_SEEDS: &[&[u8]] = &[
+    b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: x-b, close\r\nX-B: c\r\nX_Forwarded_For: d\r\nTE: trailers\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: a\r\nMax-Forwards: 7\r\nVia: 1.1 flatout\r\nX-Forwarded-For: 1\r\n\r\n",
+    b"GET http://b/ HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\nKeep-Alive: 5\r\nProxy: x\r\n\r\n",
 ];
 
 /// Link fields.
@@ -78,4 +92,27 @@ pub(crate) fn check_links(bytes: &[u8]) {
         assert!(link.starts_with('<') && link.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
         assert!(bytes.windows(link.len()).any(|window| window == link.as_bytes()));
     }
+}
+
+/// What an origin gets is a field section again, with one Host and nothing of the client's connection.
+pub(crate) fn check_forward(bytes: &[u8]) {
+    let mut storage = FieldStorage::new();
+    let Ok(Some(head)) = parse_request_head(bytes, &Limits::DEFAULT, &mut storage) else { return };
+    let settings = Proxy { request_fields: Vec::new(), ..Proxy::default() };
+    let origin = Origin { secure: false, host: "o".to_owned(), port: 80, weight: 1, backup: false };
+    let offers = Offers::new();
+    let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &offers };
+    let passage = Passage { origin: &origin, strip: Strip::NOTHING, extra: b"" };
+    let mut lines = Vec::new();
+    if write_request_lines(&request, &settings, &passage, &mut lines).is_err() {
+        return;
+    }
+    lines.extend_from_slice(b"\r\n");
+    let limits = Limits { fields_max: Limits::DEFAULT.fields_max + 8, ..Limits::DEFAULT };
+    let mut storage = FieldStorage::new();
+    let fields = parse_fields(&lines, &limits, &mut storage);
+    assert!(fields.is_ok_and(|fields| {
+        let absent = ["connection", "keep-alive", "upgrade", "http2-settings", "proxy", "content-length", "expect"];
+        fields.all("host").count() == 1 && absent.iter().all(|name| fields.first(name).is_none())
+    }));
 }

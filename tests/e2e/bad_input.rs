@@ -78,6 +78,9 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     assert!(missing.is_empty(), "no row leads to {missing:?}");
 }
 
+const STREAM_CLOSES: [CloseReason; 4] =
+    [CloseReason::ClientLeft, CloseReason::OriginCut, CloseReason::LengthBroken, CloseReason::TunnelEnded];
+
 #[test]
 fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
     let closes: BTreeSet<_> = bad_rows()
@@ -89,6 +92,8 @@ fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
         .chain(tls::CLOSES)
         // Only a failing disk and a failing kernel bring these about.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
+        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests brings them about.
+        .chain(STREAM_CLOSES.map(CloseReason::name))
         .collect();
     let missing: Vec<_> =
         CloseReason::ALL.iter().map(|reason| reason.name()).filter(|name| !closes.contains(name)).collect();

@@ -37,7 +37,7 @@ fn at_rest_it_is_no_larger_than_a_web_server_of_1999() {
 }
 
 /// Lets this process, or `pid`, hold so many descriptors.
-fn allow_descriptors(pid: u32, count: u64) {
+pub(super) fn allow_descriptors(pid: u32, count: u64) {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let mut columns = line.split_whitespace().skip(3);

@@ -10,13 +10,14 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "preadv"];
-const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "pwrite64", "sendfile", "splice"];
-const WAITS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+pub(super) const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "preadv"];
+pub(super) const SENDS: &[&str] =
+    &["write", "writev", "sendto", "sendmsg", "sendmmsg", "pwrite64", "sendfile", "splice"];
+pub(super) const WAITS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
 /// Calls by name, as `strace -c` has counted them, and how many of them failed.
 #[derive(Debug)]
-struct Calls(BTreeMap<String, (u64, u64)>);
+pub(super) struct Calls(BTreeMap<String, (u64, u64)>);
 
 impl Calls {
     fn parse(table: &str) -> Self {
@@ -30,7 +31,7 @@ impl Calls {
         Self(table.lines().filter_map(row).collect())
     }
 
-    fn of(&self, names: &[&str]) -> u64 {
+    pub(super) fn of(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.0.get(*name)).map(|(calls, _)| calls).sum()
     }
 
@@ -38,7 +39,7 @@ impl Calls {
         self.0.get(name).map_or(0, |(_, errors)| *errors)
     }
 
-    fn all(&self) -> u64 {
+    pub(super) fn all(&self) -> u64 {
         self.0.values().map(|(calls, _)| calls).sum()
     }
 }
@@ -49,12 +50,19 @@ fn count_calls(folder: &Path, load: impl FnOnce(&Server)) -> Calls {
 }
 
 fn count_calls_with(folder: &Path, arguments: &[&str], load: impl FnOnce(&Server)) -> Calls {
+    let folder = folder.to_str().unwrap();
+    let serve = ["serve", folder, "--listen", "127.0.0.1:0", "--workers", "1"];
+    count_calls_of(&[&serve[..], arguments].concat(), load)
+}
+
+/// Runs the server with these arguments under strace, lets `load` do its work, and returns what it called from start
+/// to end.
+pub(super) fn count_calls_of(arguments: &[&str], load: impl FnOnce(&Server)) -> Calls {
     let notes = Folder::new();
     let table = notes.path().join("strace");
     let mut command = tool("strace");
     // -D: strace stands aside, so that the server is our own child and gets our signals.
-    command.args(["-D", "-c", "-f", "-o"]).arg(&table).arg(flatout().get_program()).arg("serve").arg(folder);
-    command.args(["--listen", "127.0.0.1:0", "--workers", "1"]).args(arguments);
+    command.args(["-D", "-c", "-f", "-o"]).arg(&table).arg(flatout().get_program()).args(arguments);
     let server = Server::spawn(command);
     load(&server);
     let (status, said) = server.stop();
@@ -86,10 +94,10 @@ fn answer_bytes(server: &Server, request: &[u8]) -> usize {
     answer.len()
 }
 
-const CONNECTIONS: u64 = 8;
+pub(super) const CONNECTIONS: u64 = 8;
 
 /// `count` requests, each of which waits for the answer to the one before, over eight connections at once.
-fn request_in_lock_step(server: &Server, count: u64) {
+pub(super) fn request_in_lock_step(server: &Server, count: u64) {
     let request = request("/1k", "");
     let bytes = answer_bytes(server, &request);
     thread::scope(|scope| {
@@ -204,7 +212,7 @@ fn a_large_file_goes_out_by_sendfile() {
 
 /// Calls of malloc, calloc and realloc in the life of a server with these arguments, counted by glibc's own
 /// libmemusage.
-fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
+pub(super) fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
     let library =
         Command::new("sh").args(["-c", "ls /usr/lib/*/libmemusage.so /lib/*/libmemusage.so 2>/dev/null"]).output();
     let library = String::from_utf8(library.unwrap().stdout).unwrap();

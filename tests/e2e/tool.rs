@@ -14,6 +14,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("httperf", "httperf"),
     ("man", "man-db"),
     ("mount", "mount"),
+    ("nghttp", "nghttp2-client"),
+    ("nginx", "nginx"),
+    ("node", "nodejs"),
     ("openssl", "openssl"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
@@ -60,7 +63,9 @@ pub(crate) fn go() -> Command {
 
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    // Debian keeps servers in sbin, which is not in everybody's PATH.
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 fn package_of(program: &str) -> &'static str {

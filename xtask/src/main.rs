@@ -4,6 +4,7 @@
 //! own and has a unit test that shows it failing on a bad sample: a check that cannot fail is a defect.
 
 mod bench_peers;
+mod cache_tests;
 mod ci;
 mod docs_commands;
 mod failure;
@@ -24,7 +25,8 @@ usage: cargo xtask NAME [OPTIONS]
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
   bench-peers     our cost beside the bare loop and other servers; a whole run writes docs/performance.md
-                  (`bench-peers --help` lists its options)";
+                  (`bench-peers --help` lists its options)
+  cache-tests     http-cache-tests against the release binary and its peers; writes docs/conformance.md";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,7 @@ fn run(args: &[String]) -> Outcome<()> {
         "fuzz-smoke" => ci::fuzz_smoke(),
         "docs-commands" => docs_commands::run(rest),
         "bench-peers" => bench_peers::run(rest),
+        "cache-tests" => cache_tests::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())

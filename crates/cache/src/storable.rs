@@ -67,7 +67,9 @@ pub fn decide_response(request: &CacheRequest<'_>, response: &OriginResponse<'_>
         Ok(stored) => return Storing::Store(Box::new(stored)),
         Err(reason) => reason,
     };
-    if rules.hit_for_miss_s > 0 && is_remembered(reason, response.status) {
+    // What another method or a user of his own is answered says nothing of what all others are.
+    let of_all = request.method == "GET" && request.field("authorization").is_none();
+    if rules.hit_for_miss_s > 0 && of_all && is_remembered(reason, response.status) {
         Storing::Remember(reason, rules.hit_for_miss_s)
     } else {
         Storing::No(reason)
@@ -79,7 +81,7 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     if response.status == 304 {
         return Err(NoStore::NotModifiedUnasked);
     }
-    let chosen = choose_directives(&response.fields, &rules.targeted);
+    let chosen = choose_directives(&response.fields, rules);
     refuse_directives(request, response.status, &response.fields, &chosen, rules)?;
     if request.method == "POST" && !is_what_get_gives(request, response, &chosen) {
         return Err(NoStore::MethodNotCacheable);
@@ -343,7 +345,7 @@ const fn is_understood(status: u16) -> bool {
 const fn is_of_request(status: u16) -> bool {
     matches!(
         status,
-        100..=199 | 407 | 408 | 411 | 412 | 413 | 415 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 | 511
+        100..=199 | 401 | 407 | 408 | 411 | 412 | 413 | 415 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 | 511
     )
 }
 

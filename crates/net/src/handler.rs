@@ -30,8 +30,8 @@ pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
 pub enum Reply {
     /// The answer.
     Now(Response),
-    /// The answer comes when this future is ready. Its maker bounds how long that may take. Nothing more is read from
-    /// an HTTP/1.1 connection meanwhile; when the connection ends, the future is dropped.
+    /// The answer comes when this future is ready. Its maker bounds how long that may take. Of an HTTP/1.1 connection,
+    /// only content that was taken is read meanwhile; when the connection is reset or ends, the future is dropped.
     Later(LaterResponse),
 }
 

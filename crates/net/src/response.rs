@@ -150,7 +150,8 @@ pub enum Body {
     Segments(Vec<Segment>),
     /// Content that is not all here yet. Clones share it, and only one of them may be sent.
     Stream(Stream),
-    /// No content: after this answer, a 101, the connection belongs to another protocol. Over HTTP/1.1 only.
+    /// No content: after this answer, a 101, the connection belongs to another protocol. Over HTTP/1.1 only, and when
+    /// the request's content is whole; else the client is told with 501 that it cannot be.
     Tunnel(TunnelStart),
 }
 

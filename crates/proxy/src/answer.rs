@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::query::Query;
 use crate::store::StoredBody;
 use flatout_cache::condition::{Answer, decide_conditions};
-use flatout_cache::reason::Lookup;
+use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::status::{CacheStatus, Fwd};
 use flatout_cache::stored::{Extent, Stored};
@@ -33,12 +33,14 @@ pub(crate) struct Note {
     pub(crate) fwd_status: Option<u16>,
     pub(crate) stored: bool,
     pub(crate) collapsed: bool,
+    /// Why the answer is not kept, when it is not.
+    pub(crate) why: Option<NoStore>,
 }
 
 impl Note {
     /// A hit.
     pub(crate) const fn hit(reason: Lookup) -> Self {
-        Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false }
+        Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
     }
 
     /// The lines of Age and Cache-Status for an answer that is `age_s` old.
@@ -57,7 +59,8 @@ impl Note {
                 collapsed: self.collapsed,
                 ttl_s,
                 key: None,
-                detail: self.reason.name(),
+                // Why it is not kept says more than that it was not found.
+                detail: self.why.map_or(self.reason.name(), NoStore::name),
             };
             status.write(&mut lines);
             lines.extend_from_slice(b"\r\n");

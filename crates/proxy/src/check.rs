@@ -1,6 +1,6 @@
 //! Looking after the origins' health: one worker asks each of them, every interval.
 
-use crate::health::{CheckOutcome, CheckResult, due_ms, write_check_lines};
+use crate::health::{CHECK_METHOD, CheckOutcome, CheckResult, due_ms, write_check_lines};
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_net::clock::Now;
@@ -9,7 +9,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tokio::task::spawn_local;
 
 /// Bytes of an answer to a check that are read, so that its connection can be used again.
@@ -31,7 +30,7 @@ pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
             for number in 0.. {
                 let due = due_ms(&check, start_ms, index, count, number);
                 let wait_ms = due.saturating_sub(Now::read().monotonic_ms);
-                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                client.pause(wait_ms).await;
                 let Some(step) = step.upgrade() else { return };
                 let outcome = ask(&client, &step, index).await;
                 step.group.handle_check(index, outcome.is_good(), Now::read().monotonic_ms);
@@ -49,20 +48,19 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
     let mut lines = Vec::new();
     write_check_lines(&step.settings, origin, &mut lines);
     let mut request = OutgoingRequest {
-        method: "GET",
+        method: CHECK_METHOD,
         target: check.path.as_bytes(),
         lines: &lines,
         content: OutgoingContent::None,
         upgrade: None,
     };
     let begun_ms = Now::read().monotonic_ms;
-    let patience = Duration::from_millis(check.timeout_ms);
-    let asked = tokio::time::timeout(patience, client.exchange(address, &mut request, |_, _| {})).await;
+    let asked = client.within(check.timeout_ms, client.exchange(address, &mut request, |_, _| {})).await;
     let result = match asked {
-        Err(_) => return CheckOutcome::TimedOut,
-        Ok(Err(_)) => CheckResult::Failed,
-        Ok(Ok(mut incoming)) => {
-            let delay_ms = Now::read().monotonic_ms.saturating_sub(begun_ms);
+        None => CheckResult::TimedOut,
+        Some(Err(_)) => CheckResult::Failed,
+        Some(Ok(mut incoming)) => {
+            let elapsed_ms = Now::read().monotonic_ms.saturating_sub(begun_ms);
             let mut read = 0;
             let reading = async {
                 while let IncomingPiece::Bytes(bytes) = poll_fn(|context| incoming.body.poll_piece(context)).await {
@@ -73,8 +71,8 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
                 }
             };
             // What the content is does not matter, and neither does that it comes in time.
-            let _ = tokio::time::timeout(patience, reading).await;
-            CheckResult::Status(incoming.status, delay_ms)
+            let _ = client.within(check.timeout_ms, reading).await;
+            CheckResult::Answered { status: incoming.status, elapsed_ms }
         }
     };
     CheckOutcome::judge(check, result)

@@ -1,18 +1,17 @@
 //! One request to the origins: which one, when, and again when that is safe.
 
 use crate::forward::{Passage, Strip, retry, write_request_lines};
-use crate::group::{Ending, Ticket, Tried, hash_key};
+use crate::group::{Ending, Ticket, Tried};
 use crate::limit::{Permit, Sample, Waiting};
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::step::ProxyStep;
 use crate::worker::{ProxyWorker, Refused};
-use flatout_config::model::HashKey;
 use flatout_net::clock::{Now, precise_ns};
 use flatout_net::content::{InterimResponse, Interims};
 use flatout_net::ending::CloseReason;
-use flatout_net::handler::Request;
 use flatout_net::origin::{
-    ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginFailure, OutgoingContent, OutgoingRequest, Repeat,
+    ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
+    OutgoingRequest, Repeat,
 };
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
@@ -20,7 +19,6 @@ use flatout_net::stream::{Piece, Source};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// What is asked of the origins.
 pub(crate) struct Ask {
@@ -104,7 +102,10 @@ pub(crate) async fn ask_origin(
         };
         let mut permit = match gate.try_acquire() {
             Some(permit) => permit,
-            None => wait_for_place(gate.enqueue(now_ms).map_err(Refused::forward)?).await.map_err(Refused::forward)?,
+            None => {
+                let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
+                wait_for_place(&client, waiting).await.map_err(Refused::forward)?
+            }
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
@@ -172,50 +173,16 @@ const fn sample_of(failure: ExchangeFailure) -> Sample {
     }
 }
 
-async fn wait_for_place(mut waiting: Waiting) -> Result<Permit, ForwardOutcome> {
+/// Waits in the origin's queue.
+async fn wait_for_place(client: &OriginClient, mut waiting: Waiting) -> Result<Permit, ForwardOutcome> {
     loop {
         let now_ms = Now::read().monotonic_ms;
-        let patience = Duration::from_millis(waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1));
+        let patience_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);
         let place = poll_fn(|context| waiting.poll_permit(context, Now::read().monotonic_ms));
-        if let Ok(result) = tokio::time::timeout(patience, place).await {
+        if let Some(result) = client.within(patience_ms, place).await {
             return result;
         }
     }
-}
-
-/// What decides the origin under consistent hashing; 0 when nothing does.
-pub(crate) fn balance_hash(step: &ProxyStep, request: &Request<'_>, target: &[u8]) -> u64 {
-    let Some(key) = step.hash_key() else { return 0 };
-    match key {
-        HashKey::Uri => {
-            let host = crate::forward::effective_host(request.head).unwrap_or_default();
-            hash_key(&[host, target].concat())
-        }
-        HashKey::Client => match request.client.map(|client| client.ip()) {
-            Some(std::net::IpAddr::V4(address)) => hash_key(&address.octets()),
-            Some(std::net::IpAddr::V6(address)) => hash_key(&address.octets()),
-            None => 0,
-        },
-        HashKey::Header(name) => hash_key(
-            request
-                .head
-                .fields
-                .iter()
-                .find(|(other, _)| other.eq_ignore_ascii_case(name))
-                .map_or(&b""[..], |(_, value)| value),
-        ),
-        HashKey::Cookie(name) => hash_key(find_cookie(request, name).unwrap_or_default()),
-    }
-}
-
-fn find_cookie<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
-    request
-        .head
-        .fields
-        .all("cookie")
-        .flat_map(|value| value.split(|&byte| byte == b';'))
-        .map(flatout_http::token::trim)
-        .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// An origin's answer on its way to the one client who asked.

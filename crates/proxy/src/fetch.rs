@@ -24,17 +24,19 @@ use flatout_http::head::FieldStorage;
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
-use flatout_net::origin::{Incoming, IncomingBody, IncomingPiece, OutgoingContent};
+use flatout_net::origin::{Incoming, IncomingBody, IncomingPiece, OriginClient, OutgoingContent};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What has been begun is finished although nobody waits any more, when no more than this is missing.
 const FINISH_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Parts up to this size are joined, in bytes.
+const JOINED_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// How far the slowest reader of what is not kept may be behind before the origin is held back, in bytes.
 const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -57,6 +59,8 @@ pub(crate) struct Fetch {
     pub(crate) kept: Option<Arc<Kept>>,
     /// What the origin is asked about it.
     pub(crate) conditions: Option<Conditions>,
+    /// Whether what is asked for is the part that is missing of what is kept.
+    pub(crate) completes: bool,
     pub(crate) interims: Option<Interims>,
 }
 
@@ -138,8 +142,49 @@ impl Fetch {
             {
                 return Asked::Settled(Standing::Use(Arc::clone(kept), Use::InsteadOfError));
             }
+            if self.completes && conditions.is_some() && status == 206 {
+                match self.complete(worker, answered, times, generation).await {
+                    Some(asked) => return asked,
+                    None => {
+                        conditions = None;
+                        continue;
+                    }
+                }
+            }
             return self.decide(worker, answered, times, generation);
         }
+    }
+
+    /// Joins the missing part with what is kept; `None`: they do not fit, and the whole must be asked for.
+    async fn complete(
+        &self,
+        worker: &Rc<ProxyWorker>,
+        answered: Answered,
+        times: (i64, i64),
+        generation: u64,
+    ) -> Option<Asked> {
+        let query = &self.query;
+        let storing = with_response(&answered.incoming, times, |response| {
+            query.with(|request| decide_response(request, response, &query.cache.rules))
+        });
+        let Storing::Store(stored) = storing else { return None };
+        let Answered { mut incoming, hold, .. } = answered;
+        let mut content = Vec::new();
+        loop {
+            match poll_fn(|context| incoming.body.poll_piece(context)).await {
+                IncomingPiece::Bytes(bytes) => content.extend_from_slice(&bytes),
+                IncomingPiece::End(_) => break,
+                IncomingPiece::Failed(_) => return None,
+            }
+            // What is joined is joined in memory.
+            if content.len() as u64 > JOINED_BYTES_MAX {
+                return None;
+            }
+        }
+        drop(hold);
+        let (stored, body) = self.join(&stored, &StoredBody::Memory(content.into()))?;
+        let object = self.keep(worker, stored, body, generation)?;
+        Some(Asked::Settled(Standing::Use(object, Use::Joined)))
     }
 
     fn settle_failure(&self, failure: Failure, refused: Refused) -> Asked {
@@ -246,11 +291,12 @@ impl Fetch {
         let length = content_length(&incoming);
         let mut pumping = Pumping { writer, body: None, kept: true, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
+        let client = worker.client(&self.query.step);
         loop {
             let piece = pumping.next(&mut incoming.body).await;
             match piece {
                 None => return pumping.writer.cut(CloseReason::OriginCut),
-                Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &bytes, bytes_max).await,
+                Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, &bytes, bytes_max).await,
                 Some(IncomingPiece::End(trailers)) => {
                     drop(hold);
                     return self.finish(worker, pumping, stored, generation, trailers.as_deref());
@@ -275,19 +321,16 @@ impl Fetch {
                     .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
             };
             if let Some(body) = body {
+                let (stored, body) = self.join(&stored, &body).unwrap_or((stored, body));
                 self.keep(worker, stored, body, generation);
             }
         }
         writer.end(trailers.map(Arc::from));
     }
 
-    fn keep(&self, worker: &ProxyWorker, stored: Stored, body: StoredBody, generation: u64) {
-        let Some(store) = worker.store() else { return };
+    fn keep(&self, worker: &ProxyWorker, stored: Stored, body: StoredBody, generation: u64) -> Option<Arc<Kept>> {
+        let store = worker.store()?;
         let query = &self.query;
-        let (stored, body) = match self.join(&stored, &body) {
-            Some(joined) => joined,
-            None => (stored, body),
-        };
         let path_key = || {
             query.in_realm(&query.with(|request| {
                 let mut key = Vec::new();
@@ -309,6 +352,7 @@ impl Fetch {
         if inserted == Inserted::Stored {
             store.unmark(object.key().hash());
         }
+        Some(object)
     }
 
     /// Joins a part that has come with the one that is kept, when they are of one representation and both in memory.
@@ -418,7 +462,7 @@ impl Pumping {
 
     /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
     /// a window: then the origin is held back by the slowest.
-    async fn add(&mut self, worker: &Rc<ProxyWorker>, bytes: &[u8], bytes_max: u64) {
+    async fn add(&mut self, worker: &Rc<ProxyWorker>, client: &OriginClient, bytes: &[u8], bytes_max: u64) {
         let before = self.writer.look(|content| content.bytes());
         let after = before + bytes.len() as u64;
         if after > bytes_max {
@@ -438,7 +482,7 @@ impl Pumping {
             self.hold_back().await;
         }
         if self.body.as_ref().is_some_and(NewBody::is_behind) {
-            tokio::time::sleep(Duration::from_millis(BEHIND_MS)).await;
+            client.pause(BEHIND_MS).await;
         }
     }
 

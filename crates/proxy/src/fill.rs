@@ -46,6 +46,8 @@ pub enum Standing {
 pub enum Use {
     /// The origin has said that it still holds.
     Validated,
+    /// What was missing of it has been fetched.
+    Joined,
     /// The origin has failed, and it may be used instead of an error.
     InsteadOfError,
 }

@@ -79,11 +79,6 @@ pub(crate) fn write_without_content(lines: &[u8], output: &mut Vec<u8>) {
     }
 }
 
-/// Whether one of `lines` is called `name`.
-pub(crate) fn has(lines: &[u8], name: &str) -> bool {
-    each_line(lines).any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::write_changed;

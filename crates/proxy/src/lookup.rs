@@ -13,7 +13,7 @@ use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::stored::{Extent, Stored};
-use flatout_cache::validate::make_conditions;
+use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::write_variant_key;
 use flatout_net::clock::Now;
 use flatout_net::content::InterimResponse;
@@ -132,7 +132,8 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
                     None => (Lookup::MissPart, None),
                 }
             }
-            (Verdict::Validate { conditions, reason }, _) => (reason, Some(conditions)),
+            (Verdict::Validate { conditions, reason }, _) => (reason, Some((conditions, false))),
+            (Verdict::Complete { conditions, reason }, _) => (reason, Some((conditions, true))),
             (Verdict::Forward { reason }, _) => (reason, None),
             (Verdict::Unsatisfiable { reason }, _) => return Err(Refused::only_if_cached(reason)),
             (Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. }, None) => (reason, None),
@@ -161,6 +162,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             Standing::Use(object, how) => {
                 let reason = match how {
                     Use::Validated => Lookup::HitValidated,
+                    Use::Joined => Lookup::MissPart,
                     Use::InsteadOfError => Lookup::HitIfError,
                 };
                 let note = Note { reason, ..note };
@@ -252,11 +254,12 @@ async fn begin(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     begun: Begin,
-    conditions: Option<flatout_cache::validate::Conditions>,
+    conditions: Option<(Conditions, bool)>,
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Joined {
-    let mut note = Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false };
+    let mut note =
+        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: None };
     match begun {
         Begin::Theirs(interest) => {
             note.collapsed = true;
@@ -267,7 +270,10 @@ async fn begin(
             let interest = writer.join();
             let (direct, told) = oneshot::channel();
             let interims = query.ask.request.offers().interims();
-            let fetch = Fetch { query: Rc::clone(query), kept: kept.clone(), conditions, interims: Some(interims) };
+            let (conditions, completes) =
+                conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
+            let fetch =
+                Fetch { query: Rc::clone(query), kept: kept.clone(), conditions, completes, interims: Some(interims) };
             spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
             match told.await {
                 Ok(Direct::Own(answered, why)) => Joined::Answer(own_answer(worker, query, *answered, why, note, kept)),
@@ -294,7 +300,7 @@ fn own_answer(
     mut note: Note,
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
-    note.fwd_status = None;
+    note.why = Some(why);
     if kept.is_some() && answered.incoming.status >= 500 {
         note.reason = Lookup::ErrorPassed;
     }
@@ -339,7 +345,8 @@ fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, object: &Arc<K
     let found = Found::Object(Arc::clone(object), Purged::No);
     let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, &found)) else { return };
     let conditions = make_conditions(&object.meta().stored);
-    let fetch = Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), conditions, interims: None };
+    let fetch =
+        Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), conditions, completes: false, interims: None };
     spawn_local(fetch.run(Rc::clone(worker), writer, None));
 }
 

@@ -62,7 +62,8 @@ pub(crate) async fn forward(
     } else if reason == Lookup::BypassOff {
         why = NoStore::Off;
     }
-    let note = Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false };
+    let note =
+        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
     let mut response = answer_or_refuse(query, answered, &note)?;
     response.cache = Some(why.name());
     Ok(response)

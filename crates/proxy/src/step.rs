@@ -2,7 +2,7 @@
 
 use crate::group::{Group, Standing};
 use crate::limit::Gate;
-use flatout_config::model::{HashKey, Proxy};
+use flatout_config::model::Proxy;
 use flatout_net::origin::{OriginAddress, OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
 use std::fmt;
 use std::sync::Arc;
@@ -108,14 +108,6 @@ impl ProxyStep {
             idle_connections_max: self.settings.idle_connections_max,
             http2: self.settings.http2,
             ..OriginSettings::default()
-        }
-    }
-
-    /// What decides which origin a request goes to, when its key does.
-    pub(crate) const fn hash_key(&self) -> Option<&HashKey> {
-        match &self.settings.balance {
-            flatout_config::model::Balance::ConsistentHash(key) => Some(key),
-            _ => None,
         }
     }
 }

@@ -10,13 +10,16 @@
 pub mod body;
 mod folder;
 mod ledger;
+mod lookup;
 mod marker;
 mod memory;
 pub mod object;
 pub mod purge;
 pub mod stats;
+mod volume;
 
 pub use body::{BodyFile, INLINE_BYTES_MAX, NewBody, NotKept, StoredBody};
+pub use lookup::DiskLookup;
 pub use object::{Bucket, Key, Meta, Object};
 pub use purge::{Purge, PurgeCount, Purged};
 pub use stats::{StoreStats, VolumeState, VolumeStats};
@@ -25,14 +28,14 @@ use body::Filling;
 use ledger::Bounds;
 use marker::Markers;
 use memory::Memory;
-use purge::{ENTRIES_MAX, Log, Subject, Target};
-use std::future::Future;
-use std::hash::BuildHasher;
+use purge::{ENTRIES_MAX, Last, Target};
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use volume::record::{Primary, id_of, primary_of};
+use volume::{OpenError, Shared, Volume};
 
 /// Locks. What a panicking thread left behind is whole: no lock here is held over a call that may panic half-way.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,26 +81,37 @@ pub struct Inspection<M> {
     /// What memory has.
     pub memory: Option<Arc<Bucket<M>>>,
     /// What disks have, with the folder of each. Read for this, not promoted.
-    pub disk: Vec<(PathBuf, Object<M>)>,
+    pub disk: Vec<(PathBuf, Arc<Object<M>>)>,
     /// The marker, expired or not.
     pub marker: Option<Marker>,
 }
 
+/// A configured folder, in use or not.
+#[derive(Debug)]
+struct Slot<M> {
+    path: PathBuf,
+    bytes_max: u64,
+    volume: OnceLock<Arc<Volume<M>>>,
+    /// Why it is not in use.
+    problem: Mutex<(VolumeState, String)>,
+}
+
 /// The store.
 #[derive(Debug)]
-pub struct Store<M> {
-    seed: foldhash::quality::RandomState,
-    memory: Arc<Memory<M>>,
+pub struct Store<M: Meta> {
+    shared: Arc<Shared<M>>,
     markers: Markers,
-    log: Arc<Log>,
     filling: Arc<Filling>,
+    slots: Vec<Slot<M>>,
+    is_released: AtomicBool,
     /// One purge at a time: the log on disks is written in the order of generations.
     purging: Mutex<()>,
 }
 
 impl<M: Meta> Store<M> {
     /// Opens a store. Volumes that cannot be used are left out, with their state in `stats` and a sentence in the
-    /// second part of what is returned; the store works without them.
+    /// second part of what is returned; the store works without them. One that another process still has is taken as
+    /// soon as that lets go of it.
     ///
     /// Blocks until the volumes' indexes are open. Call it on a thread that is not confined: the volumes' threads
     /// inherit its rights.
@@ -108,16 +122,117 @@ impl<M: Meta> Store<M> {
             objects_max: settings.hot_objects_max,
             descriptors_max: settings.descriptors_max,
         };
-        let store = Self {
+        let shared = Shared {
             seed: foldhash::quality::RandomState::default(),
             memory: Arc::new(Memory::new(bounds)),
-            markers: Markers::new(),
             log: Arc::default(),
-            filling: Arc::default(),
-            purging: Mutex::default(),
+            sequence: AtomicU64::new(1),
+            disk_hits: AtomicU64::new(0),
+            disk_misses: AtomicU64::new(0),
         };
+        shared.memory.has_disks.store(!settings.disks.is_empty(), Ordering::Relaxed);
+        let slot = |(path, bytes_max)| Slot { path, bytes_max, volume: OnceLock::new(), problem: Mutex::default() };
+        let store = Arc::new(Self {
+            shared: Arc::new(shared),
+            markers: Markers::new(),
+            filling: Arc::default(),
+            slots: settings.disks.into_iter().map(slot).collect(),
+            is_released: AtomicBool::new(false),
+            purging: Mutex::default(),
+        });
         store.set_filling_max(settings.memory_bytes_max);
-        (Arc::new(store), Vec::new())
+        let mut warnings: Vec<_> = store.slots.iter().filter_map(|slot| store.attach(slot).err()).collect();
+        if store.slots.iter().any(Slot::is_locked) {
+            let waiting = Arc::downgrade(&store);
+            let thread = std::thread::Builder::new().name("store-wait".to_owned());
+            if let Err(error) = thread.spawn(move || wait_for_locked(&waiting)) {
+                warnings.push(format!("cannot wait for locked volumes: {error}"));
+            }
+        }
+        (store, warnings)
+    }
+
+    /// Takes a volume into use. The error is a sentence.
+    fn attach(&self, slot: &Slot<M>) -> Result<(), String> {
+        let _one = hold(&self.purging);
+        if self.is_released.load(Ordering::Relaxed) {
+            return Err(format!("the volume {} is left to a successor", slot.path.display()));
+        }
+        let is_first = self.volumes().next().is_none();
+        let (volume, log) = match Volume::open(&slot.path, slot.bytes_max, &self.shared) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let (state, reason) = match error {
+                    OpenError::Locked => (VolumeState::Locked, "another process has it".to_owned()),
+                    OpenError::Failed(reason) => (VolumeState::Degraded, reason),
+                };
+                *hold(&slot.problem) = (state, reason.clone());
+                return Err(format!("the volume {} is not in use: {reason}", slot.path.display()));
+            }
+        };
+        // What a volume has missed may have been forgotten by the others, and nobody knows what it named.
+        let floor = self.shared.log.floor();
+        if !is_first && log.floor() < floor {
+            volume.wipe();
+        }
+        if !is_first && log.floor() > floor {
+            for other in self.volumes() {
+                other.wipe();
+            }
+        }
+        self.shared.log.adopt(&log);
+        let _ = slot.volume.set(volume);
+        if !is_first || log.generation() != self.shared.log.generation() {
+            // Each must know all when it is the only one next time.
+            let (entries, generation) = (self.shared.log.entries(), self.shared.log.generation());
+            for volume in self.volumes() {
+                volume.put_purges(entries.clone(), generation, Vec::new());
+            }
+            self.shared.memory.change_all();
+        }
+        *hold(&slot.problem) = (VolumeState::Good, String::new());
+        Ok(())
+    }
+
+    /// The volumes in use.
+    fn volumes(&self) -> impl Iterator<Item = &Arc<Volume<M>>> {
+        self.slots.iter().filter_map(|slot| slot.volume.get()).filter(|volume| volume.is_usable())
+    }
+
+    /// The volume that a new object goes to: where its key is already, else by its name, in proportion to room.
+    fn choose(&self, primary: &Primary) -> Option<&Arc<Volume<M>>> {
+        if let Some(volume) = self.volumes().find(|volume| volume.has(primary)) {
+            return Some(volume);
+        }
+        let all: u128 = self.volumes().map(|volume| u128::from(volume.folder.bytes_max)).sum();
+        let place = u128::from(u32::from_be_bytes([primary[8], primary[9], primary[10], primary[11]]));
+        let mut place = (place * all) >> 32;
+        self.volumes().find(|volume| {
+            let room = u128::from(volume.folder.bytes_max);
+            let is_it = place < room;
+            place = place.saturating_sub(room);
+            is_it
+        })
+    }
+
+    /// Tells the volumes of a new object. Returns whether any may have other variants of its key.
+    fn tell_disks(&self, object: &Arc<Object<M>>, primary: &Primary, is_kept: bool) -> bool {
+        let id = id_of(primary, object.variant());
+        let may_have: Vec<_> = self.volumes().filter(|volume| volume.may_have(primary)).collect();
+        let target = match object.body().place() {
+            Some(place) => self.volumes().find(|volume| Arc::ptr_eq(&volume.folder, place.folder())),
+            None => self.choose(primary),
+        };
+        let target = target.filter(|_| is_kept && !object.is_memory_only());
+        for volume in &may_have {
+            if target.is_none_or(|target| !Arc::ptr_eq(target, volume)) {
+                volume.remove(id);
+            }
+        }
+        if let Some(volume) = target {
+            volume.write(id, object);
+        }
+        !may_have.is_empty()
     }
 
     /// What arrives may take half of memory: the other half is what it is fetched for.
@@ -127,18 +242,21 @@ impl<M: Meta> Store<M> {
 
     /// The hash of a key. Seeded by chance for each process, so that nobody can aim at it.
     pub fn hash(&self, key: &[u8]) -> u64 {
-        self.seed.hash_one(key)
+        self.shared.hash(key)
     }
 
     /// The variants of a key in memory. Counts no hit on them: whoever serves one calls `Object::touch`.
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
-        self.memory.find(hash, key)
+        self.shared.memory.find(hash, key)
     }
 
     /// The variants of a key on disks, brought into memory and joined with those that are there. `None`: no disk has
     /// any, for sure. Ask once after a `find` without an answer, or one whose bucket `is_partial` and lacks the variant.
-    pub fn find_on_disk(&self, _hash: u64, _key: &[u8]) -> Option<DiskLookup<M>> {
-        None
+    pub fn find_on_disk(&self, hash: u64, key: &[u8]) -> Option<DiskLookup<M>> {
+        self.volumes().next()?;
+        let primary = primary_of(key);
+        let volumes: Vec<_> = self.volumes().filter(|volume| volume.may_have(&primary)).cloned().collect();
+        (!volumes.is_empty()).then(|| DiskLookup::new(Arc::clone(&self.shared), volumes, hash, key))
     }
 
     /// Puts an object in, in place of one with the same key and variant. Of a key with more than `variants_max` variants
@@ -147,14 +265,17 @@ impl<M: Meta> Store<M> {
     /// An object may have left memory again when this returns, if everything else was worth more.
     pub fn insert(&self, object: Object<M>, variants_max: usize) -> (Arc<Object<M>>, Inserted) {
         let object = Arc::new(object);
-        if !self.log.remembers(object.generation()) || self.check(&object) == Purged::Hard {
+        if !self.shared.log.remembers(object.generation()) || self.check(&object) == Purged::Hard {
             return (object, Inserted::Purged);
         }
-        if object.cost() > self.memory.account(|ledger| ledger.bounds().bytes_max) / 2 {
-            self.remove_object_like(&object);
+        let primary = self.primary_of(object.key().as_bytes());
+        if object.cost() > self.shared.memory.account(|ledger| ledger.bounds().bytes_max) / 2 {
+            self.remove_like(&object, primary.as_ref());
             return (object, Inserted::TooLarge);
         }
-        self.memory.insert(&object, variants_max, || false);
+        self.shared.memory.insert(&object, variants_max, || {
+            primary.as_ref().is_some_and(|primary| self.tell_disks(&object, primary, true))
+        });
         // A purge that came in between has looked through memory without finding the object.
         if self.check(&object) == Purged::Hard {
             self.remove_object(&object);
@@ -163,12 +284,28 @@ impl<M: Meta> Store<M> {
         (object, Inserted::Stored)
     }
 
+    /// As if memory had been short.
+    #[cfg(test)]
+    fn remove_from_memory(&self, locator: &str) {
+        for object in self.list(locator.as_bytes(), usize::MAX) {
+            self.shared.memory.remove_object(&object, || ());
+        }
+    }
+
+    /// The name of a key on disks; `None` when there are none.
+    fn primary_of(&self, key: &[u8]) -> Option<Primary> {
+        self.volumes().next().map(|_| primary_of(key))
+    }
+
     /// Removes what an object that cannot be stored would have replaced.
-    fn remove_object_like(&self, object: &Object<M>) {
-        let bucket = self.memory.peek(object.key().hash(), object.key().as_bytes());
+    fn remove_like(&self, object: &Arc<Object<M>>, primary: Option<&Primary>) {
+        let bucket = self.shared.memory.peek(object.key().hash(), object.key().as_bytes());
         let former = bucket.iter().flat_map(|bucket| bucket.objects());
         for other in former.filter(|other| other.variant() == object.variant()) {
             self.remove_object(other);
+        }
+        if let Some(primary) = primary {
+            self.tell_disks(object, primary, false);
         }
     }
 
@@ -176,12 +313,21 @@ impl<M: Meta> Store<M> {
     ///
     /// A fetch that is under way is not concerned: whoever invalidates forbids it to be stored.
     pub fn remove(&self, hash: u64, key: &[u8]) -> usize {
-        self.memory.remove(hash, key, || ())
+        let primary = self.primary_of(key);
+        self.shared.memory.remove(hash, key, || {
+            let Some(primary) = primary else { return };
+            self.volumes().filter(|volume| volume.may_have(&primary)).for_each(|volume| volume.remove_key(primary));
+        })
     }
 
     /// Removes this very object, if it is still there.
     pub fn remove_object(&self, object: &Arc<Object<M>>) -> bool {
-        self.memory.remove_object(object, || ())
+        let primary = self.primary_of(object.key().as_bytes());
+        self.shared.memory.remove_object(object, || {
+            let Some(primary) = primary else { return };
+            let id = id_of(&primary, object.variant());
+            self.volumes().filter(|volume| volume.may_have(&primary)).for_each(|volume| volume.remove(id));
+        })
     }
 
     /// Remembers that answers for a key cannot be shared.
@@ -206,31 +352,37 @@ impl<M: Meta> Store<M> {
     /// When no tier may hold so much.
     pub fn create_body(&self, expected: Option<u64>) -> Result<NewBody, NotKept> {
         let expected = expected.unwrap_or(INLINE_BYTES_MAX as u64);
+        let room = |volume: &&Arc<Volume<M>>| volume.folder.room_for(expected);
+        let mut volumes: Vec<_> = self.volumes().filter(|volume| room(volume).is_some()).collect();
+        volumes.sort_by_key(|volume| std::cmp::Reverse(room(volume)));
+        if let Some(spare) = volumes.iter().find_map(|volume| volume.folder.take_spare()) {
+            return Ok(NewBody::on_volume(spare, &self.filling));
+        }
         if self.filling.has_room(expected) { NewBody::in_memory(&self.filling) } else { Err(NotKept::NoRoom) }
     }
 
     /// The number of purges so far. To be read before an origin is asked, and given to `Object::new`.
     #[inline]
     pub fn generation(&self) -> u64 {
-        self.log.generation()
+        self.shared.log.generation()
     }
 
     /// Changes with every purge, and with nothing else: what a worker has checked since is as it was. One atomic load.
     #[inline]
     pub fn epoch(&self) -> u64 {
-        self.log.generation()
+        self.shared.log.generation()
     }
 
     /// What has become of an object since it was fetched. Two atomic loads and a comparison when nothing was purged
     /// since the last check.
     #[inline]
     pub fn check(&self, object: &Object<M>) -> Purged {
-        object.checked_at(self.log.generation()).unwrap_or_else(|| self.compare(object))
+        object.checked_at(self.shared.log.generation()).unwrap_or_else(|| self.compare(object))
     }
 
     #[cold]
     fn compare(&self, object: &Object<M>) -> Purged {
-        let (purged, generation) = self.log.verdict(&object.subject());
+        let (purged, generation) = self.shared.log.verdict(&object.subject());
         object.set_checked(generation, purged)
     }
 
@@ -240,16 +392,36 @@ impl<M: Meta> Store<M> {
         let _one = hold(&self.purging);
         let target = Target::of(purge);
         let mut named = Vec::new();
-        self.memory.each(|object| {
+        let mut look = |object: &Arc<Object<M>>| {
             if target.names(&object.subject()) && self.check(object) != Purged::Hard {
                 named.push(Arc::clone(object));
             }
-        });
-        let count = PurgeCount { matched: named.len() as u64, volumes_dropped: 0 };
+        };
+        if let Purge::Key(key) = purge {
+            let bucket = self.shared.memory.peek(self.hash(key), key);
+            bucket.iter().flat_map(|bucket| bucket.objects()).for_each(look);
+        } else {
+            self.shared.memory.each(&mut look);
+        }
+        let on_disks: Vec<_> = self.volumes().map(|volume| (volume, volume.names_of(&target))).collect();
+        let mut count = PurgeCount { matched: named.len() as u64, volumes_dropped: 0 };
+        if !on_disks.is_empty() {
+            // What is in memory and on a disk counts once.
+            let in_memory = named.iter().map(|object| id_of(&primary_of(object.key().as_bytes()), object.variant()));
+            let on_disk = on_disks.iter().flat_map(|(_, names)| names.iter().flat_map(|(ids, _)| ids.iter().copied()));
+            count.matched = in_memory.chain(on_disk).collect::<HashSet<_>>().len() as u64;
+        }
         if dry_run {
             return count;
         }
-        self.log.add(target, soft);
+        let generation = self.shared.log.add(target.clone(), soft);
+        for (volume, names) in on_disks {
+            let dropped = names.filter(|_| !soft).map_or_else(Vec::new, |(_, sequences)| sequences);
+            let purge = vec![(target.clone(), Last::at(generation, soft))];
+            if !volume.put_purges(purge, generation, dropped) {
+                count.volumes_dropped += 1;
+            }
+        }
         match purge {
             Purge::Key(key) => self.markers.remove(self.hash(key)),
             // Which keys they name is not known any more; they are made again in no time.
@@ -258,10 +430,10 @@ impl<M: Meta> Store<M> {
         // From here on nobody uses them. What follows only gives back their room.
         if !soft {
             for object in &named {
-                self.remove_object(object);
+                self.shared.memory.remove_object(object, || ());
             }
         }
-        if self.log.len() > ENTRIES_MAX {
+        if self.shared.log.len() > ENTRIES_MAX {
             self.forget_purges();
         }
         count
@@ -269,23 +441,28 @@ impl<M: Meta> Store<M> {
 
     /// Sweeps the store of all that was purged, so that the log may be forgotten.
     fn forget_purges(&self) {
-        let generation = self.log.generation();
+        let generation = self.shared.log.generation();
         let mut purged = Vec::new();
         // Each object is looked at, so each remembers that it is stale from now on.
-        self.memory.each(|object| {
+        self.shared.memory.each(|object| {
             if self.check(object) == Purged::Hard {
                 purged.push(Arc::clone(object));
             }
         });
         for object in &purged {
-            self.remove_object(object);
+            self.shared.memory.remove_object(object, || ());
         }
-        self.log.forget(generation);
+        // A volume that cannot do it has failed, and none of its content is used any more.
+        for volume in self.volumes() {
+            volume.forget_purges(generation);
+        }
+        self.shared.log.forget(generation);
+        self.shared.memory.change_all();
     }
 
     /// What the store tells about itself. Takes short locks; reads no disk.
     pub fn stats(&self) -> StoreStats {
-        let mut stats = self.memory.account(|ledger| StoreStats {
+        let mut stats = self.shared.memory.account(|ledger| StoreStats {
             memory_objects: ledger.objects(),
             memory_bytes: ledger.bytes(),
             memory_bytes_max: ledger.bounds().bytes_max,
@@ -294,48 +471,93 @@ impl<M: Meta> Store<M> {
             ..StoreStats::default()
         });
         stats.filling_bytes = self.filling.bytes();
-        stats.inserted = self.memory.inserted.load(Ordering::Relaxed);
-        stats.memory_hits = self.memory.hits.load(Ordering::Relaxed);
-        stats.memory_misses = self.memory.misses.load(Ordering::Relaxed);
+        stats.inserted = self.shared.memory.inserted.load(Ordering::Relaxed);
+        stats.memory_hits = self.shared.memory.hits.load(Ordering::Relaxed);
+        stats.memory_misses = self.shared.memory.misses.load(Ordering::Relaxed);
+        stats.disk_hits = self.shared.disk_hits.load(Ordering::Relaxed);
+        stats.disk_misses = self.shared.disk_misses.load(Ordering::Relaxed);
+        stats.volumes = self.slots.iter().map(Slot::stats).collect();
         stats.markers = self.markers.len();
-        stats.generation = self.log.generation();
-        stats.purges_remembered = self.log.len() as u64;
+        stats.generation = self.shared.log.generation();
+        stats.purges_remembered = self.shared.log.len() as u64;
         stats
     }
 
     /// All that is known of a key. Reads disks.
     pub fn inspect(&self, key: &[u8]) -> Inspection<M> {
         let hash = self.hash(key);
-        Inspection { memory: self.memory.peek(hash, key), disk: Vec::new(), marker: self.markers.get(hash) }
+        let of = |volume: &Arc<Volume<M>>| {
+            let found = volume.inspect(hash, key).into_iter();
+            let path = volume.folder.path.clone();
+            found.map(move |(_, object)| (path.clone(), object)).collect::<Vec<_>>()
+        };
+        let disk = self.volumes().flat_map(of).collect();
+        Inspection { memory: self.shared.memory.peek(hash, key), disk, marker: self.markers.get(hash) }
     }
 
     /// Up to `count_max` objects in memory whose locator begins with `prefix`, in no order.
     pub fn list(&self, prefix: &[u8], count_max: usize) -> Vec<Arc<Object<M>>> {
-        self.memory.pick(|key| key.locator().starts_with(prefix), count_max)
+        self.shared.memory.pick(|key| key.locator().starts_with(prefix), count_max)
     }
 
     /// Other bounds of memory, after a reload. Volumes stay as they are until a restart.
     pub fn resize(&self, memory_bytes_max: u64, hot_objects_max: u64) {
         self.set_filling_max(memory_bytes_max);
-        self.memory.set_bounds(|bounds| Bounds { bytes_max: memory_bytes_max, objects_max: hot_objects_max, ..bounds });
+        self.shared.memory.set_bounds(|bounds| Bounds {
+            bytes_max: memory_bytes_max,
+            objects_max: hot_objects_max,
+            ..bounds
+        });
     }
 
     /// Writes what waits and lets go of the volumes, for a successor. Memory goes on; files that are open stay readable.
     /// Blocks.
-    pub fn release_volumes(&self) {}
+    pub fn release_volumes(&self) {
+        let _one = hold(&self.purging);
+        self.is_released.store(true, Ordering::Relaxed);
+        for volume in self.slots.iter().filter_map(|slot| slot.volume.get()) {
+            volume.release();
+        }
+        for slot in self.slots.iter().filter(|slot| slot.is_locked()) {
+            // Whoever waits for it waits no longer.
+            *hold(&slot.problem) = (VolumeState::Released, String::new());
+        }
+    }
 }
 
-/// The variants of a key, on their way from a disk.
-#[derive(Debug)]
-pub struct DiskLookup<M> {
-    _memory: Arc<Memory<M>>,
+impl<M: Meta> Drop for Store<M> {
+    fn drop(&mut self) {
+        self.release_volumes();
+    }
 }
 
-impl<M> Future for DiskLookup<M> {
-    type Output = Option<Arc<Bucket<M>>>;
+impl<M: Meta> Slot<M> {
+    fn is_locked(&self) -> bool {
+        self.volume.get().is_none() && hold(&self.problem).0 == VolumeState::Locked
+    }
 
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(None)
+    fn stats(&self) -> VolumeStats {
+        if let Some(volume) = self.volume.get() {
+            return volume.stats();
+        }
+        let (state, problem) = hold(&self.problem).clone();
+        VolumeStats { folder: self.path.clone(), state, problem, bytes_max: self.bytes_max, ..VolumeStats::default() }
+    }
+}
+
+/// Tries volumes that another process has, until there are none left.
+fn wait_for_locked<M: Meta>(store: &Weak<Store<M>>) {
+    const INTERVAL: Duration = Duration::from_secs(1);
+    loop {
+        std::thread::sleep(INTERVAL);
+        let Some(store) = store.upgrade() else { return };
+        for slot in store.slots.iter().filter(|slot| slot.is_locked()) {
+            // Its state tells why not.
+            let _ = store.attach(slot);
+        }
+        if !store.slots.iter().any(Slot::is_locked) {
+            return;
+        }
     }
 }
 

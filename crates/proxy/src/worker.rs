@@ -1,9 +1,10 @@
 //! What one worker answers with.
 
 use crate::accelerator::Accelerator;
-use crate::exchange::{Ask, balance_hash};
+use crate::exchange::Ask;
 use crate::forward::effective_host;
 use crate::front::Front;
+use crate::group::hash_request;
 use crate::lookup;
 use crate::meta::{Kept, Meta};
 use crate::outcome::{ForwardOutcome, Outcome};
@@ -315,7 +316,7 @@ fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Aski
     }
     let upgrade = crate::forward::upgrade::asks(request.head, &step.settings);
     Ok(Ask {
-        balance_hash: balance_hash(step, request, &target),
+        balance_hash: hash_request(step.group.balance(), request),
         request: OwnedRequest::new(request),
         target: target.into(),
         path_bytes,

@@ -23,22 +23,24 @@ fn with_request<T>(method: &str, lines: &str, check: impl FnOnce(&CacheRequest<'
 }
 
 /// The verdict's kind and reason, and what it asks the origin.
-fn describe(verdict: Verdict) -> (&'static str, Lookup) {
+fn describe(verdict: &Verdict) -> (&'static str, Lookup) {
     match verdict {
-        Verdict::Serve { reason, .. } => ("serve", reason),
-        Verdict::ServeStale { reason, revalidate: true, .. } => ("serve and revalidate", reason),
-        Verdict::ServeStale { reason, .. } => ("serve stale", reason),
-        Verdict::Validate { reason, .. } => ("validate", reason),
-        Verdict::Complete { reason, .. } => ("complete", reason),
-        Verdict::Forward { reason } => ("forward", reason),
-        Verdict::Unsatisfiable { reason } => ("504", reason),
+        Verdict::Serve { reason, .. } => ("serve", *reason),
+        Verdict::ServeStale { reason, revalidate: true, .. } => ("serve and revalidate", *reason),
+        Verdict::ServeStale { reason, .. } => ("serve stale", *reason),
+        Verdict::Validate { reason, .. } => ("validate", *reason),
+        Verdict::Complete { reason, .. } => ("complete", *reason),
+        Verdict::Forward { reason } => ("forward", *reason),
+        Verdict::Unsatisfiable { reason } => ("504", *reason),
     }
 }
 
 /// Decides `after_s` after the answer came; it is a second old then.
 fn decide(stored: &Stored, method: &str, request: &str, after_s: i64) -> (&'static str, Lookup) {
     let rules = Rules::default();
-    describe(with_request(method, request, |request| decide_stored(request, stored, &rules, RESPONSE_TIME_S + after_s)))
+    describe(&with_request(method, request, |request| {
+        decide_stored(request, stored, &rules, RESPONSE_TIME_S + after_s)
+    }))
 }
 
 fn stored(lines: &str) -> Stored {
@@ -53,6 +55,8 @@ fn what_requests_mean() {
         ("HEAD", "Cache-Control: no-cache\r\n", Intake::LookUp),
         ("GET", "Range: bytes=0-1\r\nAuthorization: x\r\n", Intake::LookUp),
         ("GET", "Cache-Control: no-store\r\n", Intake::Bypass(Lookup::BypassNoStore)),
+        ("GET", "Cache-Control: no-store, only-if-cached\r\n", Intake::LookUp),
+        ("GET", "Upgrade: h2c\r\n", Intake::LookUp),
         ("GET", "Upgrade: websocket\r\n", Intake::Bypass(Lookup::BypassUpgrade)),
         ("GET", "X-HTTP-Method-Override: DELETE\r\n", Intake::Bypass(Lookup::BypassMethodOverride)),
         ("OPTIONS", "", Intake::Bypass(Lookup::BypassMethod)),
@@ -168,7 +172,7 @@ fn what_is_not_the_caches_to_decide() {
 #[test]
 fn misses() {
     let miss = |line: &str| {
-        describe(with_request("GET", line, |request| decide_miss(request, Lookup::MissVary, &Rules::default())))
+        describe(&with_request("GET", line, |request| decide_miss(request, Lookup::MissVary, &Rules::default())))
     };
     assert_eq!(miss(""), ("forward", Lookup::MissVary));
     assert_eq!(miss("Cache-Control: only-if-cached\r\n"), ("504", Lookup::OnlyIfCached));
@@ -206,7 +210,7 @@ fn failures() {
         let stored = stored_with("", 200, &format!("Cache-Control: {directives}\r\nETag: \"x\"\r\n"), &rules);
         let now_s = RESPONSE_TIME_S + after_s;
         let verdict = with_request("GET", request, |request| decide_failure(request, &stored, failure, &rules, now_s));
-        assert_eq!(describe(verdict), expected, "{directives} {request} {failure:?} after {after_s} s");
+        assert_eq!(describe(&verdict), expected, "{directives} {request} {failure:?} after {after_s} s");
     }
 }
 
@@ -244,7 +248,7 @@ fn parts_answer_what_they_hold() {
     let rules = Rules { stale_if_error_s: 60, ..Rules::default() };
     let failed = |line: &str| {
         let sie = Stored { stale_if_error_s: 60, ..strong.clone() };
-        describe(with_request("GET", line, |request| {
+        describe(&with_request("GET", line, |request| {
             decide_failure(request, &sie, Failure::Unreachable, &rules, RESPONSE_TIME_S + 60)
         }))
     };

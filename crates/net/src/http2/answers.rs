@@ -129,6 +129,7 @@ impl<H: Handler> Http2Task<H> {
                     content,
                     respond,
                     reply,
+                    interims,
                     exchange,
                     received_bytes,
                     deadline_ms,

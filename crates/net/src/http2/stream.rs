@@ -46,6 +46,8 @@ pub(crate) struct Receiving {
     pub(crate) content: RecvStream,
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) reply: Reply,
+    /// What a reply that comes later may send ahead.
+    pub(crate) interims: Option<Interims>,
     pub(crate) exchange: Exchange,
     pub(crate) received_bytes: u64,
     /// When the content must be complete.
@@ -116,11 +118,12 @@ impl Receiving {
                 Poll::Ready(None) => break,
             }
         }
-        let Self { respond, reply, exchange, .. } = *self;
+        let Self { respond, reply, interims, exchange, .. } = *self;
         match reply {
             Reply::Now(response) => Step::Answer(respond, Box::new(response), exchange, None),
-            Reply::Later(response) => Box::new(Awaiting { respond, response, exchange, interims: None, intake: None })
-                .go_on(patience, context),
+            Reply::Later(response) => {
+                Box::new(Awaiting { respond, response, exchange, interims, intake: None }).go_on(patience, context)
+            }
         }
     }
 }

@@ -64,7 +64,7 @@ impl Exchanges {
         }
         if let Some(decoder) = self.take_unwanted(turn.worker.settings.limits.body_bytes_max) {
             let reply = Reply::Now(response);
-            self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request }));
+            self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims: None }));
             return;
         }
         // The answer goes ahead of the rest of the content, with which nothing can follow on this connection. While it

@@ -73,7 +73,7 @@ pub(crate) struct ServerConnection {
     writes: u32,
     /// The last receive did not empty the socket, or the session.
     pub(super) undrained: bool,
-    /// The client had closed its side before its answer began, and may still read.
+    /// The client had closed its side by the time its answer began, and may still read.
     pub(super) half_closed: bool,
 }
 

@@ -17,7 +17,6 @@ use flatout_http::body::BodyDecoder;
 use flatout_http::connection::{Connection, Event, State};
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
-use flatout_http::limits::Limits;
 use flatout_http::request::{Method, RequestHead, parse_request_head};
 use std::net::SocketAddr;
 
@@ -276,14 +275,9 @@ impl Exchanges {
             turn.output.extend_from_slice(CONTINUE);
             self.machine.advance(Event::Interim);
         }
-        self.receive_unwanted(head.framing, limits, reply, self.describe(turn.worker, head, exchange));
-    }
-
-    /// Content comes that nobody wants, and is answered with `reply` when it has been read.
-    fn receive_unwanted(&mut self, framing: Framing, limits: &Limits, reply: Reply, request: Described) {
-        if let Some(decoder) = BodyDecoder::new(framing, limits) {
-            self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request }));
-        }
+        let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
+        let (request, interims) = (self.describe(turn.worker, head, exchange), offers.taken_interims());
+        self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims }));
     }
 
     fn describe<H: Handler>(&self, worker: &Worker<H>, head: &RequestHead<'_>, exchange: Exchange) -> Described {

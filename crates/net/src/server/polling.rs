@@ -124,9 +124,10 @@ impl ServerConnection {
         if output.is_empty() { None } else { self.send_output(worker, socket.fd(), &output, Tail::None, None) }
     }
 
-    /// While the handler is waited for, sees that the client goes. One that closes its side before its answer begins
-    /// may still want to read it; one that does so later does not.
+    /// While the handler is waited for, sees that the client goes. One that has closed its side by the time its answer
+    /// begins may still want to read it; one that does so later does not.
     fn watch(&mut self, socket: &Registered, context: &mut Context<'_>) -> Option<CloseReason> {
+        let begun = self.exchanges.begin_waiting();
         while !self.half_closed {
             let Poll::Ready(Ok(mut guard)) = socket.poll_read_ready(context) else { return None };
             if guard.ready().is_read_closed() {
@@ -137,7 +138,7 @@ impl ServerConnection {
                 if reset {
                     return Some(CloseReason::ClientReset);
                 }
-                if self.exchanges.has_begun_answer() {
+                if begun {
                     return Some(CloseReason::ClientLeft);
                 }
                 self.half_closed = true;

@@ -1,7 +1,7 @@
 //! A request's content as it comes: read to its end where nobody wants it, given to the handler that has taken it.
 
 use super::exchanges::{Described, Exchanges, Turn};
-use crate::content::ContentWriter;
+use crate::content::{ContentWriter, Interims};
 use crate::ending::CloseReason;
 use crate::handler::{Handler, Reply};
 use crate::shared::SharedBytes;
@@ -22,6 +22,8 @@ pub(super) struct Receiving {
     pub(super) body_bytes: u64,
     pub(super) reply: Reply,
     pub(super) request: Described,
+    /// What a reply that comes later may send ahead.
+    pub(super) interims: Option<Interims>,
 }
 
 /// Content on its way to the handler that has taken it.
@@ -134,11 +136,11 @@ impl Exchanges {
 
     fn end_discarding<H: Handler>(&mut self, turn: &mut Turn<'_, H>) {
         let Some(receiving) = self.receiving.take() else { return };
-        let Receiving { reply, request, .. } = *receiving;
+        let Receiving { reply, request, interims, .. } = *receiving;
         self.machine.advance(Event::RequestEnds);
         match reply {
             Reply::Now(response) => self.answer_described(turn, response, request, None),
-            Reply::Later(response) => self.wait(response, request, None),
+            Reply::Later(response) => self.wait(response, request, interims),
         }
     }
 

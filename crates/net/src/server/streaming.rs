@@ -93,6 +93,8 @@ pub(super) struct Streaming {
     /// Why there will be no more, once that is known.
     failed: Option<CloseReason>,
     finished: bool,
+    /// It has been waited for, after its head was sent.
+    waited_for: bool,
 }
 
 impl Streaming {
@@ -107,6 +109,7 @@ impl Streaming {
             ends,
             failed: None,
             finished: false,
+            waited_for: false,
         }
     }
 
@@ -233,9 +236,9 @@ impl Exchanges {
         }
     }
 
-    /// Whether the head of an answer is sent whose content is not whole yet.
-    pub(crate) const fn has_begun_answer(&self) -> bool {
-        self.streaming.is_some()
+    /// More of an answer is waited for. Returns whether the client has had some time to see that it has begun.
+    pub(crate) fn begin_waiting(&mut self) -> bool {
+        self.streaming.as_mut().is_some_and(|streaming| std::mem::replace(&mut streaming.waited_for, true))
     }
 
     /// Whether the client would take what it has got for the whole answer if the connection just ended.

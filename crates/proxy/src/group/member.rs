@@ -123,28 +123,24 @@ impl Member {
         self.trial.store(false, Relaxed);
     }
 
-    /// A request that nobody tried anything with has ended.
-    pub(super) fn handle_plain(&self, ending: Ending, now_ms: u64, rules: &Rules) -> Option<Change> {
-        match ending {
-            Ending::Abandoned => None,
-            Ending::Answered => {
-                // Nearly always 0 already: then nobody's cache line is taken away.
-                if self.failures.load(Relaxed) != 0 {
-                    self.failures.store(0, Relaxed);
-                }
-                None
-            }
-            Ending::Failed => {
-                let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
-                if rules.failures == 0 || failures < rules.failures {
-                    return None;
-                }
-                self.failures.store(0, Relaxed);
-                let until_ms = now_ms.saturating_add(rules.pause_ms);
-                // Whoever failed together with the one that began the pause does not lengthen it.
-                self.paused_until_ms.compare_exchange(0, until_ms, Relaxed, Relaxed).ok().map(|_| Change::Paused)
-            }
+    /// A request was answered, and its answer was whole or nobody wanted the rest.
+    pub(super) fn handle_success(&self) {
+        // Nearly always 0 already: then nobody's cache line is taken away.
+        if self.failures.load(Relaxed) != 0 {
+            self.failures.store(0, Relaxed);
         }
+    }
+
+    /// A request failed.
+    pub(super) fn handle_failure(&self, now_ms: u64, rules: &Rules) -> Option<Change> {
+        let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
+        if rules.failures == 0 || failures < rules.failures {
+            return None;
+        }
+        self.failures.store(0, Relaxed);
+        let until_ms = now_ms.saturating_add(rules.pause_ms);
+        // Whoever failed together with the one that began the pause does not lengthen it.
+        self.paused_until_ms.compare_exchange(0, until_ms, Relaxed, Relaxed).ok().map(|_| Change::Paused)
     }
 
     /// A request to an origin that was paused has ended.

@@ -139,6 +139,27 @@ fn failures_in_a_row_pause_and_one_trial_ends_the_pause() {
     assert!(counts[0].abs_diff(50) <= 1, "{counts:?}");
 }
 
+/// The head came, and the rest did not: that is a failure as well, and the heads in between are no successes.
+#[test]
+fn answers_that_break_off_are_failures() {
+    let group = group(Balance::RoundRobin, &[1, 1]);
+    let mut tried = Tried::NONE;
+    tried.add(1);
+    let mut changes = Vec::new();
+    for _ in 0..5 {
+        let mut ticket = group.choose(10, 0, &tried).unwrap();
+        assert_eq!(ticket.report(Ending::Answered, 10), None);
+        changes.push(ticket.report(Ending::Failed, 20));
+        assert_eq!(ticket.finish(Ending::Failed, 20), None);
+    }
+    assert_eq!(changes, [None, None, None, None, Some(Change::Paused)]);
+    // A trial ends the pause at its head; when it breaks off, the row begins anew.
+    let mut trial = group.choose(5_020, 0, &tried).unwrap();
+    assert_eq!(trial.report(Ending::Answered, 5_020), Some(Change::TrialPassed));
+    assert_eq!(trial.finish(Ending::Failed, 5_020), None);
+    assert_eq!(group.standing(0, 5_020), Some(Standing::Well));
+}
+
 #[test]
 fn zero_failures_mean_never() {
     let mut settings = settings(Balance::RoundRobin, &[1, 1]);

@@ -22,12 +22,13 @@ pub struct Ticket {
     group: Arc<Group>,
     index: usize,
     kind: Kind,
-    reported: bool,
+    /// The last report; `None`: there was none.
+    reported: Option<Ending>,
 }
 
 impl Ticket {
     pub(super) const fn new(group: Arc<Group>, index: usize, kind: Kind) -> Self {
-        Self { group, index, kind, reported: false }
+        Self { group, index, kind, reported: None }
     }
 
     /// The origin's index.
@@ -45,15 +46,23 @@ impl Ticket {
         self.kind != Kind::Plain
     }
 
-    /// Tells how it went, at the head of the answer or later; only the first report counts. The request stays under way
-    /// until the ticket is dropped.
+    /// Tells how it went, at the head of the answer at the latest; an answer that breaks off afterwards is reported as
+    /// [`Ending::Failed`] once more. Other reports after the first do not count. The request stays under way until the
+    /// ticket is dropped, and only then an answer counts as a success that ends a row of failures.
     pub fn report(&mut self, ending: Ending, now_ms: u64) -> Option<Change> {
-        if std::mem::replace(&mut self.reported, true) {
-            return None;
-        }
         let (member, rules) = (&self.group.members[self.index], &self.group.rules);
+        match (self.reported, ending) {
+            (None, _) => {}
+            (Some(Ending::Answered), Ending::Failed) => {
+                self.reported = Some(ending);
+                return member.handle_failure(now_ms, rules);
+            }
+            (Some(_), _) => return None,
+        }
+        self.reported = Some(ending);
         match self.kind {
-            Kind::Plain => member.handle_plain(ending, now_ms, rules),
+            Kind::Plain if ending == Ending::Failed => member.handle_failure(now_ms, rules),
+            Kind::Plain => None,
             Kind::Trial => {
                 let change = member.handle_trial(ending, now_ms, rules);
                 member.end_trial();
@@ -75,8 +84,10 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let member = &self.group.members[self.index];
-        if self.kind == Kind::Trial && !self.reported {
-            member.end_trial();
+        match self.reported {
+            Some(Ending::Answered) => member.handle_success(),
+            None if self.kind == Kind::Trial => member.end_trial(),
+            _ => {}
         }
         member.end_request();
     }

@@ -12,7 +12,7 @@
 //! the gradient in place of a least delay, which no mixture of quick and slow pages has, from the gradient limit of
 //! Netflix's concurrency-limits (2018). When neither way pays, trials rest, a little longer each time.
 //!
-//! Overload, several answers that do not come in time, lowers the limit at once to seven tenths of what was under way
+//! Overload, several answers that do not come in time, lowers the limit at once to seven tenths of what waited
 //! (multiplicative decrease and flight size: RFC 5681 §3.1, RFC 9438 §4.6). When there has been no pressure for a
 //! while, what was learnt is forgotten step by step, up to where it began.
 //!
@@ -29,7 +29,7 @@ pub enum Sample {
     /// It did not come in time: a connect timeout or a head timeout. Not a 503: an origin that says so quickly protects
     /// itself, and fewer requests would not make it well.
     Overloaded,
-    /// Nothing: a refused connection, a client that went away, a tunnel.
+    /// Nothing about its delay: a refused connection, a client that went away, an upgrade.
     Nothing,
 }
 
@@ -144,7 +144,7 @@ impl Climb {
         }
     }
 
-    /// Requests that may be under way.
+    /// Requests that may wait for the head of their answers.
     pub const fn limit(&self) -> u32 {
         self.limit
     }
@@ -220,9 +220,9 @@ impl Climb {
         (stepped as u32).clamp(self.min, self.max)
     }
 
-    /// A request was not answered in time; `under_way` were when it began. `answered` is a count of answers that goes
+    /// A request was not answered in time; `asking` waited for a head when it began. `answered` is a count of answers that goes
     /// on for ever (and around).
-    pub fn handle_overload(&mut self, under_way: u32, answered: u32, now_ms: u64) {
+    pub fn handle_overload(&mut self, asking: u32, answered: u32, now_ms: u64) {
         self.pressed_ms = now_ms;
         if self.overloaded == 0 || now_ms.saturating_sub(self.overload_since_ms) > OVERLOAD_MS {
             self.overload_since_ms = now_ms;
@@ -237,7 +237,7 @@ impl Climb {
             return;
         }
         self.lowered = true;
-        let flight = self.limit.min(under_way);
+        let flight = self.limit.min(asking);
         self.base = None;
         self.way = Way::Up;
         self.undone = 0;

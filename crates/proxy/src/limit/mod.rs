@@ -4,7 +4,11 @@
 //! once it is full, requests wait in a bounded queue, first come, first served, each up to its deadline. How much room
 //! there is follows what the origin's delays show ([`climb`]).
 //!
-//! Who passes gets a [`Permit`] and keeps it until the answer is whole: that is how long the origin is busy with it.
+//! Two bounds hold. At most so many requests as the limit says wait for the head of their answers: that is how long the
+//! origin works on them, and what its delays are about. At most `max` of the settings are under way at all, those
+//! included whose answers stream: long downloads and event streams take a place, but none of the limit's. So a
+//! [`Permit`] is told when the head is there, and dropped when the answer is whole.
+//!
 //! Refusals are [`ForwardOutcome::OriginQueueFull`] and [`ForwardOutcome::OriginQueueTimeout`].
 
 pub mod climb;
@@ -29,7 +33,8 @@ pub struct Gate {
     settings: Concurrency,
     /// The limit, and in the upper half its epoch: see [`Climb::epoch`].
     setting: AtomicU64,
-    under_way: AtomicU32,
+    /// Requests under way in the upper half, and in the lower half those among them that wait for a head.
+    places: AtomicU64,
     /// How many stand in the queue. Whoever frees a place looks here afterwards, and whoever joins the queue looks for
     /// a free place afterwards; in one order for all (`SeqCst`), so that one of them sees the other.
     waiting: AtomicU32,
@@ -42,10 +47,11 @@ impl Gate {
     /// A gate with all its places free.
     pub fn new(settings: &Concurrency) -> Arc<Self> {
         let climb = Climb::new(settings.min, settings.max);
+        let min = settings.min.max(1);
         Arc::new(Self {
-            settings: *settings,
+            settings: Concurrency { min, max: settings.max.max(min), ..*settings },
             setting: AtomicU64::new(pack(&climb)),
-            under_way: AtomicU32::new(0),
+            places: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             climb: Mutex::new(climb),
@@ -58,11 +64,11 @@ impl Gate {
         if self.waiting.load(SeqCst) > 0 {
             return None;
         }
-        let under_way = self.take_place()?;
+        let asking = self.take_place()?;
         let (limit, epoch) = unpack(self.setting.load(Relaxed));
         // Full to seven eighths: what its delays show is about this limit.
-        let filled = u64::from(under_way) * 8 >= u64::from(limit) * 7;
-        Some(Permit::new(Arc::clone(self), epoch, under_way, filled))
+        let filled = u64::from(asking) * 8 >= u64::from(limit) * 7;
+        Some(Permit::new(Arc::clone(self), epoch, asking, filled))
     }
 
     /// Begins to wait for a place; refused when the queue is full.
@@ -89,37 +95,44 @@ impl Gate {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// Places at present.
+    /// How many may wait for a head at present.
     pub fn limit(&self) -> u32 {
         unpack(self.setting.load(Relaxed)).0
     }
 
-    /// Places taken.
+    /// Requests under way, up to the end of their answers.
     pub fn under_way(&self) -> u32 {
-        self.under_way.load(Relaxed)
+        (self.places.load(Relaxed) >> 32) as u32
     }
 
-    /// Requests that wait.
+    /// Those among them that wait for the head of their answers.
+    pub fn asking(&self) -> u32 {
+        self.places.load(Relaxed) as u32
+    }
+
+    /// Requests that wait for a place.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Relaxed)
     }
 
-    /// Takes a place and says how many are taken now.
+    /// Takes a place and says how many wait for a head now.
     fn take_place(&self) -> Option<u32> {
-        let mut under_way = self.under_way.load(SeqCst);
+        let mut places = self.places.load(SeqCst);
         loop {
-            if under_way >= unpack(self.setting.load(SeqCst)).0 {
+            let (under_way, asking) = ((places >> 32) as u32, places as u32);
+            if asking >= unpack(self.setting.load(SeqCst)).0 || under_way >= self.settings.max {
                 return None;
             }
-            match self.under_way.compare_exchange_weak(under_way, under_way + 1, SeqCst, SeqCst) {
-                Ok(_) => return Some(under_way + 1),
-                Err(now) => under_way = now,
+            match self.places.compare_exchange_weak(places, places + UNDER_WAY + ASKING, SeqCst, SeqCst) {
+                Ok(_) => return Some(asking + 1),
+                Err(now) => places = now,
             }
         }
     }
 
-    fn free_place(&self) {
-        self.under_way.fetch_sub(1, SeqCst);
+    /// Frees one of `parts`: [`ASKING`], [`UNDER_WAY`] or their sum.
+    fn free_place(&self, parts: u64) {
+        self.places.fetch_sub(parts, SeqCst);
         self.grant();
     }
 
@@ -157,7 +170,7 @@ impl Gate {
         match sample {
             Sample::Answered { delay_us } if permit.is_filled() => climb.handle_delay(permit.epoch(), delay_us, now_ms),
             Sample::Answered { .. } => climb.handle_calm(now_ms),
-            Sample::Overloaded => climb.handle_overload(permit.under_way(), self.answered.load(Relaxed), now_ms),
+            Sample::Overloaded => climb.handle_overload(permit.asking(), self.answered.load(Relaxed), now_ms),
             Sample::Nothing => {}
         }
         let new = pack(&climb);
@@ -172,6 +185,11 @@ impl Gate {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// One request that waits for a head, in [`Gate::places`].
+const ASKING: u64 = 1;
+/// One request under way.
+const UNDER_WAY: u64 = 1 << 32;
 
 fn pack(climb: &Climb) -> u64 {
     u64::from(climb.epoch()) << 32 | u64::from(climb.limit())

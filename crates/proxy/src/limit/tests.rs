@@ -83,6 +83,38 @@ fn who_goes_away_leaves_no_trace() {
     assert!(gate.try_acquire().is_some());
 }
 
+/// Event streams and long downloads leave the limit to others, and are counted all the same.
+#[test]
+fn answers_that_stream_take_no_place_of_the_limit() {
+    let gate = gate(2, 5, 9);
+    assert_eq!(gate.limit(), 5);
+    let mut streams: Vec<_> = (0..5).map(|_| gate.try_acquire().unwrap()).collect();
+    assert!(gate.try_acquire().is_none());
+    for stream in &mut streams {
+        stream.report(Sample::Answered { delay_us: 5 }, 0);
+        stream.report(Sample::Overloaded, 0);
+    }
+    assert_eq!((gate.asking(), gate.under_way()), (0, 5));
+    // The most there may be.
+    let mut waiting = gate.enqueue(0).unwrap();
+    assert!(gate.try_acquire().is_none() && poll(&mut waiting, 0).is_pending());
+    streams.pop();
+    let Poll::Ready(Ok(permit)) = poll(&mut waiting, 0) else { panic!("the place is not given") };
+    assert_eq!((gate.asking(), gate.under_way()), (1, 5));
+    drop((permit, streams));
+    assert_eq!((gate.asking(), gate.under_way()), (0, 0));
+}
+
+#[test]
+fn the_head_of_an_answer_gives_its_place_to_the_next() {
+    let gate = Gate::new(&Concurrency { min: 1, max: 1_000, queue_max: 9, queue_timeout_ms: 1_000 });
+    let mut permits: Vec<_> = (0..256).map(|_| gate.try_acquire().unwrap()).collect();
+    let mut waiting = gate.enqueue(0).unwrap();
+    assert!(poll(&mut waiting, 0).is_pending());
+    permits[0].report(Sample::Nothing, 0);
+    assert!(poll(&mut waiting, 0).is_ready());
+}
+
 #[test]
 fn a_place_that_becomes_free_wakes_one() {
     let gate = gate(1, 1, 9);

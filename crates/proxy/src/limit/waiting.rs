@@ -46,8 +46,8 @@ impl Waiting {
         drop(queue);
         self.ended = true;
         let (_, epoch) = super::unpack(self.gate.setting.load(super::Relaxed));
-        let under_way = self.gate.under_way();
-        Poll::Ready(Ok(Permit::new(Arc::clone(&self.gate), epoch, under_way, true)))
+        let asking = self.gate.asking();
+        Poll::Ready(Ok(Permit::new(Arc::clone(&self.gate), epoch, asking, true)))
     }
 
     /// The same as a future; `now_ms` reads the clock.
@@ -67,7 +67,7 @@ impl Drop for Waiting {
         drop(queue);
         if !waited {
             // It was given a place and never took it.
-            self.gate.free_place();
+            self.gate.free_place(super::UNDER_WAY + super::ASKING);
         }
     }
 }

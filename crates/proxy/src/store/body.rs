@@ -49,6 +49,14 @@ impl StoredBody {
         matches!(self, Self::File { .. })
     }
 
+    /// What keeps its file on a volume.
+    pub(crate) const fn place(&self) -> Option<&Arc<BodyFile>> {
+        match self {
+            Self::File { place, .. } => place.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {

@@ -141,8 +141,7 @@ impl Folder {
     }
 
     pub(crate) fn set_released(&self) {
-        self.state.store(2, Ordering::Release);
-        self.ring();
+        let _ = self.state.compare_exchange(0, 2, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Wakes the thread.
@@ -163,6 +162,11 @@ impl Folder {
         self.indexed_bytes.load(Ordering::Relaxed) + self.loose_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes in files that the index does not name.
+    pub(crate) fn loose_bytes(&self) -> u64 {
+        self.loose_bytes.load(Ordering::Relaxed)
+    }
+
     /// Room for one more body of `expected` bytes, for choosing between volumes; `None` when it must not come here.
     pub(crate) fn room_for(&self, expected: u64) -> Option<u64> {
         let loose = self.loose_bytes.load(Ordering::Relaxed);
@@ -180,19 +184,25 @@ impl Folder {
         self.unsynced_bytes.load(Ordering::Relaxed) > UNSYNCED_BYTES_MAX
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_spares(&self) -> bool {
+        hold(&self.work).spares.len() == SPARES
+    }
+
     /// A file that was made beforehand; `None` when there is none.
     pub(crate) fn take_spare(self: &Arc<Self>) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let spare = hold(&self.work).spares.pop();
         self.ring();
         let (id, fd) = spare?;
-        Some((BodyFile::new(self, id, &fd)?, Arc::new(fd)))
+        let fd = Arc::new(fd);
+        Some((BodyFile::new(self, id, &fd, false), fd))
     }
 
     /// A file made now. For the volume's thread.
     pub(crate) fn create(self: &Arc<Self>) -> io::Result<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let (id, fd) = self.create_file()?;
-        let file = BodyFile::new(self, id, &fd).ok_or_else(|| io::Error::other("no descriptor left"))?;
-        Ok((file, Arc::new(fd)))
+        let fd = Arc::new(fd);
+        Ok((BodyFile::new(self, id, &fd, false), fd))
     }
 
     fn create_file(&self) -> io::Result<(FileId, OwnedFd)> {
@@ -228,10 +238,13 @@ impl Folder {
         }
     }
 
-    /// Removes the files that were made beforehand. For the volume's thread at its end.
-    pub(crate) fn give_up_spares(&self) {
-        let spares = std::mem::take(&mut hold(&self.work).spares);
-        for (id, _) in spares {
+    /// Removes the files that were made beforehand, and those that nobody names. For the volume's thread at its end.
+    pub(crate) fn tidy_up(&self) {
+        let (spares, doomed) = {
+            let mut work = hold(&self.work);
+            (std::mem::take(&mut work.spares), std::mem::take(&mut work.doomed))
+        };
+        for id in spares.into_iter().map(|(id, _)| id).chain(doomed) {
             self.unlink(id);
         }
     }
@@ -286,27 +299,28 @@ impl Folder {
 pub struct BodyFile {
     folder: Arc<Folder>,
     id: FileId,
-    /// A descriptor of its own, for syncing.
-    fd: OwnedFd,
+    /// For syncing.
+    fd: Arc<OwnedFd>,
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
     is_indexed: AtomicBool,
 }
 
 impl BodyFile {
-    fn new(folder: &Arc<Folder>, id: FileId, fd: &OwnedFd) -> Option<Arc<Self>> {
-        let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(fd, 0) else {
-            hold(&folder.work).doomed.push(id);
-            return None;
-        };
-        Some(Arc::new(Self {
+    fn new(folder: &Arc<Folder>, id: FileId, fd: &Arc<OwnedFd>, is_indexed: bool) -> Arc<Self> {
+        Arc::new(Self {
             folder: Arc::clone(folder),
             id,
-            fd,
+            fd: Arc::clone(fd),
             loose_bytes: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
-            is_indexed: AtomicBool::new(false),
-        }))
+            is_indexed: AtomicBool::new(is_indexed),
+        })
+    }
+
+    /// A file that the index names already.
+    pub(crate) fn indexed(folder: &Arc<Folder>, id: FileId, fd: &Arc<OwnedFd>) -> Arc<Self> {
+        Self::new(folder, id, fd, true)
     }
 
     pub(crate) const fn id(&self) -> FileId {
@@ -345,7 +359,7 @@ impl BodyFile {
     /// Waits until all that was written so far is on the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let bytes = self.unsynced_bytes.load(Ordering::Acquire);
-        rustix::fs::fdatasync(&self.fd)?;
+        rustix::fs::fdatasync(&*self.fd)?;
         self.unsynced_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.folder.unsynced_bytes.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())

@@ -6,7 +6,7 @@ use crate::store::object::{Bucket, Key, Object};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Shards of the index: a look-up holds one for some tens of nanoseconds, so this many keep workers apart.
@@ -46,6 +46,8 @@ pub(crate) struct Memory<M> {
     shards: Box<[Mutex<Shard<M>>]>,
     changes: Box<[AtomicU64]>,
     ledger: Mutex<Ledger<M>>,
+    /// Whether what leaves memory may still be on a disk.
+    pub(crate) has_disks: AtomicBool,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) inserted: AtomicU64,
@@ -57,6 +59,7 @@ impl<M> Memory<M> {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             changes: (0..CHANGES).map(|_| AtomicU64::new(0)).collect(),
             ledger: Mutex::new(Ledger::new(bounds)),
+            has_disks: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             inserted: AtomicU64::new(0),
@@ -139,7 +142,7 @@ impl<M> Memory<M> {
     }
 
     /// Joins what a disk had with what is here, unless the key has changed since `changes` was read: then what was read
-    /// may be older than what was removed. What is here already stays. An empty answer makes the bucket whole.
+    /// may be older than what was removed. What is here already stays. `is_whole`: no disk has more.
     ///
     /// # Errors
     /// When the key has changed.
@@ -147,7 +150,7 @@ impl<M> Memory<M> {
         &self,
         (hash, key): (u64, &[u8]),
         found: &[Arc<Object<M>>],
-        changes: u64,
+        (changes, is_whole): (u64, bool),
     ) -> Result<Option<Arc<Bucket<M>>>, Changed> {
         let (joined, entered) = {
             let mut shard = hold(self.shard(hash));
@@ -169,10 +172,12 @@ impl<M> Memory<M> {
             if entered.is_empty()
                 && let Some(bucket) = here
             {
-                bucket.set_whole();
+                if is_whole {
+                    bucket.set_whole();
+                }
                 return Ok(Some(bucket));
             }
-            let joined = Arc::new(Bucket::new(objects, false));
+            let joined = Arc::new(Bucket::new(objects, !is_whole));
             if let Some(old) = shard.insert(hash, Arc::clone(&joined)) {
                 old.set_gone();
                 if !is_of(&old, key) {
@@ -193,7 +198,9 @@ impl<M> Memory<M> {
     fn enter(&self, object: &Arc<Object<M>>, former: Option<&Object<M>>, gone: &[Arc<Object<M>>]) {
         let victims = {
             let mut ledger = hold(&self.ledger);
-            gone.iter().for_each(|other| ledger.remove(other));
+            for other in gone {
+                ledger.remove(other);
+            }
             let victims = ledger.add(object, former);
             // It was replaced before it was entered, so its former is what must still be struck out.
             if let Some(former) = former {
@@ -201,14 +208,46 @@ impl<M> Memory<M> {
             }
             victims
         };
-        victims.iter().for_each(|victim| self.evict(victim));
+        for victim in &victims {
+            self.evict(victim);
+        }
     }
 
     /// Takes a victim of the ledger out of the index.
     fn evict(&self, victim: &Arc<Object<M>>) {
         let mut shard = hold(self.shard(victim.key().hash()));
         victim.set_evicted_unless_replaced();
-        take_out(&mut shard, victim, victim.is_on_disk());
+        take_out(&mut shard, victim, self.has_disks.load(Ordering::Relaxed) && !victim.is_memory_only());
+    }
+
+    /// Puts `new` in the place of `old`, which is the same but for where its content is. Whoever looks the key up meets one
+    /// of them. Does nothing when `old` is not there any more.
+    pub(crate) fn swap(&self, old: &Arc<Object<M>>, new: &Arc<Object<M>>) {
+        {
+            let mut shard = hold(self.shard(old.key().hash()));
+            let Some(bucket) = shard.get(&old.key().hash()) else { return };
+            if !bucket.objects().iter().any(|other| Arc::ptr_eq(other, old)) {
+                return;
+            }
+            let pick = |other: &Arc<Object<M>>| Arc::clone(if Arc::ptr_eq(other, old) { new } else { other });
+            let joined = Bucket::new(bucket.objects().iter().map(pick).collect(), bucket.is_partial());
+            bucket.set_gone();
+            old.set_replaced();
+            shard.insert(old.key().hash(), Arc::new(joined));
+        }
+        self.enter(new, Some(old), &[]);
+    }
+
+    /// Makes look-ups of a key that are under way on a disk begin anew.
+    pub(crate) fn change_key(&self, hash: u64) {
+        self.change(hash).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Makes every look-up that is under way on a disk begin anew.
+    pub(crate) fn change_all(&self) {
+        for change in &self.changes {
+            change.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Removes this very object. `tell_disks` as for `insert`.
@@ -281,7 +320,9 @@ impl<M> Memory<M> {
             let bounds = change(ledger.bounds());
             ledger.set_bounds(bounds)
         };
-        victims.iter().for_each(|victim| self.evict(victim));
+        for victim in &victims {
+            self.evict(victim);
+        }
     }
 }
 

@@ -93,10 +93,10 @@ pub struct Object<M> {
     cost: u64,
     hits: AtomicU8,
     gone: AtomicU8,
-    pub(crate) on_disk: AtomicBool,
+    on_disk: AtomicBool,
     pub(crate) ledger: AtomicU8,
     /// The newest purge that the object was compared with, times four, and what came of it.
-    pub(crate) compared: AtomicU64,
+    compared: AtomicU64,
 }
 
 impl<M: Meta> Object<M> {
@@ -182,6 +182,10 @@ impl<M> Object<M> {
         self.on_disk.load(Ordering::Acquire)
     }
 
+    pub(crate) fn set_on_disk(&self) {
+        self.on_disk.store(true, Ordering::Release);
+    }
+
     /// Whether it stays off disks.
     pub const fn is_memory_only(&self) -> bool {
         self.memory_only
@@ -217,11 +221,7 @@ impl<M> Object<M> {
     #[inline]
     pub(crate) fn checked_at(&self, generation: u64) -> Option<Purged> {
         let compared = self.compared.load(Ordering::Relaxed);
-        (compared >> 2 == generation).then(|| match compared & 3 {
-            0 => Purged::No,
-            1 => Purged::Soft,
-            _ => Purged::Hard,
-        })
+        (compared >> 2 == generation).then_some(verdict_in(compared))
     }
 
     /// Remembers what is known of it since the purge `generation`. Nothing is ever taken back: the log may have
@@ -232,11 +232,7 @@ impl<M> Object<M> {
             Some((compared >> 2).max(generation) << 2 | verdict)
         };
         let before = self.compared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, join).unwrap_or_default();
-        match (before & 3).max(purged as u64) {
-            0 => Purged::No,
-            1 => Purged::Soft,
-            _ => Purged::Hard,
-        }
+        verdict_in(before).max(purged)
     }
 
     pub(crate) fn hits(&self) -> u8 {
@@ -257,6 +253,15 @@ impl<M> Object<M> {
 
     pub(crate) fn set_evicted_unless_replaced(&self) {
         let _ = self.gone.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// What `Object::compared` says.
+const fn verdict_in(compared: u64) -> Purged {
+    match compared & 3 {
+        0 => Purged::No,
+        1 => Purged::Soft,
+        _ => Purged::Hard,
     }
 }
 

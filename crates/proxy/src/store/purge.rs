@@ -18,7 +18,7 @@ pub(crate) const ENTRIES_MAX: usize = 65_536;
 /// What is purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All variants of this key (the whole key's bytes).
+    /// All variants of this key (the whole key's bytes). The only kind that need not look through all there is.
     Key(Vec<u8>),
     /// Everything whose locator (`host[:port]/path[?query]`) is these bytes: one address under any scheme.
     Url(Vec<u8>),
@@ -173,6 +173,16 @@ impl Last {
         }
     }
 
+    /// Every purge happens again, at `generation`.
+    const fn restamp(&mut self, generation: u64) {
+        if self.hard > 0 {
+            self.hard = generation;
+        }
+        if self.soft > 0 {
+            self.soft = generation;
+        }
+    }
+
     const fn newest(self) -> u64 {
         if self.hard > self.soft { self.hard } else { self.soft }
     }
@@ -226,6 +236,17 @@ impl Entries {
         }
         self.prefixes.retain(|_, last| keeps(last));
         self.tags.retain(|_, last| keeps(last));
+    }
+
+    fn restamp(&mut self, generation: u64) {
+        self.all.restamp(generation);
+        for map in [&mut self.keys, &mut self.urls, &mut self.hosts] {
+            for last in map.values_mut() {
+                last.restamp(generation);
+            }
+        }
+        self.prefixes.values_mut().for_each(|last| last.restamp(generation));
+        self.tags.values_mut().for_each(|last| last.restamp(generation));
     }
 
     fn verdict(&self, subject: &Subject<'_>) -> Purged {
@@ -327,6 +348,27 @@ impl Log {
         }
         entries.floor = entries.floor.max(floor);
         self.generation.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Joins the log of a volume that comes in later than others, or was away while they were not. What was purged here
+    /// was purged for what is there too, whatever the numbers say.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let (restored, generation, floor) = (other.entries(), other.generation(), other.floor());
+        let mut entries = self.write();
+        let own = self.generation();
+        let is_new = own == 0 && entries.len() == 0;
+        let differs = !is_new && (own != generation || entries.floor != floor);
+        if differs {
+            entries.restamp(own.max(generation) + 1);
+        }
+        for (target, mut last) in restored {
+            if differs {
+                last.restamp(own.max(generation) + 1);
+            }
+            entries.join(target, last);
+        }
+        entries.floor = entries.floor.max(floor);
+        self.generation.store(own.max(generation) + u64::from(differs), Ordering::Release);
     }
 
     /// Forgets purges up to `generation`. The store must have been swept of all that they named.

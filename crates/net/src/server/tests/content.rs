@@ -152,4 +152,7 @@ fn interim_answers_go_ahead_but_not_to_http_1_0() {
     assert!(rest.starts_with("HTTP/1.1 200 OK\r\n") && rest.ends_with("\r\n\r\nhinted"), "{rest}");
     let answer = server.ask("GET /hints HTTP/1.0\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    // Content that nobody has taken is read first.
+    let answer = server.ask("POST /hints HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+    assert!(answer.starts_with("HTTP/1.1 103 ") && answer.ends_with("hinted"), "{answer}");
 }

@@ -1,0 +1,97 @@
+//! A look-up on disks, as a future for a worker.
+
+use crate::store::memory::Changed;
+use crate::store::object::{Bucket, Meta};
+use crate::store::purge::Purged;
+use crate::store::volume::{Found, Shared, Volume};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use tokio::sync::oneshot::Receiver;
+
+/// How often a look-up begins anew because its key has changed meanwhile. Then what memory has is the answer.
+const TRIES_MAX: u8 = 4;
+
+/// The variants of a key, on their way from a disk.
+#[derive(Debug)]
+pub struct DiskLookup<M> {
+    shared: Arc<Shared<M>>,
+    volumes: Vec<Arc<Volume<M>>>,
+    key: Box<[u8]>,
+    hash: u64,
+    changes: u64,
+    waiting: Vec<Receiver<Found<M>>>,
+    found: Found<M>,
+    /// Whether every volume has answered.
+    is_whole: bool,
+    tries: u8,
+}
+
+impl<M: Meta> DiskLookup<M> {
+    /// Asks `volumes`, which may have the key.
+    pub(crate) fn new(shared: Arc<Shared<M>>, volumes: Vec<Arc<Volume<M>>>, hash: u64, key: &[u8]) -> Self {
+        let (waiting, found) = (Vec::new(), Vec::new());
+        let (changes, is_whole, tries) = (0, true, 0);
+        let mut lookup = Self { shared, volumes, key: key.into(), hash, changes, waiting, found, is_whole, tries };
+        lookup.ask();
+        lookup
+    }
+
+    fn ask(&mut self) {
+        self.tries += 1;
+        // Before anything is read: what changes from here on makes the answer void.
+        self.changes = self.shared.memory.changes(self.hash);
+        self.found.clear();
+        self.waiting = self.volumes.iter().filter_map(|volume| volume.ask(self.hash, &self.key)).collect();
+        self.is_whole = self.waiting.len() == self.volumes.len();
+    }
+
+    /// Joins all answers and brings them into memory.
+    fn join(&mut self) -> Result<Option<Arc<Bucket<M>>>, Changed> {
+        // The newest of each variant: a crash may have left an older one on another volume.
+        self.found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
+        let mut objects: Vec<Arc<_>> = Vec::new();
+        for (_, object) in self.found.drain(..) {
+            let (purged, generation) = self.shared.log.verdict(&object.subject());
+            let is_known =
+                objects.iter().any(|other: &Arc<crate::store::Object<M>>| other.variant() == object.variant());
+            if object.set_checked(generation, purged) != Purged::Hard && !is_known {
+                objects.push(object);
+            }
+        }
+        let counter = if objects.is_empty() { &self.shared.disk_misses } else { &self.shared.disk_hits };
+        let joined = self.shared.memory.promote((self.hash, &self.key), &objects, (self.changes, self.is_whole))?;
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(joined)
+    }
+}
+
+impl<M: Meta> Future for DiskLookup<M> {
+    type Output = Option<Arc<Bucket<M>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            while let Some(receiver) = self.waiting.last_mut() {
+                match Pin::new(receiver).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(found)) => {
+                        self.found.extend(found);
+                        self.waiting.pop();
+                    }
+                    // A volume that gave up has nothing to say.
+                    Poll::Ready(Err(_)) => {
+                        self.is_whole = false;
+                        self.waiting.pop();
+                    }
+                }
+            }
+            match self.join() {
+                Ok(bucket) => return Poll::Ready(bucket),
+                Err(Changed) if self.tries < TRIES_MAX => self.ask(),
+                Err(Changed) => return Poll::Ready(self.shared.memory.peek(self.hash, &self.key)),
+            }
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! A volume: a folder with an index of its own, one thread that writes and one that reads.
+//!
+//! Objects are written behind: their answers have long been sent. The index is changed in steps, each of which holds
+//! whole after a crash or not at all, and a large body is synced before the step that names it. A volume that fails is
+//! left alone until the next start, and its index is removed, for what is invalidated meanwhile could not be written
+//! down in it.
+
+mod index;
+mod pending;
+mod reader;
+pub(crate) mod record;
+mod writer;
+
+use crate::store::folder::{FileId, Folder};
+use crate::store::hold;
+use crate::store::memory::{Memory, Prehashed};
+use crate::store::object::{Meta, Object};
+use crate::store::purge::{Last, Log, Purged, Target};
+use crate::store::stats::{VolumeState, VolumeStats};
+use index::{Facts, Index};
+use pending::Pending;
+use record::{Id, Primary, Record, primary_in};
+use rustix::fs::FlockOperation;
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Look-ups that may wait for a volume's reader. More are misses: the origin is faster than such a queue.
+const LOOKUPS_MAX: usize = 4_096;
+
+/// Keys whose objects get a second chance when their turn comes to leave.
+const WARM_MAX: usize = 65_536;
+
+/// What all volumes share with the store.
+#[derive(Debug)]
+pub(crate) struct Shared<M> {
+    pub(crate) seed: foldhash::quality::RandomState,
+    pub(crate) memory: Arc<Memory<M>>,
+    pub(crate) log: Arc<Log>,
+    /// Numbers objects in the order of their arrival on any volume.
+    pub(crate) sequence: AtomicU64,
+    pub(crate) disk_hits: AtomicU64,
+    pub(crate) disk_misses: AtomicU64,
+}
+
+impl<M> Shared<M> {
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.seed.hash_one(key)
+    }
+}
+
+/// Why a volume could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OpenError {
+    /// Another process has it.
+    Locked,
+    /// In words.
+    Failed(String),
+}
+
+/// Objects that a volume has of a key, with their numbers.
+pub(crate) type Found<M> = Vec<(u64, Arc<Object<M>>)>;
+
+/// A volume in use.
+#[derive(Debug)]
+pub(crate) struct Volume<M> {
+    pub(crate) folder: Arc<Folder>,
+    shared: Arc<Shared<M>>,
+    /// `None` once the volume is released or has failed.
+    index: RwLock<Option<Arc<Index>>>,
+    lock: Mutex<Option<OwnedFd>>,
+    pending: Mutex<Pending<M>>,
+    orders: Mutex<Orders>,
+    lookups: Mutex<Lookups<M>>,
+    lookup_bell: Condvar,
+    /// The keys that have records, by a part of their names: all of them once `is_loaded`.
+    known: Mutex<HashSet<u64, Prehashed>>,
+    is_loaded: AtomicBool,
+    warm: Mutex<HashSet<u64, Prehashed>>,
+    objects: AtomicU64,
+    evicted: AtomicU64,
+    written: AtomicU64,
+    dropped: AtomicU64,
+    orphans: AtomicU64,
+    is_ending: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Lookups<M> {
+    waiting: VecDeque<Lookup<M>>,
+    is_over: bool,
+}
+
+/// Somebody waits for a key.
+#[derive(Debug)]
+struct Lookup<M> {
+    key: Box<[u8]>,
+    hash: u64,
+    reply: oneshot::Sender<Found<M>>,
+}
+
+/// What the control thread waits for.
+#[derive(Debug, Default)]
+struct Orders {
+    waiting: VecDeque<Order>,
+    is_over: bool,
+}
+
+/// What the control thread wants done, and waits for.
+#[derive(Debug)]
+enum Order {
+    /// Write purges down, and the generation with them; then drop these records.
+    Purges { purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>, done: SyncSender<()> },
+    /// Sweep everything that was purged, and forget the purges.
+    Forget { generation: u64, done: SyncSender<()> },
+    /// Drop everything.
+    Wipe { done: SyncSender<()> },
+}
+
+/// What is kept of a primary name to know whether it is there.
+fn short(primary: &Primary) -> u64 {
+    primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+impl<M: Meta> Volume<M> {
+    /// Opens the volume in the folder `path`, and starts its threads.
+    pub(crate) fn open(path: &Path, bytes_max: u64, shared: &Arc<Shared<M>>) -> Result<(Arc<Self>, Log), OpenError> {
+        let failed = |doing: &str, error: &dyn std::fmt::Display| OpenError::Failed(format!("{doing}: {error}"));
+        std::fs::create_dir_all(path).map_err(|error| failed("cannot make the folder", &error))?;
+        let lock = lock_folder(path)?;
+        let folder = Folder::open(path, bytes_max).map_err(|error| failed("cannot use the folder", &error))?;
+        let opening = || {
+            let index = Index::open(path)?;
+            let (facts, purges) = (index.facts()?, index.purges()?);
+            Ok::<_, index::Fault>((index, facts, purges))
+        };
+        let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"));
+        let opened = opened.and_then(|opened| opened.map_err(|error| failed("cannot open the index", &error)));
+        if opened.is_err() {
+            // What is purged while it is not in use could not be written down in it.
+            let _ = std::fs::remove_file(path.join(index::FILE_NAME));
+        }
+        let (index, facts, purges) = opened?;
+        let Facts { bytes, objects, generation, floor, sequence } = facts;
+        folder.indexed_bytes.store(bytes, Ordering::Relaxed);
+        shared.sequence.fetch_max(sequence, Ordering::Relaxed);
+        let volume = Arc::new(Self {
+            folder: Arc::new(folder),
+            shared: Arc::clone(shared),
+            index: RwLock::new(Some(Arc::new(index))),
+            lock: Mutex::new(Some(lock)),
+            pending: Mutex::default(),
+            orders: Mutex::default(),
+            lookups: Mutex::new(Lookups { waiting: VecDeque::new(), is_over: false }),
+            lookup_bell: Condvar::new(),
+            known: Mutex::default(),
+            is_loaded: AtomicBool::new(false),
+            warm: Mutex::default(),
+            objects: AtomicU64::new(objects),
+            evicted: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            orphans: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
+            threads: Mutex::default(),
+        });
+        let log = Log::default();
+        log.restore(purges, generation, floor);
+        volume.start().map_err(|error| failed("cannot start a thread", &error))?;
+        Ok((volume, log))
+    }
+
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        type Part<M> = fn(&Volume<M>);
+        let parts: [(&str, Part<M>, Part<M>); 3] = [
+            ("store-write", Self::write_behind, Self::stop_writing),
+            ("store-read", Self::read_on, |_| ()),
+            ("store-load", Self::load, |_| ()),
+        ];
+        for (name, part, end) in parts {
+            let volume = Arc::clone(self);
+            let guarded = move || {
+                let run = std::panic::AssertUnwindSafe(|| part(&volume));
+                if std::panic::catch_unwind(run).is_err() {
+                    volume.fail("a thread broke off", &"the index is broken");
+                }
+                end(&volume);
+            };
+            hold(&self.threads).push(std::thread::Builder::new().name(name.to_owned()).spawn(guarded)?);
+        }
+        Ok(())
+    }
+
+    /// The index, while there is one in use.
+    fn index(&self) -> Option<Arc<Index>> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.folder.is_good())
+    }
+
+    /// The volume is left alone from now on, and nothing on it will be believed again.
+    fn fail(&self, doing: &str, error: &dyn std::fmt::Display) {
+        self.folder.degrade(doing, error);
+        self.lookup_bell.notify_all();
+    }
+
+    /// Whether it is read and written.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.folder.is_good() && !self.is_ending.load(Ordering::Acquire)
+    }
+
+    /// Whether anything of a key may be here. No disk is asked.
+    pub(crate) fn may_have(&self, primary: &Primary) -> bool {
+        self.folder.is_good()
+            && (!self.is_loaded.load(Ordering::Acquire)
+                || hold(&self.known).contains(&short(primary))
+                || hold(&self.pending).names(primary))
+    }
+
+    /// Whether anything of a key may be here that is not a mere guess before all is known.
+    pub(crate) fn has(&self, primary: &Primary) -> bool {
+        hold(&self.known).contains(&short(primary)) || hold(&self.pending).names(primary)
+    }
+
+    /// Queues `object` to be written in the place of its like.
+    pub(crate) fn write(&self, id: Id, object: &Arc<Object<M>>) {
+        let (is_queued, is_long) = {
+            let mut pending = hold(&self.pending);
+            let is_queued = pending.write(id, object);
+            if !is_queued && (pending.names(&primary_in(&id)) || self.may_have_record(&primary_in(&id))) {
+                // What is there would be taken for the newest.
+                pending.remove(id);
+            }
+            (is_queued, pending.is_long())
+        };
+        if !is_queued {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        if is_long {
+            self.folder.ring();
+        }
+    }
+
+    /// As `may_have`, without a look at what waits.
+    fn may_have_record(&self, primary: &Primary) -> bool {
+        !self.is_loaded.load(Ordering::Acquire) || hold(&self.known).contains(&short(primary))
+    }
+
+    /// Queues the removal of one variant.
+    pub(crate) fn remove(&self, id: Id) {
+        hold(&self.pending).remove(id);
+    }
+
+    /// Queues the removal of a key.
+    pub(crate) fn remove_key(&self, primary: Primary) {
+        hold(&self.pending).remove_key(primary);
+    }
+
+    /// Asks for a key. `None` when too many wait already.
+    pub(crate) fn ask(&self, hash: u64, key: &[u8]) -> Option<oneshot::Receiver<Found<M>>> {
+        let (reply, receiver) = oneshot::channel();
+        {
+            let mut lookups = hold(&self.lookups);
+            if lookups.is_over || lookups.waiting.len() >= LOOKUPS_MAX {
+                return None;
+            }
+            lookups.waiting.push_back(Lookup { key: key.into(), hash, reply });
+        }
+        self.lookup_bell.notify_one();
+        Some(receiver)
+    }
+
+    /// The objects whose key was asked for since they were written, for a second chance.
+    fn note_warm(&self, primary: &Primary) {
+        let mut warm = hold(&self.warm);
+        if warm.len() >= WARM_MAX {
+            warm.clear();
+        }
+        warm.insert(short(primary));
+    }
+
+    /// The names and sequence numbers of all that `target` names and no purge has dropped yet.
+    ///
+    /// `None` when the index cannot be read.
+    pub(crate) fn names_of(&self, target: &Target) -> Option<(Vec<Id>, Vec<u64>)> {
+        let index = self.index()?;
+        let (mut ids, mut sequences) = (Vec::new(), Vec::new());
+        let mut look = |sequence: u64, record: &Record<'_>| {
+            let subject = record.subject();
+            if target.names(&subject) && self.shared.log.verdict(&subject).0 != Purged::Hard {
+                ids.push(record::id_of(&record::primary_of(record.key), record.variant));
+                sequences.push(sequence);
+            }
+        };
+        let searched = if let Target::Key(key) = target {
+            index.read(&record::primary_of(key)).map(|all| {
+                for stored in all {
+                    if let Some(record) = Record::decode(&stored.record) {
+                        look(stored.sequence, &record);
+                    }
+                }
+            })
+        } else {
+            index.each_record(look)
+        };
+        if let Err(error) = searched {
+            self.fail("cannot read the index", &error);
+            return None;
+        }
+        // What waits replaces what is there, so its tags count.
+        let waiting = {
+            let pending = hold(&self.pending);
+            ids.retain(|id| !pending.replaces(id));
+            pending.objects()
+        };
+        let named = waiting.iter().filter(|(_, object)| target.names(&object.subject()));
+        let alive = named.filter(|(_, object)| self.shared.log.verdict(&object.subject()).0 != Purged::Hard);
+        ids.extend(alive.map(|(id, _)| *id));
+        Some((ids, sequences))
+    }
+
+    fn order(&self, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
+        let (done, wait) = std::sync::mpsc::sync_channel(1);
+        {
+            let mut orders = hold(&self.orders);
+            if orders.is_over {
+                return false;
+            }
+            orders.waiting.push_back(order(done));
+        }
+        self.folder.ring();
+        // The sender is dropped when the thread gives up.
+        wait.recv().is_ok()
+    }
+
+    /// Writes purges down. Returns whether they will hold after a restart.
+    pub(crate) fn put_purges(&self, purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>) -> bool {
+        self.order(|done| Order::Purges { purges, generation, dropped, done })
+    }
+
+    /// Sweeps what was purged up to `generation`. Returns whether it is done.
+    pub(crate) fn forget_purges(&self, generation: u64) -> bool {
+        self.order(|done| Order::Forget { generation, done })
+    }
+
+    /// Drops everything.
+    pub(crate) fn wipe(&self) -> bool {
+        self.order(|done| Order::Wipe { done })
+    }
+
+    /// All that the volume has of a key. Reads the disk on the caller's thread.
+    pub(crate) fn inspect(&self, hash: u64, key: &[u8]) -> Found<M> {
+        self.read_key(hash, key).unwrap_or_default()
+    }
+
+    /// Writes what waits, ends the threads and lets go of the folder.
+    pub(crate) fn release(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.folder.ring();
+        hold(&self.lookups).is_over = true;
+        self.lookup_bell.notify_all();
+        let threads = std::mem::take(&mut *hold(&self.threads));
+        for thread in threads {
+            // A thread that broke off has said so already.
+            let _ = thread.join();
+        }
+        self.folder.set_released();
+        *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *hold(&self.lock) = None;
+    }
+
+    pub(crate) fn stats(&self) -> VolumeStats {
+        VolumeStats {
+            folder: self.folder.path.clone(),
+            state: self.folder.state(),
+            problem: self.folder.problem(),
+            objects: self.objects.load(Ordering::Relaxed),
+            bytes: self.folder.used_bytes(),
+            bytes_max: self.folder.bytes_max,
+            evicted: self.evicted.load(Ordering::Relaxed),
+            written: self.written.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            errors: self.folder.errors.load(Ordering::Relaxed),
+            queued: hold(&self.pending).writes() as u64,
+            orphans: self.orphans.load(Ordering::Relaxed),
+            is_loaded: self.is_loaded.load(Ordering::Acquire),
+        }
+    }
+
+    /// Takes all names from the index, so that look-ups of unknown keys need not ask it; then removes files that it does
+    /// not name.
+    fn load(&self) {
+        let Some(index) = self.index() else { return };
+        let mut names = Vec::new();
+        let read = index.each_id(|id| {
+            names.push(short(&primary_in(&id)));
+            if names.len() >= 4_096 {
+                hold(&self.known).extend(names.drain(..));
+            }
+            !self.is_over()
+        });
+        if self.is_over() {
+            return;
+        }
+        hold(&self.known).extend(names);
+        if let Err(error) = read {
+            return self.fail("cannot read the index", &error);
+        }
+        self.is_loaded.store(true, Ordering::Release);
+        let removed = match index.known_files() {
+            Ok(is_known) => self.folder.remove_orphans(|id: FileId| self.is_over() || is_known(id)),
+            Err(error) => return self.fail("cannot read the index", &error),
+        };
+        match removed {
+            Ok(count) => self.orphans.store(count, Ordering::Relaxed),
+            Err(error) => self.fail("cannot read the folder", &error),
+        }
+    }
+
+    /// Whether anything waits to be written.
+    #[cfg(test)]
+    pub(crate) fn has_pending(&self) -> bool {
+        self.folder.is_good() && !hold(&self.pending).is_idle()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire) || self.folder.state() != VolumeState::Good
+    }
+}
+
+/// Takes the folder for this process.
+fn lock_folder(path: &Path) -> Result<OwnedFd, OpenError> {
+    let open = std::fs::File::options().create(true).truncate(false).write(true).open(path.join("lock"));
+    let file: OwnedFd = open.map_err(|error| OpenError::Failed(format!("cannot make a file: {error}")))?.into();
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked),
+        Err(error) => Err(OpenError::Failed(format!("cannot lock the folder: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! What a volume's index does not have yet. Look-ups see it all the same, so nobody ever reads what was replaced.
+
+use super::record::{Id, Primary, primary_in};
+use crate::store::object::Object;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Objects that may wait to be written.
+const WRITES_MAX: usize = 16_384;
+
+/// Small content that may wait to be written, in bytes: it is held in memory meanwhile.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What is to become of a record.
+#[derive(Debug)]
+pub(super) enum Change<M> {
+    Write(Arc<Object<M>>),
+    Remove,
+}
+
+impl<M> Clone for Change<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Write(object) => Self::Write(Arc::clone(object)),
+            Self::Remove => Self::Remove,
+        }
+    }
+}
+
+/// Changes that are made in one step: whole keys are removed first.
+#[derive(Debug)]
+pub(super) struct Layer<M> {
+    pub(super) removed: BTreeSet<Primary>,
+    pub(super) changes: BTreeMap<Id, Change<M>>,
+}
+
+impl<M> Default for Layer<M> {
+    fn default() -> Self {
+        Self { removed: BTreeSet::new(), changes: BTreeMap::new() }
+    }
+}
+
+impl<M> Layer<M> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.changes.is_empty()
+    }
+
+    fn names(&self, primary: &Primary) -> bool {
+        self.removed.contains(primary) || self.changes_of(primary).next().is_some()
+    }
+
+    fn changes_of(&self, primary: &Primary) -> impl Iterator<Item = (&Id, &Change<M>)> {
+        let mut first = [0; 32];
+        first[..16].copy_from_slice(primary);
+        self.changes.range(first..).take_while(move |(id, _)| primary_in(id) == *primary)
+    }
+
+    /// What this layer does to one key.
+    fn of(&self, primary: &Primary) -> Self {
+        let changes = self.changes_of(primary).map(|(id, change)| (*id, change.clone())).collect();
+        Self { removed: self.removed.iter().filter(|other| *other == primary).copied().collect(), changes }
+    }
+}
+
+/// Two layers over the index: what is being written, and what comes after it.
+#[derive(Debug)]
+pub(super) struct Pending<M> {
+    in_flight: Layer<M>,
+    queued: Layer<M>,
+    writes: usize,
+    bytes: u64,
+}
+
+impl<M> Default for Pending<M> {
+    fn default() -> Self {
+        Self { in_flight: Layer::default(), queued: Layer::default(), writes: 0, bytes: 0 }
+    }
+}
+
+impl<M> Pending<M> {
+    /// Whether anything waits for a key.
+    pub(super) fn names(&self, primary: &Primary) -> bool {
+        self.queued.names(primary) || self.in_flight.names(primary)
+    }
+
+    /// Whether what the index has under `id` is going, or will be something else.
+    pub(super) fn replaces(&self, id: &Id) -> bool {
+        let layers = [&self.in_flight, &self.queued];
+        layers.iter().any(|layer| layer.changes.contains_key(id) || layer.removed.contains(&primary_in(id)))
+    }
+
+    pub(super) const fn writes(&self) -> usize {
+        self.writes
+    }
+
+    /// Whether so much waits that it should be written now.
+    pub(super) const fn is_long(&self) -> bool {
+        self.writes > WRITES_MAX / 8 || self.bytes > BYTES_MAX / 4
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queued.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Writes `object`. Returns whether there was room for it; content in a file always has room, for it takes none here.
+    pub(super) fn write(&mut self, id: Id, object: &Arc<Object<M>>) -> bool {
+        let bytes = inline_bytes(object);
+        let is_full = self.writes >= WRITES_MAX || self.bytes + bytes > BYTES_MAX;
+        if is_full && !object.body().has_descriptor() {
+            return false;
+        }
+        self.forget(&id);
+        self.writes += 1;
+        self.bytes += bytes;
+        self.queued.changes.insert(id, Change::Write(Arc::clone(object)));
+        true
+    }
+
+    /// Removes the record `id`. Their number is bounded by that of records: who has none is not asked to.
+    pub(super) fn remove(&mut self, id: Id) {
+        self.forget(&id);
+        self.queued.changes.insert(id, Change::Remove);
+    }
+
+    /// Removes the record `id`, unless something else is to become of it anyway.
+    pub(super) fn remove_if_idle(&mut self, id: Id) {
+        if !self.names(&primary_in(&id)) {
+            self.remove(id);
+        }
+    }
+
+    /// Removes all variants of a key.
+    pub(super) fn remove_key(&mut self, primary: Primary) {
+        let ids: Vec<_> = self.queued.changes_of(&primary).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.forget(&id);
+        }
+        self.queued.removed.insert(primary);
+    }
+
+    fn forget(&mut self, id: &Id) {
+        if let Some(Change::Write(object)) = self.queued.changes.remove(id) {
+            self.writes -= 1;
+            self.bytes -= inline_bytes(&object);
+        }
+    }
+
+    /// Takes what waits as the layer that is being written.
+    pub(super) fn begin(&mut self) -> Layer<M> {
+        debug_assert!(self.in_flight.is_empty());
+        self.in_flight = std::mem::take(&mut self.queued);
+        (self.writes, self.bytes) = (0, 0);
+        let changes = self.in_flight.changes.iter().map(|(id, change)| (*id, change.clone())).collect();
+        Layer { removed: self.in_flight.removed.clone(), changes }
+    }
+
+    /// The layer is written, or has been given up.
+    pub(super) fn end(&mut self) {
+        self.in_flight = Layer::default();
+    }
+
+    /// What waits for a key, in the order in which it applies.
+    pub(super) fn layers_of(&self, primary: &Primary) -> [Layer<M>; 2] {
+        [self.in_flight.of(primary), self.queued.of(primary)]
+    }
+
+    /// All objects that wait, of each only the newest.
+    pub(super) fn objects(&self) -> Vec<(Id, Arc<Object<M>>)> {
+        let in_flight =
+            self.in_flight.changes.iter().filter(|(id, _)| {
+                !self.queued.changes.contains_key(*id) && !self.queued.removed.contains(&primary_in(id))
+            });
+        in_flight
+            .chain(&self.queued.changes)
+            .filter_map(|(id, change)| match change {
+                Change::Write(object) => Some((*id, Arc::clone(object))),
+                Change::Remove => None,
+            })
+            .collect()
+    }
+}
+
+fn inline_bytes<M>(object: &Object<M>) -> u64 {
+    if object.body().has_descriptor() { 0 } else { object.body().len() }
+}

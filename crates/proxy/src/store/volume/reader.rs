@@ -1,0 +1,118 @@
+//! Look-ups on a volume, on its reading thread.
+
+use super::index::{Fault, Stored, is_intact};
+use super::pending::Change;
+use super::record::{Content, Record, id_of, primary_of};
+use super::{Found, Volume};
+use crate::store::body::StoredBody;
+use crate::store::folder::BodyFile;
+use crate::store::hold;
+use crate::store::object::{Key, Meta, Object};
+use crate::store::purge::Purged;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+impl<M: Meta> Volume<M> {
+    /// Answers look-ups until the volume is given up.
+    pub(super) fn read_on(&self) {
+        loop {
+            let lookup = {
+                let mut lookups = hold(&self.lookups);
+                loop {
+                    if lookups.is_over || self.is_over() {
+                        // Dropping a reply is an answer: nothing is here.
+                        lookups.is_over = true;
+                        lookups.waiting.clear();
+                        return;
+                    }
+                    if let Some(lookup) = lookups.waiting.pop_front() {
+                        break lookup;
+                    }
+                    let patience = Duration::from_secs(1);
+                    let waited = self.lookup_bell.wait_timeout(lookups, patience);
+                    lookups = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            };
+            if lookup.reply.is_closed() {
+                continue;
+            }
+            match self.read_key(lookup.hash, &lookup.key) {
+                Ok(found) => {
+                    if !found.is_empty() {
+                        self.note_warm(&primary_of(&lookup.key));
+                    }
+                    // Whoever asked may have gone.
+                    let _ = lookup.reply.send(found);
+                }
+                Err(error) => self.fail("cannot read the index", &error),
+            }
+        }
+    }
+
+    /// All that is here of a key and may be used.
+    pub(super) fn read_key(&self, hash: u64, key: &[u8]) -> Result<Found<M>, Fault> {
+        let primary = primary_of(key);
+        // First what waits, then the index: what is written in between is found twice, and never not at all.
+        let floor = self.shared.log.floor();
+        let layers = hold(&self.pending).layers_of(&primary);
+        let Some(index) = self.index() else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for stored in index.read(&primary)? {
+            match self.restore(&stored, (hash, key)) {
+                Some(object) => found.push((stored.sequence, Arc::new(object))),
+                None => self.forget_broken(&stored, key),
+            }
+        }
+        for layer in &layers {
+            if layer.removed.contains(&primary) {
+                found.clear();
+            }
+            for (id, change) in &layer.changes {
+                found.retain(|(_, object)| id_of(&primary, object.variant()) != *id);
+                if let Change::Write(object) = change
+                    && object.key().as_bytes() == key
+                    && self.shared.log.remembers(object.generation())
+                {
+                    found.push((u64::MAX, Arc::clone(object)));
+                }
+            }
+        }
+        found.retain(|(_, object)| self.shared.log.verdict(&object.subject()).0 != Purged::Hard);
+        if self.shared.log.floor() != floor {
+            // The log was forgotten while we read, and what was read may be from before.
+            found.clear();
+        }
+        Ok(found)
+    }
+
+    /// A record that is not what it should be is removed; one of another key with the same name is left.
+    fn forget_broken(&self, stored: &Stored, key: &[u8]) {
+        let is_others = Record::decode(&stored.record).is_some_and(|record| record.key != key);
+        if !is_others {
+            self.folder.errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            hold(&self.pending).remove_if_idle(stored.id);
+        }
+    }
+
+    /// The object of a record; `None` unless everything about it is as it was written.
+    fn restore(&self, stored: &Stored, (hash, key): (u64, &[u8])) -> Option<Object<M>> {
+        let record = Record::decode(&stored.record)?;
+        if record.key != key || !is_intact(record.content, stored.body.as_deref()) {
+            return None;
+        }
+        let body = match record.content {
+            Content::None => StoredBody::Empty,
+            Content::Inline { .. } => StoredBody::Memory(stored.body.as_deref()?.into()),
+            Content::File { bytes, id } => {
+                let fd = Arc::new(self.folder.open_file(id).ok()?);
+                let is_whole = rustix::fs::fstat(&*fd).is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(bytes));
+                let place = Some(BodyFile::indexed(&self.folder, id, &fd));
+                is_whole.then_some(StoredBody::File { fd, bytes, place })?
+            }
+        };
+        let (meta, key) = (M::decode(record.meta)?, Key::new(record.key, record.locator.clone(), hash));
+        let object = Object::new(key, record.variant, meta, record.lines.into(), body, record.generation);
+        object.set_on_disk();
+        Some(object)
+    }
+}

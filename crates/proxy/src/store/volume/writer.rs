@@ -1,0 +1,403 @@
+//! Writing behind, on a volume's writing thread.
+
+use super::index::{Evicted, Fault, Writing};
+use super::pending::{Change, Layer};
+use super::record::{Content, Id, Record, checksum, encode, primary_in, primary_of};
+use super::{Order, Volume, short};
+use crate::store::body::{StoredBody, write_at};
+use crate::store::folder::{BodyFile, FileId};
+use crate::store::hold;
+use crate::store::object::{Meta, Object};
+use crate::store::purge::{Purged, Target};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Between two steps: each waits for the disk, and more objects in one step cost it little more.
+const STEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Room on the file system that is left alone, as an index that meets its end cannot be trusted any more.
+const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Records moved to the other end in one step, at the most.
+const MOVES_MAX: usize = 1_024;
+
+/// Records dropped in one step when many are.
+const DROPS: usize = 10_000;
+
+/// An object that is ready to be named by the index.
+struct Ready<M> {
+    id: Id,
+    object: Arc<Object<M>>,
+    record: Vec<u8>,
+    content: Content,
+    /// The file that this step names for the first time, if any.
+    file: Option<Arc<BodyFile>>,
+    /// The object that takes its place in memory, when its content has moved from there.
+    moved: Option<Arc<Object<M>>>,
+}
+
+impl<M: Meta> Volume<M> {
+    /// Writes until the volume is given up.
+    pub(super) fn write_behind(&self) {
+        let mut last_step = Instant::now();
+        loop {
+            self.folder.tend();
+            if !self.folder.is_good() {
+                return;
+            }
+            let is_ending = self.is_ending.load(Ordering::Acquire);
+            let orders = std::mem::take(&mut hold(&self.orders).waiting);
+            let (is_long, is_empty) = {
+                let pending = hold(&self.pending);
+                (pending.is_long(), pending.is_empty())
+            };
+            let is_due = is_long || is_ending || !orders.is_empty() || last_step.elapsed() >= STEP_INTERVAL;
+            let is_full = self.folder.used_bytes() > self.folder.bytes_max
+                && self.folder.indexed_bytes.load(Ordering::Relaxed) > 0;
+            if is_due && (!is_empty || is_full) {
+                last_step = Instant::now();
+                if let Err(error) = self.step() {
+                    self.fail("cannot write the index", &error);
+                    continue;
+                }
+            }
+            for order in orders {
+                if let Err(error) = self.obey(order) {
+                    self.fail("cannot write the index", &error);
+                    break;
+                }
+            }
+            if is_ending {
+                if hold(&self.pending).is_empty() {
+                    self.folder.tidy_up();
+                    return;
+                }
+                continue;
+            }
+            if self.folder.is_good() {
+                self.folder.wait(STEP_INTERVAL);
+            }
+        }
+    }
+
+    /// The last act of the thread, however it ended.
+    pub(super) fn stop_writing(&self) {
+        let orders = std::mem::replace(&mut *hold(&self.orders), super::Orders { is_over: true, ..Default::default() });
+        // Whoever waits for one learns that it is not done.
+        drop(orders);
+        if !self.folder.is_good() {
+            self.abandon();
+        }
+    }
+
+    /// Nothing of this volume is believed any more, now or after a restart.
+    fn abandon(&self) {
+        *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
+        // A disk that is full, or read-only by now, may refuse even that; then the next start finds what it finds.
+        let _ = std::fs::remove_file(self.folder.path.join(super::index::FILE_NAME));
+        *hold(&self.pending) = super::Pending::default();
+        hold(&self.known).clear();
+        // Their content may be unreadable at any moment.
+        let mut lost = Vec::new();
+        self.shared.memory.each(|object| {
+            if object.body().place().is_some_and(|place| Arc::ptr_eq(place.folder(), &self.folder)) {
+                lost.push(Arc::clone(object));
+            }
+        });
+        for object in &lost {
+            self.shared.memory.remove_object(object, || ());
+        }
+    }
+
+    /// Writes all that waits, and lets the oldest go where there is no room.
+    fn step(&self) -> Result<(), Fault> {
+        let layer = hold(&self.pending).begin();
+        let outcome = self.write_layer(&layer);
+        hold(&self.pending).end();
+        outcome
+    }
+
+    fn write_layer(&self, layer: &Layer<M>) -> Result<(), Fault> {
+        let Some(index) = self.index() else { return Ok(()) };
+        let inline: u64 = layer.changes.values().map(inline_bytes).sum();
+        let is_tight = self.free_bytes() < RESERVE_BYTES + 4 * inline;
+        let mut ready = Vec::new();
+        let mut removed: Vec<Id> = Vec::new();
+        for (id, change) in &layer.changes {
+            let made = match change {
+                Change::Write(object) if !is_tight => self.make_ready(*id, object),
+                _ => None,
+            };
+            if let Some(made) = made {
+                ready.push(made);
+                continue;
+            }
+            if let Change::Write(object) = change {
+                self.give_up(object);
+            }
+            removed.push(*id);
+        }
+        self.folder.sync_names(ready.iter().filter_map(|made| Some(made.file.as_ref()?.id())))?;
+
+        let wanted = if is_tight { self.folder.used_bytes() / 64 + inline } else { 0 };
+        let ((moved_out, unplaced), written) = index.write(|writing| {
+            for primary in &layer.removed {
+                writing.remove_key(primary)?;
+            }
+            for id in &removed {
+                writing.remove(id)?;
+            }
+            let mut unplaced = Vec::new();
+            for (position, made) in ready.iter().enumerate() {
+                if let (Content::File { id, .. }, None) = (made.content, &made.file)
+                    && !writing.knows_file(id)?
+                {
+                    // It was evicted meanwhile; its file is gone.
+                    writing.remove(&made.id)?;
+                    unplaced.push(position);
+                    continue;
+                }
+                let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+                let body = match made.object.body() {
+                    StoredBody::Memory(bytes) => Some(&**bytes),
+                    _ => None,
+                };
+                writing.put((&made.id, sequence), &made.record, made.content, body)?;
+            }
+            Ok((self.make_room(writing, wanted)?, unplaced))
+        })?;
+
+        // From here on the index is what a restart finds.
+        {
+            let mut known = hold(&self.known);
+            for primary in &written.emptied {
+                known.remove(&short(primary));
+            }
+            // After those: a key may have been emptied and filled in one step.
+            known.extend(ready.iter().map(|made| short(&primary_in(&made.id))));
+        }
+        self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
+        self.objects.store(written.objects, Ordering::Relaxed);
+        self.evicted.fetch_add(written.evicted, Ordering::Relaxed);
+        self.written.fetch_add((ready.len() - unplaced.len()) as u64, Ordering::Relaxed);
+        for (key, file) in moved_out {
+            self.drop_from_memory(&key, file);
+        }
+        for (position, made) in ready.into_iter().enumerate() {
+            if unplaced.contains(&position) {
+                self.shared.memory.remove_object(&made.object, || ());
+                continue;
+            }
+            if let Some(file) = &made.file {
+                file.set_indexed();
+            }
+            made.object.set_on_disk();
+            if let Some(moved) = &made.moved {
+                moved.set_on_disk();
+                self.shared.memory.swap(&made.object, moved);
+            }
+        }
+        for file in written.doomed {
+            self.folder.unlink(file);
+        }
+        Ok(())
+    }
+
+    /// Room on the file system; all there is where it does not say.
+    fn free_bytes(&self) -> u64 {
+        rustix::fs::statvfs(&self.folder.path).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
+    /// An object is not written after all. Content that was never synced may not be read again one day.
+    fn give_up(&self, object: &Arc<Object<M>>) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        if object.body().place().is_some_and(|place| !place.is_indexed()) {
+            self.shared.memory.remove_object(object, || ());
+        }
+    }
+
+    /// Brings all of an object but its record to the disk. `None` when it is not to be written, or cannot be.
+    fn make_ready(&self, id: Id, object: &Arc<Object<M>>) -> Option<Ready<M>> {
+        let (purged, _) = self.shared.log.verdict(&object.subject());
+        if purged == Purged::Hard || !self.shared.log.remembers(object.generation()) {
+            return None;
+        }
+        let mut moved = None;
+        let (content, file) = match object.body() {
+            StoredBody::Empty => (Content::None, None),
+            StoredBody::Memory(bytes) => (Content::Inline { bytes: bytes.len() as u64, sum: checksum(bytes) }, None),
+            StoredBody::File { bytes, place: Some(place), .. } => {
+                if !place.is_indexed() {
+                    place.sync().map_err(|error| self.fail("cannot write content", &error)).ok()?;
+                }
+                let file = (!place.is_indexed()).then(|| Arc::clone(place));
+                (Content::File { bytes: *bytes, id: place.id() }, file)
+            }
+            StoredBody::File { fd, bytes, place: None } => {
+                let (file, new) = self.copy(fd, *bytes)?;
+                let body = StoredBody::File { fd: new, bytes: *bytes, place: Some(Arc::clone(&file)) };
+                let content = Content::File { bytes: *bytes, id: file.id() };
+                moved = self.with_body(object, body);
+                (content, Some(file))
+            }
+        };
+        let record = encode(object, content)?;
+        Some(Ready { id, object: Arc::clone(object), record, content, file, moved })
+    }
+
+    /// The same object with its content elsewhere.
+    fn with_body(&self, object: &Object<M>, body: StoredBody) -> Option<Arc<Object<M>>> {
+        let mut meta = Vec::new();
+        object.meta().encode(&mut meta);
+        let (meta, lines) = (M::decode(&meta)?, Arc::clone(object.lines()));
+        let made = Object::new(object.key().clone(), object.variant(), meta, lines, body, object.generation());
+        let (purged, generation) = self.shared.log.verdict(&object.subject());
+        made.set_checked(generation, purged);
+        Some(Arc::new(made))
+    }
+
+    /// Copies content from a memory file to one of ours, and syncs it.
+    fn copy(&self, from: &OwnedFd, bytes: u64) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
+        self.folder.room_for(bytes)?;
+        if self.free_bytes() < RESERVE_BYTES + bytes {
+            return None;
+        }
+        let copying = || -> std::io::Result<_> {
+            let (file, fd) = self.folder.create()?;
+            let (mut buffer, mut offset) = (vec![0; 256 * 1024], 0);
+            while offset < bytes {
+                let wanted = buffer.len().min((bytes - offset) as usize);
+                let count = rustix::io::pread(from, &mut buffer[..wanted], offset)?;
+                if count == 0 {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+                write_at(&fd, &buffer[..count], offset)?;
+                offset += count as u64;
+            }
+            file.grow(bytes);
+            file.sync()?;
+            Ok((file, fd))
+        };
+        let copied = copying();
+        if copied.is_err() {
+            self.folder.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        copied.ok()
+    }
+
+    /// Lets the oldest go until there is room, and `wanted` bytes more. Returns the files that went, with their keys.
+    fn make_room(&self, writing: &mut Writing<'_>, wanted: u64) -> Result<Vec<(Vec<u8>, FileId)>, Fault> {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let loose = self.folder.loose_bytes();
+        let budget = self.folder.bytes_max.saturating_sub(loose);
+        let bytes_max = if wanted == 0 { budget } else { budget.min(writing.bytes().saturating_sub(wanted)) };
+        let (mut files, mut moves) = (Vec::new(), 0);
+        while writing.bytes() > bytes_max {
+            let next = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+            let keeps =
+                |record: &Record<'_>| moves < MOVES_MAX && record.useful_until_s > now_s && self.is_warm(record);
+            match writing.evict(next, keeps)? {
+                None => break,
+                Some(Evicted::Moved) => moves += 1,
+                Some(Evicted::Gone(file)) => files.extend(file),
+            }
+        }
+        Ok(files)
+    }
+
+    /// Whether a record was asked for since it was written, here or in memory.
+    fn is_warm(&self, record: &Record<'_>) -> bool {
+        if self.shared.log.verdict(&record.subject()).0 != Purged::No {
+            return false;
+        }
+        if hold(&self.warm).remove(&short(&primary_of(record.key))) {
+            return true;
+        }
+        let hash = self.shared.hash(record.key);
+        let Some(bucket) = self.shared.memory.peek(hash, record.key) else { return false };
+        bucket.objects().iter().any(|object| object.variant() == record.variant && object.hits() > 0)
+    }
+
+    /// What is in a file that was removed is not held open for memory's sake.
+    fn drop_from_memory(&self, key: &[u8], file: FileId) {
+        let hash = self.shared.hash(key);
+        self.shared.memory.change_key(hash);
+        let bucket = self.shared.memory.peek(hash, key);
+        for object in bucket.iter().flat_map(|bucket| bucket.objects()) {
+            if object.body().place().is_some_and(|place| place.id() == file) {
+                self.shared.memory.remove_object(object, || ());
+            }
+        }
+    }
+
+    /// Does what the control thread waits for.
+    fn obey(&self, order: Order) -> Result<(), Fault> {
+        let Some(index) = self.index() else { return Ok(()) };
+        let (mut dropped, done, is_followed) = match order {
+            Order::Purges { purges, generation, dropped, done } => {
+                index.write(|writing| {
+                    if purges.iter().any(|(target, last)| *target == Target::All && last.hard == generation) {
+                        // It covers all that came before.
+                        writing.forget_purges(generation - 1)?;
+                    }
+                    for (target, last) in &purges {
+                        writing.put_purge(target, *last)?;
+                    }
+                    writing.set_generation(generation)
+                })?;
+                // In force from here on. What follows only gives room back.
+                let _ = done.try_send(());
+                (dropped, None, None)
+            }
+            Order::Forget { generation, done } => {
+                let mut purged = Vec::new();
+                index.each_record(|sequence, record| {
+                    if self.shared.log.verdict(&record.subject()).0 != Purged::No {
+                        purged.push(sequence);
+                    }
+                })?;
+                (purged, Some(done), Some(generation))
+            }
+            Order::Wipe { done } => {
+                let mut all = Vec::new();
+                index.each_record(|sequence, _| all.push(sequence))?;
+                (all, Some(done), None)
+            }
+        };
+        while !dropped.is_empty() {
+            let part = dropped.split_off(dropped.len().saturating_sub(DROPS));
+            let ((), written) = index.write(|writing| part.iter().try_for_each(|one| writing.remove_sequence(*one)))?;
+            let mut known = hold(&self.known);
+            for primary in &written.emptied {
+                known.remove(&short(primary));
+            }
+            drop(known);
+            self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
+            self.objects.store(written.objects, Ordering::Relaxed);
+            for file in written.doomed {
+                self.folder.unlink(file);
+            }
+        }
+        if let Some(generation) = is_followed {
+            index.write(|writing| {
+                writing.forget_purges(generation)?;
+                writing.set_generation(generation)?;
+                writing.set_floor(generation)
+            })?;
+        }
+        if let Some(done) = done {
+            let _ = done.try_send(());
+        }
+        Ok(())
+    }
+}
+
+/// What a change brings to the disk beside what lies in a file there already.
+fn inline_bytes<M>(change: &Change<M>) -> u64 {
+    match change {
+        Change::Write(object) if object.body().place().is_none() => object.body().len(),
+        _ => 0,
+    }
+}

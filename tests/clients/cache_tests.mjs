@@ -1,0 +1,72 @@
+// The npm package http-cache-tests, run as its README says and judged by its own rules.
+//
+//   node cache_tests.mjs PACKAGE origin        its origin server on a free port, until it is killed
+//   node cache_tests.mjs PACKAGE client URL    its client against the cache at URL; prints a verdict a case, in JSON
+//
+// PACKAGE is the folder of the package. What is judged is what its own command line prints; how, is its own table of
+// cases with their kinds (required, optimal or check) and its own rule for cases that depend on others.
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { Server } from 'node:net'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+
+const [folder, role, url] = process.argv.slice(2)
+const load = file => import(pathToFileURL(join(folder, file)))
+
+async function origin () {
+  // It would listen to the whole network.
+  const { listen } = Server.prototype
+  Server.prototype.listen = function (port) { return listen.call(this, port, '127.0.0.1') }
+  Object.assign(process.env, {
+    npm_config_protocol: 'http',
+    npm_config_port: '0',
+    npm_config_pidfile: '/dev/null'
+  })
+  await load('server/server.mjs')
+}
+
+// What the package's symbols stand for.
+const WORDS = new Map([
+  ['-', 'untested'], ['✅', 'pass'], ['⛔️', 'fail'], ['⚠️', 'suboptimal'], ['Y', 'yes'], ['N', 'no'],
+  ['🔹', 'setup'], ['⁉️', 'harness'], ['⚪️', 'dependency'], ['↻', 'retry']
+])
+
+async function client () {
+  const { stdout } = await promisify(execFile)(process.execPath, ['--no-warnings', 'cli.mjs'], {
+    cwd: folder,
+    env: { ...process.env, npm_config_base: url, npm_config_id: '', npm_package_config_id: '' },
+    maxBuffer: 16 * 1024 * 1024
+  })
+  const results = JSON.parse(stdout)
+  const suites = (await load('tests/index.mjs')).default
+  // The command line adds this suite as well.
+  suites.push((await load('tests/surrogate-control.mjs')).default)
+  const { determineTestResult } = await load('lib/display.mjs')
+  const cases = suites.flatMap(suite => suite.tests
+    .filter(test => test.browser_only !== true)
+    .map(test => ({
+      suite: suite.id,
+      id: test.id,
+      name: test.name,
+      kind: test.kind ?? 'required',
+      outcome: WORDS.get(determineTestResult(suites, test.id, results)[2]),
+      passed: results[test.id] === true,
+      needs: test.depends_on ?? [],
+      detail: Array.isArray(results[test.id]) ? results[test.id][1] : ''
+    })))
+  // A question (kind check) has no wrong answer. What builds on the answer that this cache did not give does not apply
+  // to it, and so holds when it passes for itself.
+  const byId = new Map(cases.map(test => [test.id, test]))
+  const builtOnQuestions = test =>
+    test.needs.map(id => byId.get(id)).every(need => need.kind === 'check' || need.outcome === 'pass')
+  for (const test of cases) {
+    test.held = ['pass', 'yes'].includes(test.outcome) ||
+      (test.outcome === 'dependency' && test.passed && test.kind !== 'check' && builtOnQuestions(test))
+  }
+  const { version } = JSON.parse(readFileSync(join(folder, 'package.json')))
+  console.log(JSON.stringify({ version, cases }, null, 1))
+}
+
+await (role === 'origin' ? origin() : client())

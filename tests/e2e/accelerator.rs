@@ -1,0 +1,192 @@
+//! `flatout accelerate` in front of origins: real ones, and scripted ones where a fault or a delay is the matter.
+
+mod coalesce;
+mod conformance;
+mod crash;
+mod faults;
+mod hits;
+mod origin;
+mod poisoning;
+mod purge;
+mod uploads;
+mod websocket;
+mod wiki;
+
+use super::harness::{Folder, Server, flatout, read_to_end};
+use origin::Origin;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// `flatout accelerate` in front of `origin` on a free port, with one worker unless `arguments` say otherwise.
+fn accelerate(origin: &Origin, arguments: &[&str]) -> Server {
+    accelerate_url(&origin.url(), arguments)
+}
+
+fn accelerate_url(url: &str, arguments: &[&str]) -> Server {
+    let mut command = flatout();
+    command.args(["accelerate", url, "--listen", "127.0.0.1:0"]);
+    if !arguments.contains(&"--workers") {
+        command.args(["--workers", "1"]);
+    }
+    // The user's own socket is none of ours.
+    if !arguments.contains(&"--admin") {
+        command.args(["--admin", "off"]);
+    }
+    command.args(arguments);
+    Server::spawn(command)
+}
+
+/// The same by a configuration, with these lines inside of its `cache` and `proxy`, and an access log in the folder.
+fn configure(folder: &Folder, url: &str, cache: &str, proxy: &str) -> Server {
+    Server::run(folder, &configuration(folder, url, cache, proxy))
+}
+
+fn configuration(folder: &Folder, url: &str, cache: &str, proxy: &str) -> String {
+    let log = log_of(folder);
+    format!(
+        "workers 1
+admin off=#true
+log {log:?} format=\"json\"
+site \"*\" {{
+    listen \"127.0.0.1:0\"
+    cache {{
+        {cache}
+    }}
+    proxy \"{url}\" {{
+        {proxy}
+    }}
+}}
+"
+    )
+}
+
+/// Where a configured server writes its access log.
+fn log_of(folder: &Folder) -> PathBuf {
+    folder.path().join("access.log")
+}
+
+/// An answer as a client sees it, with what tells whether it is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    /// Names in lower case.
+    fields: Vec<(String, String)>,
+    /// Without its coding.
+    body: Vec<u8>,
+    /// Whether it ended as its head says that it ends; one that ends with its connection never does.
+    is_whole: bool,
+    /// Interim answers before it.
+    interims: Vec<(u16, Vec<(String, String)>)>,
+    trailers: Vec<(String, String)>,
+}
+
+impl Answer {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Reads one off the front of `bytes`; `None` when there is not even a whole head.
+    fn take(bytes: &mut &[u8], to_head: bool) -> Option<Self> {
+        let mut interims = Vec::new();
+        loop {
+            let (status, fields) = take_head(bytes)?;
+            if (100..200).contains(&status) && status != 101 {
+                interims.push((status, fields));
+                continue;
+            }
+            let mut answer = Self { status, fields, body: Vec::new(), is_whole: false, interims, trailers: Vec::new() };
+            answer.take_content(bytes, to_head);
+            return Some(answer);
+        }
+    }
+
+    fn take_content(&mut self, bytes: &mut &[u8], to_head: bool) {
+        let is_chunked = self.field("transfer-encoding").is_some_and(|value| value.contains("chunked"));
+        if to_head || matches!(self.status, 101 | 204 | 304) {
+            self.is_whole = true;
+        } else if is_chunked {
+            while let Some(line) = take_line(bytes) {
+                let Ok(size) = usize::from_str_radix(line.split(';').next().unwrap().trim(), 16) else { return };
+                if size == 0 {
+                    while let Some(line) = take_line(bytes) {
+                        let Some((name, value)) = line.split_once(':') else {
+                            self.is_whole = line.is_empty();
+                            return;
+                        };
+                        self.trailers.push((name.to_lowercase(), value.trim().to_owned()));
+                    }
+                    return;
+                }
+                let count = size.min(bytes.len());
+                self.body.extend_from_slice(&bytes[..count]);
+                *bytes = &bytes[count..];
+                if count < size || take_line(bytes).is_none() {
+                    return;
+                }
+            }
+        } else if let Some(length) = self.field("content-length") {
+            let length: usize = length.parse().unwrap();
+            let count = length.min(bytes.len());
+            self.body = bytes[..count].to_vec();
+            *bytes = &bytes[count..];
+            self.is_whole = count == length;
+        } else {
+            self.body = bytes.to_vec();
+            *bytes = &[];
+        }
+    }
+}
+
+fn take_line(bytes: &mut &[u8]) -> Option<String> {
+    let end = bytes.windows(2).position(|window| window == b"\r\n")?;
+    let line = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    *bytes = &bytes[end + 2..];
+    Some(line)
+}
+
+fn take_head(bytes: &mut &[u8]) -> Option<(u16, Vec<(String, String)>)> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    *bytes = &bytes[end + 4..];
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let fields = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
+        .collect();
+    Some((status, fields))
+}
+
+/// All answers to what is sent on one connection, until the server ends it.
+fn converse(server: &Server, bytes: &[u8]) -> Vec<Answer> {
+    let mut stream = server.connect();
+    let _ = stream.write_all(bytes);
+    let all = read_to_end(&mut stream);
+    let mut rest = all.as_slice();
+    let to_head = bytes.starts_with(b"HEAD ");
+    let mut answers = Vec::new();
+    while let Some(answer) = Answer::take(&mut rest, to_head) {
+        answers.push(answer);
+    }
+    answers
+}
+
+/// One request of this method and target with these lines of fields, on a connection of its own.
+fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Answer {
+    let mut request = format!("{method} {target} HTTP/1.1\r\n");
+    if !fields.to_lowercase().contains("host:") || fields.to_lowercase().contains("-host:") {
+        request.push_str("Host: test\r\n");
+    }
+    write!(request, "{fields}Connection: close\r\n\r\n").unwrap();
+    let answer = converse(server, request.as_bytes()).into_iter().next();
+    answer.unwrap_or_else(|| panic!("no answer to {request:?}"))
+}
+
+fn get(server: &Server, target: &str) -> Answer {
+    ask(server, "GET", target, "")
+}

@@ -1,0 +1,131 @@
+//! The npm package http-cache-tests, which knows what RFC 9111 requires and what an optimal cache does, run against
+//! `flatout accelerate` as its README says.
+//!
+//! `docs/conformance.md` publishes the scores beside those of nginx and Varnish; `cargo xtask cache-tests` writes it.
+
+use super::super::harness::{Folder, Server};
+use super::super::tool::{run, tool};
+use super::{accelerate_url, configure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What is unwise by default: one visitor's cookie would go to all. `set-cookie "store"` is the switch.
+const UNWISE: &[&str] = &["headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
+
+fn package() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("target/tools/cache-tests/node_modules/http-cache-tests");
+    assert!(folder.join("cli.mjs").is_file(), "http-cache-tests is not installed; please run: tools/setup.sh test");
+    folder
+}
+
+fn script(role: &str) -> Command {
+    let mut command = tool("node");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/cache_tests.mjs")).arg(package()).arg(role);
+    command
+}
+
+/// The package's own origin.
+struct TestOrigin {
+    child: Child,
+    url: String,
+}
+
+impl TestOrigin {
+    fn start() -> Self {
+        let mut child = script("origin").stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("Listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        // It goes on to say a line for each warning.
+        std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+        Self { child, url }
+    }
+}
+
+impl Drop for TestOrigin {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Cases of each kind: how many held, how many there are, and what is to be said of those that did not hold.
+#[derive(Debug, Default)]
+struct Score {
+    counts: BTreeMap<String, (usize, usize)>,
+    /// Kind, name and detail.
+    failures: Vec<(String, String, String)>,
+}
+
+impl Score {
+    fn of(result: &Value) -> Self {
+        let mut score = Self::default();
+        for case in result["cases"].as_array().unwrap() {
+            let word = |key: &str| case[key].as_str().unwrap_or("unknown").to_owned();
+            let (held, all) = score.counts.entry(word("kind")).or_default();
+            *all += 1;
+            if case["held"] == Value::Bool(true) {
+                *held += 1;
+            } else {
+                let detail = format!("{}: {}", word("outcome"), word("detail"));
+                score.failures.push((word("kind"), word("id"), detail));
+            }
+        }
+        score
+    }
+
+    /// The row of the published table.
+    fn row(&self, name: &str) -> String {
+        let cell =
+            |kind: &str| self.counts.get(kind).map_or_else(String::new, |(held, all)| format!("{held} of {all}"));
+        format!("| {name} | {} | {} |", cell("required"), cell("optimal"))
+    }
+
+    fn failed(&self, kind: &str, forgiven: &[&str]) -> Vec<String> {
+        let failures = self.failures.iter().filter(|(of, id, _)| of == kind && !forgiven.contains(&id.as_str()));
+        failures.map(|(_, id, detail)| format!("{id}: {detail}")).collect()
+    }
+}
+
+fn judge(server: &Server, artefact: &str) -> Score {
+    let text = run(script("client").arg(format!("http://{}", server.address)));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/e2e-artefacts");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(artefact), &text).unwrap();
+    Score::of(&serde_json::from_str(&text).unwrap())
+}
+
+fn check(score: &Score, name: &str, forgiven: &[&str]) {
+    let row = score.row(name);
+    println!("{row}\nnot passed: {:#?}", score.failures);
+    let required = score.failed("required", forgiven);
+    assert!(required.is_empty(), "{name}: {} of the required cases fail: {required:#?}", required.len());
+    let optimal = score.failed("optimal", forgiven);
+    let (held, all) = score.counts["optimal"];
+    assert!(held * 100 >= all * 95, "{name}: {held} of {all} optimal cases; these not: {optimal:#?}");
+    let document = include_str!("../../../docs/conformance.md");
+    assert!(document.contains(&row), "docs/conformance.md is stale (cargo xtask cache-tests); it should say: {row}");
+}
+
+#[test]
+fn http_cache_tests_as_installed() {
+    let origin = TestOrigin::start();
+    let server = accelerate_url(&origin.url, &[]);
+    let score = judge(&server, "cache-tests.json");
+    check(&score, "flatout accelerate", UNWISE);
+}
+
+#[test]
+fn http_cache_tests_with_cookies_stored() {
+    let origin = TestOrigin::start();
+    let folder = Folder::new();
+    let server = configure(&folder, origin.url.trim_end_matches('/'), "set-cookie \"store\"", "");
+    let score = judge(&server, "cache-tests-cookies.json");
+    check(&score, "flatout, `set-cookie \"store\"`", &[]);
+}

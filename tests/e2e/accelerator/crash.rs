@@ -1,0 +1,238 @@
+//! Killed at any moment, with fills and evictions under way: whatever is served afterwards is what the origin has once
+//! declared, whole and unmixed.
+
+use super::super::harness::{Folder, Server};
+use super::origin::{Origin, Request, response};
+use super::{Answer, accelerate, ask, get};
+use aws_lc_rs::digest::{SHA256, digest};
+use std::fs;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const OBJECTS: u64 = 120;
+
+/// Pseudo-random numbers of a seed, which a test that fails prints.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Small ones, some beyond what is kept in memory as one piece, and large ones.
+fn object(number: u64, version: u64) -> Vec<u8> {
+    let bytes = match number % 6 {
+        0..=2 => 2 * 1024,
+        3 | 4 => 80 * 1024,
+        _ => 700 * 1024,
+    };
+    let mut random = Random(number * 1_000_003 + version);
+    (0..bytes / 8 + number % 5).flat_map(|_| random.next().to_le_bytes()).collect()
+}
+
+/// An object of the version at hand, with its SHA-256. Every fifth is asked about each time, and stays what it is for
+/// a few versions.
+fn declared(request: &Request, version: &AtomicU64) -> Vec<u8> {
+    let number: u64 = request.path().rsplit('/').next().unwrap().parse().unwrap();
+    let version = version.load(Ordering::SeqCst);
+    let (version, rule) = if number % 5 == 0 { (version / 3, "max-age=0") } else { (version, "max-age=3600") };
+    let tag = format!("\"{number}-{version}\"");
+    if request.field("if-none-match").as_ref() == Some(&tag) {
+        let fields = format!("ETag: {tag}\r\nCache-Control: {rule}\r\n");
+        return format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes();
+    }
+    let body = object(number, version);
+    let sum = hex(digest(&SHA256, &body).as_ref());
+    response("200 OK", &format!("Cache-Control: {rule}\r\nETag: {tag}\r\nX-Sha256: {sum}\r\n"), &body)
+}
+
+/// A whole answer must be what its own head declares.
+fn check(target: &str, answer: &Answer) {
+    assert!(answer.status == 200 && answer.is_whole, "{target}: {} {:?}", answer.status, answer.fields);
+    let sum = hex(digest(&SHA256, &answer.body).as_ref());
+    assert_eq!(answer.field("x-sha256"), Some(sum.as_str()), "{target}: {:?}", answer.fields);
+    let tag = answer.field("etag").unwrap();
+    let number = target.rsplit('/').next().unwrap();
+    assert!(tag.starts_with(&format!("\"{number}-")), "{target} is {tag}");
+}
+
+/// One request on a connection of its own; nothing when the server is gone before the answer is whole.
+fn try_get(server: &Server, target: &str) -> Option<Answer> {
+    let mut stream = std::net::TcpStream::connect(server.address).ok()?;
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    Answer::take(&mut bytes.as_slice(), false)
+}
+
+#[test]
+fn fifty_kills_under_load_lead_to_no_wrong_answer() {
+    const ROUNDS: u64 = 50;
+    let version = Arc::new(AtomicU64::new(0));
+    let of_origin = Arc::clone(&version);
+    let origin = Origin::answering_unlogged(move |request| declared(request, &of_origin));
+    let disks = [Folder::new(), Folder::new()];
+    // Less than all objects take, so that some go while others come.
+    let [one, two] = disks.each_ref().map(|disk| format!("{}=16MiB", disk.path().display()));
+    let arguments = ["--workers", "2", "--memory", "1MiB", "--disk", &one, "--disk", &two];
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let mut hits_after_restart = 0;
+    for round in 0..ROUNDS {
+        let server = accelerate(&origin, &arguments);
+        for number in 0..OBJECTS {
+            let target = format!("/o/{number}");
+            let answer = get(&server, &target);
+            check(&target, &answer);
+            let is_hit = answer.field("cache-status").is_some_and(|status| status.contains("; hit"));
+            hits_after_restart += u64::from(is_hit && number % 5 != 0);
+        }
+        version.fetch_add(1, Ordering::SeqCst);
+        let is_over = AtomicBool::new(false);
+        let cut = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..6 {
+                let mut random = Random(random.next());
+                let (server, is_over, cut) = (&server, &is_over, &cut);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        // More than before, so that new ones push old ones out.
+                        let target = format!("/o/{}", random.below(OBJECTS + 60));
+                        match try_get(server, &target) {
+                            Some(answer) if answer.is_whole => check(&target, &answer),
+                            _ => {
+                                cut.fetch_add(1, Ordering::SeqCst);
+                            }
+                        }
+                    }
+                });
+            }
+            thread::sleep(Duration::from_micros(random.below(150_000)));
+            server.signal("KILL");
+            thread::sleep(Duration::from_millis(5));
+            is_over.store(true, Ordering::SeqCst);
+        });
+        if round == 0 {
+            println!("{} requests were cut by the first kill", cut.into_inner());
+        }
+    }
+    println!("{ROUNDS} kills, {hits_after_restart} hits on what was there before them");
+    assert!(hits_after_restart > ROUNDS, "hardly anything outlived a kill: {hits_after_restart}");
+}
+
+/// Fetches objects over kept connections, as many at once as there are threads.
+fn fetch_all(server: &Server, numbers: &[u64]) {
+    const THREADS: usize = 4;
+    const DEPTH: usize = 32;
+    thread::scope(|scope| {
+        for numbers in numbers.chunks(numbers.len().div_ceil(THREADS)) {
+            scope.spawn(move || {
+                let mut stream = server.connect();
+                for batch in numbers.chunks(DEPTH) {
+                    let requests: String =
+                        batch.iter().map(|number| format!("GET /s/{number} HTTP/1.1\r\nHost: test\r\n\r\n")).collect();
+                    stream.write_all(requests.as_bytes()).unwrap();
+                    let (mut bytes, mut buffer, mut came) = (Vec::new(), [0; 64 * 1024], 0);
+                    while came < batch.len() {
+                        let count = stream.read(&mut buffer).unwrap();
+                        assert!(count > 0, "cut after {came} of {batch:?}");
+                        bytes.extend_from_slice(&buffer[..count]);
+                        let mut rest = bytes.as_slice();
+                        loop {
+                            let before = rest;
+                            match Answer::take(&mut rest, false) {
+                                Some(answer) if answer.is_whole => {
+                                    assert_eq!((answer.status, answer.text()), (200, small(batch[came])));
+                                    came += 1;
+                                }
+                                _ => {
+                                    bytes = before.to_vec();
+                                    break;
+                                }
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn small(number: u64) -> String {
+    format!("object {number} ").repeat(4)
+}
+
+/// `FLATOUT_RESTART_OBJECTS=1000000` measures what is promised of a million; docs/performance.md says how it is run.
+#[test]
+fn a_restart_serves_what_was_stored_before() {
+    let asked: Option<u64> = std::env::var("FLATOUT_RESTART_OBJECTS").ok().map(|text| text.parse().unwrap());
+    let objects = asked.unwrap_or(100_000);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let origin = Origin::answering_unlogged(move |request| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let number: u64 = request.path().rsplit('/').next().unwrap().parse().unwrap();
+        response("200 OK", "Cache-Control: max-age=86400\r\n", small(number).as_bytes())
+    });
+    let disk = Folder::new();
+    let volume = format!("{}=4GiB", disk.path().display());
+    let arguments = ["--workers", "2", "--memory", "4MiB", "--disk", &volume];
+    let server = accelerate(&origin, &arguments);
+    fetch_all(&server, &(0..objects).collect::<Vec<_>>());
+    assert_eq!(count.load(Ordering::SeqCst) as u64, objects);
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    let start = Instant::now();
+    let server = accelerate(&origin, &arguments);
+    let hit = get(&server, "/s/0");
+    let taken = start.elapsed();
+    assert_eq!(hit.text(), small(0));
+    let before = count.load(Ordering::SeqCst);
+    let sample: Vec<u64> = (0..objects).step_by(usize::try_from(objects / 5000).unwrap()).collect();
+    fetch_all(&server, &sample);
+    let missed = count.load(Ordering::SeqCst) - before;
+    println!("{objects} objects: the first answer {taken:?} after the start; {missed} of {} were gone", sample.len());
+    assert!(missed * 20 <= sample.len(), "{missed} of {} were not there any more", sample.len());
+    if asked.is_some() {
+        assert!(hit.field("cache-status").is_some_and(|status| status.contains("; hit")), "{hit:?}");
+        assert!(taken < Duration::from_secs(2), "{taken:?}");
+    }
+}
+
+/// A volume that is taken away fails no request.
+#[test]
+fn a_volume_that_goes_away_is_done_without() {
+    let version = Arc::new(AtomicU64::new(0));
+    let origin = Origin::answering(move |request| declared(request, &version));
+    let disk = Folder::new();
+    let volume = format!("{}=64MiB", disk.path().display());
+    let server = accelerate(&origin, &["--memory", "1MiB", "--disk", &volume]);
+    let visit = || {
+        for number in 0..OBJECTS {
+            let target = format!("/o/{number}");
+            check(&target, &ask(&server, "GET", &target, ""));
+        }
+    };
+    visit();
+    fs::remove_dir_all(disk.path()).unwrap();
+    visit();
+    visit();
+    assert_eq!(server.stop().0.code(), Some(0));
+}

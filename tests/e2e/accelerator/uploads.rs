@@ -1,0 +1,291 @@
+//! Content on its way to origins, trailers and interim answers, and clients that are not ours.
+
+use super::super::harness::{Folder, PATIENCE, wait_until};
+use super::super::tool::{run, tool};
+use super::origin::{Origin, Then, fresh, response};
+use super::{Answer, accelerate, accelerate_url, ask, converse, get};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1024 * 1024;
+const UPLOAD: u64 = 200 * MIB;
+
+/// Byte number `place` of an upload, so that none can be lost, doubled or exchanged unseen.
+fn byte_at(place: u64) -> u8 {
+    (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+fn piece(start: u64, count: u64) -> Vec<u8> {
+    (start..start + count).map(byte_at).collect()
+}
+
+/// An origin for one upload, which it does not hold: it starts to read when it may, and says what came.
+struct Sink {
+    url: String,
+    may_read: Arc<AtomicBool>,
+    came: Arc<AtomicU64>,
+}
+
+impl Sink {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (may_read, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (go, count) = (Arc::clone(&may_read), Arc::clone(&came));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (go, count) = (Arc::clone(&go), Arc::clone(&count));
+                thread::spawn(move || take_upload(stream, &go, &count));
+            }
+        });
+        Self { url, may_read, came }
+    }
+}
+
+/// Takes what is before an empty line.
+fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8(head).unwrap())
+}
+
+fn take_upload(mut stream: TcpStream, may_read: &AtomicBool, came: &AtomicU64) {
+    let Some(head) = read_head(&mut stream) else { return };
+    let start = Instant::now();
+    while !may_read.load(Ordering::SeqCst) && start.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+    let (mut is_right, mut place, mut buffer) = (true, 0, vec![0; 64 * 1024]);
+    let mut take = |stream: &mut TcpStream, mut left: u64| -> Option<()> {
+        while left > 0 {
+            let most = buffer.len().min(usize::try_from(left).unwrap());
+            let count = stream.read(&mut buffer[..most]).ok().filter(|count| *count > 0)?;
+            is_right &= buffer[..count].iter().zip(place..).all(|(byte, place)| *byte == byte_at(place));
+            place += count as u64;
+            left -= count as u64;
+            came.store(place, Ordering::SeqCst);
+        }
+        Some(())
+    };
+    let taken = if is_chunked {
+        loop {
+            let (mut line, mut byte) = (Vec::new(), [0]);
+            while !line.ends_with(b"\r\n") {
+                if stream.read(&mut byte).unwrap_or(0) == 0 {
+                    return;
+                }
+                line.push(byte[0]);
+            }
+            let line = String::from_utf8(line).unwrap();
+            let size = u64::from_str_radix(line.split(';').next().unwrap().trim(), 16).unwrap();
+            if size == 0 {
+                break Some(());
+            }
+            if take(&mut stream, size).is_none() || stream.read_exact(&mut [0; 2]).is_err() {
+                break None;
+            }
+        }
+    } else {
+        let length =
+            head.to_lowercase().split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+        take(&mut stream, length.unwrap())
+    };
+    if taken.is_some() {
+        let body = format!("{place} {}", if is_right { "right" } else { "wrong" });
+        let _ = stream.write_all(&response("200 OK", "Connection: close\r\n", body.as_bytes()));
+    }
+}
+
+/// Sends an upload as fast as it is taken; how much has been written is in `written`.
+fn send_upload(mut stream: TcpStream, is_chunked: bool, written: &AtomicU64) -> Answer {
+    let framing =
+        if is_chunked { "Transfer-Encoding: chunked".to_owned() } else { format!("Content-Length: {UPLOAD}") };
+    write!(stream, "PUT /upload HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{framing}\r\n\r\n").unwrap();
+    let mut place = 0;
+    while place < UPLOAD {
+        let piece = piece(place, (64 * 1024).min(UPLOAD - place));
+        if is_chunked {
+            write!(stream, "{:x}\r\n", piece.len()).unwrap();
+        }
+        stream.write_all(&piece).unwrap();
+        if is_chunked {
+            stream.write_all(b"\r\n").unwrap();
+        }
+        place += piece.len() as u64;
+        written.store(place, Ordering::SeqCst);
+    }
+    if is_chunked {
+        stream.write_all(b"0\r\n\r\n").unwrap();
+    }
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    Answer::take(&mut bytes.as_slice(), false).unwrap()
+}
+
+#[test]
+fn an_upload_goes_as_fast_as_the_origin_takes_it_and_is_held_nowhere() {
+    for is_chunked in [false, true] {
+        let sink = Sink::start();
+        let server = accelerate_url(&sink.url, &[]);
+        let before = server.memory_kb("RssAnon");
+        let written = AtomicU64::new(0);
+        let answer = thread::scope(|scope| {
+            let client = scope.spawn(|| send_upload(server.connect(), is_chunked, &written));
+            // The origin takes nothing, so before long the client can write nothing more: kernels hold some MiB on
+            // each way, and the accelerator little.
+            let mut stuck_at = u64::MAX;
+            wait_until("the client is held back", || {
+                thread::sleep(Duration::from_millis(300));
+                let now = written.load(Ordering::SeqCst);
+                now > 0 && std::mem::replace(&mut stuck_at, now) == now
+            });
+            assert!(stuck_at < UPLOAD / 2, "{stuck_at} bytes went nowhere");
+            let held = server.memory_kb("RssAnon").saturating_sub(before);
+            println!("chunked: {is_chunked}: {stuck_at} bytes under way, {held} kB more held");
+            assert!(held < 4 * 1024, "{held} kB");
+            sink.may_read.store(true, Ordering::SeqCst);
+            client.join().unwrap()
+        });
+        assert_eq!((answer.status, answer.text()), (200, format!("{UPLOAD} right")));
+        assert_eq!(sink.came.load(Ordering::SeqCst), UPLOAD);
+        let grown = server.memory_kb("RssAnon").saturating_sub(before);
+        assert!(grown < 4 * 1024, "{grown} kB");
+    }
+}
+
+#[test]
+fn curl_uploads_over_both_versions_of_http() {
+    let folder = Folder::new();
+    folder.write("upload", &piece(0, 8 * MIB));
+    let upload = folder.path().join("upload");
+    for arguments in
+        [&["--http1.1"][..], &["--http1.1", "--header", "Expect: 100-continue"], &["--http2-prior-knowledge"]]
+    {
+        let sink = Sink::start();
+        sink.may_read.store(true, Ordering::SeqCst);
+        let server = accelerate_url(&sink.url, &[]);
+        let mut curl = tool("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--upload-file"]).arg(&upload).args(arguments);
+        assert_eq!(run(curl.arg(server.url("/upload"))), format!("{} right", 8 * MIB), "{arguments:?}");
+    }
+}
+
+/// An origin that has heard enough answers early; the client learns of it and does not hang.
+#[test]
+fn an_early_answer_reaches_a_client_that_is_still_sending() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = read_head(&mut stream);
+            let _ = stream.write_all(&response("413 Content Too Large", "Connection: close\r\n", b"enough"));
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            // What comes is thrown away, so that the answer is not lost by a reset.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    let server = accelerate_url(&url, &[]);
+    let mut stream = server.connect();
+    write!(stream, "PUT /upload HTTP/1.1\r\nHost: test\r\nContent-Length: {UPLOAD}\r\n\r\n").unwrap();
+    stream.write_all(&piece(0, 64 * 1024)).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 413");
+}
+
+/// A client that goes away in the middle of its upload: the origin gets no end of it.
+#[test]
+fn a_cut_upload_never_looks_whole() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
+        let server = accelerate_url(&url, &[]);
+        let mut client = server.connect();
+        let content = if framing.contains("chunked") { "4\r\nhalf\r\n" } else { "half" };
+        write!(client, "POST /cut HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n{content}").unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = read_head(&mut stream).unwrap();
+        assert!(head.starts_with("POST /cut "));
+        drop(client);
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest);
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+        assert!(!rest.ends_with(b"0\r\n\r\n") && rest.len() < 100, "{:?}", String::from_utf8_lossy(&rest));
+    }
+}
+
+/// Of requests with content none is repeated of itself, even when an origin closes on it.
+#[test]
+fn content_that_is_gone_is_not_sent_again() {
+    let origin = Origin::start(|_, _| Then::Close);
+    let server = accelerate(&origin, &[]);
+    let answer = ask(&server, "POST", "/post", "Content-Length: 0\r\n");
+    assert_eq!((answer.status, origin.count("/post")), (502, 1));
+}
+
+#[test]
+fn trailers_are_passed_on_both_ways() {
+    let origin = Origin::answering(|request| {
+        let sum = request.trailers.iter().find(|(name, _)| name == "x-sum").map_or("none", |(_, value)| value);
+        let body = format!("{} {sum}", String::from_utf8_lossy(&request.body));
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
+        format!("{head}{:x}\r\n{body}\r\n0\r\nX-Sum: {sum}\r\n\r\n", body.len()).into_bytes()
+    });
+    let server = accelerate(&origin, &[]);
+    let request = "POST / HTTP/1.1\r\nHost: test\r\nTE: trailers\r\nConnection: TE, close\r\nTrailer: X-Sum\r\n\
+                   Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n0\r\nX-Sum: 42\r\n\r\n";
+    let answer = converse(&server, request.as_bytes()).remove(0);
+    assert_eq!((answer.status, answer.text()), (200, "some 42".to_owned()));
+    assert_eq!(answer.trailers, [("x-sum".to_owned(), "42".to_owned())]);
+}
+
+#[test]
+fn interim_answers_are_passed_on_before_the_final_one() {
+    let origin = Origin::start(|request, stream| {
+        let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+        let _ = stream.write_all(format!("HTTP/1.1 102 Processing\r\n\r\n{hints}").as_bytes());
+        let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", request.target.as_bytes()));
+        Then::Keep
+    });
+    let server = accelerate(&origin, &[]);
+    let answer = get(&server, "/hinted");
+    assert_eq!((answer.status, answer.text()), (200, "/hinted".to_owned()));
+    let hints = answer.interims.iter().find(|(status, _)| *status == 103).expect("a 103");
+    assert_eq!(hints.1, [("link".to_owned(), "</style.css>; rel=preload".to_owned())]);
+    // RFC 9110 §15.2: an HTTP/1.0 client gets none.
+    let old = converse(&server, b"GET /old HTTP/1.0\r\nHost: test\r\n\r\n").remove(0);
+    assert!(old.interims.is_empty() && old.text() == "/old", "{old:?}");
+    let verbose = run(tool("nghttp").args(["--verbose", "--no-verify-peer", &server.url("/h2")]));
+    assert!(verbose.contains(":status: 103") && verbose.contains("/h2"), "{verbose}");
+}
+
+#[test]
+fn h2load_gets_hits_and_forwarded_answers_over_both_versions() {
+    let origin = Origin::answering(|request| match request.path() {
+        "/kept" => fresh(&[b'x'; 10_000]),
+        _ => response("200 OK", "Cache-Control: no-store\r\n", &[b'y'; 10_000]),
+    });
+    let server = accelerate(&origin, &["--workers", "2"]);
+    for (path, versions) in [("/kept", [&["--h1"][..], &[]]), ("/passed", [&["--h1"][..], &[]])] {
+        for version in versions {
+            let mut h2load = tool("h2load");
+            h2load.args(["-n", "2000", "-c", "20", "-m", "5", "-t", "1"]).args(version);
+            let said = run(h2load.arg(server.url(path)));
+            assert!(said.contains("2000 succeeded, 0 failed, 0 errored, 0 timeout"), "{path} {version:?}: {said}");
+            assert!(said.contains("status codes: 2000 2xx"), "{said}");
+        }
+    }
+    assert_eq!(origin.count("/kept"), 1);
+    assert_eq!(origin.count("/passed"), 4000);
+}
