@@ -10,6 +10,7 @@ mod pending;
 mod reader;
 pub(crate) mod record;
 mod writer;
+mod writing;
 
 use crate::store::folder::{FileId, Folder};
 use crate::store::hold;
@@ -26,13 +27,20 @@ use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Look-ups that may wait for a volume's reader. More are misses: the origin is faster than such a queue.
 const LOOKUPS_MAX: usize = 4_096;
+
+/// How long a purge waits for a disk, before the disk is given up.
+const PURGE_PATIENCE: Duration = Duration::from_mins(1);
+
+/// The same for looking through all that a volume has.
+const SWEEP_PATIENCE: Duration = Duration::from_mins(10);
 
 /// Keys whose objects get a second chance when their turn comes to leave.
 const WARM_MAX: usize = 65_536;
@@ -77,6 +85,8 @@ pub(crate) struct Volume<M> {
     lock: Mutex<Option<OwnedFd>>,
     pending: Mutex<Pending<M>>,
     orders: Mutex<Orders>,
+    /// Records that were purged and still take room.
+    drops: Mutex<Vec<u64>>,
     lookups: Mutex<Lookups<M>>,
     lookup_bell: Condvar,
     /// The keys that have records, by a part of their names: all of them once `is_loaded`.
@@ -158,6 +168,7 @@ impl<M: Meta> Volume<M> {
             lock: Mutex::new(Some(lock)),
             pending: Mutex::default(),
             orders: Mutex::default(),
+            drops: Mutex::default(),
             lookups: Mutex::new(Lookups { waiting: VecDeque::new(), is_over: false }),
             lookup_bell: Condvar::new(),
             known: Mutex::default(),
@@ -324,7 +335,8 @@ impl<M: Meta> Volume<M> {
         Some((ids, sequences))
     }
 
-    fn order(&self, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
+    /// Has something done. Returns whether it was, in time.
+    fn order(&self, patience: Duration, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
         let (done, wait) = std::sync::mpsc::sync_channel(1);
         {
             let mut orders = hold(&self.orders);
@@ -334,23 +346,32 @@ impl<M: Meta> Volume<M> {
             orders.waiting.push_back(order(done));
         }
         self.folder.ring();
-        // The sender is dropped when the thread gives up.
-        wait.recv().is_ok()
+        match wait.recv_timeout(patience) {
+            Ok(()) => true,
+            // The thread has given up.
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => {
+                self.fail("cannot write the index", &"the disk does not answer");
+                // The thread would do it, but who knows when.
+                let _ = std::fs::remove_file(self.folder.path.join(index::FILE_NAME));
+                false
+            }
+        }
     }
 
     /// Writes purges down. Returns whether they will hold after a restart.
     pub(crate) fn put_purges(&self, purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>) -> bool {
-        self.order(|done| Order::Purges { purges, generation, dropped, done })
+        self.order(PURGE_PATIENCE, |done| Order::Purges { purges, generation, dropped, done })
     }
 
     /// Sweeps what was purged up to `generation`. Returns whether it is done.
     pub(crate) fn forget_purges(&self, generation: u64) -> bool {
-        self.order(|done| Order::Forget { generation, done })
+        self.order(SWEEP_PATIENCE, |done| Order::Forget { generation, done })
     }
 
     /// Drops everything.
     pub(crate) fn wipe(&self) -> bool {
-        self.order(|done| Order::Wipe { done })
+        self.order(SWEEP_PATIENCE, |done| Order::Wipe { done })
     }
 
     /// All that the volume has of a key. Reads the disk on the caller's thread.
