@@ -46,11 +46,12 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a store may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Bytes in memory, memory files included.
+    /// Bytes of objects in memory, memory files included. Content in memory files that is still arriving may take half as
+    /// much again, and each volume 16 MiB for pages of its index and about 18 bytes for each key.
     pub memory_bytes_max: u64,
     /// Objects in memory.
     pub hot_objects_max: u64,
-    /// Descriptors that objects in memory hold.
+    /// Descriptors that objects in memory hold. Content that is arriving needs one each, and each volume some 40 more.
     pub descriptors_max: u64,
     /// Folders, one for each volume, and the bytes that each may hold. Created where missing.
     pub disks: Vec<(PathBuf, u64)>,

@@ -6,6 +6,7 @@
 //! down in it.
 
 mod index;
+mod known;
 mod pending;
 mod reader;
 pub(crate) mod record;
@@ -19,6 +20,7 @@ use crate::store::object::{Meta, Object};
 use crate::store::purge::{Last, Log, Purged, Target};
 use crate::store::stats::{VolumeState, VolumeStats};
 use index::{Facts, Index};
+use known::{Known, short};
 use pending::Pending;
 use record::{Id, Primary, Record, primary_in};
 use rustix::fs::FlockOperation;
@@ -90,7 +92,7 @@ pub(crate) struct Volume<M> {
     lookups: Mutex<Lookups<M>>,
     lookup_bell: Condvar,
     /// The keys that have records, by a part of their names: all of them once `is_loaded`.
-    known: Mutex<HashSet<u64, Prehashed>>,
+    known: Known,
     is_loaded: AtomicBool,
     warm: Mutex<HashSet<u64, Prehashed>>,
     objects: AtomicU64,
@@ -134,11 +136,6 @@ enum Order {
     Wipe { done: SyncSender<()> },
 }
 
-/// What is kept of a primary name to know whether it is there.
-fn short(primary: &Primary) -> u64 {
-    primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-}
-
 impl<M: Meta> Volume<M> {
     /// Opens the volume in the folder `path`, and starts its threads.
     pub(crate) fn open(path: &Path, bytes_max: u64, shared: &Arc<Shared<M>>) -> Result<(Arc<Self>, Log), OpenError> {
@@ -171,7 +168,7 @@ impl<M: Meta> Volume<M> {
             drops: Mutex::default(),
             lookups: Mutex::new(Lookups { waiting: VecDeque::new(), is_over: false }),
             lookup_bell: Condvar::new(),
-            known: Mutex::default(),
+            known: Known::new(),
             is_loaded: AtomicBool::new(false),
             warm: Mutex::default(),
             objects: AtomicU64::new(objects),
@@ -227,15 +224,14 @@ impl<M: Meta> Volume<M> {
 
     /// Whether anything of a key may be here. No disk is asked.
     pub(crate) fn may_have(&self, primary: &Primary) -> bool {
-        self.folder.is_good()
-            && (!self.is_loaded.load(Ordering::Acquire)
-                || hold(&self.known).contains(&short(primary))
-                || hold(&self.pending).names(primary))
+        self.folder.is_good() && (!self.is_loaded.load(Ordering::Acquire) || self.has(primary))
     }
 
     /// Whether anything of a key may be here that is not a mere guess before all is known.
+    ///
+    /// First what waits: it is known before it waits no longer.
     pub(crate) fn has(&self, primary: &Primary) -> bool {
-        hold(&self.known).contains(&short(primary)) || hold(&self.pending).names(primary)
+        hold(&self.pending).names(primary) || self.known.has(primary)
     }
 
     /// Queues `object` to be written in the place of its like.
@@ -259,7 +255,7 @@ impl<M: Meta> Volume<M> {
 
     /// As `may_have`, without a look at what waits.
     fn may_have_record(&self, primary: &Primary) -> bool {
-        !self.is_loaded.load(Ordering::Acquire) || hold(&self.known).contains(&short(primary))
+        !self.is_loaded.load(Ordering::Acquire) || self.known.has(primary)
     }
 
     /// Queues the removal of one variant.
@@ -417,18 +413,13 @@ impl<M: Meta> Volume<M> {
     /// not name.
     fn load(&self) {
         let Some(index) = self.index() else { return };
-        let mut names = Vec::new();
         let read = index.each_id(|id| {
-            names.push(short(&primary_in(&id)));
-            if names.len() >= 4_096 {
-                hold(&self.known).extend(names.drain(..));
-            }
+            self.known.add(&primary_in(&id));
             !self.is_over()
         });
         if self.is_over() {
             return;
         }
-        hold(&self.known).extend(names);
         if let Err(error) = read {
             return self.fail("cannot read the index", &error);
         }

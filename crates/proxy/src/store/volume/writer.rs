@@ -1,10 +1,11 @@
 //! Writing behind, on a volume's writing thread.
 
 use super::index::Fault;
+use super::known::short;
 use super::pending::{Change, Layer};
 use super::record::{Content, Id, Record, checksum, encode, primary_in, primary_of};
 use super::writing::{Evicted, Writing};
-use super::{Order, Volume, short};
+use super::{Order, Volume};
 use crate::store::body::{StoredBody, write_at};
 use crate::store::folder::{BodyFile, FileId};
 use crate::store::hold;
@@ -103,7 +104,7 @@ impl<M: Meta> Volume<M> {
         // A disk that is full, or read-only by now, may refuse even that; then the next start finds what it finds.
         let _ = std::fs::remove_file(self.folder.path.join(super::index::FILE_NAME));
         *hold(&self.pending) = super::Pending::default();
-        hold(&self.known).clear();
+        self.known.clear();
         // Their content may be unreadable at any moment.
         let mut lost = Vec::new();
         self.shared.memory.each(|object| {
@@ -175,13 +176,12 @@ impl<M: Meta> Volume<M> {
         })?;
 
         // From here on the index is what a restart finds.
-        {
-            let mut known = hold(&self.known);
-            for primary in &written.emptied {
-                known.remove(&short(primary));
-            }
-            // After those: a key may have been emptied and filled in one step.
-            known.extend(ready.iter().map(|made| short(&primary_in(&made.id))));
+        for primary in &written.emptied {
+            self.known.remove(primary);
+        }
+        // After those: a key may have been emptied and filled in one step.
+        for made in &ready {
+            self.known.add(&primary_in(&made.id));
         }
         self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
         self.objects.store(written.objects, Ordering::Relaxed);
@@ -398,11 +398,8 @@ impl<M: Meta> Volume<M> {
         let Some(index) = self.index() else { return Ok(()) };
         let ((), written) =
             index.write(|writing| sequences.iter().try_for_each(|one| writing.remove_sequence(*one, &goes)))?;
-        {
-            let mut known = hold(&self.known);
-            for primary in &written.emptied {
-                known.remove(&short(primary));
-            }
+        for primary in &written.emptied {
+            self.known.remove(primary);
         }
         self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
         self.objects.store(written.objects, Ordering::Relaxed);
