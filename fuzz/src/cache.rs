@@ -50,7 +50,7 @@ pub(crate) fn check_fields(bytes: &[u8]) {
         [request.max_age_s, request.max_stale_s, request.min_fresh_s, request.stale_if_error_s]
             .into_iter()
             .for_each(within);
-        let chosen = choose_directives(fields, &rules.targeted);
+        let chosen = choose_directives(fields, &rules);
         let response = chosen.directives;
         [response.max_age, response.s_maxage, response.stale_if_error].map(Seconds::valid).into_iter().for_each(within);
         assert!(response.named.iter().all(|name| !name.is_empty() && name.is_ascii()));

@@ -274,6 +274,31 @@ pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     })
 }
 
+/// The elements of one line: what stands between commas that are not quoted, without white space around it, and not
+/// empty.
+pub(crate) fn split_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        while let [b' ' | b'\t' | b',', tail @ ..] = rest {
+            rest = tail;
+        }
+        let (mut quoted, mut escaped) = (false, false);
+        let end = rest.iter().position(|&byte| {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if quoted => escaped = true,
+                b'"' => quoted = !quoted,
+                b',' => return !quoted,
+                _ => {}
+            }
+            false
+        });
+        let (element, tail) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = tail;
+        (!element.is_empty()).then(|| trim(element))
+    })
+}
+
 /// Splits what follows a `=` into the argument and what begins with the next comma.
 fn split_argument(bytes: &[u8]) -> (Argument<'_>, &[u8]) {
     if let [b'"', quoted @ ..] = bytes {

@@ -57,7 +57,7 @@ impl Explanation<'_> {
         with_fields(&self.stored.lines, |fields| {
             for (name, value) in fields.iter() {
                 let lower = name.to_ascii_lowercase();
-                let targets = targeted && lower.ends_with("-cache-control");
+                let targets = targeted && (lower.ends_with("-cache-control") || lower == "surrogate-control");
                 if targets || (!targeted && names.contains(&lower.as_str())) {
                     writeln!(formatter, "             {name}: {}", Text(value))?;
                 }

@@ -143,7 +143,7 @@ mod tests {
 
     fn lifetime(status: u16, lines: &str, rules: &Rules) -> (u32, LifetimeSource) {
         let Lifetime { seconds, source } = with_fields(lines.as_bytes(), |fields| {
-            decide_lifetime(status, fields, &choose_directives(fields, &rules.targeted), DATE_S, rules)
+            decide_lifetime(status, fields, &choose_directives(fields, rules), DATE_S, rules)
         })
         .unwrap();
         (seconds, source)

@@ -29,7 +29,10 @@ pub struct Rules {
     /// The largest content kept, in bytes.
     pub object_bytes_max: u64,
     /// Fields by which origins speak to this cache alone; the first valid one counts (RFC 9213 §2.2).
+    /// `Surrogate-Control` may be among them, which has a grammar of its own (Edge Architecture Specification 1.0).
     pub targeted: Vec<String>,
+    /// This cache's name in Surrogate-Control and Surrogate-Capability: a token.
+    pub surrogate: String,
     /// Fields with an answer's tags.
     pub tag_fields: Vec<String>,
     /// Whether No-Vary-Search is obeyed.
@@ -63,7 +66,8 @@ impl Default for Rules {
             request_directives: true,
             variants_max: 32,
             object_bytes_max: 1024 * 1024 * 1024,
-            targeted: vec!["Flatout-Cache-Control".to_owned(), "CDN-Cache-Control".to_owned()],
+            targeted: ["Flatout-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"].map(str::to_owned).into(),
+            surrogate: "flatout".to_owned(),
             tag_fields: vec!["Surrogate-Key".to_owned(), "Cache-Tag".to_owned()],
             no_vary_search: true,
             hit_for_miss_s: 60,

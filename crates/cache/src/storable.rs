@@ -79,7 +79,7 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     if response.status == 304 {
         return Err(NoStore::NotModifiedUnasked);
     }
-    let chosen = choose_directives(&response.fields, &rules.targeted);
+    let chosen = choose_directives(&response.fields, rules);
     refuse_directives(request, response.status, &response.fields, &chosen, rules)?;
     if request.method == "POST" && !is_what_get_gives(request, response, &chosen) {
         return Err(NoStore::MethodNotCacheable);

@@ -1,8 +1,13 @@
-//! Fields that speak to some caches alone, in place of Cache-Control and Expires (RFC 9213).
+//! Fields that speak to some caches alone, in place of Cache-Control and Expires: targeted fields (RFC 9213), and the
+//! older Surrogate-Control (Edge Architecture Specification 1.0, §2).
 
-use crate::directive::{ResponseDirectives, SECONDS_MAX, Seconds, parse_response_directives};
+use crate::directive::{
+    ResponseDirectives, SECONDS_MAX, Seconds, parse_response_directives, parse_seconds, split_list,
+};
+use crate::rules::Rules;
 use crate::structured::{Value, join_lines, parse_dictionary};
 use flatout_http::head::Fields;
+use flatout_http::token::trim;
 
 /// The directives that an answer has for this cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,12 +18,17 @@ pub struct Chosen {
     pub field: Option<usize>,
 }
 
-/// Reads the directives for a cache with the target list `names`: of these fields the first that is there, valid and
-/// not empty counts, and Cache-Control, Pragma and Expires do not (RFC 9213 §2.2).
-pub fn choose_directives(fields: &Fields<'_>, names: &[String]) -> Chosen {
-    for (place, name) in names.iter().enumerate() {
+/// Reads the directives for a cache with the target list of `rules`: of these fields the first that is there, valid
+/// and not empty counts, and Cache-Control, Pragma and Expires do not (RFC 9213 §2.2).
+pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
+    for (place, name) in rules.targeted.iter().enumerate() {
         let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
-        if let Some(directives) = join_lines(lines).and_then(|value| parse_targeted(&value)) {
+        let directives = if name.eq_ignore_ascii_case("surrogate-control") {
+            parse_surrogate(lines, &rules.surrogate)
+        } else {
+            join_lines(lines).and_then(|value| parse_targeted(&value))
+        };
+        if let Some(directives) = directives {
             return Chosen { directives, field: Some(place) };
         }
     }
@@ -58,6 +68,36 @@ fn parse_targeted(value: &[u8]) -> Option<ResponseDirectives> {
     Some(directives)
 }
 
+/// Reads Surrogate-Control: `max-age=600`, `max-age=600+60` (then 60 s stale while a new one is fetched), `no-store`,
+/// each perhaps with `;name` for the one surrogate that it is meant for. `None`: none of it is for `surrogate` and says
+/// how to cache; `content="ESI/1.0"` alone does not.
+fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -> Option<ResponseDirectives> {
+    let mut directives = ResponseDirectives::default();
+    for element in lines.flat_map(split_list) {
+        let mut parts = element.splitn(2, |&byte| byte == b';').map(trim);
+        let directive = parts.next().unwrap_or_default();
+        if parts.next().is_some_and(|target| !target.eq_ignore_ascii_case(surrogate.as_bytes())) {
+            continue;
+        }
+        let equals = directive.iter().position(|&byte| byte == b'=').unwrap_or(directive.len());
+        let (name, value) = (&directive[..equals], directive.get(equals + 1..).unwrap_or_default());
+        if name.eq_ignore_ascii_case(b"no-store") {
+            directives.no_store = true;
+        } else if trim(name).eq_ignore_ascii_case(b"max-age") {
+            let plus = value.iter().position(|&byte| byte == b'+');
+            // White space around the `=` makes it invalid, as in Cache-Control.
+            let fresh = &value[..plus.unwrap_or(value.len())];
+            let valid = trim(name).len() == name.len();
+            directives.max_age = directives.max_age.and(if valid { parse_seconds(fresh) } else { Seconds::Invalid });
+            if let Some(plus) = plus {
+                directives.stale_while_revalidate =
+                    directives.stale_while_revalidate.and(parse_seconds(&value[plus + 1..]));
+            }
+        }
+    }
+    (directives.no_store || directives.max_age != Seconds::Absent).then_some(directives)
+}
+
 fn seconds(value: &Value) -> Seconds {
     match value {
         Value::Integer(seconds @ 0..) => {
@@ -69,13 +109,37 @@ fn seconds(value: &Value) -> Seconds {
 
 #[cfg(test)]
 mod tests {
-    use super::choose_directives;
+    use super::{Chosen, choose_directives};
     use crate::directive::{SECONDS_MAX, Seconds};
     use crate::lines::with_fields;
+    use crate::rules::Rules;
 
-    fn choose(lines: &str) -> super::Chosen {
-        let names = ["Flatout-Cache-Control".to_owned(), "CDN-Cache-Control".to_owned()];
-        with_fields(lines.as_bytes(), |fields| choose_directives(fields, &names)).unwrap()
+    fn choose(lines: &str) -> Chosen {
+        with_fields(lines.as_bytes(), |fields| choose_directives(fields, &Rules::default())).unwrap()
+    }
+
+    /// Edge Architecture Specification 1.0, §2.2.
+    #[test]
+    fn surrogate_control() {
+        let choose = |value: &str| {
+            let lines = format!("Cache-Control: max-age=7\r\nSurrogate-Control: {value}\r\n");
+            let Chosen { directives, field } = choose(&lines);
+            (field, directives.no_store, directives.max_age, directives.stale_while_revalidate)
+        };
+        let fresh = |seconds, stale| (Some(2), false, Seconds::Valid(seconds), stale);
+        assert_eq!(choose("foobar, MaX-aGe=3600"), fresh(3600, Seconds::Absent));
+        assert_eq!(choose("max-age=3600;Flatout"), fresh(3600, Seconds::Absent));
+        assert_eq!(choose("max-age=9;other, max-age=600+60;flatout"), fresh(600, Seconds::Valid(60)));
+        assert_eq!(choose("max-age=99999999999"), fresh(SECONDS_MAX, Seconds::Absent));
+        assert_eq!(choose("no-store, content=\"ESI/1.0\""), (Some(2), true, Seconds::Absent, Seconds::Absent));
+        for invalid in ["max-age =60", "max-age= 60", "max-age", "max-age=x"] {
+            assert_eq!(choose(invalid), (Some(2), false, Seconds::Invalid, Seconds::Absent), "{invalid}");
+        }
+        for not_ours in
+            ["content=\"ESI/1.0\"", "max-age=60;other", "no-store;other", "no-store-remote", "x=\"no-store, y\""]
+        {
+            assert_eq!(choose(not_ours), (None, false, Seconds::Valid(7), Seconds::Absent), "{not_ours}");
+        }
     }
 
     /// RFC 9213 §2.2: the target list's order counts, not that of the fields.

@@ -87,8 +87,7 @@ fn update(
 ) -> Result<(Stored, Option<NoStore>), NoStore> {
     let lines =
         with_fields(&stored.lines, |old| merge_lines(old, stored, response, rules)).ok_or(NoStore::FieldsTooLarge)?;
-    let chosen =
-        with_fields(&lines, |fields| choose_directives(fields, &rules.targeted)).ok_or(NoStore::FieldsTooLarge)?;
+    let chosen = with_fields(&lines, |fields| choose_directives(fields, rules)).ok_or(NoStore::FieldsTooLarge)?;
     let reason = if rules.enabled {
         refuse_directives(request, stored.status, &response.fields, &chosen, rules).err()
     } else {
@@ -102,8 +101,8 @@ fn update(
 fn merge_lines(old: &Fields<'_>, stored: &Stored, response: &OriginResponse<'_>, rules: &Rules) -> Vec<u8> {
     let new = &response.fields;
     // What the stored directives name is kept no more when it comes in a 304.
-    let mut named = choose_directives(new, &rules.targeted).directives.named;
-    named.extend(choose_directives(old, &rules.targeted).directives.named);
+    let mut named = choose_directives(new, rules).directives.named;
+    named.extend(choose_directives(old, rules).directives.named);
     let dropped = Dropped::new(*new, &named, true, rules.set_cookie == SetCookie::Strip);
     let new_date = new.first("date").and_then(parse_date).is_some();
     let kept_tag = stored.etag.is_some();

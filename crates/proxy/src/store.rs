@@ -31,7 +31,7 @@ use memory::Memory;
 use purge::{ENTRIES_MAX, Last, Target};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use volume::record::{Primary, id_of, primary_of};
@@ -103,6 +103,7 @@ pub struct Store<M: Meta> {
     markers: Markers,
     filling: Arc<Filling>,
     slots: Vec<Slot<M>>,
+    is_released: AtomicBool,
     /// One purge at a time: the log on disks is written in the order of generations.
     purging: Mutex<()>,
 }
@@ -136,6 +137,7 @@ impl<M: Meta> Store<M> {
             markers: Markers::new(),
             filling: Arc::default(),
             slots: settings.disks.into_iter().map(slot).collect(),
+            is_released: AtomicBool::new(false),
             purging: Mutex::default(),
         });
         store.set_filling_max(settings.memory_bytes_max);
@@ -153,6 +155,9 @@ impl<M: Meta> Store<M> {
     /// Takes a volume into use. The error is a sentence.
     fn attach(&self, slot: &Slot<M>) -> Result<(), String> {
         let _one = hold(&self.purging);
+        if self.is_released.load(Ordering::Relaxed) {
+            return Err(format!("the volume {} is left to a successor", slot.path.display()));
+        }
         let is_first = self.volumes().next().is_none();
         let (volume, log) = match Volume::open(&slot.path, slot.bytes_max, &self.shared) {
             Ok(opened) => opened,
@@ -201,7 +206,7 @@ impl<M: Meta> Store<M> {
         }
         let all: u128 = self.volumes().map(|volume| u128::from(volume.folder.bytes_max)).sum();
         let place = u128::from(u32::from_be_bytes([primary[8], primary[9], primary[10], primary[11]]));
-        let mut place = place * all >> 32;
+        let mut place = (place * all) >> 32;
         self.volumes().find(|volume| {
             let room = u128::from(volume.folder.bytes_max);
             let is_it = place < room;
@@ -387,11 +392,17 @@ impl<M: Meta> Store<M> {
         let _one = hold(&self.purging);
         let target = Target::of(purge);
         let mut named = Vec::new();
-        self.shared.memory.each(|object| {
+        let mut look = |object: &Arc<Object<M>>| {
             if target.names(&object.subject()) && self.check(object) != Purged::Hard {
                 named.push(Arc::clone(object));
             }
-        });
+        };
+        if let Purge::Key(key) = purge {
+            let bucket = self.shared.memory.peek(self.hash(key), key);
+            bucket.iter().flat_map(|bucket| bucket.objects()).for_each(look);
+        } else {
+            self.shared.memory.each(&mut look);
+        }
         let on_disks: Vec<_> = self.volumes().map(|volume| (volume, volume.names_of(&target))).collect();
         let mut count = PurgeCount { matched: named.len() as u64, volumes_dropped: 0 };
         if !on_disks.is_empty() {
@@ -502,6 +513,8 @@ impl<M: Meta> Store<M> {
     /// Writes what waits and lets go of the volumes, for a successor. Memory goes on; files that are open stay readable.
     /// Blocks.
     pub fn release_volumes(&self) {
+        let _one = hold(&self.purging);
+        self.is_released.store(true, Ordering::Relaxed);
         for volume in self.slots.iter().filter_map(|slot| slot.volume.get()) {
             volume.release();
         }

@@ -3,7 +3,7 @@
 use super::address::OriginAddress;
 use super::connect::connect;
 use super::counts::OriginCounts;
-use super::failure::{ExchangeFailure, Repeat};
+use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::http1;
 use super::http2;
 use super::pool::OriginPool;
@@ -78,7 +78,7 @@ impl OriginClient {
     /// may be. Any other failure is the caller's to decide on: the request can be sent again, to this origin or
     /// another, as far as [`ExchangeFailure::repeat`] and its content allow.
     ///
-    /// Dropping the future closes the connection.
+    /// Dropping the future closes the connection. A request whose content is [`OutgoingContent::Taken`] is not sent.
     pub async fn exchange(
         &self,
         origin: &OriginAddress,
@@ -86,6 +86,10 @@ impl OriginClient {
         mut interims: impl FnMut(u16, &[u8]),
     ) -> Result<Incoming, ExchangeFailure> {
         let shared = &self.0;
+        if request.content.is_taken() {
+            // Without its content it would be another request.
+            return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
+        }
         self.begin_sweep();
         let pool = self.pool(origin);
         let answered = exchange(shared, &pool, request, &mut interims).await;
@@ -172,7 +176,7 @@ async fn exchange(
 
 /// Whether a request that met a connection which the origin was about to close may be sent again at once.
 pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
-    use super::failure::OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
+    use OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
     let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
     let may = match failure.repeat {
         Repeat::Always => true,

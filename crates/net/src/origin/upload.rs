@@ -54,6 +54,8 @@ pub(super) enum UploadWait {
 impl Upload {
     /// Takes the content of `request` and writes its head.
     pub(super) fn new(shared: &Shared, request: &mut OutgoingRequest<'_>) -> Self {
+        debug_assert!(request.target.iter().all(|&byte| byte > b' ' && byte != 0x7f), "a target with a blank");
+        debug_assert!(request.lines.is_empty() || request.lines.ends_with(b"\r\n"), "a field line without its end");
         let mut lines = shared.spare.take();
         lines.clear();
         for part in [request.method.as_bytes(), b" ", request.target, b" HTTP/1.1\r\n", request.lines] {

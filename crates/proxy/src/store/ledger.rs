@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 
 /// Bounds of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "bounds are named as such everywhere")]
 pub(crate) struct Bounds {
     pub(crate) bytes_max: u64,
     pub(crate) objects_max: u64,

@@ -24,6 +24,8 @@ pub struct DiskLookup<M> {
     changes: u64,
     waiting: Vec<Receiver<Found<M>>>,
     found: Found<M>,
+    /// Whether every volume has answered.
+    is_whole: bool,
     tries: u8,
 }
 
@@ -31,7 +33,8 @@ impl<M: Meta> DiskLookup<M> {
     /// Asks `volumes`, which may have the key.
     pub(crate) fn new(shared: Arc<Shared<M>>, volumes: Vec<Arc<Volume<M>>>, hash: u64, key: &[u8]) -> Self {
         let (waiting, found) = (Vec::new(), Vec::new());
-        let mut lookup = Self { shared, volumes, key: key.into(), hash, changes: 0, waiting, found, tries: 0 };
+        let (changes, is_whole, tries) = (0, true, 0);
+        let mut lookup = Self { shared, volumes, key: key.into(), hash, changes, waiting, found, is_whole, tries };
         lookup.ask();
         lookup
     }
@@ -42,6 +45,7 @@ impl<M: Meta> DiskLookup<M> {
         self.changes = self.shared.memory.changes(self.hash);
         self.found.clear();
         self.waiting = self.volumes.iter().filter_map(|volume| volume.ask(self.hash, &self.key)).collect();
+        self.is_whole = self.waiting.len() == self.volumes.len();
     }
 
     /// Joins all answers and brings them into memory.
@@ -58,7 +62,7 @@ impl<M: Meta> DiskLookup<M> {
             }
         }
         let counter = if objects.is_empty() { &self.shared.disk_misses } else { &self.shared.disk_hits };
-        let joined = self.shared.memory.promote((self.hash, &self.key), &objects, self.changes)?;
+        let joined = self.shared.memory.promote((self.hash, &self.key), &objects, (self.changes, self.is_whole))?;
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(joined)
     }
@@ -72,9 +76,13 @@ impl<M: Meta> Future for DiskLookup<M> {
             while let Some(receiver) = self.waiting.last_mut() {
                 match Pin::new(receiver).poll(context) {
                     Poll::Pending => return Poll::Pending,
-                    // A volume that gave up has nothing.
-                    Poll::Ready(found) => {
-                        self.found.extend(found.unwrap_or_default());
+                    Poll::Ready(Ok(found)) => {
+                        self.found.extend(found);
+                        self.waiting.pop();
+                    }
+                    // A volume that gave up has nothing to say.
+                    Poll::Ready(Err(_)) => {
+                        self.is_whole = false;
                         self.waiting.pop();
                     }
                 }

@@ -142,7 +142,7 @@ impl<M> Memory<M> {
     }
 
     /// Joins what a disk had with what is here, unless the key has changed since `changes` was read: then what was read
-    /// may be older than what was removed. What is here already stays. An empty answer makes the bucket whole.
+    /// may be older than what was removed. What is here already stays. `is_whole`: no disk has more.
     ///
     /// # Errors
     /// When the key has changed.
@@ -150,7 +150,7 @@ impl<M> Memory<M> {
         &self,
         (hash, key): (u64, &[u8]),
         found: &[Arc<Object<M>>],
-        changes: u64,
+        (changes, is_whole): (u64, bool),
     ) -> Result<Option<Arc<Bucket<M>>>, Changed> {
         let (joined, entered) = {
             let mut shard = hold(self.shard(hash));
@@ -172,10 +172,12 @@ impl<M> Memory<M> {
             if entered.is_empty()
                 && let Some(bucket) = here
             {
-                bucket.set_whole();
+                if is_whole {
+                    bucket.set_whole();
+                }
                 return Ok(Some(bucket));
             }
-            let joined = Arc::new(Bucket::new(objects, false));
+            let joined = Arc::new(Bucket::new(objects, !is_whole));
             if let Some(old) = shard.insert(hash, Arc::clone(&joined)) {
                 old.set_gone();
                 if !is_of(&old, key) {
@@ -196,7 +198,9 @@ impl<M> Memory<M> {
     fn enter(&self, object: &Arc<Object<M>>, former: Option<&Object<M>>, gone: &[Arc<Object<M>>]) {
         let victims = {
             let mut ledger = hold(&self.ledger);
-            gone.iter().for_each(|other| ledger.remove(other));
+            for other in gone {
+                ledger.remove(other);
+            }
             let victims = ledger.add(object, former);
             // It was replaced before it was entered, so its former is what must still be struck out.
             if let Some(former) = former {
@@ -204,7 +208,9 @@ impl<M> Memory<M> {
             }
             victims
         };
-        victims.iter().for_each(|victim| self.evict(victim));
+        for victim in &victims {
+            self.evict(victim);
+        }
     }
 
     /// Takes a victim of the ledger out of the index.
@@ -230,6 +236,11 @@ impl<M> Memory<M> {
             shard.insert(old.key().hash(), Arc::new(joined));
         }
         self.enter(new, Some(old), &[]);
+    }
+
+    /// Makes look-ups of a key that are under way on a disk begin anew.
+    pub(crate) fn change_key(&self, hash: u64) {
+        self.change(hash).fetch_add(1, Ordering::AcqRel);
     }
 
     /// Makes every look-up that is under way on a disk begin anew.
@@ -309,7 +320,9 @@ impl<M> Memory<M> {
             let bounds = change(ledger.bounds());
             ledger.set_bounds(bounds)
         };
-        victims.iter().for_each(|victim| self.evict(victim));
+        for victim in &victims {
+            self.evict(victim);
+        }
     }
 }
 

@@ -221,11 +221,7 @@ impl<M> Object<M> {
     #[inline]
     pub(crate) fn checked_at(&self, generation: u64) -> Option<Purged> {
         let compared = self.compared.load(Ordering::Relaxed);
-        (compared >> 2 == generation).then(|| match compared & 3 {
-            0 => Purged::No,
-            1 => Purged::Soft,
-            _ => Purged::Hard,
-        })
+        (compared >> 2 == generation).then_some(verdict_in(compared))
     }
 
     /// Remembers what is known of it since the purge `generation`. Nothing is ever taken back: the log may have
@@ -236,11 +232,7 @@ impl<M> Object<M> {
             Some((compared >> 2).max(generation) << 2 | verdict)
         };
         let before = self.compared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, join).unwrap_or_default();
-        match (before & 3).max(purged as u64) {
-            0 => Purged::No,
-            1 => Purged::Soft,
-            _ => Purged::Hard,
-        }
+        verdict_in(before).max(purged)
     }
 
     pub(crate) fn hits(&self) -> u8 {
@@ -261,6 +253,15 @@ impl<M> Object<M> {
 
     pub(crate) fn set_evicted_unless_replaced(&self) {
         let _ = self.gone.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// What `Object::compared` says.
+const fn verdict_in(compared: u64) -> Purged {
+    match compared & 3 {
+        0 => Purged::No,
+        1 => Purged::Soft,
+        _ => Purged::Hard,
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) const ENTRIES_MAX: usize = 65_536;
 /// What is purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All variants of this key (the whole key's bytes).
+    /// All variants of this key (the whole key's bytes). The only kind that need not look through all there is.
     Key(Vec<u8>),
     /// Everything whose locator (`host[:port]/path[?query]`) is these bytes: one address under any scheme.
     Url(Vec<u8>),
@@ -241,7 +241,9 @@ impl Entries {
     fn restamp(&mut self, generation: u64) {
         self.all.restamp(generation);
         for map in [&mut self.keys, &mut self.urls, &mut self.hosts] {
-            map.values_mut().for_each(|last| last.restamp(generation));
+            for last in map.values_mut() {
+                last.restamp(generation);
+            }
         }
         self.prefixes.values_mut().for_each(|last| last.restamp(generation));
         self.tags.values_mut().for_each(|last| last.restamp(generation));

@@ -160,7 +160,7 @@ fn a_key_has_no_more_variants_than_it_may() {
 fn what_is_larger_than_memory_is_not_kept_and_removes_what_it_replaces() {
     let store = open(settings(64 * 1024));
     let old = put(&store, "a/x", "", b"old");
-    let large = object(&store, "a/x", "", tagged(&[]), memory_body(&[0; 40_000]));
+    let large = object(&store, "a/x", "", tagged(&[]), memory_body(&vec![0; 40_000]));
     assert_eq!(store.insert(large, 8).1, Inserted::TooLarge);
     assert!(!old.is_current() && get(&store, "a/x", "").is_none());
     assert_eq!(store.stats().memory_bytes, 0);
@@ -207,7 +207,7 @@ fn large_content_is_written_while_others_read() {
 fn content_without_end_passes_through_a_window() {
     let store = open(settings(1 << 20));
     let mut body = store.create_body(None).unwrap();
-    let chunk = [1; INLINE_BYTES_MAX];
+    let chunk = vec![1; INLINE_BYTES_MAX];
     let mut refused = 0;
     for _ in 0..1_000 {
         while let Err(error) = body.write(&chunk) {

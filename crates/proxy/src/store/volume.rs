@@ -19,7 +19,7 @@ use crate::store::purge::{Last, Log, Purged, Target};
 use crate::store::stats::{VolumeState, VolumeStats};
 use index::{Facts, Index};
 use pending::Pending;
-use record::{Id, Primary, primary_in};
+use record::{Id, Primary, Record, primary_in};
 use rustix::fs::FlockOperation;
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -141,8 +141,13 @@ impl<M: Meta> Volume<M> {
             let (facts, purges) = (index.facts()?, index.purges()?);
             Ok::<_, index::Fault>((index, facts, purges))
         };
-        let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"))?;
-        let (index, facts, purges) = opened.map_err(|error| failed("cannot open the index", &error))?;
+        let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"));
+        let opened = opened.and_then(|opened| opened.map_err(|error| failed("cannot open the index", &error)));
+        if opened.is_err() {
+            // What is purged while it is not in use could not be written down in it.
+            let _ = std::fs::remove_file(path.join(index::FILE_NAME));
+        }
+        let (index, facts, purges) = opened?;
         let Facts { bytes, objects, generation, floor, sequence } = facts;
         folder.indexed_bytes.store(bytes, Ordering::Relaxed);
         shared.sequence.fetch_max(sequence, Ordering::Relaxed);
@@ -173,7 +178,8 @@ impl<M: Meta> Volume<M> {
     }
 
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        let parts: [(&str, fn(&Self), fn(&Self)); 3] = [
+        type Part<M> = fn(&Volume<M>);
+        let parts: [(&str, Part<M>, Part<M>); 3] = [
             ("store-write", Self::write_behind, Self::stop_writing),
             ("store-read", Self::read_on, |_| ()),
             ("store-load", Self::load, |_| ()),
@@ -284,21 +290,34 @@ impl<M: Meta> Volume<M> {
     pub(crate) fn names_of(&self, target: &Target) -> Option<(Vec<Id>, Vec<u64>)> {
         let index = self.index()?;
         let (mut ids, mut sequences) = (Vec::new(), Vec::new());
-        let searched = index.each_record(|sequence, record| {
+        let mut look = |sequence: u64, record: &Record<'_>| {
             let subject = record.subject();
             if target.names(&subject) && self.shared.log.verdict(&subject).0 != Purged::Hard {
-                let id = record::id_of(&record::primary_of(record.key), record.variant);
-                ids.push(id);
+                ids.push(record::id_of(&record::primary_of(record.key), record.variant));
                 sequences.push(sequence);
             }
-        });
+        };
+        let searched = if let Target::Key(key) = target {
+            index.read(&record::primary_of(key)).map(|all| {
+                for stored in all {
+                    if let Some(record) = Record::decode(&stored.record) {
+                        look(stored.sequence, &record);
+                    }
+                }
+            })
+        } else {
+            index.each_record(look)
+        };
         if let Err(error) = searched {
             self.fail("cannot read the index", &error);
             return None;
         }
         // What waits replaces what is there, so its tags count.
-        let waiting = hold(&self.pending).objects();
-        ids.retain(|id| waiting.iter().all(|(other, _)| other != id));
+        let waiting = {
+            let pending = hold(&self.pending);
+            ids.retain(|id| !pending.replaces(id));
+            pending.objects()
+        };
         let named = waiting.iter().filter(|(_, object)| target.names(&object.subject()));
         let alive = named.filter(|(_, object)| self.shared.log.verdict(&object.subject()).0 != Purged::Hard);
         ids.extend(alive.map(|(id, _)| *id));

@@ -195,11 +195,14 @@ async fn open(
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
-    let owner = Rc::clone(pool);
+    // Who holds the pool holds the connection open: this task must not, or it would never end.
+    let owner = Rc::downgrade(pool);
     tokio::task::spawn_local(async move {
         // How it ended, each of its streams is told.
         let _ended = connection.await;
-        owner.http2.forget_if(generation);
+        if let Some(owner) = owner.upgrade() {
+            owner.http2.forget_if(generation);
+        }
     });
     attempt.state = Some(State::Open(sender.clone()));
     shared.waits.wake_sweep();

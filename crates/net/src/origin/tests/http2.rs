@@ -29,11 +29,24 @@ fn serve_http2<F>(acceptor: Option<TlsAcceptor>, handle: fn(Asked) -> F) -> (Ori
 where
     F: Future<Output = Then> + 'static,
 {
+    let (origin, connections, _) = serve_counted(acceptor, handle);
+    (origin, connections)
+}
+
+/// The same, which also counts the connections that have ended.
+fn serve_counted<F>(
+    acceptor: Option<TlsAcceptor>,
+    handle: fn(Asked) -> F,
+) -> (OriginAddress, Arc<AtomicUsize>, Arc<AtomicUsize>)
+where
+    F: Future<Output = Then> + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let origin = OriginAddress::new(acceptor.is_some(), "127.0.0.1", listener.local_addr().unwrap().port());
     let connections = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&connections);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (counted, counted_ended) = (Arc::clone(&connections), Arc::clone(&ended));
     thread::spawn(move || {
         build_runtime().unwrap().block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
@@ -41,7 +54,7 @@ where
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, requests) = (acceptor.clone(), Arc::clone(&requests));
+                let (acceptor, requests, ended) = (acceptor.clone(), Arc::clone(&requests), Arc::clone(&counted_ended));
                 spawn_local(async move {
                     match acceptor {
                         None => serve_connection(stream, requests, handle).await,
@@ -51,11 +64,12 @@ where
                             }
                         }
                     }
+                    ended.fetch_add(1, Ordering::SeqCst);
                 });
             }
         });
     });
-    (origin, connections)
+    (origin, connections, ended)
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -328,6 +342,26 @@ fn a_connection_without_use_is_closed() {
             assert_eq!(connections.load(Ordering::SeqCst), round);
             pause_ms(300).await;
         }
+    });
+}
+
+#[test]
+fn a_client_that_is_dropped_leaves_nothing_open() {
+    let (origin, connections, ended) = serve_counted(None, echo);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        let mut incoming = client.exchange(&origin, &mut request("GET"), |_, _| {}).await.unwrap();
+        drop(client);
+        pause_ms(30).await;
+        assert!(!finish(&mut incoming).await.unwrap().content.is_empty(), "a body outlives its client");
+        drop(incoming);
+        for _ in 0..100 {
+            if ended.load(Ordering::SeqCst) == 1 {
+                break;
+            }
+            pause_ms(10).await;
+        }
+        assert_eq!((connections.load(Ordering::SeqCst), ended.load(Ordering::SeqCst)), (1, 1));
     });
 }
 

@@ -155,6 +155,9 @@ fn content_that_is_cut_or_does_not_fit_ends_the_exchange() {
             let failure = client.exchange(&origin, &mut post, |_, _| {}).await.unwrap_err();
             assert_eq!(failure.failure, OriginFailure::ClientCutContent, "{length:?}");
             assert!(!failure.failure.is_origin_fault() && post.content.is_taken());
+            // What is left of it is not sent as if it were the request.
+            let again = client.exchange(&origin, &mut post, |_, _| {}).await.unwrap_err();
+            assert_eq!(again.failure, OriginFailure::ClientCutContent, "{length:?}");
         }
         assert_eq!(client.idle_connections(&origin), 0);
     });

@@ -83,6 +83,12 @@ impl<M> Pending<M> {
         self.queued.names(primary) || self.in_flight.names(primary)
     }
 
+    /// Whether what the index has under `id` is going, or will be something else.
+    pub(super) fn replaces(&self, id: &Id) -> bool {
+        let layers = [&self.in_flight, &self.queued];
+        layers.iter().any(|layer| layer.changes.contains_key(id) || layer.removed.contains(&primary_in(id)))
+    }
+
     pub(super) const fn writes(&self) -> usize {
         self.writes
     }
@@ -163,14 +169,19 @@ impl<M> Pending<M> {
         [self.in_flight.of(primary), self.queued.of(primary)]
     }
 
-    /// All objects that wait.
+    /// All objects that wait, of each only the newest.
     pub(super) fn objects(&self) -> Vec<(Id, Arc<Object<M>>)> {
-        let all = self.in_flight.changes.iter().chain(&self.queued.changes);
-        all.filter_map(|(id, change)| match change {
-            Change::Write(object) => Some((*id, Arc::clone(object))),
-            Change::Remove => None,
-        })
-        .collect()
+        let in_flight =
+            self.in_flight.changes.iter().filter(|(id, _)| {
+                !self.queued.changes.contains_key(*id) && !self.queued.removed.contains(&primary_in(id))
+            });
+        in_flight
+            .chain(&self.queued.changes)
+            .filter_map(|(id, change)| match change {
+                Change::Write(object) => Some((*id, Arc::clone(object))),
+                Change::Remove => None,
+            })
+            .collect()
     }
 }
 

@@ -174,16 +174,17 @@ pub(super) fn encode<M: Meta>(object: &Object<M>, content: Content) -> Option<Ve
 
 /// Bytes that a record is reckoned to take on its volume.
 pub(super) fn cost(record_bytes: usize, content: Content) -> u64 {
-    /// Rows in three tables, half-filled pages and what waits to be freed: measured, see docs.
+    /// Rows in three tables, and pages that are not full: measured.
     const ROWS_BYTES: u64 = 200;
     const PAGE_BYTES: u64 = 4_096;
-    let record = record_bytes as u64 + ROWS_BYTES;
-    record
-        + match content {
-            Content::None => 0,
-            Content::Inline { bytes, .. } => bytes + bytes / 8,
-            Content::File { bytes, .. } => bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES,
-        }
+    let content = match content {
+        Content::None => 0,
+        Content::Inline { bytes, .. } if bytes <= PAGE_BYTES / 2 => bytes + bytes / 3,
+        // redb gives each such row a run of pages whose number is a power of two.
+        Content::Inline { bytes, .. } => (bytes + 64).div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES,
+        Content::File { bytes, .. } => bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES,
+    };
+    record_bytes as u64 + ROWS_BYTES + content
 }
 
 #[cfg(test)]

@@ -304,7 +304,7 @@ fn a_folder_belongs_to_one_process_and_is_handed_over() {
     wait_until("it is handed over", || new.stats().volumes[0].state == VolumeState::Good);
     assert_eq!(content(fetch(&new, "a/x", "").unwrap().body()), b"x");
     assert!(fetch(&new, "a/purged", "").is_none());
-    drop(new);
+    new.release_volumes();
     let next = open(place.settings(1 << 22, 1 << 24));
     assert!(fetch(&next, "a/purged", "").is_none() && fetch(&next, "a/x", "").is_some());
 }
@@ -339,7 +339,7 @@ fn broken_files_are_misses() {
         assert_eq!(store.stats().volumes[0].errors, 2);
     }
     // An index that cannot be read is begun anew.
-    for garbage in [&b""[..], b"garbage", &[0x55; 100_000]] {
+    for garbage in [&b""[..], b"garbage", &vec![0x55; 100_000]] {
         std::fs::write(place.0.join("index.redb"), garbage).unwrap();
         let store = open(place.settings(1 << 22, 1 << 24));
         assert!(fetch(&store, "a/small", "").is_none());
@@ -503,7 +503,7 @@ fn nobody_reads_what_was_replaced() {
                             *version += 1;
                             let large = (state >> 40).is_multiple_of(3);
                             let body = if large {
-                                let bytes = [&version.to_be_bytes()[..], &[7; 66_000]].concat();
+                                let bytes = [&version.to_be_bytes()[..], &vec![7; 66_000]].concat();
                                 let filled = store.create_body(None).and_then(|mut body| {
                                     body.write(&bytes)?;
                                     Ok(body.finish().unwrap())
@@ -750,10 +750,12 @@ fn a_full_disk_is_nobodys_failure() {
     println!("{found} of 150 are there, {moved} were moved to memory while they came, {:?}", stats.volumes[0]);
     // Others fill it to the last byte: writing on is what the volume must survive.
     let _ = std::fs::write(disk.0.0.join("others"), vec![1; 48 << 20]);
+    let mut moved = 0;
     for number in 150..300_u64 {
         put(&store, &format!("small/{number}"), "", &bytes_of(number, 20_000));
         let bytes = bytes_of(number, 100_000);
         let body = large_body(&store, &bytes);
+        moved += u32::from(!is_on_volume(&body));
         assert!(content(&body) == bytes);
         store.insert(object(&store, &format!("large/{number}"), "", tagged(&[]), body), 8);
         if number % 30 == 0 {
@@ -764,7 +766,8 @@ fn a_full_disk_is_nobodys_failure() {
     store.purge(&Purge::Url(b"small/299".to_vec()), false, false);
     assert!(fetch(&store, "small/299", "").is_none());
     let state = store.stats().volumes[0].clone();
-    println!("at the last byte: {state:?}");
+    println!("at the last byte: {moved} of 150 were moved to memory while they came, {state:?}");
+    assert!(moved > 0);
     drop(store);
     let store = open(StoreSettings { disks: vec![(folder, 1 << 30)], ..settings(64 << 20) });
     assert!(fetch(&store, "small/299", "").is_none());

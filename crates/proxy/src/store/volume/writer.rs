@@ -121,7 +121,7 @@ impl<M: Meta> Volume<M> {
 
     fn write_layer(&self, layer: &Layer<M>) -> Result<(), Fault> {
         let Some(index) = self.index() else { return Ok(()) };
-        let inline: u64 = layer.changes.values().map(|change| self.inline_bytes(change)).sum();
+        let inline: u64 = layer.changes.values().map(inline_bytes).sum();
         let is_tight = self.free_bytes() < RESERVE_BYTES + 4 * inline;
         let mut ready = Vec::new();
         let mut removed: Vec<Id> = Vec::new();
@@ -130,15 +130,14 @@ impl<M: Meta> Volume<M> {
                 Change::Write(object) if !is_tight => self.make_ready(*id, object),
                 _ => None,
             };
-            match made {
-                Some(made) => ready.push(made),
-                None => {
-                    if let Change::Write(object) = change {
-                        self.give_up(object);
-                    }
-                    removed.push(*id);
-                }
+            if let Some(made) = made {
+                ready.push(made);
+                continue;
             }
+            if let Change::Write(object) = change {
+                self.give_up(object);
+            }
+            removed.push(*id);
         }
         self.folder.sync_names(ready.iter().filter_map(|made| Some(made.file.as_ref()?.id())))?;
 
@@ -204,13 +203,6 @@ impl<M: Meta> Volume<M> {
             self.folder.unlink(file);
         }
         Ok(())
-    }
-
-    fn inline_bytes(&self, change: &Change<M>) -> u64 {
-        match change {
-            Change::Write(object) if object.body().place().is_none() => object.body().len(),
-            _ => 0,
-        }
     }
 
     /// Room on the file system; all there is where it does not say.
@@ -330,7 +322,9 @@ impl<M: Meta> Volume<M> {
 
     /// What is in a file that was removed is not held open for memory's sake.
     fn drop_from_memory(&self, key: &[u8], file: FileId) {
-        let bucket = self.shared.memory.peek(self.shared.hash(key), key);
+        let hash = self.shared.hash(key);
+        self.shared.memory.change_key(hash);
+        let bucket = self.shared.memory.peek(hash, key);
         for object in bucket.iter().flat_map(|bucket| bucket.objects()) {
             if object.body().place().is_some_and(|place| place.id() == file) {
                 self.shared.memory.remove_object(object, || ());
@@ -397,5 +391,13 @@ impl<M: Meta> Volume<M> {
             let _ = done.try_send(());
         }
         Ok(())
+    }
+}
+
+/// What a change brings to the disk beside what lies in a file there already.
+fn inline_bytes<M>(change: &Change<M>) -> u64 {
+    match change {
+        Change::Write(object) if object.body().place().is_none() => object.body().len(),
+        _ => 0,
     }
 }
