@@ -42,13 +42,16 @@ pub fn decide_request(request: &CacheRequest<'_>, rules: &Rules) -> Intake {
     if request.is_plain() {
         return Intake::LookUp;
     }
-    if request.field("upgrade").is_some() {
+    // HTTP/2 by upgrade is gone (RFC 9113 §3.1), and what offers it takes the answer in HTTP/1.1 as well.
+    if request.field("upgrade").is_some_and(|protocol| !protocol.eq_ignore_ascii_case(b"h2c")) {
         return Intake::Bypass(Lookup::BypassUpgrade);
     }
     if overrides_method(request) {
         return Intake::Bypass(Lookup::BypassMethodOverride);
     }
-    if rules.request_directives && request.directives().no_store {
+    // With only-if-cached nothing is forwarded, so there is no answer that could be kept.
+    let directives = advice(request, rules);
+    if directives.no_store && !directives.only_if_cached {
         return Intake::Bypass(Lookup::BypassNoStore);
     }
     Intake::LookUp

@@ -26,6 +26,10 @@ const OF_A_CONNECTION: [&str; 11] = [
 /// Fields that are written anew for each answer, or have no meaning any more (Warning: RFC 9111 §5.5).
 const OF_AN_ANSWER: [&str; 3] = ["age", "content-length", "warning"];
 
+/// Fields without which what is kept would be misread; neither Connection nor a directive takes them away. A sender
+/// must not list them (RFC 9110 §7.6.1).
+const KEPT_ALWAYS: [&str; 3] = ["cache-control", "content-encoding", "vary"];
+
 /// Calls `read` with the fields in `lines`, each `Name: value` and CR LF, as in `Stored::lines`. `None` when they break
 /// the grammar.
 pub fn with_fields<T>(lines: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Option<T> {
@@ -65,6 +69,9 @@ impl<'a> Dropped<'a> {
     /// Whether the field called `name` is not kept.
     pub(crate) fn contains(&self, name: &str) -> bool {
         let is = |other: &&str| name.eq_ignore_ascii_case(other);
+        if KEPT_ALWAYS.iter().any(is) {
+            return false;
+        }
         OF_A_CONNECTION.iter().any(is)
             || OF_AN_ANSWER.iter().any(is)
             || (self.partial && name.eq_ignore_ascii_case("content-range"))
@@ -86,12 +93,12 @@ mod tests {
     #[test]
     fn what_is_not_kept() {
         let named = [Box::from(&b"x-named"[..])];
-        with_fields(b"Connection: close, X-Hop\r\nConnection:x-hop2\r\n", |fields| {
+        with_fields(b"Connection: close, X-Hop, Vary\r\nConnection:x-hop2\r\n", |fields| {
             let dropped = Dropped::new(*fields, &named, false, true);
             for name in ["X-Hop", "x-hop2", "Close", "X-NAMED", "Set-Cookie", "Age", "TE", "Upgrade", "Warning"] {
                 assert!(dropped.contains(name), "{name}");
             }
-            for name in ["Date", "Content-Range", "Cache-Control", "Set-Cookie2", "X", "Content-Type"] {
+            for name in ["Date", "Content-Range", "Cache-Control", "Vary", "Set-Cookie2", "X", "Content-Type"] {
                 assert!(!dropped.contains(name), "{name}");
             }
             assert!(Dropped::new(*fields, &named, true, false).contains("content-range"));

@@ -1,4 +1,4 @@
-//! What the owner of a cache has chosen. The defaults are those of `flatout_config::model::CacheRules`.
+//! What the owner of a cache has chosen.
 
 /// What may be kept of origins' answers, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]

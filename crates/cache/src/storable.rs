@@ -67,7 +67,9 @@ pub fn decide_response(request: &CacheRequest<'_>, response: &OriginResponse<'_>
         Ok(stored) => return Storing::Store(Box::new(stored)),
         Err(reason) => reason,
     };
-    if rules.hit_for_miss_s > 0 && is_remembered(reason, response.status) {
+    // What another method or a user of his own is answered says nothing of what all others are.
+    let of_all = request.method == "GET" && request.field("authorization").is_none();
+    if rules.hit_for_miss_s > 0 && of_all && is_remembered(reason, response.status) {
         Storing::Remember(reason, rules.hit_for_miss_s)
     } else {
         Storing::No(reason)
@@ -343,7 +345,7 @@ const fn is_understood(status: u16) -> bool {
 const fn is_of_request(status: u16) -> bool {
     matches!(
         status,
-        100..=199 | 407 | 408 | 411 | 412 | 413 | 415 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 | 511
+        100..=199 | 401 | 407 | 408 | 411 | 412 | 413 | 415 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 | 511
     )
 }
 

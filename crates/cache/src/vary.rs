@@ -12,6 +12,7 @@
 
 use crate::lines::with_fields;
 use crate::request::CacheRequest;
+use crate::rules::Rules;
 use crate::stored::Stored;
 use flatout_http::head::Fields;
 use flatout_http::token::{is_token, trim};
@@ -87,6 +88,12 @@ const ABSENT: u32 = u32::MAX;
 
 fn split_names(names: &str) -> impl Iterator<Item = &str> {
     names.split(',').filter(|name| !name.is_empty())
+}
+
+/// Whether one more variant may be stored beside `held` others of its key. What has been stored longest without use
+/// should make room instead where a store can tell; it is the number that is bounded.
+pub const fn admits_variant(held: usize, rules: &Rules) -> bool {
+    held < rules.variants_max as usize
 }
 
 /// Whether `request` matches the variant that `stored` is.

@@ -53,6 +53,18 @@ pub(super) struct Origin {
 impl Origin {
     /// Every whole request is written down and then handed to `handler`, which answers it.
     pub(super) fn start(handler: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
+        Self::start_with(true, handler)
+    }
+
+    /// Answers every request with `response`, keeps the connection, and writes nothing down: for very many requests.
+    pub(super) fn answering_unlogged(response: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::start_with(false, move |request, stream| {
+            let _ = stream.write_all(&response(request));
+            Then::Keep
+        })
+    }
+
+    fn start_with(is_logged: bool, handler: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -67,7 +79,7 @@ impl Origin {
                 let (handler, log) = (Arc::clone(&handler), Arc::clone(&log));
                 // Many may wait at once.
                 let thread = thread::Builder::new().stack_size(256 * 1024);
-                thread.spawn(move || serve(stream, handler.as_ref(), &log)).unwrap();
+                thread.spawn(move || serve(stream, handler.as_ref(), is_logged.then_some(&*log))).unwrap();
             }
         });
         Self { address, requests, is_over }
@@ -114,11 +126,13 @@ pub(super) fn fresh(body: &[u8]) -> Vec<u8> {
     response("200 OK", "Cache-Control: max-age=60\r\n", body)
 }
 
-fn serve(mut stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Request>>) {
+fn serve(mut stream: TcpStream, handler: &Handler, log: Option<&Mutex<Vec<Request>>>) {
     let mut bytes = Vec::new();
     let _ = stream.set_nodelay(true);
     while let Some(request) = read_request(&mut stream, &mut bytes) {
-        log.lock().unwrap().push(request.clone());
+        if let Some(log) = log {
+            log.lock().unwrap().push(request.clone());
+        }
         match handler(&request, &mut stream) {
             Then::Keep => {}
             Then::Close => {

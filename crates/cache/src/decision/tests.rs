@@ -55,6 +55,8 @@ fn what_requests_mean() {
         ("HEAD", "Cache-Control: no-cache\r\n", Intake::LookUp),
         ("GET", "Range: bytes=0-1\r\nAuthorization: x\r\n", Intake::LookUp),
         ("GET", "Cache-Control: no-store\r\n", Intake::Bypass(Lookup::BypassNoStore)),
+        ("GET", "Cache-Control: no-store, only-if-cached\r\n", Intake::LookUp),
+        ("GET", "Upgrade: h2c\r\n", Intake::LookUp),
         ("GET", "Upgrade: websocket\r\n", Intake::Bypass(Lookup::BypassUpgrade)),
         ("GET", "X-HTTP-Method-Override: DELETE\r\n", Intake::Bypass(Lookup::BypassMethodOverride)),
         ("OPTIONS", "", Intake::Bypass(Lookup::BypassMethod)),

@@ -102,6 +102,7 @@ fn what_may_be_stored() {
         ("", 599, "Cache-Control: max-age=60, must-understand\r\n", Some(NoStore::StatusNotUnderstood)),
         ("", 200, "Cache-Control: max-age=60, must-understand, no-store\r\n", None),
         ("", 304, "Cache-Control: max-age=60\r\n", Some(NoStore::NotModifiedUnasked)),
+        ("", 401, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
         ("", 412, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
         ("", 431, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
         ("", 200, "CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n", None),
@@ -149,6 +150,11 @@ fn what_is_remembered() {
     assert_eq!(decide(200, "Cache-Control: private\r\n"), Storing::Remember(NoStore::Private, 60));
     assert_eq!(decide(200, ""), Storing::Remember(NoStore::NoFreshness, 60));
     assert_eq!(decide(503, ""), Storing::No(NoStore::StatusNotCacheable), "an error that may soon be over");
+    let private = "Cache-Control: private\r\n";
+    let rules = Rules::default();
+    assert_eq!(super::tests::decide("POST", "", 200, private, &rules), Storing::No(NoStore::Private));
+    let authorized = super::tests::decide("GET", "Authorization: x\r\n", 200, private, &rules);
+    assert_eq!(authorized, Storing::No(NoStore::Private));
     let rules = Rules { hit_for_miss_s: 0, ..Rules::default() };
     assert_eq!(super::tests::decide("GET", "", 200, "", &rules), Storing::No(NoStore::NoFreshness));
 }
