@@ -1,12 +1,12 @@
 //! Answers made of what is kept or is being fetched.
 
 use crate::fill::{FillHead, Interest};
-use crate::lines::{write_changed, write_line, write_without_content};
+use crate::lines::{write_changed, write_line};
 use crate::meta::Kept;
 use crate::outcome::Outcome;
 use crate::query::Query;
 use crate::store::StoredBody;
-use flatout_cache::condition::{Answer, decide_conditions};
+use flatout_cache::condition::{Answer, decide_conditions, write_not_modified_lines};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::status::{CacheStatus, Fwd};
@@ -66,24 +66,6 @@ impl Note {
             lines.extend_from_slice(b"\r\n");
         }
         lines.into()
-    }
-}
-
-/// Why something is forwarded, in the words of RFC 9211.
-pub(crate) const fn fwd_of(reason: Lookup) -> Fwd {
-    match reason {
-        Lookup::MissVary => Fwd::VaryMiss,
-        Lookup::MissPart => Fwd::Partial,
-        Lookup::StaleExpired | Lookup::StoredNoCache | Lookup::HitValidated | Lookup::MissPurged => Fwd::Stale,
-        Lookup::RequestNoCache
-        | Lookup::RequestMaxAge
-        | Lookup::RequestMinFresh
-        | Lookup::RequestAuthorized
-        | Lookup::RequestPrecondition => Fwd::Request,
-        Lookup::UnsafeMethod | Lookup::BypassMethod => Fwd::Method,
-        Lookup::BypassOff | Lookup::BypassContent | Lookup::BypassNoStore | Lookup::BypassUpgrade => Fwd::Bypass,
-        Lookup::ValidatorMismatch | Lookup::ErrorPassed => Fwd::Miss,
-        _ => Fwd::UriMiss,
     }
 }
 
@@ -262,7 +244,10 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         Answer::NotHeld => return None,
         Answer::NotModified => {
             let mut lines = Vec::with_capacity(all.len());
-            write_without_content(&all, &mut lines);
+            let mut unchanged = Vec::with_capacity(stored.lines.len());
+            write_not_modified_lines(stored, &mut unchanged);
+            write_changed(&unchanged, &query.changes, &mut lines);
+            write_via(via, &mut lines);
             Response::new(304, Head::from_lines(304, &lines), Body::Empty, 0)
         }
         Answer::Unsatisfiable => {
@@ -318,6 +303,26 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         response.early_links = Some(Rc::new(links));
     }
     Some(response)
+}
+
+/// The whole of `content`, whatever the request's conditions are: to a method that has none.
+pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Response {
+    let stored = content.stored();
+    let (status, length) = (stored.status, content.bytes());
+    let mut lines = lines_of(stored, query.step.settings.via.as_deref(), &query.changes);
+    if let Some(length) = length.filter(|_| has_content(status)) {
+        write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
+    }
+    let extra = note.lines(None, Some(stored.ttl_s(now_s)), query.shows_status);
+    let body = match content {
+        Content::Kept(object) => body_of(object.body(), 0, object.body().len()),
+        Content::Coming(_, _) if length == Some(0) => Body::Empty,
+        Content::Coming(_, interest) => Body::Stream(Stream::new(interest.read(0, None), length)),
+    };
+    let outcome = Outcome::cache(note.reason).index();
+    let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome);
+    response.extra = Some(extra);
+    response
 }
 
 /// The Date among `lines`.

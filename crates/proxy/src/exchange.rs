@@ -65,7 +65,8 @@ pub(crate) struct Answered {
 #[derive(Debug)]
 pub(crate) struct Hold {
     ticket: Ticket,
-    _permit: Permit,
+    /// `None` for a tunnel, which may last for days and is no request any more.
+    _permit: Option<Permit>,
 }
 
 impl Hold {
@@ -132,13 +133,13 @@ pub(crate) async fn ask_origin(
             Ok(incoming) => {
                 let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
                 let sample = match incoming.status {
-                    429 | 503 => Sample::Overloaded,
-                    101 => Sample::Nothing,
+                    503 => Sample::Refused,
+                    101 | 429 => Sample::Nothing,
                     _ => Sample::Answered { delay_us },
                 };
                 permit.report(sample, now_ms);
                 ticket.report(Ending::Answered, now_ms);
-                let hold = Hold { ticket, _permit: permit };
+                let hold = Hold { ticket, _permit: (incoming.status != 101).then_some(permit) };
                 return Ok(Answered { incoming, hold, again: tried.count() > 0 });
             }
             Err(failure) => {

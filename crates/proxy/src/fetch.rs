@@ -4,7 +4,7 @@
 //! wait.
 
 use crate::answer::early_links;
-use crate::exchange::{Answered, Hold, Manner, ask_origin};
+use crate::exchange::{Answered, Manner, ask_origin};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
@@ -99,11 +99,9 @@ impl Fetch {
                 tell(direct, Direct::Own(answered, reason));
             }
             Some(Asked::Shared(answered, stored, generation)) => {
-                let Answered { incoming, hold, .. } = *answered;
-                let head = self.fill_head(&incoming, &stored);
-                writer.begin(head);
+                writer.begin(self.fill_head(&answered.incoming, &stored));
                 tell(direct, Direct::Shared);
-                self.pump(&worker, writer, incoming, hold, *stored, generation).await;
+                self.pump(&worker, writer, *answered, *stored, generation).await;
             }
         }
     }
@@ -151,7 +149,14 @@ impl Fetch {
                     }
                 }
             }
-            return self.decide(worker, answered, times, generation);
+            let asked = self.decide(worker, answered, times, generation);
+            if let (Asked::Unshared(..), Some(kept), Some(_), true, Some(store)) =
+                (&asked, &self.kept, conditions, status < 500, worker.store())
+            {
+                // The origin answers something else now, which may not be kept: what was kept is of no use any more.
+                store.remove_object(kept);
+            }
+            return asked;
         }
     }
 
@@ -256,7 +261,7 @@ impl Fetch {
         }
     }
 
-    fn fill_head(&self, incoming: &Incoming, stored: &Stored) -> FillHead {
+    pub(crate) fn fill_head(&self, incoming: &Incoming, stored: &Stored) -> FillHead {
         let length = content_length(incoming);
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
@@ -279,15 +284,15 @@ impl Fetch {
     }
 
     /// Moves the content from the origin to everybody who reads it, and keeps it when it is whole.
-    async fn pump(
+    pub(crate) async fn pump(
         &self,
         worker: &Rc<ProxyWorker>,
         writer: FillWriter,
-        mut incoming: Incoming,
-        mut hold: Hold,
+        answered: Answered,
         stored: Stored,
         generation: u64,
     ) {
+        let Answered { mut incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
         let mut pumping = Pumping { writer, body: None, kept: true, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
@@ -313,7 +318,9 @@ impl Fetch {
     fn finish(&self, worker: &ProxyWorker, pumping: Pumping, stored: Stored, generation: u64, trailers: Option<&[u8]>) {
         let Pumping { writer, body, kept, length } = pumping;
         let whole = writer.look(|content| content.bytes());
-        if kept && length.is_none_or(|length| length == whole) {
+        let is_whole = length.is_none_or(|length| length == whole)
+            && stored.content_bytes().is_none_or(|promised| promised == whole);
+        if kept && is_whole {
             let body = match body {
                 Some(body) => body.finish(),
                 None => writer

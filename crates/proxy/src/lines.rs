@@ -15,10 +15,6 @@ const FRAMING: [&str; 9] = [
     "age",
 ];
 
-/// Names that describe content, which a 304 does not have (RFC 9110 §15.4.5).
-const DESCRIBING: [&str; 5] =
-    ["content-type", "content-language", "content-encoding", "content-length", "content-range"];
-
 /// Each line of `lines`, with its CR LF, and its name.
 pub(crate) fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
@@ -68,15 +64,6 @@ pub(crate) fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(b": ");
     output.extend_from_slice(value);
     output.extend_from_slice(b"\r\n");
-}
-
-/// Appends those of `lines` that do not describe content.
-pub(crate) fn write_without_content(lines: &[u8], output: &mut Vec<u8>) {
-    for (name, line) in each_line(lines) {
-        if !DESCRIBING.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
-            output.extend_from_slice(line);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Answering from what is kept, and having fetched what is not.
 
-use crate::answer::{Content, Note, Ready, answer_from, fwd_of};
+use crate::answer::{Content, Note, Ready, answer_from};
 use crate::exchange::Answered;
 use crate::fetch::{Direct, Fetch};
 use crate::fill::{Begin, FillWriter, Interest, Standing, Use};
@@ -14,7 +14,7 @@ use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::stored::{Extent, Stored};
 use flatout_cache::validate::{Conditions, make_conditions};
-use flatout_cache::vary::write_variant_key;
+use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
 use flatout_net::clock::Now;
 use flatout_net::content::InterimResponse;
 use flatout_net::response::Response;
@@ -60,15 +60,15 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
             }
         }
     }
+    if query.cache.rules.language_select {
+        let speaks = |object: &&Arc<Kept>| {
+            store.check(object) == Purged::No && query.with(|request| matches_language(request, &object.meta().stored))
+        };
+        if let Some(object) = bucket.objects().iter().find(speaks) {
+            return Found::Object(Arc::clone(object), Purged::No);
+        }
+    }
     Found::Nothing(missed)
-}
-
-/// `stored` as a soft purge leaves it: stale from now on.
-fn staled(stored: &Stored, now_s: i64) -> Stored {
-    let mut stored = stored.clone();
-    stored.lifetime_s = stored.lifetime_s.min(stored.current_age_s(now_s));
-    stored.fresh_until_s = i64::MIN;
-    stored
 }
 
 /// What the cache core says of what was found.
@@ -77,7 +77,7 @@ fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
     match found {
         Found::Nothing(reason) => query.with(|request| decide_miss(request, *reason, rules)),
         Found::Object(object, Purged::Soft) => {
-            let stored = staled(&object.meta().stored, now_s);
+            let stored = object.meta().stored.expired(now_s);
             query.with(|request| decide_stored(request, &stored, rules, now_s))
         }
         Found::Object(object, _) => query.with(|request| decide_stored(request, &object.meta().stored, rules, now_s)),
@@ -141,6 +141,8 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
         if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
             return pass::forward(&worker, &query, reason, object).await;
         }
+        // An answer to a request with credentials is for nobody else, more often than not: nobody waits for it.
+        alone |= object.is_none() && query.with(|request| request.field("authorization").is_some());
         let marked = worker.store().and_then(|store| store.marker(query.key.hash(), now.monotonic_ms));
         if conditions.is_none() && (alone || marked.is_some()) {
             let reason = if marked.is_some() && !alone { Lookup::HitForMiss } else { released.unwrap_or(reason) };
@@ -173,7 +175,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             }
             Standing::Streaming(head) => {
                 let names = head.meta.stored.vary.clone();
-                if is_for(&query, &head.meta.stored) {
+                if query.with(|request| matches_variant(request, &head.meta.stored)) {
                     let stored = Note { stored: true, ..note };
                     match answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s) {
                         Some(mut response) => {
@@ -215,13 +217,6 @@ async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
     found
 }
 
-/// Whether the answer with this metadata is for `query` as well.
-fn is_for(query: &Query, stored: &Stored) -> bool {
-    let mut variant = Vec::new();
-    query.with(|request| write_variant_key(&stored.vary, request, &mut variant));
-    *stored.variant_key == *variant
-}
-
 /// What tells one fetch from another: the key, what is known of the variant, and a Range.
 fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let mut key = query.key.as_bytes().to_vec();
@@ -258,8 +253,7 @@ async fn begin(
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Joined {
-    let mut note =
-        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: None };
+    let mut note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
     match begun {
         Begin::Theirs(interest) => {
             note.collapsed = true;

@@ -1,8 +1,10 @@
 //! Passing a request on to an origin and its answer back, with nothing kept in between.
 
-use crate::answer::{Note, fwd_of};
+use crate::answer::{Content, Note, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
+use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
+use crate::fill::FillWriter;
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
@@ -13,6 +15,8 @@ use crate::store::Purge;
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::invalidate::decide_invalidation;
 use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::storable::{Storing, decide_response};
+use flatout_cache::stored::Stored;
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{HeadEffect, decide_head};
 use flatout_config::model::FieldOp;
@@ -56,17 +60,45 @@ pub(crate) async fn forward(
             update_by_head(worker, query, kept, &answered.incoming, times);
         }
     } else if reason == Lookup::UnsafeMethod {
+        let generation = worker.store().map_or(0, |store| store.generation());
         invalidate(worker, query, &answered.incoming, times);
+        // RFC 9110 §9.3.3: an answer to POST may say that it is what GET would get.
+        let storing = with_response(&answered.incoming, times, |response| {
+            query.with(|request| decide_response(request, response, &query.cache.rules))
+        });
+        if let Storing::Store(stored) = storing {
+            return Ok(keep_beside(worker, query, answered, *stored, generation, reason));
+        }
     } else if reason == Lookup::BypassNoStore {
         why = NoStore::RequestNoStore;
     } else if reason == Lookup::BypassOff {
         why = NoStore::Off;
     }
-    let note =
-        Note { reason, fwd: Some(fwd_of(reason)), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
     let mut response = answer_or_refuse(query, answered, &note)?;
     response.cache = Some(why.name());
     Ok(response)
+}
+
+/// Keeps an answer while it is passed on.
+fn keep_beside(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    answered: Answered,
+    stored: Stored,
+    generation: u64,
+    reason: Lookup,
+) -> Response {
+    let writer = FillWriter::unlisted(&worker.accelerator().fills);
+    let interest = writer.join();
+    let fetch = Fetch { query: Rc::clone(query), kept: None, conditions: None, completes: false, interims: None };
+    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored));
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
+    let mut response = whole_answer(query, Content::Coming(head, interest), &note, Now::read().unix_s);
+    response.cache = Some("stored");
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation).await });
+    response
 }
 
 /// The answer to `query` as the origin gave it.

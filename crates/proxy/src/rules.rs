@@ -40,6 +40,11 @@ impl CacheStep {
             object_bytes_max: settings.object_bytes_max,
             targeted: settings.targeted.clone(),
             tag_fields: settings.tag_fields.clone(),
+            no_vary_search: settings.no_vary_search,
+            hit_for_miss_s: settings.hit_for_miss_s,
+            close_delimited: settings.close_delimited,
+            language_select: settings.language_select,
+            uneven_parts: settings.uneven_parts,
             ..Rules::default()
         };
         Self {
@@ -54,6 +59,14 @@ impl CacheStep {
     /// Whether anything is kept.
     pub const fn is_enabled(&self) -> bool {
         self.rules.enabled
+    }
+
+    /// Appends the line by which an origin learns what may be said to this cache alone (Edge Architecture
+    /// Specification).
+    pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
+        let esi = if self.esi { " ESI/1.0" } else { "" };
+        let name = &self.rules.surrogate;
+        output.extend_from_slice(format!("Surrogate-Capability: {name}=\"Surrogate/1.0{esi}\"\r\n").as_bytes());
     }
 
     /// Whether `client` sees Cache-Status.

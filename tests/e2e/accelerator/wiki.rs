@@ -78,7 +78,8 @@ impl Wiki {
             .replace("http {\n", &format!("http {{\n{temporary}"));
         let nginx = format!("pid {root}/nginx.pid;\nerror_log {root}/nginx.log;\n{}{nginx}", user.0);
         folder.write("nginx.conf", nginx.as_bytes());
-        let quiet = |command: &mut Command| Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let quiet =
+            |command: &mut Command| Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let fpm = quiet(Command::new(php_fpm()).args(["-R", "-F", "-y"]).arg(folder.path().join("fpm.conf")));
         let nginx = quiet(tool("nginx").arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf")));
         for port in [fpm_port, nginx_port] {
@@ -108,7 +109,9 @@ fn is_root() -> bool {
 /// Pages, users and rights: everybody reads, users write, and what is private is its owner's.
 fn write_wiki(folder: &Folder) {
     let root = folder.path().display();
-    for name in ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "pages", "tmp"] {
+    for name in
+        ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "pages", "tmp"]
+    {
         fs::create_dir_all(folder.path().join("data").join(name)).unwrap();
     }
     folder.write("prepend.php", format!("<?php define('DOKU_CONF', '{root}/conf/');\n").as_bytes());
@@ -126,10 +129,12 @@ fn write_wiki(folder: &Folder) {
         format!("{name}:{}:{name} the user:{name}@example.org:user\n", hashed.trim())
     };
     folder.write("conf/users.auth.php", format!("{}{}", hash("alice"), hash("bob")).as_bytes());
-    let links: String = (0..20).map(|number| format!("  * [[page:{number}]] {{{{:picture{}.png}}}}\n", number % 4)).collect();
+    let links: String =
+        (0..20).map(|number| format!("  * [[page:{number}]] {{{{:picture{}.png}}}}\n", number % 4)).collect();
     folder.write("data/pages/start.txt", format!("====== Welcome ======\n{links}").as_bytes());
     for number in 0..20 {
-        let text = format!("====== Page {number} ======\nThis is page {number}. [[start]] [[page:{}]]\n", (number + 1) % 20);
+        let text =
+            format!("====== Page {number} ======\nThis is page {number}. [[start]] [[page:{}]]\n", (number + 1) % 20);
         folder.write(&format!("data/pages/page/{number}.txt"), text.as_bytes());
     }
     for name in ["alice", "bob"] {
@@ -151,7 +156,10 @@ struct Visitor<'a> {
 impl Visitor<'_> {
     fn fetch(&self, target: &str, arguments: &[&str]) -> String {
         let mut curl = tool("curl");
-        curl.args(["--silent", "--show-error", "--include", "--cookie"]).arg(&self.jar).arg("--cookie-jar").arg(&self.jar);
+        curl.args(["--silent", "--show-error", "--include", "--cookie"])
+            .arg(&self.jar)
+            .arg("--cookie-jar")
+            .arg(&self.jar);
         curl.args(["--connect-to", &format!("{SITE}:80:{}", self.wiki.server.address)]).args(arguments);
         let output = curl.arg(format!("http://{SITE}{target}")).output().unwrap();
         assert!(output.status.success(), "{target}: {}", String::from_utf8_lossy(&output.stderr));
@@ -189,7 +197,8 @@ fn logged_in_as(name: &str) -> String {
 /// The last hidden input of that name.
 fn hidden(page: &str, name: &str) -> String {
     let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
-    let value = |input: &str| input.strip_prefix(name)?.strip_prefix("\" value=\"")?.split('"').next().map(str::to_owned);
+    let value =
+        |input: &str| input.strip_prefix(name)?.strip_prefix("\" value=\"")?.split('"').next().map(str::to_owned);
     inputs.filter_map(value).last().unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
@@ -241,7 +250,8 @@ fn an_anonymous_crawl_is_answered_from_the_cache_the_second_time() {
 #[test]
 fn nobody_sees_the_page_of_another() {
     let wiki = Wiki::start();
-    let pages = ["/doku.php?id=start", "/doku.php?id=page:1", "/doku.php?id=private:alice", "/doku.php?id=private:bob", "/"];
+    let pages =
+        ["/doku.php?id=start", "/doku.php?id=page:1", "/doku.php?id=private:alice", "/doku.php?id=private:bob", "/"];
     let look = |name: Option<&str>| {
         let visitor = name.map(|name| wiki.visitor(name));
         for _ in 0..6 {

@@ -120,7 +120,7 @@ fn parse_turn(block: &Block, words: &[&str]) -> Result<Turn, Failure> {
             message.add_line(*line, text)?;
         }
     }
-    turn.actions = message.finish();
+    turn.actions = message.finish().into_iter().filter_map(Item::into_action).collect();
     Ok(turn)
 }
 
@@ -165,8 +165,6 @@ fn parse_exchange(block: &Block, clients: usize, background: bool, words: &[&str
         method: method.map(str::to_owned),
         items: Vec::new(),
     };
-    // What the items that are no actions stand behind: (number of actions before, item).
-    let mut between = Vec::new();
     for (line, text) in &block.lines {
         let words: Vec<&str> = text.split_whitespace().collect();
         let item = match words.as_slice() {
@@ -185,23 +183,16 @@ fn parse_exchange(block: &Block, clients: usize, background: bool, words: &[&str
                 continue;
             }
         };
-        between.push((message.actions.len(), item));
+        message.items.push(item);
     }
-    let mut between = between.into_iter().peekable();
-    for (index, action) in message.finish().into_iter().enumerate() {
-        while let Some((_, item)) = between.next_if(|(before, _)| *before <= index) {
-            exchange.items.push(item);
-        }
-        exchange.items.push(Item::Act(action));
-    }
-    exchange.items.extend(between.map(|(_, item)| item));
+    exchange.items = message.finish();
     Ok(exchange)
 }
 
-/// Actions that make up a message, or several: each head learns which content follows.
+/// What makes up a message, or several: each head learns which content follows.
 #[derive(Default)]
 struct Message {
-    actions: Vec<Action>,
+    items: Vec<Item>,
     /// Where the head is that fields and content belong to.
     head: Option<usize>,
     /// Where the content ends so far.
@@ -214,13 +205,13 @@ struct Message {
 impl Message {
     fn begin(&mut self, head: Head) {
         self.end_content();
-        self.head = Some(self.actions.len());
-        self.actions.push(Action::Head(head));
+        self.head = Some(self.items.len());
+        self.items.push(Item::Act(Action::Head(head)));
     }
 
     fn head_mut(&mut self) -> Option<&mut Head> {
-        match self.actions.get_mut(self.head?) {
-            Some(Action::Head(head)) => Some(head),
+        match self.items.get_mut(self.head?) {
+            Some(Item::Act(Action::Head(head))) => Some(head),
             _ => None,
         }
     }
@@ -235,7 +226,7 @@ impl Message {
                     return Err(Failure::at(line, "content without a head before it"));
                 };
                 head.content_bytes = Some(head.content_bytes.unwrap_or(0) + bytes.len());
-                self.content_end = Some(self.actions.len() + 1);
+                self.content_end = Some(self.items.len() + 1);
                 Action::Body(bytes)
             }
             ("send", rest) => Action::Send(content(rest)?),
@@ -260,7 +251,7 @@ impl Message {
             }
             _ => return self.add_field(line, text),
         };
-        self.actions.push(action);
+        self.items.push(Item::Act(action));
         Ok(())
     }
 
@@ -287,15 +278,15 @@ impl Message {
         let trailers = std::mem::take(&mut self.trailers);
         let is_cut = std::mem::take(&mut self.is_cut);
         let end = self.content_end.take().unwrap_or(at + 1);
-        let is_interim = matches!(&self.actions[at], Action::Head(head) if head.is_interim());
+        let is_interim = matches!(&self.items[at], Item::Act(Action::Head(head)) if head.is_interim());
         if !is_cut && !is_interim {
-            self.actions.insert(end, Action::End(trailers));
+            self.items.insert(end, Item::Act(Action::End(trailers)));
         }
         self.head = None;
     }
 
-    fn finish(mut self) -> Vec<Action> {
+    fn finish(mut self) -> Vec<Item> {
         self.end_content();
-        self.actions
+        self.items
     }
 }

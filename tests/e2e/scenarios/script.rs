@@ -96,6 +96,15 @@ pub(crate) enum Item {
     Finish,
 }
 
+impl Item {
+    pub(crate) fn into_action(self) -> Option<Action> {
+        match self {
+            Self::Act(action) => Some(action),
+            _ => None,
+        }
+    }
+}
+
 /// What either side does on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {

@@ -226,6 +226,13 @@ pub(super) fn cache(writer: &mut Writer, rules: &CacheRules) {
     networks(writer, "purge", &rules.purge);
     switch(writer, "esi", rules.esi, defaults.esi);
     switch(writer, "early-hints", rules.early_hints, defaults.early_hints);
+    switch(writer, "no-vary-search", rules.no_vary_search, defaults.no_vary_search);
+    if rules.hit_for_miss_s != defaults.hit_for_miss_s {
+        writer.begin("hit-for-miss").text(&show_seconds(rules.hit_for_miss_s)).end();
+    }
+    switch(writer, "close-delimited", rules.close_delimited, defaults.close_delimited);
+    switch(writer, "language-select", rules.language_select, defaults.language_select);
+    switch(writer, "uneven-parts", rules.uneven_parts, defaults.uneven_parts);
     writer.close();
 }
 

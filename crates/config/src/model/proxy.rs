@@ -257,6 +257,18 @@ pub struct CacheRules {
     pub esi: bool,
     /// Whether a 103 is sent with the Link fields of the last answer.
     pub early_hints: bool,
+    /// Whether No-Vary-Search is obeyed.
+    pub no_vary_search: bool,
+    /// How long it is remembered that a key's answers cannot be kept, in seconds: requests for it do not wait for one
+    /// another meanwhile.
+    pub hit_for_miss_s: u32,
+    /// Whether content whose end is the end of the connection is kept; nobody can tell when such content is cut.
+    pub close_delimited: bool,
+    /// Whether an answer for another Accept-Language is used when its Content-Language is the one that the request
+    /// likes best, which RFC 9111 §4.1 does not allow.
+    pub language_select: bool,
+    /// Whether a 206 with other content than its Content-Range says is kept as it came.
+    pub uneven_parts: bool,
 }
 
 impl Default for CacheRules {
@@ -273,12 +285,17 @@ impl Default for CacheRules {
             request_directives: true,
             variants_max: 32,
             object_bytes_max: 1024 * 1024 * 1024,
-            targeted: vec!["Flatout-Cache-Control".to_owned(), "CDN-Cache-Control".to_owned()],
+            targeted: ["Flatout-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"].map(str::to_owned).into(),
             tag_fields: vec!["Surrogate-Key".to_owned(), "Cache-Tag".to_owned()],
             status_field: StatusField::Everybody,
             purge: Vec::new(),
             esi: false,
             early_hints: true,
+            no_vary_search: true,
+            hit_for_miss_s: 60,
+            close_delimited: true,
+            language_select: false,
+            uneven_parts: false,
         }
     }
 }

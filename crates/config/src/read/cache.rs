@@ -49,6 +49,11 @@ const STATUS: Shape = Shape { example: "status \"all\", status \"10.0.0.0/8\", o
 const PURGE: Shape = Shape::values(1, "purge \"127.0.0.0/8\" \"::1\"");
 const ESI: Shape = Shape::value("esi #true");
 const HINTS: Shape = Shape::value("early-hints #false");
+const SEARCH: Shape = Shape::value("no-vary-search #false");
+const FOR_MISS: Shape = Shape::value("hit-for-miss \"60s\"");
+const CLOSE: Shape = Shape::value("close-delimited #false");
+const LANGUAGE: Shape = Shape::value("language-select #true");
+const UNEVEN: Shape = Shape::value("uneven-parts #true");
 
 const ALLOWED: &[&str] = &[
     "ttl",
@@ -66,6 +71,11 @@ const ALLOWED: &[&str] = &[
     "purge",
     "esi",
     "early-hints",
+    "no-vary-search",
+    "hit-for-miss",
+    "close-delimited",
+    "language-select",
+    "uneven-parts",
 ];
 
 pub(crate) const SET_COOKIES: &[(SetCookie, &str)] =
@@ -144,7 +154,12 @@ fn setting(reader: &mut Reader<'_>, node: &Node, rules: &mut CacheRules) {
             rules.purge = networks(reader, &node.arguments);
         }
         "esi" => rules.esi = flag(reader, node, &ESI),
-        _ => rules.early_hints = flag(reader, node, &HINTS),
+        "early-hints" => rules.early_hints = flag(reader, node, &HINTS),
+        "no-vary-search" => rules.no_vary_search = flag(reader, node, &SEARCH),
+        "hit-for-miss" => rules.hit_for_miss_s = lifetime(reader, node, &FOR_MISS).unwrap_or_default(),
+        "close-delimited" => rules.close_delimited = flag(reader, node, &CLOSE),
+        "language-select" => rules.language_select = flag(reader, node, &LANGUAGE),
+        _ => rules.uneven_parts = flag(reader, node, &UNEVEN),
     }
 }
 

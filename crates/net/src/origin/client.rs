@@ -100,8 +100,8 @@ impl OriginClient {
     }
 
     /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of
-    /// tokio's, whose own timeouts panic there; this one is exact to a tenth of the shortest timeout of the settings,
-    /// and to 100 ms.
+    /// tokio's, whose own timeouts panic there; this one is late by up to a tenth of the shortest timeout of the settings,
+    /// and by 100 ms at the most.
     pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
         self.begin_sweep();
         let mut patience = Patience::new(&self.0.waits);
@@ -188,7 +188,13 @@ pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>
 
 /// Looks through deadlines and idle connections while there are any.
 async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
-    let Ok(timer) = Timer::new() else { return };
+    let Ok(timer) = Timer::new() else {
+        // For want of a descriptor. The next exchange tries again.
+        if let Some(shared) = shared.upgrade() {
+            shared.sweeps.set(false);
+        }
+        return;
+    };
     let Some(interval_ms) = shared.upgrade().map(|shared| shared.settings.sweep_interval_ms()) else { return };
     let _ = timer.set_interval(interval_ms);
     loop {

@@ -4,6 +4,7 @@ use super::names::{Kind, Name};
 use super::operations::Operations;
 use super::{Connection, elements, is_trusted, write_line};
 use crate::outcome::ForwardOutcome;
+use flatout_cache::key::write_authority;
 use flatout_config::model::{HostField, Origin, Proxy};
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
@@ -76,7 +77,9 @@ pub fn write_request_lines(
     if head.method == Method::Connect {
         return Err(ForwardOutcome::ConnectRefused);
     }
-    let host = effective_host(head);
+    // As a cache's key has it: an origin must not see a spelling by which its answer could differ.
+    let mut spelt = Vec::new();
+    let host = effective_host(head).map(|host| spell(request.secure, host, &mut spelt));
     let mut writer = Writer {
         out,
         fields: head.fields,
@@ -98,6 +101,16 @@ pub fn write_request_lines(
     writer.out.extend_from_slice(passage.extra);
     writer.operations.write(writer.out);
     Ok(())
+}
+
+/// `host` in lower case, without the scheme's own port.
+fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
+    let is_plain = !host.iter().any(|byte| byte.is_ascii_uppercase());
+    if is_plain && !host.ends_with(if secure { b":443" } else { b":80" }) && !host.ends_with(b":") {
+        return host;
+    }
+    write_authority(secure, host, spelt);
+    spelt
 }
 
 /// Which fields of the client's have been passed that matter at the end.

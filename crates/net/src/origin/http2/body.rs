@@ -8,7 +8,7 @@ use crate::origin::client::Shared;
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
 use crate::origin::waits::Patience;
 use crate::shared::SharedBytes;
-use h2::RecvStream;
+use h2::{Reason, RecvStream};
 use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -20,14 +20,36 @@ pub(in crate::origin) struct Http2Body {
     /// What is left of the request, when the origin answered before it had all of it.
     sending: Option<Sending>,
     patience: Patience,
+    /// Content-Length, as far as the answer has it.
+    declared_bytes: Option<u64>,
+    received_bytes: u64,
+    /// The answer came before the origin had the whole request.
+    early: bool,
     data_ended: bool,
     _guard: StreamGuard,
 }
 
 impl Http2Body {
-    pub(super) fn new(shared: &Rc<Shared>, stream: RecvStream, sending: Option<Sending>, guard: StreamGuard) -> Self {
+    /// `early`: the origin had not taken the whole request when it answered, of which `sending` is left.
+    pub(super) fn new(
+        shared: &Rc<Shared>,
+        stream: RecvStream,
+        (sending, early): (Option<Sending>, bool),
+        declared_bytes: Option<u64>,
+        guard: StreamGuard,
+    ) -> Self {
         let patience = Patience::new(&shared.waits);
-        Self { shared: Rc::clone(shared), stream, sending, patience, data_ended: false, _guard: guard }
+        Self {
+            shared: Rc::clone(shared),
+            stream,
+            sending,
+            patience,
+            declared_bytes,
+            received_bytes: 0,
+            early,
+            data_ended: false,
+            _guard: guard,
+        }
     }
 
     /// Whether the stream ended with its head.
@@ -49,9 +71,13 @@ impl Http2Body {
                     // It is on its way to whoever asked for it: the origin may send as much again. This fails only on
                     // more than was received.
                     let _ = self.stream.flow_control().release_capacity(bytes.len());
+                    self.received_bytes += bytes.len() as u64;
                     if !bytes.is_empty() {
                         return Poll::Ready(IncomingPiece::Bytes(SharedBytes::from(&bytes[..])));
                     }
+                }
+                Poll::Ready(Some(Err(error))) if self.is_whole_all_the_same(&error) => {
+                    return Poll::Ready(IncomingPiece::End(None));
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(self.fail(OriginFailure::CutBody)),
                 Poll::Ready(None) => self.data_ended = true,
@@ -62,9 +88,17 @@ impl Http2Body {
             Poll::Ready(Ok(trailers)) => {
                 Poll::Ready(IncomingPiece::End(trailers.map(|trailers| encode_lines(&trailers).into())))
             }
+            Poll::Ready(Err(error)) if self.is_whole_all_the_same(&error) => Poll::Ready(IncomingPiece::End(None)),
             Poll::Ready(Err(_)) => Poll::Ready(self.fail(OriginFailure::CutBody)),
             Poll::Pending => self.poll_late(context),
         }
+    }
+
+    /// RFC 9113 §8.1: who has sent a whole answer may reset the stream without an error, so that the rest of the request
+    /// is not sent. That the answer is whole is believed when its length says so, or when there was a rest.
+    fn is_whole_all_the_same(&self, error: &h2::Error) -> bool {
+        let resets = error.is_reset() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
+        resets && self.declared_bytes.map_or(self.early, |declared| declared == self.received_bytes)
     }
 
     fn poll_late(&mut self, context: &Context<'_>) -> Poll<IncomingPiece> {

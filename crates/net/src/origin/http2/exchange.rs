@@ -81,6 +81,7 @@ async fn exchange_on(
         sending: (!is_empty).then(|| Sending::new(stream, taken)),
         patience,
         waits_for: OriginFailure::HeadTimeout,
+        upload_cut: false,
         interims: 0,
     };
     awaiting.patience.begin(shared.settings.head_timeout_ms);
@@ -89,11 +90,13 @@ async fn exchange_on(
     let (parts, stream) = response.into_parts();
     let mut section = encode_lines(&parts.headers);
     section.extend_from_slice(b"\r\n");
-    let Awaiting { sending, .. } = awaiting;
-    let body = Http2Body::new(shared, stream, sending, guard);
+    let content_length = parts.headers.get(CONTENT_LENGTH).and_then(|value| parse_decimal(value.as_bytes()));
+    let Awaiting { sending, upload_cut, .. } = awaiting;
+    let early = upload_cut || sending.is_some();
+    let body = Http2Body::new(shared, stream, (sending, early), content_length, guard);
     let body = if body.is_empty() { IncomingBody::empty() } else { IncomingBody::http2(body) };
     let mut incoming = Incoming::new(parts.status.as_u16(), Version::Http2, SharedBytes::from(section), body);
-    incoming.content_length = parts.headers.get(CONTENT_LENGTH).and_then(|value| parse_decimal(value.as_bytes()));
+    incoming.content_length = content_length;
     incoming.reused = reused;
     Ok(incoming)
 }
@@ -105,6 +108,8 @@ struct Awaiting<'a> {
     sending: Option<Sending>,
     patience: Patience,
     waits_for: OriginFailure,
+    /// The origin would take no more of the request.
+    upload_cut: bool,
     interims: u32,
 }
 
@@ -171,7 +176,8 @@ impl Awaiting<'_> {
                 return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
             }
             // The answer may come all the same; if not, it says why.
-            Poll::Ready(Err(SendError::Stream) | Ok(())) => {}
+            Poll::Ready(Err(SendError::Stream)) => self.upload_cut = true,
+            Poll::Ready(Ok(())) => {}
         }
         self.sending = None;
         self.waits_for = OriginFailure::HeadTimeout;

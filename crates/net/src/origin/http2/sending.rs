@@ -94,10 +94,13 @@ impl Sending {
             if let Some(piece) = &mut self.piece {
                 self.blocked = true;
                 self.stream.reserve_capacity(piece.len());
-                let capacity = match ready!(self.stream.poll_capacity(context)) {
-                    Some(Ok(capacity)) => capacity.min(piece.len()),
-                    Some(Err(_)) | None => return Poll::Ready(Err(SendError::Stream)),
-                };
+                let capacity = self.stream.capacity().min(piece.len());
+                if capacity == 0 {
+                    match ready!(self.stream.poll_capacity(context)) {
+                        Some(Ok(_)) => continue,
+                        Some(Err(_)) | None => return Poll::Ready(Err(SendError::Stream)),
+                    }
+                }
                 let sent = piece.slice(0..capacity);
                 piece.advance(capacity);
                 let is_last = piece.is_empty() && matches!(self.rest, Rest::None);

@@ -346,6 +346,32 @@ fn a_connection_without_use_is_closed() {
 }
 
 #[test]
+fn an_origin_may_answer_before_it_has_read_everything() {
+    async fn refuse(mut asked: Asked) -> Then {
+        let answer = Response::builder().status(413).body(()).unwrap();
+        let mut stream = asked.respond.send_response(answer, false).unwrap();
+        // Nobody reads the rest of the request: the stream is reset, without an error, behind the answer.
+        stream.send_data(Bytes::from_static(b"much"), true).unwrap();
+        Then::GoOn
+    }
+    let (origin, connections) = serve_http2(None, refuse);
+    run(async {
+        let client = http2_client(quick());
+        for _ in 0..3 {
+            let put = OutgoingRequest { content: bytes(&vec![0; 1_000_000]), ..request("PUT") };
+            let answer = exchange(&client, &origin, put).await.unwrap();
+            assert_eq!((answer.status, &*answer.content), (413, &b"much"[..]));
+            let (writer, content) = content_channel(Some(1_000_000));
+            let post = OutgoingRequest { content: OutgoingContent::Content(content), ..request("POST") };
+            writer.write(SharedBytes::from(vec![0; 500_000]));
+            assert_eq!(exchange(&client, &origin, post).await.unwrap().status, 413);
+            assert!(writer.is_abandoned());
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
 fn a_client_that_is_dropped_leaves_nothing_open() {
     let (origin, connections, ended) = serve_counted(None, echo);
     run(async {
