@@ -52,20 +52,18 @@ async function client () {
       name: test.name,
       kind: test.kind ?? 'required',
       outcome: WORDS.get(determineTestResult(suites, test.id, results)[2]),
-      passed: results[test.id] === true,
       needs: test.depends_on ?? [],
       detail: Array.isArray(results[test.id]) ? results[test.id][1] : ''
     })))
-  // A question (kind check) has no wrong answer. What builds on the answer that this cache did not give does not apply
-  // to it, and so holds when it passes for itself.
+  // A question (kind check) has no wrong answer; what builds on an answer that this cache did not give does not apply
+  // to it. What builds on anything else that did not hold does not hold either.
   const byId = new Map(cases.map(test => [test.id, test]))
-  const builtOnQuestions = test =>
-    test.needs.map(id => byId.get(id)).every(need => need.kind === 'check' || need.outcome === 'pass')
+  const isMet = need => ['pass', 'yes'].includes(need.outcome)
   for (const test of cases) {
-    test.held = ['pass', 'yes'].includes(test.outcome) ||
-      (test.outcome === 'dependency' && test.passed && test.kind !== 'check' && builtOnQuestions(test))
+    const unmet = test.needs.map(id => byId.get(id)).filter(need => !isMet(need))
+    test.applies = unmet.length === 0 || unmet.some(need => need.kind !== 'check' || need.outcome !== 'no')
+    test.held = isMet(test)
   }
-  const { version } = JSON.parse(readFileSync(join(folder, 'package.json')))
   console.log(JSON.stringify({ version, cases }, null, 1))
 }
 

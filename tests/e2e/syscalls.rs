@@ -97,7 +97,7 @@ fn answer_bytes(server: &Server, request: &[u8]) -> usize {
 pub(super) const CONNECTIONS: u64 = 8;
 
 /// `count` requests, each of which waits for the answer to the one before, over eight connections at once.
-pub(super) fn request_in_lock_step(server: &Server, count: u64) {
+fn request_in_lock_step(server: &Server, count: u64) {
     let request = request("/1k", "");
     let bytes = answer_bytes(server, &request);
     thread::scope(|scope| {
@@ -210,9 +210,13 @@ fn a_large_file_goes_out_by_sendfile() {
     assert!(reads <= 2 * REQUESTS, "{calls:?}");
 }
 
-/// Calls of malloc, calloc and realloc in the life of a server with these arguments, counted by glibc's own
-/// libmemusage.
-pub(super) fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
+/// Calls of malloc, calloc and realloc in the life of a server with these arguments that serves so many requests.
+fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
+    count_allocations_of(arguments, |server| request_in_lock_step(server, requests))
+}
+
+/// The same with any load, counted by glibc's own libmemusage.
+pub(super) fn count_allocations_of(arguments: &[&str], load: impl FnOnce(&Server)) -> u64 {
     let library =
         Command::new("sh").args(["-c", "ls /usr/lib/*/libmemusage.so /lib/*/libmemusage.so 2>/dev/null"]).output();
     let library = String::from_utf8(library.unwrap().stdout).unwrap();
@@ -220,7 +224,7 @@ pub(super) fn count_allocations(arguments: &[&str], requests: u64) -> u64 {
     let mut command = flatout();
     command.env("LD_PRELOAD", library).args(arguments);
     let server = Server::spawn(command);
-    request_in_lock_step(&server, requests);
+    load(&server);
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
     // Coloured: `malloc|   1234   567890   0` and so on.

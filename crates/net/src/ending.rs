@@ -45,6 +45,9 @@ close_reasons! {
     ClientCutBody, "client_cut_body", true, "The client closed in the middle of a request body.";
     ClientReset, "client_reset", true, "The client reset the connection.";
     ClientLeft, "client_left", true, "The client closed while more of its answer was being waited for.";
+    OriginCutBody, "origin_cut_body", true, "The origin's connection ended before its answer was whole; the client got no end of it.";
+    OriginBodyTimeout, "origin_body_timeout", true, "The origin sent nothing more of its answer for the body timeout; the client got no end of it.";
+    OriginBodyMalformed, "origin_body_malformed", true, "The framing of the origin's answer broke; the client got no end of it.";
     OriginCut, "origin_cut", true, "The origin's answer ended before it was whole; the client got no end of it.";
     LengthBroken, "length_broken", true, "The content of an answer was longer or shorter than its head had said.";
     TunnelEnded, "tunnel_ended", false, "One side ended a connection that had gone on with another protocol.";

@@ -65,7 +65,8 @@ pub(crate) struct Answered {
 #[derive(Debug)]
 pub(crate) struct Hold {
     ticket: Ticket,
-    _permit: Permit,
+    /// `None` for a tunnel, which may last for days and is no request any more.
+    _permit: Option<Permit>,
 }
 
 impl Hold {
@@ -89,11 +90,17 @@ pub(crate) async fn ask_origin(
     let client = worker.client(step);
     let method = manner.method.unwrap_or(ask.request.method());
     let mut tried = Tried::NONE;
+    let mut attempts = 0_u8;
     let mut last: Option<Refused> = None;
     let mut lines = Vec::with_capacity(1024);
     loop {
         let now_ms = Now::read().monotonic_ms;
-        let Some(mut ticket) = step.group.choose(now_ms, ask.balance_hash, &tried) else {
+        // When all were tried, they are tried again.
+        let chosen = step.group.choose(now_ms, ask.balance_hash, &tried).or_else(|| {
+            tried = Tried::NONE;
+            step.group.choose(now_ms, ask.balance_hash, &tried)
+        });
+        let Some(mut ticket) = chosen else {
             return Err(last.unwrap_or_else(|| Refused::forward(ForwardOutcome::OriginNoneWell)));
         };
         let index = ticket.index();
@@ -132,20 +139,21 @@ pub(crate) async fn ask_origin(
             Ok(incoming) => {
                 let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
                 let sample = match incoming.status {
-                    429 | 503 => Sample::Overloaded,
-                    101 => Sample::Nothing,
+                    503 => Sample::Refused,
+                    101 | 429 => Sample::Nothing,
                     _ => Sample::Answered { delay_us },
                 };
                 permit.report(sample, now_ms);
                 ticket.report(Ending::Answered, now_ms);
-                let hold = Hold { ticket, _permit: permit };
-                return Ok(Answered { incoming, hold, again: tried.count() > 0 });
+                let hold = Hold { ticket, _permit: (incoming.status != 101).then_some(permit) };
+                return Ok(Answered { incoming, hold, again: attempts > 0 });
             }
             Err(failure) => {
                 permit.report(sample_of(failure), now_ms);
                 let ending = if failure.failure.is_origin_fault() { Ending::Failed } else { Ending::Abandoned };
                 ticket.finish(ending, now_ms);
                 tried.add(index);
+                attempts = attempts.saturating_add(1);
                 let attempt = retry::Attempt {
                     method,
                     content_taken: content.is_taken(),
@@ -154,7 +162,7 @@ pub(crate) async fn ask_origin(
                         Repeat::Idempotent => retry::Progress::Sent,
                         Repeat::Never => retry::Progress::Answering,
                     },
-                    attempts: u8::try_from(tried.count()).unwrap_or(u8::MAX),
+                    attempts,
                 };
                 let refused = Refused::origin(failure);
                 if retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
@@ -198,6 +206,16 @@ impl Through {
     }
 }
 
+/// How a client's answer ends that broke off at the origin.
+pub(crate) const fn cut_reason(failure: ExchangeFailure) -> CloseReason {
+    match failure.failure {
+        OriginFailure::BodyTimeout => CloseReason::OriginBodyTimeout,
+        OriginFailure::BodyMalformed => CloseReason::OriginBodyMalformed,
+        OriginFailure::CutBody => CloseReason::OriginCutBody,
+        _ => CloseReason::OriginCut,
+    }
+}
+
 impl Source for Through {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         self.body.poll_piece(context).map(|piece| match piece {
@@ -205,7 +223,7 @@ impl Source for Through {
             IncomingPiece::End(trailers) => Piece::End(trailers),
             IncomingPiece::Failed(failure) => {
                 self.hold.report_cut(failure);
-                Piece::Failed(CloseReason::OriginCut)
+                Piece::Failed(cut_reason(failure))
             }
         })
     }

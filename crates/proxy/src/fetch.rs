@@ -4,7 +4,7 @@
 //! wait.
 
 use crate::answer::early_links;
-use crate::exchange::{Answered, Manner, ask_origin};
+use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
@@ -114,7 +114,9 @@ impl Fetch {
             let generation = worker.store().map_or(0, |store| store.generation());
             let request_time_s = Now::read().unix_s;
             let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
-            let manner = Manner { strip, extra: conditions.map_or(&b""[..], |conditions| &conditions.0), method: None };
+            let mut extra = conditions.map_or_else(Vec::new, |conditions| conditions.0.clone());
+            self.query.cache.write_capability(&mut extra);
+            let manner = Manner { strip, extra: &extra, method: None };
             let (step, ask) = (&self.query.step, &self.query.ask);
             let asked = ask_origin(worker, step, ask, OutgoingContent::None, manner, self.interims.as_ref()).await;
             let answered = match asked {
@@ -308,7 +310,7 @@ impl Fetch {
                 }
                 Some(IncomingPiece::Failed(failure)) => {
                     hold.report_cut(failure);
-                    return pumping.writer.cut(CloseReason::OriginCut);
+                    return pumping.writer.cut(cut_reason(failure));
                 }
             }
         }
@@ -320,7 +322,7 @@ impl Fetch {
         let whole = writer.look(|content| content.bytes());
         let is_whole = length.is_none_or(|length| length == whole)
             && stored.content_bytes().is_none_or(|promised| promised == whole);
-        if kept && is_whole {
+        if kept && is_whole && !writer.is_doomed() {
             let body = match body {
                 Some(body) => body.finish(),
                 None => writer

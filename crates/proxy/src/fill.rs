@@ -11,7 +11,7 @@ use flatout_net::stream::{Piece, Source};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -83,6 +83,8 @@ pub struct Fill {
     state: Mutex<State>,
     /// Clients that wait for it or read from it.
     interested: AtomicU32,
+    /// What it fetches has been made invalid meanwhile (RFC 9111 §4.4): it is for those who wait, and not kept.
+    doomed: AtomicBool,
 }
 
 impl fmt::Debug for Fill {
@@ -102,7 +104,7 @@ impl Fill {
             readers: HashMap::default(),
             holds_back: false,
         };
-        Self { state: Mutex::new(state), interested: AtomicU32::new(0) }
+        Self { state: Mutex::new(state), interested: AtomicU32::new(0), doomed: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -242,6 +244,11 @@ impl FillWriter {
         Poll::Pending
     }
 
+    /// Whether what is fetched must not be kept.
+    pub fn is_doomed(&self) -> bool {
+        self.fill.doomed.load(Ordering::Acquire)
+    }
+
     /// Whether nobody waits now.
     pub fn is_abandoned(&self) -> bool {
         self.fill.is_abandoned()
@@ -372,6 +379,19 @@ impl Fills {
         let fill = Arc::new(Fill::new());
         shard.insert(key.into(), Arc::clone(&fill));
         Begin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })
+    }
+
+    /// What is being fetched under keys that begin with `prefix` is invalid: nobody joins any more, and it is not kept.
+    pub fn doom(&self, prefix: &[u8]) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, fill| {
+                let named = key.starts_with(prefix);
+                if named {
+                    fill.doomed.store(true, Ordering::Release);
+                }
+                !named
+            });
+        }
     }
 
     /// Whether something is being fetched for `key`.

@@ -7,7 +7,7 @@ use crate::fill::{Begin, FillWriter, Interest, Standing, Use};
 use crate::meta::Kept;
 use crate::meta::Meta;
 use crate::pass;
-use crate::query::Query;
+use crate::query::{FETCH_KEY_END, Query};
 use crate::store::{Bucket, Purged};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
@@ -32,13 +32,13 @@ const ROUNDS_MAX: u32 = 4;
 pub(crate) enum Found {
     /// This variant, and whether it is stale only because of a purge.
     Object(Arc<Kept>, Purged),
-    /// Nothing, and why.
-    Nothing(Lookup),
+    /// Nothing, why, and what the variants that are there say in Vary.
+    Nothing(Lookup, Option<Box<str>>),
 }
 
 /// The variant of `bucket` that is for `query`.
 pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> Found {
-    let (Some(bucket), Some(store)) = (bucket, worker.store()) else { return Found::Nothing(Lookup::MissCold) };
+    let (Some(bucket), Some(store)) = (bucket, worker.store()) else { return Found::Nothing(Lookup::MissCold, None) };
     let mut missed = Lookup::MissVary;
     let mut variant = Vec::new();
     let mut names: Option<&str> = None;
@@ -68,14 +68,14 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
             return Found::Object(Arc::clone(object), Purged::No);
         }
     }
-    Found::Nothing(missed)
+    Found::Nothing(missed, bucket.objects().first().map(|object| object.meta().stored.vary.clone()))
 }
 
 /// What the cache core says of what was found.
 fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
     let rules = &query.cache.rules;
     match found {
-        Found::Nothing(reason) => query.with(|request| decide_miss(request, *reason, rules)),
+        Found::Nothing(reason, _) => query.with(|request| decide_miss(request, *reason, rules)),
         Found::Object(object, Purged::Soft) => {
             let stored = object.meta().stored.expired(now_s);
             query.with(|request| decide_stored(request, &stored, rules, now_s))
@@ -114,7 +114,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
         let verdict = verdict_of(&query, &found, now.unix_s);
         let object = match &found {
             Found::Object(object, _) => Some(Arc::clone(object)),
-            Found::Nothing(_) => None,
+            Found::Nothing(..) => None,
         };
         let (reason, conditions) = match (verdict, object.clone()) {
             (Verdict::Serve { reason, .. }, Some(object)) => {
@@ -167,7 +167,8 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
                     Use::Joined => Lookup::MissPart,
                     Use::InsteadOfError => Lookup::HitIfError,
                 };
-                let note = Note { reason, ..note };
+                let fwd_status = (how == Use::Validated).then_some(304);
+                let note = Note { reason, fwd_status, ..note };
                 match answer_from(&query, Content::Kept(object), &note, Now::read().unix_s) {
                     Some(response) => return Ok(response),
                     None => alone = true,
@@ -179,7 +180,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
                     let stored = Note { stored: true, ..note };
                     match answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s) {
                         Some(mut response) => {
-                            response.cache = Some("stored");
+                            response.cache = Some("storing");
                             return Ok(response);
                         }
                         None => alone = true,
@@ -201,14 +202,14 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
 
 /// Looks in memory, then on disks.
 async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
-    let Some(store) = worker.store() else { return Found::Nothing(Lookup::MissCold) };
+    let Some(store) = worker.store() else { return Found::Nothing(Lookup::MissCold, None) };
     let (hash, key) = (query.key.hash(), query.key.as_bytes());
     let bucket = store.find(hash, key);
     let found = select(worker, query, bucket.as_deref());
     let asks_disk = match (&found, &bucket) {
         (Found::Object(..), _) => false,
-        (Found::Nothing(_), Some(bucket)) => bucket.is_partial(),
-        (Found::Nothing(_), None) => true,
+        (Found::Nothing(..), Some(bucket)) => bucket.is_partial(),
+        (Found::Nothing(..), None) => true,
     };
     if asks_disk && let Some(lookup) = store.find_on_disk(hash, key) {
         let bucket = lookup.await;
@@ -220,10 +221,10 @@ async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
 /// What tells one fetch from another: the key, what is known of the variant, and a Range.
 fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let mut key = query.key.as_bytes().to_vec();
-    key.push(0);
+    key.push(FETCH_KEY_END);
     let names = match found {
         Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
-        Found::Nothing(_) => query.vary.clone(),
+        Found::Nothing(_, names) => query.vary.clone().or_else(|| names.clone()),
     };
     query.with(|request| {
         if let Some(names) = names {
@@ -319,7 +320,7 @@ async fn fetch_alone(
                 let stored = Note { stored: true, ..note };
                 let mut response = answer_from(query, Content::Coming(head, interest), &stored, Now::read().unix_s)
                     .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))?;
-                response.cache = Some("stored");
+                response.cache = Some("storing");
                 Ok(response)
             }
             Standing::Use(object, _) => {

@@ -9,7 +9,7 @@ use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
 use crate::outcome::{ForwardOutcome, Outcome};
-use crate::query::Query;
+use crate::query::{FETCH_KEY_END, Query};
 use crate::step::ProxyStep;
 use crate::store::Purge;
 use crate::worker::{ProxyWorker, Refused};
@@ -95,7 +95,7 @@ fn keep_beside(
     let head = Arc::new(fetch.fill_head(&answered.incoming, &stored));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
     let mut response = whole_answer(query, Content::Coming(head, interest), &note, Now::read().unix_s);
-    response.cache = Some("stored");
+    response.cache = Some("storing");
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation).await });
     response
@@ -128,7 +128,12 @@ async fn ask_as_is(
     strip: Strip,
 ) -> Result<Answered, Refused> {
     let offers = ask.request.offers();
-    let content = offers.take_content().map_or(OutgoingContent::None, OutgoingContent::Content);
+    let content = match offers.take_content() {
+        Some(content) => OutgoingContent::Content(content),
+        // RFC 9110 §8.6: a method that means something by its content says that there is none.
+        None if matches!(ask.request.method(), "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
+        None => OutgoingContent::None,
+    };
     let interims = offers.interims();
     let manner = Manner { strip, ..Manner::default() };
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
@@ -243,6 +248,9 @@ fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, 
     for key in &invalidation.keys {
         let key = query.in_realm(key);
         store.remove(store.hash(&key), &key);
+        let mut fetched = key;
+        fetched.push(FETCH_KEY_END);
+        worker.accelerator().fills.doom(&fetched);
     }
     let groups: Vec<Purge> = query.with(|request| {
         let tag = |group: &[u8]| {

@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// What stands between a realm and the rest of a key: no host name has it.
 const REALM_END: u8 = b'\n';
 
+/// What stands behind the key in the key of a fetch.
+pub(crate) const FETCH_KEY_END: u8 = 0;
+
 /// A request that is looked up.
 pub(crate) struct Query {
     pub(crate) ask: Ask,

@@ -15,6 +15,7 @@ mod marker;
 mod memory;
 pub mod object;
 pub mod purge;
+mod slot;
 pub mod stats;
 mod volume;
 
@@ -29,13 +30,13 @@ use ledger::Bounds;
 use marker::Markers;
 use memory::Memory;
 use purge::{ENTRIES_MAX, Last, Target};
+use slot::{Slot, wait_for_locked};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use volume::record::{Primary, id_of, primary_of};
-use volume::{OpenError, Shared, Volume};
+use volume::{Shared, Volume};
 
 /// Locks. What a panicking thread left behind is whole: no lock here is held over a call that may panic half-way.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,11 +46,12 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a store may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Bytes in memory, memory files included.
+    /// Bytes of objects in memory, memory files included. Content in memory files that is still arriving may take half as
+    /// much again, and each volume 16 MiB for pages of its index and about 18 bytes for each key.
     pub memory_bytes_max: u64,
     /// Objects in memory.
     pub hot_objects_max: u64,
-    /// Descriptors that objects in memory hold.
+    /// Descriptors that objects in memory hold. Content that is arriving needs one each, and each volume some 40 more.
     pub descriptors_max: u64,
     /// Folders, one for each volume, and the bytes that each may hold. Created where missing.
     pub disks: Vec<(PathBuf, u64)>,
@@ -84,16 +86,6 @@ pub struct Inspection<M> {
     pub disk: Vec<(PathBuf, Arc<Object<M>>)>,
     /// The marker, expired or not.
     pub marker: Option<Marker>,
-}
-
-/// A configured folder, in use or not.
-#[derive(Debug)]
-struct Slot<M> {
-    path: PathBuf,
-    bytes_max: u64,
-    volume: OnceLock<Arc<Volume<M>>>,
-    /// Why it is not in use.
-    problem: Mutex<(VolumeState, String)>,
 }
 
 /// The store.
@@ -131,12 +123,11 @@ impl<M: Meta> Store<M> {
             disk_misses: AtomicU64::new(0),
         };
         shared.memory.has_disks.store(!settings.disks.is_empty(), Ordering::Relaxed);
-        let slot = |(path, bytes_max)| Slot { path, bytes_max, volume: OnceLock::new(), problem: Mutex::default() };
         let store = Arc::new(Self {
             shared: Arc::new(shared),
             markers: Markers::new(),
             filling: Arc::default(),
-            slots: settings.disks.into_iter().map(slot).collect(),
+            slots: settings.disks.into_iter().map(Slot::new).collect(),
             is_released: AtomicBool::new(false),
             purging: Mutex::default(),
         });
@@ -150,48 +141,6 @@ impl<M: Meta> Store<M> {
             }
         }
         (store, warnings)
-    }
-
-    /// Takes a volume into use. The error is a sentence.
-    fn attach(&self, slot: &Slot<M>) -> Result<(), String> {
-        let _one = hold(&self.purging);
-        if self.is_released.load(Ordering::Relaxed) {
-            return Err(format!("the volume {} is left to a successor", slot.path.display()));
-        }
-        let is_first = self.volumes().next().is_none();
-        let (volume, log) = match Volume::open(&slot.path, slot.bytes_max, &self.shared) {
-            Ok(opened) => opened,
-            Err(error) => {
-                let (state, reason) = match error {
-                    OpenError::Locked => (VolumeState::Locked, "another process has it".to_owned()),
-                    OpenError::Failed(reason) => (VolumeState::Degraded, reason),
-                };
-                *hold(&slot.problem) = (state, reason.clone());
-                return Err(format!("the volume {} is not in use: {reason}", slot.path.display()));
-            }
-        };
-        // What a volume has missed may have been forgotten by the others, and nobody knows what it named.
-        let floor = self.shared.log.floor();
-        if !is_first && log.floor() < floor {
-            volume.wipe();
-        }
-        if !is_first && log.floor() > floor {
-            for other in self.volumes() {
-                other.wipe();
-            }
-        }
-        self.shared.log.adopt(&log);
-        let _ = slot.volume.set(volume);
-        if !is_first || log.generation() != self.shared.log.generation() {
-            // Each must know all when it is the only one next time.
-            let (entries, generation) = (self.shared.log.entries(), self.shared.log.generation());
-            for volume in self.volumes() {
-                volume.put_purges(entries.clone(), generation, Vec::new());
-            }
-            self.shared.memory.change_all();
-        }
-        *hold(&slot.problem) = (VolumeState::Good, String::new());
-        Ok(())
     }
 
     /// The volumes in use.
@@ -245,7 +194,8 @@ impl<M: Meta> Store<M> {
         self.shared.hash(key)
     }
 
-    /// The variants of a key in memory. Counts no hit on them: whoever serves one calls `Object::touch`.
+    /// The variants of a key in memory. Counts no hit on them: whoever serves one calls `Object::touch`. They may have been
+    /// purged since: whoever means to use one calls `check`.
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         self.shared.memory.find(hash, key)
     }
@@ -442,6 +392,7 @@ impl<M: Meta> Store<M> {
     /// Sweeps the store of all that was purged, so that the log may be forgotten.
     fn forget_purges(&self) {
         let generation = self.shared.log.generation();
+        self.shared.log.begin_to_forget(generation);
         let mut purged = Vec::new();
         // Each object is looked at, so each remembers that it is stale from now on.
         self.shared.memory.each(|object| {
@@ -518,46 +469,13 @@ impl<M: Meta> Store<M> {
         for volume in self.slots.iter().filter_map(|slot| slot.volume.get()) {
             volume.release();
         }
-        for slot in self.slots.iter().filter(|slot| slot.is_locked()) {
-            // Whoever waits for it waits no longer.
-            *hold(&slot.problem) = (VolumeState::Released, String::new());
-        }
+        self.slots.iter().filter(|slot| slot.is_locked()).for_each(Slot::give_up);
     }
 }
 
 impl<M: Meta> Drop for Store<M> {
     fn drop(&mut self) {
         self.release_volumes();
-    }
-}
-
-impl<M: Meta> Slot<M> {
-    fn is_locked(&self) -> bool {
-        self.volume.get().is_none() && hold(&self.problem).0 == VolumeState::Locked
-    }
-
-    fn stats(&self) -> VolumeStats {
-        if let Some(volume) = self.volume.get() {
-            return volume.stats();
-        }
-        let (state, problem) = hold(&self.problem).clone();
-        VolumeStats { folder: self.path.clone(), state, problem, bytes_max: self.bytes_max, ..VolumeStats::default() }
-    }
-}
-
-/// Tries volumes that another process has, until there are none left.
-fn wait_for_locked<M: Meta>(store: &Weak<Store<M>>) {
-    const INTERVAL: Duration = Duration::from_secs(1);
-    loop {
-        std::thread::sleep(INTERVAL);
-        let Some(store) = store.upgrade() else { return };
-        for slot in store.slots.iter().filter(|slot| slot.is_locked()) {
-            // Its state tells why not.
-            let _ = store.attach(slot);
-        }
-        if !store.slots.iter().any(Slot::is_locked) {
-            return;
-        }
     }
 }
 

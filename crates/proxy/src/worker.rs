@@ -1,6 +1,7 @@
 //! What one worker answers with.
 
 use crate::accelerator::Accelerator;
+use crate::answer::IDENTIFIER;
 use crate::exchange::Ask;
 use crate::forward::effective_host;
 use crate::front::Front;
@@ -173,16 +174,24 @@ impl ProxyWorker {
             Err(refused) => return Handled::Refused(refused),
         };
         let changes = Rc::clone(asking.changes.fields);
-        self.later(pass::plain(Rc::clone(self), Arc::clone(step), ask, changes))
+        self.later(pass::plain(Rc::clone(self), Arc::clone(step), ask, changes), false)
     }
 
-    fn later(self: &Rc<Self>, making: impl Future<Output = Result<Response, Refused>> + 'static) -> Handled {
+    fn later(
+        self: &Rc<Self>,
+        making: impl Future<Output = Result<Response, Refused>> + 'static,
+        shows_status: bool,
+    ) -> Handled {
         let base = self.base;
         Handled::Later(Box::pin(async move {
-            making.await.map(|mut response| {
-                response.outcome = response.outcome.saturating_add(base);
-                response
-            })
+            match making.await {
+                Ok(mut response) => {
+                    response.outcome = response.outcome.saturating_add(base);
+                    Ok(response)
+                }
+                Err(refused) if shows_status => Err(refused.with_status()),
+                Err(refused) => Err(refused),
+            }
         }))
     }
 
@@ -242,7 +251,7 @@ impl ProxyWorker {
         };
         drop(key);
         if purges.is_some() {
-            return self.later(pass::purge(Rc::clone(self), query));
+            return self.later(pass::purge(Rc::clone(self), query), shows_status);
         }
         match intake {
             Intake::LookUp => {
@@ -250,11 +259,11 @@ impl ProxyWorker {
                     response.outcome = response.outcome.saturating_add(self.base);
                     return Handled::Reply(response);
                 }
-                self.later(lookup::serve(Rc::clone(self), query))
+                self.later(lookup::serve(Rc::clone(self), query), shows_status)
             }
             Intake::Bypass(reason) | Intake::Unsafe(reason) => {
                 let worker = Rc::clone(self);
-                self.later(async move { pass::forward(&worker, &Rc::new(query), reason, None).await })
+                self.later(async move { pass::forward(&worker, &Rc::new(query), reason, None).await }, shows_status)
             }
         }
     }
@@ -329,6 +338,16 @@ impl Refused {
     pub(crate) fn only_if_cached(reason: Lookup) -> Self {
         let text = "There is no kept answer, and the request wants nothing else.";
         Self { status: 504, text, fields: Vec::new(), outcome: Outcome::cache(reason) }
+    }
+}
+
+impl Refused {
+    /// The same, telling in Cache-Status why.
+    fn with_status(mut self) -> Self {
+        let fwd =
+            if self.status == 504 && self.outcome == Outcome::cache(Lookup::OnlyIfCached) { "" } else { "; fwd=miss" };
+        self.fields.push(("Cache-Status", format!("{IDENTIFIER}{fwd}; detail={}", self.outcome.name())));
+        self
     }
 }
 

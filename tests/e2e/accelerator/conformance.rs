@@ -13,8 +13,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// The origin sends a transfer coding that nobody knows. Content that cannot be decoded is not passed on: 502
+/// (RFC 9112 §6.1 lets a proxy know what it forwards), as Varnish and Squid have it.
+const REFUSED: &str = "headers-store-Transfer-Encoding";
+
 /// What is unwise by default: one visitor's cookie would go to all. `set-cookie "store"` is the switch.
-const UNWISE: &[&str] = &["headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
+const UNWISE: &[&str] = &[REFUSED, "headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
 
 fn package() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -66,7 +70,8 @@ struct Score {
 impl Score {
     fn of(result: &Value) -> Self {
         let mut score = Self::default();
-        for case in result["cases"].as_array().unwrap() {
+        let applies = |case: &&Value| case["applies"] == Value::Bool(true);
+        for case in result["cases"].as_array().unwrap().iter().filter(applies) {
             let word = |key: &str| case[key].as_str().unwrap_or("unknown").to_owned();
             let (held, all) = score.counts.entry(word("kind")).or_default();
             *all += 1;
@@ -116,7 +121,7 @@ fn check(score: &Score, name: &str, forgiven: &[&str]) {
 #[test]
 fn http_cache_tests_as_installed() {
     let origin = TestOrigin::start();
-    let server = accelerate_url(&origin.url, &[]);
+    let server = accelerate_url(origin.url.trim_end_matches('/'), &[]);
     let score = judge(&server, "cache-tests.json");
     check(&score, "flatout accelerate", UNWISE);
 }
@@ -127,5 +132,5 @@ fn http_cache_tests_with_cookies_stored() {
     let folder = Folder::new();
     let server = configure(&folder, origin.url.trim_end_matches('/'), "set-cookie \"store\"", "");
     let score = judge(&server, "cache-tests-cookies.json");
-    check(&score, "flatout, `set-cookie \"store\"`", &[]);
+    check(&score, "flatout, `set-cookie \"store\"`", &[REFUSED]);
 }

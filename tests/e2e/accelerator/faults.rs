@@ -102,18 +102,21 @@ fn check_fault(fault: &'static Fault) {
     let server = configure(&folder, &origin.url(), "", &proxy_settings(fault.waits));
     for time in 1..=2 {
         check_answer(fault.name, fault.told, &get(&server, "/"));
-        // Nothing of it was kept: it goes to the origin again.
-        assert_eq!(origin.count("/"), time, "{}", fault.name);
+        // Nothing of it was kept: it goes to the origin again. A kept connection that ends before any answer may have been
+        // idle too long, so a fresh one is tried even without retries.
+        let count = origin.count("/");
+        assert!((time..2 * time).contains(&count), "{}: {count} requests", fault.name);
         // What the origin has sent too much is nobody's answer.
         let other = get(&server, &format!("/other-{time}"));
         assert_eq!((other.status, other.text()), (200, format!("/other-{time}")), "{}", fault.name);
     }
     is_broken.store(false, Ordering::SeqCst);
+    let before = origin.count("/");
     for _ in 0..2 {
         let well = get(&server, "/");
         assert!(well.is_whole && well.status == 200 && well.body == HEALTHY, "{}: {well:?}", fault.name);
     }
-    assert_eq!(origin.count("/"), 3, "{}: a good answer is kept", fault.name);
+    assert_eq!(origin.count("/"), before + 1, "{}: a good answer is kept", fault.name);
     if !fault.reasons.is_empty() && !matches!(fault.told, Told::WholeOrError(_)) {
         wait_for_reasons(fault.name, &folder, fault.reasons, 2);
     }
@@ -209,8 +212,15 @@ fn a_name_without_an_address_is_502() {
 
 #[test]
 fn tls_that_fails_is_502() {
-    let plain = Origin::answering(|_| fresh(b"plain"));
-    let url = format!("https://{}", plain.address);
+    // A server without TLS: it does not understand, and says so.
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", plain.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in plain.incoming().flatten() {
+            let _ = stream.write_all(&response("400 Bad Request", "Connection: close\r\n", b"plain"));
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
     check_unreachable(&url, "tls insecure=#true", &[502], &["origin_tls_failed"]);
     let certificate = Certificate::new();
     let folder = Folder::with(&[("index.html", b"secret")]);

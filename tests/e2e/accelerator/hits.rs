@@ -1,19 +1,48 @@
 //! What a hit costs in system calls and allocations, counted from outside the real server.
 
 use super::super::harness::{Folder, Server};
-use super::super::syscalls::{
-    CONNECTIONS, RECEIVES, SENDS, WAITS, count_allocations, count_calls_of, request_in_lock_step,
-};
+use super::super::syscalls::{CONNECTIONS, RECEIVES, SENDS, WAITS, count_allocations_of, count_calls_of};
 use super::origin::{Origin, response};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
 
 const REQUESTS: u64 = 10_000;
+const BODY_BYTES: usize = 1024;
+
+/// Sends a request for the small object and waits for the whole of its answer, whose head changes with its age.
+fn exchange(stream: &mut TcpStream) {
+    stream.write_all(b"GET /1k HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "cut after {} bytes", bytes.len());
+        bytes.extend_from_slice(&buffer[..count]);
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        if end.is_some_and(|end| bytes.len() == end + 4 + BODY_BYTES) {
+            return assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        }
+    }
+}
+
+/// Stores the small object, and asks for it again `count` times over several connections at once.
+fn hit(server: &Server, count: u64) {
+    exchange(&mut server.connect());
+    thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let mut stream = server.connect();
+                (0..count / CONNECTIONS).for_each(|_| exchange(&mut stream));
+            });
+        }
+    });
+}
 
 fn origin() -> Origin {
     Origin::answering(|request| match request.path() {
         "/10m" => response("200 OK", "Cache-Control: max-age=3600\r\n", &vec![b'y'; 10 * 1024 * 1024]),
-        _ => response("200 OK", "Cache-Control: max-age=3600\r\nContent-Type: text/plain\r\n", &[b'x'; 1024]),
+        _ => response("200 OK", "Cache-Control: max-age=3600\r\nContent-Type: text/plain\r\n", &[b'x'; BODY_BYTES]),
     })
 }
 
@@ -22,8 +51,8 @@ fn a_hit_is_a_wait_a_receive_and_a_send() {
     let origin = origin();
     let url = origin.url();
     let arguments = ["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"];
-    let calls = count_calls_of(&arguments, |server| request_in_lock_step(server, REQUESTS));
-    let start = count_calls_of(&arguments, |server| request_in_lock_step(server, CONNECTIONS));
+    let calls = count_calls_of(&arguments, |server| hit(server, REQUESTS));
+    let start = count_calls_of(&arguments, |server| hit(server, CONNECTIONS));
     let each = |names: &[&str]| calls.of(names) as f64 / REQUESTS as f64;
     println!("a hit: {} receives, {} sends, {} waits", each(RECEIVES), each(SENDS), each(WAITS));
     for names in [RECEIVES, SENDS, WAITS] {
@@ -50,7 +79,7 @@ fn nothing_is_allocated_for_a_hit() {
         &["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"][..],
         &["run", "-c", config.to_str().unwrap()],
     ] {
-        let count = |requests| count_allocations(arguments, requests);
+        let count = |requests| count_allocations_of(arguments, |server| hit(server, requests));
         let (few, many) = (count(CONNECTIONS), count(REQUESTS));
         println!("{arguments:?}, allocations: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
         let beyond = many.saturating_sub(few);

@@ -173,7 +173,7 @@ fn curl_uploads_over_both_versions_of_http() {
     {
         let sink = Sink::start();
         sink.may_read.store(true, Ordering::SeqCst);
-        let server = accelerate_url(&sink.url, &[]);
+        let server = accelerate_url(&sink.url, &["--h2c"]);
         let mut curl = tool("curl");
         curl.args(["--silent", "--show-error", "--fail", "--upload-file"]).arg(&upload).args(arguments);
         assert_eq!(run(curl.arg(server.url("/upload"))), format!("{} right", 8 * MIB), "{arguments:?}");
@@ -258,7 +258,7 @@ fn interim_answers_are_passed_on_before_the_final_one() {
         let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", request.target.as_bytes()));
         Then::Keep
     });
-    let server = accelerate(&origin, &[]);
+    let server = accelerate(&origin, &["--h2c"]);
     let answer = get(&server, "/hinted");
     assert_eq!((answer.status, answer.text()), (200, "/hinted".to_owned()));
     let hints = answer.interims.iter().find(|(status, _)| *status == 103).expect("a 103");
@@ -276,7 +276,7 @@ fn h2load_gets_hits_and_forwarded_answers_over_both_versions() {
         "/kept" => fresh(&[b'x'; 10_000]),
         _ => response("200 OK", "Cache-Control: no-store\r\n", &[b'y'; 10_000]),
     });
-    let server = accelerate(&origin, &["--workers", "2"]);
+    let server = accelerate(&origin, &["--workers", "2", "--h2c"]);
     for (path, versions) in [("/kept", [&["--h1"][..], &[]]), ("/passed", [&["--h1"][..], &[]])] {
         for version in versions {
             let mut h2load = tool("h2load");

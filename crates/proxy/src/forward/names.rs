@@ -119,6 +119,9 @@ fn kind(name: &[u8]) -> Kind {
         | b"x-host"
         | b"x-http-host-override"
         | b"x-http-path-override"
+        | b"x-override-url"
+        | b"x-forwarded"
+        | b"x-url-scheme"
         | b"base-url"
         | b"request-uri" => Kind::TargetOverride,
         b"x-http-method-override" | b"x-http-method" | b"x-method-override" => Kind::MethodOverride,

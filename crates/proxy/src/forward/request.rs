@@ -105,7 +105,7 @@ pub fn write_request_lines(
 
 /// `host` in lower case, without the scheme's own port.
 fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
-    let is_plain = !host.iter().any(|byte| byte.is_ascii_uppercase());
+    let is_plain = !host.iter().any(u8::is_ascii_uppercase);
     if is_plain && !host.ends_with(if secure { b":443" } else { b":80" }) && !host.ends_with(b":") {
         return host;
     }

@@ -26,9 +26,11 @@ pub enum Sample {
         /// Microseconds from when the request was sent.
         delay_us: u64,
     },
-    /// It did not come in time: a connect timeout or a head timeout. Not a 503: an origin that says so quickly protects
-    /// itself, and fewer requests would not make it well.
+    /// It did not come in time: a connect timeout or a head timeout.
     Overloaded,
+    /// It came, and was a 503. While the limit is nearly used up, that means too much; else it is about the page, and
+    /// fewer requests would not make it well. Its delay is no measure either way.
+    Refused,
     /// Nothing about its delay: a refused connection, a client that went away, an upgrade.
     Nothing,
 }

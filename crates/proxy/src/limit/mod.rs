@@ -155,7 +155,7 @@ impl Gate {
 
     /// What a request showed of the origin's load.
     fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) {
-        if sample == Sample::Nothing {
+        if sample == Sample::Nothing || (sample == Sample::Refused && !permit.is_filled()) {
             return;
         }
         let setting = self.setting.load(Relaxed);
@@ -170,7 +170,9 @@ impl Gate {
         match sample {
             Sample::Answered { delay_us } if permit.is_filled() => climb.handle_delay(permit.epoch(), delay_us, now_ms),
             Sample::Answered { .. } => climb.handle_calm(now_ms),
-            Sample::Overloaded => climb.handle_overload(permit.asking(), self.answered.load(Relaxed), now_ms),
+            Sample::Overloaded | Sample::Refused => {
+                climb.handle_overload(permit.asking(), self.answered.load(Relaxed), now_ms);
+            }
             Sample::Nothing => {}
         }
         let new = pack(&climb);

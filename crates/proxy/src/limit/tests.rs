@@ -351,6 +351,21 @@ fn overload_lowers_it_at_once_and_calm_raises_it_again() {
     assert_eq!(climb.limit(), 256);
 }
 
+/// A page that is out of order is answered 503 as well, and then nobody has too much.
+#[test]
+fn refusals_count_under_pressure_alone() {
+    let refused = |requests: usize| {
+        let gate = Gate::new(&Concurrency::default());
+        let mut permits: Vec<_> = (0..requests).map(|_| gate.try_acquire().unwrap()).collect();
+        for permit in &mut permits {
+            permit.report(Sample::Refused, 10);
+        }
+        gate.limit()
+    };
+    assert_eq!((refused(50), refused(200)), (256, 256));
+    assert!(refused(256) < 180, "{}", refused(256));
+}
+
 #[test]
 fn a_few_of_many_are_no_overload() {
     let mut climb = Climb::new(8, 1_024);

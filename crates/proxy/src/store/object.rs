@@ -17,7 +17,7 @@ pub trait Meta: Send + Sync + Sized + 'static {
     fn each_tag(&self, visit: &mut dyn FnMut(&[u8]));
 
     /// Until when the object may be of any use (fresh, or stale and still allowed or able to be validated), in seconds
-    /// since 1970. A disk drops what is past that before anything else.
+    /// since 1970. What is past that gets no second chance when its turn comes to leave a disk.
     fn useful_until_s(&self) -> u64;
 
     /// Bytes that the metadata holds outside its own size.
@@ -101,6 +101,8 @@ pub struct Object<M> {
 
 impl<M: Meta> Object<M> {
     /// An answer to requests for `key` that select `variant` (empty without Vary).
+    ///
+    /// A body in a file belongs to one key and variant: when that leaves its volume, the file goes.
     ///
     /// `lines` are the end-to-end field lines. `generation` is `Store::generation` from **before** the origin was asked:
     /// a purge that came between finds the object too.

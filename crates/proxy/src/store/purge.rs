@@ -192,6 +192,8 @@ impl Last {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     generation: AtomicU64,
+    /// Purges up to this one are being forgotten.
+    forgetting: AtomicU64,
     entries: RwLock<Entries>,
 }
 
@@ -316,6 +318,17 @@ impl Log {
     /// Whether what was fetched at `generation` can still be compared with all later purges.
     pub(crate) fn remembers(&self, generation: u64) -> bool {
         generation >= self.read().floor
+    }
+
+    /// Begins to forget purges up to `generation`: what they named is not to be written to a disk from now on.
+    pub(crate) fn begin_to_forget(&self, generation: u64) {
+        self.forgetting.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Whether an object with this verdict may be written to a disk, where it could outlive the log.
+    pub(crate) fn may_be_written(&self, generation: u64, purged: Purged) -> bool {
+        let outlives = generation < self.forgetting.load(Ordering::Acquire);
+        self.remembers(generation) && purged != Purged::Hard && (purged == Purged::No || !outlives)
     }
 
     /// How many entries there are.

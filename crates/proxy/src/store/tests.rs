@@ -119,6 +119,15 @@ pub(crate) fn content(body: &StoredBody) -> Vec<u8> {
 }
 
 #[test]
+fn all_threads_may_use_it() {
+    fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<TestStore>();
+    is_shared::<Object<Note>>();
+    is_shared::<crate::store::NewBody>();
+    is_shared::<crate::store::DiskLookup<Note>>();
+}
+
+#[test]
 fn variants_of_a_key_stand_together_and_replace_their_like() {
     let store = open(settings(1 << 20));
     let first = put(&store, "a/x", "gzip", b"1");

@@ -6,10 +6,12 @@
 //! down in it.
 
 mod index;
+mod known;
 mod pending;
 mod reader;
 pub(crate) mod record;
 mod writer;
+mod writing;
 
 use crate::store::folder::{FileId, Folder};
 use crate::store::hold;
@@ -18,6 +20,7 @@ use crate::store::object::{Meta, Object};
 use crate::store::purge::{Last, Log, Purged, Target};
 use crate::store::stats::{VolumeState, VolumeStats};
 use index::{Facts, Index};
+use known::{Known, short};
 use pending::Pending;
 use record::{Id, Primary, Record, primary_in};
 use rustix::fs::FlockOperation;
@@ -26,13 +29,20 @@ use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Look-ups that may wait for a volume's reader. More are misses: the origin is faster than such a queue.
 const LOOKUPS_MAX: usize = 4_096;
+
+/// How long a purge waits for a disk, before the disk is given up.
+const PURGE_PATIENCE: Duration = Duration::from_mins(1);
+
+/// The same for looking through all that a volume has.
+const SWEEP_PATIENCE: Duration = Duration::from_mins(10);
 
 /// Keys whose objects get a second chance when their turn comes to leave.
 const WARM_MAX: usize = 65_536;
@@ -77,10 +87,12 @@ pub(crate) struct Volume<M> {
     lock: Mutex<Option<OwnedFd>>,
     pending: Mutex<Pending<M>>,
     orders: Mutex<Orders>,
+    /// Records that were purged and still take room.
+    drops: Mutex<Vec<u64>>,
     lookups: Mutex<Lookups<M>>,
     lookup_bell: Condvar,
     /// The keys that have records, by a part of their names: all of them once `is_loaded`.
-    known: Mutex<HashSet<u64, Prehashed>>,
+    known: Known,
     is_loaded: AtomicBool,
     warm: Mutex<HashSet<u64, Prehashed>>,
     objects: AtomicU64,
@@ -124,11 +136,6 @@ enum Order {
     Wipe { done: SyncSender<()> },
 }
 
-/// What is kept of a primary name to know whether it is there.
-fn short(primary: &Primary) -> u64 {
-    primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-}
-
 impl<M: Meta> Volume<M> {
     /// Opens the volume in the folder `path`, and starts its threads.
     pub(crate) fn open(path: &Path, bytes_max: u64, shared: &Arc<Shared<M>>) -> Result<(Arc<Self>, Log), OpenError> {
@@ -158,9 +165,10 @@ impl<M: Meta> Volume<M> {
             lock: Mutex::new(Some(lock)),
             pending: Mutex::default(),
             orders: Mutex::default(),
+            drops: Mutex::default(),
             lookups: Mutex::new(Lookups { waiting: VecDeque::new(), is_over: false }),
             lookup_bell: Condvar::new(),
-            known: Mutex::default(),
+            known: Known::new(),
             is_loaded: AtomicBool::new(false),
             warm: Mutex::default(),
             objects: AtomicU64::new(objects),
@@ -216,15 +224,14 @@ impl<M: Meta> Volume<M> {
 
     /// Whether anything of a key may be here. No disk is asked.
     pub(crate) fn may_have(&self, primary: &Primary) -> bool {
-        self.folder.is_good()
-            && (!self.is_loaded.load(Ordering::Acquire)
-                || hold(&self.known).contains(&short(primary))
-                || hold(&self.pending).names(primary))
+        self.folder.is_good() && (!self.is_loaded.load(Ordering::Acquire) || self.has(primary))
     }
 
     /// Whether anything of a key may be here that is not a mere guess before all is known.
+    ///
+    /// First what waits: it is known before it waits no longer.
     pub(crate) fn has(&self, primary: &Primary) -> bool {
-        hold(&self.known).contains(&short(primary)) || hold(&self.pending).names(primary)
+        hold(&self.pending).names(primary) || self.known.has(primary)
     }
 
     /// Queues `object` to be written in the place of its like.
@@ -248,7 +255,7 @@ impl<M: Meta> Volume<M> {
 
     /// As `may_have`, without a look at what waits.
     fn may_have_record(&self, primary: &Primary) -> bool {
-        !self.is_loaded.load(Ordering::Acquire) || hold(&self.known).contains(&short(primary))
+        !self.is_loaded.load(Ordering::Acquire) || self.known.has(primary)
     }
 
     /// Queues the removal of one variant.
@@ -324,7 +331,8 @@ impl<M: Meta> Volume<M> {
         Some((ids, sequences))
     }
 
-    fn order(&self, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
+    /// Has something done. Returns whether it was, in time.
+    fn order(&self, patience: Duration, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
         let (done, wait) = std::sync::mpsc::sync_channel(1);
         {
             let mut orders = hold(&self.orders);
@@ -334,23 +342,32 @@ impl<M: Meta> Volume<M> {
             orders.waiting.push_back(order(done));
         }
         self.folder.ring();
-        // The sender is dropped when the thread gives up.
-        wait.recv().is_ok()
+        match wait.recv_timeout(patience) {
+            Ok(()) => true,
+            // The thread has given up.
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => {
+                self.fail("cannot write the index", &"the disk does not answer");
+                // The thread would do it, but who knows when.
+                let _ = std::fs::remove_file(self.folder.path.join(index::FILE_NAME));
+                false
+            }
+        }
     }
 
     /// Writes purges down. Returns whether they will hold after a restart.
     pub(crate) fn put_purges(&self, purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>) -> bool {
-        self.order(|done| Order::Purges { purges, generation, dropped, done })
+        self.order(PURGE_PATIENCE, |done| Order::Purges { purges, generation, dropped, done })
     }
 
     /// Sweeps what was purged up to `generation`. Returns whether it is done.
     pub(crate) fn forget_purges(&self, generation: u64) -> bool {
-        self.order(|done| Order::Forget { generation, done })
+        self.order(SWEEP_PATIENCE, |done| Order::Forget { generation, done })
     }
 
     /// Drops everything.
     pub(crate) fn wipe(&self) -> bool {
-        self.order(|done| Order::Wipe { done })
+        self.order(SWEEP_PATIENCE, |done| Order::Wipe { done })
     }
 
     /// All that the volume has of a key. Reads the disk on the caller's thread.
@@ -396,18 +413,13 @@ impl<M: Meta> Volume<M> {
     /// not name.
     fn load(&self) {
         let Some(index) = self.index() else { return };
-        let mut names = Vec::new();
         let read = index.each_id(|id| {
-            names.push(short(&primary_in(&id)));
-            if names.len() >= 4_096 {
-                hold(&self.known).extend(names.drain(..));
-            }
+            self.known.add(&primary_in(&id));
             !self.is_over()
         });
         if self.is_over() {
             return;
         }
-        hold(&self.known).extend(names);
         if let Err(error) = read {
             return self.fail("cannot read the index", &error);
         }

@@ -49,7 +49,9 @@ fn believed(request: &Request, name: &str) -> Option<String> {
 
 fn reflect(request: &Request) -> String {
     let host = request.field("host").unwrap_or_default();
-    let mut text = format!("{} {}\nhost={host}\n", request.method, request.target);
+    // RFC 9110 §9.3.2: HEAD has the fields that GET would have.
+    let method = if request.method == "HEAD" { "GET" } else { &request.method };
+    let mut text = format!("{method} {}\nhost={host}\n", request.target);
     for name in BELIEVED {
         if let Some(value) = believed(request, name) {
             text.push_str(&format!("{name}={value}\n"));

@@ -65,7 +65,7 @@ impl<M> Layer<M> {
 /// Two layers over the index: what is being written, and what comes after it.
 #[derive(Debug)]
 pub(super) struct Pending<M> {
-    in_flight: Layer<M>,
+    in_flight: Arc<Layer<M>>,
     queued: Layer<M>,
     writes: usize,
     bytes: u64,
@@ -73,7 +73,7 @@ pub(super) struct Pending<M> {
 
 impl<M> Default for Pending<M> {
     fn default() -> Self {
-        Self { in_flight: Layer::default(), queued: Layer::default(), writes: 0, bytes: 0 }
+        Self { in_flight: Arc::default(), queued: Layer::default(), writes: 0, bytes: 0 }
     }
 }
 
@@ -85,7 +85,7 @@ impl<M> Pending<M> {
 
     /// Whether what the index has under `id` is going, or will be something else.
     pub(super) fn replaces(&self, id: &Id) -> bool {
-        let layers = [&self.in_flight, &self.queued];
+        let layers = [&*self.in_flight, &self.queued];
         layers.iter().any(|layer| layer.changes.contains_key(id) || layer.removed.contains(&primary_in(id)))
     }
 
@@ -151,17 +151,16 @@ impl<M> Pending<M> {
     }
 
     /// Takes what waits as the layer that is being written.
-    pub(super) fn begin(&mut self) -> Layer<M> {
+    pub(super) fn begin(&mut self) -> Arc<Layer<M>> {
         debug_assert!(self.in_flight.is_empty());
-        self.in_flight = std::mem::take(&mut self.queued);
+        self.in_flight = Arc::new(std::mem::take(&mut self.queued));
         (self.writes, self.bytes) = (0, 0);
-        let changes = self.in_flight.changes.iter().map(|(id, change)| (*id, change.clone())).collect();
-        Layer { removed: self.in_flight.removed.clone(), changes }
+        Arc::clone(&self.in_flight)
     }
 
     /// The layer is written, or has been given up.
     pub(super) fn end(&mut self) {
-        self.in_flight = Layer::default();
+        self.in_flight = Arc::default();
     }
 
     /// What waits for a key, in the order in which it applies.

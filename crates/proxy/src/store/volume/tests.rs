@@ -285,6 +285,29 @@ fn the_oldest_leaves_a_volume_unless_it_was_asked_for() {
 }
 
 #[test]
+fn a_volume_takes_what_it_may_and_little_more() {
+    use std::os::unix::fs::MetadataExt;
+    for size in [1_500, 30_000] {
+        let place = Place::new("budget");
+        let budget = 8_000_000;
+        let store = open(place.settings(100_000, budget));
+        for number in 0..(3 * budget / size) {
+            put(&store, &format!("a/{number}"), "", &bytes_of(number, size as usize));
+            if number % (2_000_000 / size) == 0 {
+                wait_until_written(&store);
+            }
+        }
+        wait_until_written(&store);
+        let (stats, index) = (&store.stats().volumes[0], place.0.join("index.redb").metadata().unwrap());
+        let (held, taken) = (stats.objects * size, index.blocks() * 512);
+        println!("{size}: {held} bytes of content, {} reckoned, {taken} taken of {budget}; {stats:?}", stats.bytes);
+        assert!(stats.bytes <= budget && stats.evicted > 0 && stats.dropped == 0);
+        // Pages that a step frees are used again only by the next but one.
+        assert!(taken < 2 * budget, "{taken} for {size}");
+    }
+}
+
+#[test]
 fn a_folder_belongs_to_one_process_and_is_handed_over() {
     let place = Place::new("locked");
     let old = open(place.settings(1 << 22, 1 << 24));

@@ -1,9 +1,11 @@
 //! Writing behind, on a volume's writing thread.
 
-use super::index::{Evicted, Fault, Writing};
+use super::index::Fault;
+use super::known::short;
 use super::pending::{Change, Layer};
 use super::record::{Content, Id, Record, checksum, encode, primary_in, primary_of};
-use super::{Order, Volume, short};
+use super::writing::{Evicted, Writing};
+use super::{Order, Volume};
 use crate::store::body::{StoredBody, write_at};
 use crate::store::folder::{BodyFile, FileId};
 use crate::store::hold;
@@ -63,6 +65,10 @@ impl<M: Meta> Volume<M> {
                     continue;
                 }
             }
+            if let Err(error) = self.drop_some() {
+                self.fail("cannot write the index", &error);
+                continue;
+            }
             for order in orders {
                 if let Err(error) = self.obey(order) {
                     self.fail("cannot write the index", &error);
@@ -76,7 +82,7 @@ impl<M: Meta> Volume<M> {
                 }
                 continue;
             }
-            if self.folder.is_good() {
+            if self.folder.is_good() && hold(&self.drops).is_empty() {
                 self.folder.wait(STEP_INTERVAL);
             }
         }
@@ -98,7 +104,7 @@ impl<M: Meta> Volume<M> {
         // A disk that is full, or read-only by now, may refuse even that; then the next start finds what it finds.
         let _ = std::fs::remove_file(self.folder.path.join(super::index::FILE_NAME));
         *hold(&self.pending) = super::Pending::default();
-        hold(&self.known).clear();
+        self.known.clear();
         // Their content may be unreadable at any moment.
         let mut lost = Vec::new();
         self.shared.memory.each(|object| {
@@ -170,13 +176,12 @@ impl<M: Meta> Volume<M> {
         })?;
 
         // From here on the index is what a restart finds.
-        {
-            let mut known = hold(&self.known);
-            for primary in &written.emptied {
-                known.remove(&short(primary));
-            }
-            // After those: a key may have been emptied and filled in one step.
-            known.extend(ready.iter().map(|made| short(&primary_in(&made.id))));
+        for primary in &written.emptied {
+            self.known.remove(primary);
+        }
+        // After those: a key may have been emptied and filled in one step.
+        for made in &ready {
+            self.known.add(&primary_in(&made.id));
         }
         self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
         self.objects.store(written.objects, Ordering::Relaxed);
@@ -221,7 +226,7 @@ impl<M: Meta> Volume<M> {
     /// Brings all of an object but its record to the disk. `None` when it is not to be written, or cannot be.
     fn make_ready(&self, id: Id, object: &Arc<Object<M>>) -> Option<Ready<M>> {
         let (purged, _) = self.shared.log.verdict(&object.subject());
-        if purged == Purged::Hard || !self.shared.log.remembers(object.generation()) {
+        if !self.shared.log.may_be_written(object.generation(), purged) {
             return None;
         }
         let mut moved = None;
@@ -335,7 +340,7 @@ impl<M: Meta> Volume<M> {
     /// Does what the control thread waits for.
     fn obey(&self, order: Order) -> Result<(), Fault> {
         let Some(index) = self.index() else { return Ok(()) };
-        let (mut dropped, done, is_followed) = match order {
+        match order {
             Order::Purges { purges, generation, dropped, done } => {
                 index.write(|writing| {
                     if purges.iter().any(|(target, last)| *target == Target::All && last.hard == generation) {
@@ -347,9 +352,9 @@ impl<M: Meta> Volume<M> {
                     }
                     writing.set_generation(generation)
                 })?;
-                // In force from here on. What follows only gives room back.
+                // In force from here on. What follows only gives room back, and is done bit by bit.
+                hold(&self.drops).extend(dropped);
                 let _ = done.try_send(());
-                (dropped, None, None)
             }
             Order::Forget { generation, done } => {
                 let mut purged = Vec::new();
@@ -358,37 +363,48 @@ impl<M: Meta> Volume<M> {
                         purged.push(sequence);
                     }
                 })?;
-                (purged, Some(done), Some(generation))
+                purged.chunks(DROPS).try_for_each(|part| self.drop_all(part, |_| true))?;
+                index.write(|writing| {
+                    writing.forget_purges(generation)?;
+                    writing.set_generation(generation)?;
+                    writing.set_floor(generation)
+                })?;
+                let _ = done.try_send(());
             }
             Order::Wipe { done } => {
                 let mut all = Vec::new();
                 index.each_record(|sequence, _| all.push(sequence))?;
-                (all, Some(done), None)
+                all.chunks(DROPS).try_for_each(|part| self.drop_all(part, |_| true))?;
+                let _ = done.try_send(());
             }
+        }
+        Ok(())
+    }
+
+    /// Removes some of the records that were purged.
+    fn drop_some(&self) -> Result<(), Fault> {
+        let part = {
+            let mut drops = hold(&self.drops);
+            let rest = drops.len().saturating_sub(DROPS);
+            drops.split_off(rest)
         };
-        while !dropped.is_empty() {
-            let part = dropped.split_off(dropped.len().saturating_sub(DROPS));
-            let ((), written) = index.write(|writing| part.iter().try_for_each(|one| writing.remove_sequence(*one)))?;
-            let mut known = hold(&self.known);
-            for primary in &written.emptied {
-                known.remove(&short(primary));
-            }
-            drop(known);
-            self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
-            self.objects.store(written.objects, Ordering::Relaxed);
-            for file in written.doomed {
-                self.folder.unlink(file);
-            }
+        // One that was stored again meanwhile stays.
+        let goes = |record: &Record<'_>| self.shared.log.verdict(&record.subject()).0 == Purged::Hard;
+        if part.is_empty() { Ok(()) } else { self.drop_all(&part, goes) }
+    }
+
+    /// Removes records in one step.
+    fn drop_all(&self, sequences: &[u64], goes: impl Fn(&Record<'_>) -> bool) -> Result<(), Fault> {
+        let Some(index) = self.index() else { return Ok(()) };
+        let ((), written) =
+            index.write(|writing| sequences.iter().try_for_each(|one| writing.remove_sequence(*one, &goes)))?;
+        for primary in &written.emptied {
+            self.known.remove(primary);
         }
-        if let Some(generation) = is_followed {
-            index.write(|writing| {
-                writing.forget_purges(generation)?;
-                writing.set_generation(generation)?;
-                writing.set_floor(generation)
-            })?;
-        }
-        if let Some(done) = done {
-            let _ = done.try_send(());
+        self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
+        self.objects.store(written.objects, Ordering::Relaxed);
+        for file in written.doomed {
+            self.folder.unlink(file);
         }
         Ok(())
     }

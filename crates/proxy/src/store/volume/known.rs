@@ -1,0 +1,70 @@
+//! The keys that a volume has, so that it need not be asked for others.
+//!
+//! Eight bytes a key and what a hash table adds: about 18 MiB for a million. A clash costs a look-up.
+
+use super::record::Primary;
+use crate::store::hold;
+use crate::store::memory::Prehashed;
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+/// Parts: a table that grows is moved while its lock is held, so each is to be small.
+const PARTS: usize = 256;
+
+/// Names of keys.
+#[derive(Debug)]
+pub(super) struct Known {
+    parts: Box<[Mutex<HashSet<u64, Prehashed>>]>,
+}
+
+/// What is kept of a name.
+pub(super) fn short(primary: &Primary) -> u64 {
+    primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+impl Known {
+    pub(super) fn new() -> Self {
+        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
+    }
+
+    fn part(&self, primary: &Primary) -> &Mutex<HashSet<u64, Prehashed>> {
+        &self.parts[usize::from(primary[8]) % PARTS]
+    }
+
+    pub(super) fn has(&self, primary: &Primary) -> bool {
+        hold(self.part(primary)).contains(&short(primary))
+    }
+
+    pub(super) fn add(&self, primary: &Primary) {
+        hold(self.part(primary)).insert(short(primary));
+    }
+
+    pub(super) fn remove(&self, primary: &Primary) {
+        hold(self.part(primary)).remove(&short(primary));
+    }
+
+    pub(super) fn clear(&self) {
+        for part in &self.parts {
+            *hold(part) = HashSet::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Known;
+    use crate::store::volume::record::primary_of;
+
+    #[test]
+    fn names_come_and_go() {
+        let known = Known::new();
+        let names: Vec<_> = (0..10_000_u32).map(|number| primary_of(&number.to_be_bytes())).collect();
+        names.iter().step_by(2).for_each(|name| known.add(name));
+        names.iter().step_by(4).for_each(|name| known.remove(name));
+        for (number, name) in names.iter().enumerate() {
+            assert_eq!(known.has(name), number % 4 == 2);
+        }
+        known.clear();
+        assert!(!names.iter().any(|name| known.has(name)));
+    }
+}

@@ -1,0 +1,235 @@
+//! An index that is being changed.
+
+use super::index::{BODIES, FACTS, FILES, Fault, INDEX, PURGES, RECORDS, range_of};
+use super::record::{Content, Id, Primary, Record, cost, id_of, primary_in, primary_of};
+use crate::store::folder::FileId;
+use crate::store::purge::{Last, Target};
+use redb::{ReadableTable, Table, WriteTransaction};
+
+/// What a transaction came to.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) bytes: u64,
+    pub(super) objects: u64,
+    /// Files that the index names no more.
+    pub(super) doomed: Vec<FileId>,
+    /// Keys that have no record any more.
+    pub(super) emptied: Vec<Primary>,
+    pub(super) evicted: u64,
+}
+
+/// An index that is being changed.
+pub(super) struct Writing<'t> {
+    index: Table<'t, Id, u64>,
+    records: Table<'t, u64, &'static [u8]>,
+    bodies: Table<'t, u64, &'static [u8]>,
+    files: Table<'t, u128, u64>,
+    purges: Table<'t, &'static [u8], (u64, u64)>,
+    facts: Table<'t, &'static str, u64>,
+    written: Written,
+}
+
+impl<'t> Writing<'t> {
+    /// Opens all tables for a change.
+    pub(super) fn begin(transaction: &'t WriteTransaction) -> Result<Self, Fault> {
+        let facts = transaction.open_table(FACTS)?;
+        let fact = |name| Ok::<_, Fault>(facts.get(name)?.map_or(0, |value| value.value()));
+        let written = Written { bytes: fact("bytes")?, objects: fact("objects")?, ..Written::default() };
+        Ok(Self {
+            index: transaction.open_table(INDEX)?,
+            records: transaction.open_table(RECORDS)?,
+            bodies: transaction.open_table(BODIES)?,
+            files: transaction.open_table(FILES)?,
+            purges: transaction.open_table(PURGES)?,
+            facts,
+            written,
+        })
+    }
+
+    /// Closes them. What it came to is written down with the rest.
+    pub(super) fn end(mut self) -> Result<Written, Fault> {
+        self.facts.insert("bytes", self.written.bytes)?;
+        self.facts.insert("objects", self.written.objects)?;
+        Ok(self.written)
+    }
+}
+
+impl Writing<'_> {
+    /// Bytes of all records, as reckoned.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.written.bytes
+    }
+
+    /// Whether the index names a file.
+    pub(super) fn knows_file(&self, id: FileId) -> Result<bool, Fault> {
+        Ok(self.files.get(id.encode())?.is_some())
+    }
+
+    /// The content of the record `id`, as it stands there.
+    pub(super) fn content_of(&self, id: &Id) -> Result<Option<Content>, Fault> {
+        let Some(sequence) = self.index.get(id)?.map(|row| row.value()) else { return Ok(None) };
+        let record = self.records.get(sequence)?;
+        Ok(record.and_then(|bytes| Record::decode(bytes.value()).map(|record| record.content)))
+    }
+
+    /// Writes a record. `body` is small content; `None` keeps what stands there, which is the same.
+    pub(super) fn put(
+        &mut self,
+        (id, sequence): (&Id, u64),
+        record: &[u8],
+        content: Content,
+        body: Option<&[u8]>,
+    ) -> Result<(), Fault> {
+        let kept = match (content, self.content_of(id)?) {
+            (Content::File { id, .. }, Some(Content::File { id: other, .. })) => id == other,
+            (Content::Inline { sum, .. }, Some(Content::Inline { sum: other, .. })) => sum == other,
+            _ => false,
+        };
+        let former = self.index.get(id)?.map(|row| row.value());
+        let sequence = match former {
+            Some(same) if kept => {
+                if let Some(old) = self.records.get(same)? {
+                    self.written.bytes = self.written.bytes.saturating_sub(cost(old.value().len(), content));
+                    self.written.objects = self.written.objects.saturating_sub(1);
+                }
+                same
+            }
+            _ => {
+                self.remove(id)?;
+                if let (Content::Inline { .. }, Some(body)) = (content, body) {
+                    self.bodies.insert(sequence, body)?;
+                }
+                if let Content::File { id, .. } = content {
+                    self.files.insert(id.encode(), sequence)?;
+                }
+                self.index.insert(id, sequence)?;
+                sequence
+            }
+        };
+        self.records.insert(sequence, record)?;
+        self.written.bytes += cost(record.len(), content);
+        self.written.objects += 1;
+        Ok(())
+    }
+
+    /// Removes the record `id`, where there is one.
+    pub(super) fn remove(&mut self, id: &Id) -> Result<(), Fault> {
+        let Some(sequence) = self.index.remove(id)?.map(|row| row.value()) else { return Ok(()) };
+        self.drop_record(sequence)?;
+        self.note_if_empty(id)
+    }
+
+    /// Removes all variants of a key.
+    pub(super) fn remove_key(&mut self, primary: &Primary) -> Result<(), Fault> {
+        let mut ids = Vec::new();
+        for row in self.index.range(range_of(primary))? {
+            ids.push(row?.0.value());
+        }
+        ids.iter().try_for_each(|id| self.remove(id))
+    }
+
+    /// Removes the record with this sequence number, if it is still there and `goes` says so.
+    pub(super) fn remove_sequence(
+        &mut self,
+        sequence: u64,
+        goes: impl FnOnce(&Record<'_>) -> bool,
+    ) -> Result<(), Fault> {
+        let id = {
+            let Some(bytes) = self.records.get(sequence)? else { return Ok(()) };
+            let record = Record::decode_unchecked(bytes.value()).filter(|record| goes(record));
+            record.map(|record| id_of(&primary_of(record.key), record.variant))
+        };
+        id.map_or(Ok(()), |id| self.remove(&id))
+    }
+
+    fn drop_record(&mut self, sequence: u64) -> Result<(), Fault> {
+        self.bodies.remove(sequence)?;
+        let record = self.records.remove(sequence)?.map(|record| record.value().to_vec());
+        let Some(record) = record else { return Ok(()) };
+        let content = Record::decode_unchecked(&record).map_or(Content::None, |record| record.content);
+        self.written.bytes = self.written.bytes.saturating_sub(cost(record.len(), content));
+        self.written.objects = self.written.objects.saturating_sub(1);
+        if let Content::File { id, .. } = content {
+            self.files.remove(id.encode())?;
+            self.written.doomed.push(id);
+        }
+        Ok(())
+    }
+
+    fn note_if_empty(&mut self, id: &Id) -> Result<(), Fault> {
+        let primary = primary_in(id);
+        if self.index.range(range_of(&primary))?.next().is_none() {
+            self.written.emptied.push(primary);
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest record off, or gives it a second chance at the other end, under the number `next`, when `keeps`
+    /// says so. Returns whether there was one, and whether the number was used.
+    pub(super) fn evict(
+        &mut self,
+        next: u64,
+        keeps: impl FnOnce(&Record<'_>) -> bool,
+    ) -> Result<Option<Evicted>, Fault> {
+        let oldest = self.records.first()?.map(|(sequence, record)| (sequence.value(), record.value().to_vec()));
+        let Some((sequence, bytes)) = oldest else { return Ok(None) };
+        let Some(record) = Record::decode(&bytes) else {
+            // Nobody can read it, so nobody can say what its name is.
+            self.drop_record(sequence)?;
+            return Ok(Some(Evicted::Gone(None)));
+        };
+        let id = id_of(&primary_of(record.key), record.variant);
+        if !keeps(&record) {
+            self.remove(&id)?;
+            // A record that its name does not lead to any more.
+            self.drop_record(sequence)?;
+            self.written.evicted += 1;
+            let file = if let Content::File { id, .. } = record.content { Some(id) } else { None };
+            return Ok(Some(Evicted::Gone(file.map(|file| (record.key.to_vec(), file)))));
+        }
+        let body = self.bodies.remove(sequence)?.map(|body| body.value().to_vec());
+        self.records.remove(sequence)?;
+        self.records.insert(next, bytes.as_slice())?;
+        self.index.insert(&id, next)?;
+        if let Some(body) = body {
+            self.bodies.insert(next, body.as_slice())?;
+        }
+        if let Content::File { id, .. } = record.content {
+            self.files.insert(id.encode(), next)?;
+        }
+        Ok(Some(Evicted::Moved))
+    }
+
+    /// Remembers a purge.
+    pub(super) fn put_purge(&mut self, target: &Target, last: Last) -> Result<(), Fault> {
+        let bytes = target.encode();
+        let old = self.purges.get(bytes.as_slice())?.map_or((0, 0), |row| row.value());
+        self.purges.insert(bytes.as_slice(), (old.0.max(last.hard), old.1.max(last.soft)))?;
+        Ok(())
+    }
+
+    /// Forgets purges up to `generation`.
+    pub(super) fn forget_purges(&mut self, generation: u64) -> Result<(), Fault> {
+        self.purges.retain(|_, (hard, soft)| hard.max(soft) > generation)?;
+        Ok(())
+    }
+
+    pub(super) fn set_generation(&mut self, generation: u64) -> Result<(), Fault> {
+        self.facts.insert("generation", generation)?;
+        Ok(())
+    }
+
+    pub(super) fn set_floor(&mut self, floor: u64) -> Result<(), Fault> {
+        self.facts.insert("floor", floor)?;
+        Ok(())
+    }
+}
+
+/// What became of the oldest record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Evicted {
+    /// It went, and with it this file of this key.
+    Gone(Option<(Vec<u8>, FileId)>),
+    /// It stands at the other end now.
+    Moved,
+}
