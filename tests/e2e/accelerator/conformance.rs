@@ -18,7 +18,8 @@ use std::process::{Child, Command, Stdio};
 const REFUSED: &str = "headers-store-Transfer-Encoding";
 
 /// What is unwise by default: one visitor's cookie would go to all. `set-cookie "store"` is the switch.
-const UNWISE: &[&str] = &[REFUSED, "headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
+const UNWISE: &[&str] =
+    &[REFUSED, "headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
 
 fn package() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -112,7 +113,9 @@ fn check(score: &Score, name: &str, forgiven: &[&str]) {
     let required = score.failed("required", forgiven);
     assert!(required.is_empty(), "{name}: {} of the required cases fail: {required:#?}", required.len());
     let optimal = score.failed("optimal", forgiven);
-    let (held, all) = score.counts["optimal"];
+    // Those that are named as exceptions count neither way.
+    let (held, _) = score.counts["optimal"];
+    let all = held + optimal.len();
     assert!(held * 100 >= all * 95, "{name}: {held} of {all} optimal cases; these not: {optimal:#?}");
     let document = include_str!("../../../docs/conformance.md");
     assert!(document.contains(&row), "docs/conformance.md is stale (cargo xtask cache-tests); it should say: {row}");
