@@ -111,7 +111,7 @@ pub(crate) async fn ask_origin(
             Some(permit) => permit,
             None => {
                 let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
-                wait_for_place(&client, waiting).await.map_err(Refused::forward)?
+                Box::pin(wait_for_place(&client, waiting)).await.map_err(Refused::forward)?
             }
         };
         lines.clear();

@@ -174,17 +174,20 @@ impl ProxyWorker {
             Err(refused) => return Handled::Refused(refused),
         };
         let changes = Rc::clone(asking.changes.fields);
-        self.later(pass::plain(Rc::clone(self), Arc::clone(step), ask, changes), false)
+        let step = Arc::clone(step);
+        self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
 
-    fn later(
+    /// `make` is called where its future stays, so that it is not moved.
+    fn later<F: Future<Output = Result<Response, Refused>>>(
         self: &Rc<Self>,
-        making: impl Future<Output = Result<Response, Refused>> + 'static,
+        make: impl FnOnce(Rc<Self>) -> F + 'static,
         shows_status: bool,
     ) -> Handled {
         let base = self.base;
+        let worker = Rc::clone(self);
         Handled::Later(Box::pin(async move {
-            match making.await {
+            match make(worker).await {
                 Ok(mut response) => {
                     response.outcome = response.outcome.saturating_add(base);
                     Ok(response)
@@ -251,7 +254,7 @@ impl ProxyWorker {
         };
         drop(key);
         if purges.is_some() {
-            return self.later(pass::purge(Rc::clone(self), query), shows_status);
+            return self.later(move |worker| pass::purge(worker, query), shows_status);
         }
         match intake {
             Intake::LookUp => {
@@ -259,11 +262,14 @@ impl ProxyWorker {
                     response.outcome = response.outcome.saturating_add(self.base);
                     return Handled::Reply(response);
                 }
-                self.later(lookup::serve(Rc::clone(self), query), shows_status)
+                self.later(move |worker| lookup::serve(worker, query), shows_status)
             }
             Intake::Bypass(reason) | Intake::Unsafe(reason) => {
-                let worker = Rc::clone(self);
-                self.later(async move { pass::forward(&worker, &Rc::new(query), reason, None).await }, shows_status)
+                let query = Rc::new(query);
+                self.later(
+                    move |worker| async move { pass::forward(&worker, &query, reason, None).await },
+                    shows_status,
+                )
             }
         }
     }
