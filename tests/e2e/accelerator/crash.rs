@@ -51,7 +51,7 @@ fn object(number: u64, version: u64) -> Vec<u8> {
 fn declared(request: &Request, version: &AtomicU64) -> Vec<u8> {
     let number: u64 = request.path().rsplit('/').next().unwrap().parse().unwrap();
     let version = version.load(Ordering::SeqCst);
-    let (version, rule) = if number % 5 == 0 { (version / 3, "max-age=0") } else { (version, "max-age=3600") };
+    let (version, rule) = if number.is_multiple_of(5) { (version / 3, "max-age=0") } else { (version, "max-age=3600") };
     let tag = format!("\"{number}-{version}\"");
     if request.field("if-none-match").as_ref() == Some(&tag) {
         let fields = format!("ETag: {tag}\r\nCache-Control: {rule}\r\n");
@@ -149,7 +149,7 @@ fn fetch_all(server: &Server, numbers: &[u64]) {
                     let requests: String =
                         batch.iter().map(|number| format!("GET /s/{number} HTTP/1.1\r\nHost: test\r\n\r\n")).collect();
                     stream.write_all(requests.as_bytes()).unwrap();
-                    let (mut bytes, mut buffer, mut came) = (Vec::new(), [0; 64 * 1024], 0);
+                    let (mut bytes, mut buffer, mut came) = (Vec::new(), vec![0; 64 * 1024], 0);
                     while came < batch.len() {
                         let count = stream.read(&mut buffer).unwrap();
                         assert!(count > 0, "cut after {came} of {batch:?}");
