@@ -12,7 +12,7 @@ use crate::store::{Bucket, Purged};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
-use flatout_cache::stored::{Extent, Stored};
+use flatout_cache::stored::Extent;
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
 use flatout_net::clock::Now;

@@ -57,12 +57,8 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
-    // Rather than taken for nothing: somebody who writes a path wants it to mean something.
-    if behind == "/" {
-        let fault = OriginFault::new(format!("`{text}` ends with a slash"));
-        return Err(fault.with(format!("write {scheme}://{authority}: paths are forwarded as they were asked for")));
-    }
-    if !behind.is_empty() {
+    // A lone slash is how people copy addresses; it names no path.
+    if !behind.is_empty() && behind != "/" {
         let what = if behind.starts_with('/') { "a path" } else { "more than a host" };
         return Err(OriginFault::new(format!("`{text}` has {what} behind the host"))
             .with(format!("write {scheme}://{authority}, and change paths by `rewrite`")));
@@ -166,7 +162,6 @@ mod tests {
             ("", "empty", ""),
             ("localhost:3000", "no scheme", "write http://localhost:3000"),
             ("a.example", "no scheme", "write http://a.example"),
-            ("http://a/", "slash", "write http://a:"),
             ("http://a/app", "a path", "write http://a, and"),
             ("http://a?x", "more than a host", "write http://a, and"),
             ("http://u:p@a:1", "no user", "write http://a:1, and"),

@@ -163,8 +163,7 @@ async fn exchange(
         }
     }
     // Only what streams from a client, or must not be sent twice, is worth a system call more.
-    let ask_kernel = matches!(request.content, OutgoingContent::Content(_)) || !request.is_idempotent();
-    if let Some(transport) = pool.check_out(shared, ask_kernel) {
+    if let Some(transport) = pool.check_out(shared) {
         match http1::exchange(shared, pool, transport, true, request, interims).await {
             Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
             answered => return answered,

@@ -38,9 +38,8 @@ impl OriginPool {
         }
     }
 
-    /// A connection that is fit for use, as far as can be known. `ask_kernel`: what goes out on it could not be sent
-    /// again, so a system call more is spent on finding out.
-    pub(super) fn check_out(&self, shared: &Shared, ask_kernel: bool) -> Option<Transport> {
+    /// A connection that is fit for use, as far as can be known.
+    pub(super) fn check_out(&self, shared: &Shared) -> Option<Transport> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
             return None;
