@@ -7,7 +7,7 @@ use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::http1;
 use super::http2;
 use super::pool::OriginPool;
-use super::request::{OutgoingContent, OutgoingRequest};
+use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
