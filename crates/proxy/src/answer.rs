@@ -1,6 +1,6 @@
 //! Answers made of what is kept or is being fetched.
 
-use crate::fill::{FillHead, Interest};
+use crate::fill::{FillHead, Interest, Use};
 use crate::lines::{write_changed, write_line};
 use crate::meta::Kept;
 use crate::outcome::Outcome;
@@ -41,6 +41,16 @@ impl Note {
     /// A hit.
     pub(crate) const fn hit(reason: Lookup) -> Self {
         Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
+    }
+
+    /// The same for what is kept and may be used for this reason.
+    pub(crate) const fn of_use(self, how: Use) -> Self {
+        let (reason, fwd_status) = match how {
+            Use::Validated => (Lookup::HitValidated, Some(304)),
+            Use::Joined => (Lookup::MissPart, None),
+            Use::InsteadOfError => (Lookup::HitIfError, None),
+        };
+        Self { reason, fwd_status, ..self }
     }
 
     /// The lines of Age and Cache-Status for an answer that is `age_s` old.

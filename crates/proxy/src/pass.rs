@@ -4,7 +4,6 @@ use crate::answer::{Content, Note, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
-use crate::fill::FillWriter;
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
@@ -89,15 +88,15 @@ fn keep_beside(
     generation: u64,
     reason: Lookup,
 ) -> Response {
-    let writer = FillWriter::unlisted(&worker.accelerator().fills);
+    let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
     let fetch = Fetch { query: Rc::clone(query), kept: None, conditions: None, completes: false, interims: None };
-    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored));
+    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
     let mut response = whole_answer(query, Content::Coming(head, interest), &note, Now::read().unix_s);
     response.cache = Some("storing");
     let worker = Rc::clone(worker);
-    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation).await });
+    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
     response
 }
 

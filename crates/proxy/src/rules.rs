@@ -1,5 +1,6 @@
 //! One `cache` step of the configuration, put to use for all workers.
 
+use crate::forward::is_trusted;
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 use flatout_config::model::{self, CacheRules, Cidr, StatusField};
 use std::net::IpAddr;
@@ -74,16 +75,12 @@ impl CacheStep {
         match &self.status_field {
             StatusField::Everybody => true,
             StatusField::Nobody => false,
-            StatusField::Networks(networks) => is_among(networks, client),
+            StatusField::Networks(networks) => is_trusted(networks, client),
         }
     }
 
     /// Whether PURGE is a method of ours, and `client` may use it; `None`: it is not.
     pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> Option<bool> {
-        (!self.purge.is_empty()).then(|| is_among(&self.purge, client))
+        (!self.purge.is_empty()).then(|| is_trusted(&self.purge, client))
     }
-}
-
-fn is_among(networks: &[Cidr], client: Option<IpAddr>) -> bool {
-    client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
 }

@@ -175,10 +175,8 @@ impl Wire {
     /// The next head; `None`: the connection ended before it began.
     pub(crate) fn read_head(&mut self) -> Result<Option<Received>, String> {
         let Some(start) = self.read_line()? else {
-            return match self.buffer.is_empty() {
-                true => Ok(None),
-                false => Err("the connection ended within a head".to_owned()),
-            };
+            let is_between = self.buffer.is_empty();
+            return if is_between { Ok(None) } else { Err("the connection ended within a head".to_owned()) };
         };
         match self.read_fields()? {
             Some(fields) => Ok(Some(Received { start, fields })),
