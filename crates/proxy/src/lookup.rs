@@ -201,7 +201,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             alone = true;
         }
     }
-    Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+    Err(Refused::not_held())
 }
 
 /// Whether a purge names what others have had fetched.
@@ -336,7 +336,7 @@ async fn fetch_alone(
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
     let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
-    let missing = || Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell);
+    let missing = || Refused::not_held();
     // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
     match fetch.ask(worker).await {
         Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
