@@ -8,7 +8,7 @@ use crate::store::{Inserted, Key, Object, Purge, Purged, Store, StoreSettings, S
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
