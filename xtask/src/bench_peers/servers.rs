@@ -290,3 +290,18 @@ pub(super) fn free_port() -> Outcome<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").cannot("find a free port")?;
     Ok(listener.local_addr().cannot("find a free port")?.port())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_peer_is_named_with_its_package() {
+        let told = program("no-such-server").unwrap_err().to_string();
+        assert!(told.contains("find no-such-server") && told.contains("Debian's package no-such-server"), "{told}");
+        // Where it is installed there is nothing to tell.
+        if let Err(failure) = program("varnishd") {
+            assert!(failure.to_string().contains("package varnish,"), "{failure}");
+        }
+    }
+}
