@@ -162,7 +162,15 @@ impl Interest {
 
     /// Reads the content from `first` to before `end`, or to its end.
     pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
-        self.fill.lock().readers.insert(self.id, first);
+        let writer = {
+            let mut state = self.fill.lock();
+            state.readers.insert(self.id, first);
+            // Whoever has not begun needs all; now it is known to need less.
+            if state.holds_back { state.waiting.remove(&WRITER) } else { None }
+        };
+        if let Some(writer) = writer {
+            writer.wake();
+        }
         FillReader { interest: self, offset: first, end: end.unwrap_or(u64::MAX), cutter: Cutter::default() }
     }
 }
@@ -172,7 +180,8 @@ impl Drop for Interest {
         let holds_back = {
             let mut state = self.fill.lock();
             state.waiting.remove(&self.id);
-            state.readers.remove(&self.id).is_some() && state.holds_back
+            state.readers.remove(&self.id);
+            state.holds_back
         };
         if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
             // The writer may be waiting for its origin on behalf of nobody, or for this reader.
@@ -444,3 +453,6 @@ impl Fills {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
