@@ -96,6 +96,19 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
     lines
 }
 
+/// The lines of an answer that is being fetched, for the one who asked: all that the origin sent.
+fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
+    let mut own = Vec::with_capacity(head.lines.len());
+    for (name, line) in crate::lines::each_line(&head.lines) {
+        if !["content-length", "content-range", "age"].iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            own.extend_from_slice(line);
+        }
+    }
+    let mut lines = Vec::with_capacity(own.len());
+    write_changed(&own, changes, &mut lines);
+    lines
+}
+
 fn has_content(status: u16) -> bool {
     !matches!(status, 204 | 304)
 }
@@ -243,7 +256,11 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let shown_age = (note.fwd.is_none() || age_s > 0).then_some(age_s);
     let ttl = (note.fwd.is_none() || note.stored).then(|| stored.ttl_s(now_s));
     let extra = note.lines(shown_age, ttl, query.shows_status);
-    let all = lines_of(stored, via, &query.changes);
+    let all = match &content {
+        // What is not kept of the fields is taken from nobody who asked for himself (RFC 9111 §5.2.2.4, §5.2.2.7).
+        Content::Coming(head, _) if !note.collapsed => own_lines(head, &query.changes),
+        _ => lines_of(stored, via, &query.changes),
+    };
     let offset = match stored.extent {
         Extent::Whole => 0,
         Extent::Part { first, .. } => first,
@@ -251,7 +268,18 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let hints = query.cache.early_hints && (200..300).contains(&status);
     let links = if hints { early_links(&all) } else { Vec::new() };
     let mut response = match decided {
-        Answer::NotHeld => return None,
+        Answer::NotHeld => match content {
+            // Which part is sent is the origin's choice (RFC 9110 §15.3.7): it is for the one who asked.
+            Content::Coming(head, interest) if !note.collapsed => {
+                let mut lines = Vec::with_capacity(head.lines.len());
+                write_changed(&head.lines, &query.changes, &mut lines);
+                let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
+                let status =
+                    if offset > 0 || matches!(head.meta.stored.extent, Extent::Part { .. }) { 206 } else { status };
+                Response::new(status, Head::from_lines(status, &lines), body, 0)
+            }
+            _ => return None,
+        },
         Answer::NotModified => {
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());

@@ -107,7 +107,7 @@ impl Fetch {
     }
 
     /// Asks the origin, and asks again without conditions when its 304 speaks of something else.
-    async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
+    pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut conditions = self.conditions.as_ref();
         loop {
             // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
@@ -392,6 +392,11 @@ impl Fetch {
 
 /// Remembers the links of an answer for the next one to the same question.
 pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u8]) {
+    // Most answers have no such field, and most pages never had one.
+    let has_links = memchr::memmem::find(answer_lines, b"ink").is_some();
+    if !has_links && !worker.accelerator().has_hints() {
+        return;
+    }
     let mut links = Vec::new();
     for link in early_links(answer_lines) {
         lines::write_line(b"Link", link.as_bytes(), &mut links);
@@ -400,7 +405,7 @@ pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u
 }
 
 /// What asking came to.
-enum Asked {
+pub(crate) enum Asked {
     /// There is no content to stream.
     Settled(Standing),
     /// An answer for one client only.

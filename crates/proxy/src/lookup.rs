@@ -2,7 +2,7 @@
 
 use crate::answer::{Content, Note, Ready, answer_from};
 use crate::exchange::Answered;
-use crate::fetch::{Direct, Fetch};
+use crate::fetch::{Asked, Direct, Fetch};
 use crate::fill::{Begin, Interest, Standing};
 use crate::meta::Kept;
 use crate::meta::Meta;
@@ -201,7 +201,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             alone = true;
         }
     }
-    Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+    Err(Refused::not_held())
 }
 
 /// Whether a purge names what others have had fetched.
@@ -328,26 +328,38 @@ async fn fetch_alone(
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Result<Response, Refused> {
-    let begun = Begin::Yours(worker.accelerator().fills.begin_alone(&query.fetch_prefix()));
-    match begin(worker, query, begun, conditions, kept, reason).await {
-        Joined::Answer(answer) => answer,
-        Joined::Standing(standing, note, interest) => match standing {
-            Standing::Failed(refused) => Err(refused),
-            Standing::Streaming(head) => {
-                let stored = Note { stored: true, ..note };
-                let mut response = answer_from(query, Content::Coming(head, interest), &stored, Now::read().unix_s)
-                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))?;
-                response.cache = Some("storing");
-                Ok(response)
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
+    let fills = &worker.accelerator().fills;
+    let dooms = fills.dooms();
+    let (conditions, completes) =
+        conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
+    let interims = Some(query.ask.request.offers().interims());
+    let had_kept = kept.is_some();
+    let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
+    let missing = || Refused::not_held();
+    // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
+    match fetch.ask(worker).await {
+        Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
+        Asked::Settled(Standing::Failed(refused)) => Err(refused),
+        Asked::Settled(Standing::Use(object, how)) => {
+            answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s).ok_or_else(missing)
+        }
+        Asked::Settled(_) => Err(missing()),
+        Asked::Shared(answered, stored, generation) => {
+            let writer = fills.begin_alone(&query.fetch_prefix());
+            if fills.dooms() != dooms {
+                writer.doom();
             }
-            Standing::Use(object, how) => {
-                answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s)
-                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
-            }
-            Standing::Asking | Standing::Released => {
-                Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
-            }
-        },
+            let interest = writer.join();
+            let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
+            let pumping = Rc::clone(worker);
+            spawn_local(async move { fetch.pump(&pumping, writer, *answered, *stored, generation, false).await });
+            let note = Note { stored: true, ..note };
+            let mut response =
+                answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s).ok_or_else(missing)?;
+            response.cache = Some("storing");
+            Ok(response)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::answer::{Content, Note, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
-use crate::forward::{Return, Strip, upgrade, write_response_lines};
+use crate::forward::{Return, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
 use crate::outcome::{ForwardOutcome, Outcome};
@@ -36,7 +36,7 @@ pub(crate) async fn plain(
     ask: Ask,
     changes: Rc<[FieldOp]>,
 ) -> Result<Response, Refused> {
-    let answered = ask_as_is(&worker, &step, &ask, Strip::default()).await?;
+    let answered = ask_as_is(&worker, &step, &ask, b"").await?;
     let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
     respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome))
 }
@@ -49,7 +49,10 @@ pub(crate) async fn forward(
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
     let request_time_s = Now::read().unix_s;
-    let answered = ask_as_is(worker, &query.step, &query.ask, Strip::default()).await?;
+    // As for what is fetched: an origin must not see two kinds of requests.
+    let mut capability = Vec::new();
+    query.cache.write_capability(&mut capability);
+    let answered = ask_as_is(worker, &query.step, &query.ask, &capability).await?;
     let times = (request_time_s, Now::read().unix_s);
     let method = query.ask.request.method();
     let mut why = NoStore::MethodNotCacheable;
@@ -60,7 +63,7 @@ pub(crate) async fn forward(
         }
     } else if reason == Lookup::UnsafeMethod {
         let generation = worker.store().map_or(0, |store| store.generation());
-        invalidate(worker, query, &answered.incoming, times);
+        invalidate(worker, query, &answered.incoming, times).await;
         // RFC 9110 §9.3.3: an answer to POST may say that it is what GET would get.
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
@@ -124,7 +127,7 @@ async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
     ask: &Ask,
-    strip: Strip,
+    extra: &[u8],
 ) -> Result<Answered, Refused> {
     let offers = ask.request.offers();
     let content = match offers.take_content() {
@@ -134,7 +137,7 @@ async fn ask_as_is(
         None => OutgoingContent::None,
     };
     let interims = offers.interims();
-    let manner = Manner { strip, ..Manner::default() };
+    let manner = Manner { extra, ..Manner::default() };
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
 }
 
@@ -239,7 +242,7 @@ fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incomin
 }
 
 /// What the answer to an unsafe method makes invalid (RFC 9111 §4.4).
-fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
+async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
     let Some(store) = worker.store() else { return };
     let invalidation = with_response(incoming, times, |response| {
         query.with(|request| decide_invalidation(request, response.status, &response.fields, &query.cache.rules))
@@ -268,12 +271,15 @@ fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, 
     }
     if !purges.is_empty() {
         let store = Arc::clone(store);
-        // It looks through an index, which is not for the event loop; look-ups that begin afterwards see it.
-        tokio::task::spawn_blocking(move || {
+        // It looks through an index, which is not for the event loop. The answer waits: whoever has it is never given
+        // what it made invalid.
+        let purging = tokio::task::spawn_blocking(move || {
             for purge in &purges {
                 let _ = store.purge(purge, false, false);
             }
         });
+        // It fails only when the runtime ends.
+        let _ = purging.await;
     }
 }
 

@@ -334,6 +334,12 @@ fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Aski
 }
 
 impl Refused {
+    /// What was fetched does not hold what was asked for.
+    pub(crate) fn not_held() -> Self {
+        let text = "The server behind this one did not answer as it should.";
+        Self { status: 502, text, fields: Vec::new(), outcome: Outcome::cache(Lookup::MissPart) }
+    }
+
     /// Only a kept answer would have done (RFC 9111 §5.2.1.7).
     pub(crate) fn only_if_cached(reason: Lookup) -> Self {
         let text = "There is no kept answer, and the request wants nothing else.";
