@@ -136,11 +136,14 @@ impl Spec {
         };
         let client = Some(SocketAddr::new(question.client, 0));
         let request = Request { head: &head, client, secure: question.secure, listener, offers: &Offers::new() };
-        let engine = Engine::new(Arc::clone(self), Arc::new(Services::default()), CacheLimits::DEFAULT);
+        let engine = Engine::apart(Arc::clone(self));
         let live = engine.live();
-        let mut teller = Teller { told, changes: Vec::new(), depth: 0 };
+        let mut teller = Teller { told, changes: Vec::new(), depth: 0, forwarding: None };
         let reply = answer(&live, &request, Now::read(), &mut teller, None);
-        let Teller { mut told, changes, .. } = teller;
+        let Teller { mut told, changes, forwarding, .. } = teller;
+        if let Some(forwarding) = forwarding {
+            return forwarding.show(told, &request);
+        }
         match reply {
             Reply::Now(response) => told.set_answer(&response, &changes),
             Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
