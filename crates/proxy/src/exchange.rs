@@ -18,7 +18,7 @@ use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
 use flatout_net::stream::{Piece, Source};
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 /// What is asked of the origins.
@@ -66,7 +66,8 @@ pub(crate) struct Answered {
 #[derive(Debug)]
 struct Watch {
     accelerator: Arc<Accelerator>,
-    step: Arc<ProxyStep>,
+    /// A tunnel may last longer than its step is in force.
+    step: Weak<ProxyStep>,
 }
 
 /// The request's place at its origin, kept until the answer is whole.
@@ -83,7 +84,9 @@ impl Hold {
     pub(crate) fn report_cut(&mut self, failure: ExchangeFailure) {
         if failure.failure.is_origin_fault() {
             let change = self.ticket.report(Ending::Failed, Now::read().monotonic_ms);
-            self.watch.accelerator.tell_change(&self.watch.step, self.ticket.index(), change);
+            if let Some(step) = self.watch.step.upgrade() {
+                self.watch.accelerator.tell_change(&step, self.ticket.index(), change);
+            }
         }
     }
 }
@@ -156,7 +159,7 @@ pub(crate) async fn ask_origin(
                 permit.report(sample, now_ms);
                 let change = ticket.report(Ending::Answered, now_ms);
                 worker.accelerator().tell_change(step, index, change);
-                let watch = Watch { accelerator: worker.shared(), step: Arc::clone(step) };
+                let watch = Watch { accelerator: worker.shared(), step: Arc::downgrade(step) };
                 let hold = Hold { ticket, watch, _permit: (incoming.status != 101).then_some(permit) };
                 return Ok(Answered { incoming, hold, again: attempts > 0 });
             }

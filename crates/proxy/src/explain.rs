@@ -215,7 +215,9 @@ fn decide(
     let rules = &cache.rules;
     match decide_request(request, rules) {
         Intake::LookUp => {}
-        Intake::Bypass(reason) => return (reason, "It is passed on to an origin; the cache has no part in it.".to_owned()),
+        Intake::Bypass(reason) => {
+            return (reason, "It is passed on to an origin; the cache has no part in it.".to_owned());
+        }
         Intake::Unsafe(reason) => {
             return (reason, "It is passed on to an origin; what is kept for its target is dropped then.".to_owned());
         }
@@ -238,7 +240,9 @@ fn decide(
             "An origin is asked for this request alone: nobody waits for another's answer.".to_owned(),
         ),
         Verdict::Forward { reason } => (reason, "An origin is asked.".to_owned()),
-        Verdict::Unsatisfiable { reason } => (reason, "504: nothing is kept, and the request wants nothing else.".to_owned()),
+        Verdict::Unsatisfiable { reason } => {
+            (reason, "504: nothing is kept, and the request wants nothing else.".to_owned())
+        }
     }
 }
 

@@ -473,7 +473,8 @@ impl Pumping {
     /// Whether it is fetched to its end although nobody reads.
     fn is_worth_finishing(&self) -> bool {
         let here = self.writer.look(|content| content.bytes());
-        self.unkept.is_none() && self.length.is_some_and(|length| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here))
+        self.unkept.is_none()
+            && self.length.is_some_and(|length| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here))
     }
 
     /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
