@@ -3,6 +3,7 @@
 mod coalesce;
 mod conformance;
 mod crash;
+mod explain;
 mod faults;
 mod hits;
 mod origin;

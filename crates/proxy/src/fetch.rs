@@ -227,7 +227,8 @@ impl Fetch {
                 let (object, _) = store.insert(again(stored), query.cache.rules.variants_max as usize);
                 Some(Standing::Use(object, Use::Validated))
             }
-            Freshening::FreshOnce(stored, _) => {
+            Freshening::FreshOnce(stored, reason) => {
+                worker.note_not_kept(query, reason, 304);
                 store.remove_object(kept);
                 Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
             }
@@ -244,6 +245,9 @@ impl Fetch {
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
         let Some(store) = worker.store() else { return Asked::Unshared(Box::new(answered), NoStore::Off) };
+        if let Storing::No(reason) | Storing::Remember(reason, _) = &storing {
+            worker.note_not_kept(query, *reason, answered.incoming.status);
+        }
         match storing {
             Storing::Store(stored) => Asked::Shared(Box::new(answered), stored, generation),
             Storing::No(reason) => Asked::Unshared(Box::new(answered), reason),
@@ -294,7 +298,7 @@ impl Fetch {
     ) {
         let Answered { mut incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
-        let mut pumping = Pumping { writer, body: None, kept: true, wanted, length };
+        let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
         let client = worker.client(&self.query.step);
         loop {
@@ -308,6 +312,7 @@ impl Fetch {
                 }
                 Some(IncomingPiece::Failed(failure)) => {
                     hold.report_cut(failure);
+                    worker.note_not_kept(&self.query, NoStore::Incomplete, stored.status);
                     return pumping.writer.cut(cut_reason(failure));
                 }
             }
@@ -316,11 +321,13 @@ impl Fetch {
 
     /// The content is whole: keeps it.
     fn finish(&self, worker: &ProxyWorker, pumping: Pumping, stored: Stored, generation: u64, trailers: Option<&[u8]>) {
-        let Pumping { writer, body, kept, length, .. } = pumping;
+        let Pumping { writer, body, unkept, length, .. } = pumping;
         let whole = writer.look(Growing::bytes);
         let is_whole = length.is_none_or(|length| length == whole)
             && stored.content_bytes().is_none_or(|promised| promised == whole);
-        if kept && is_whole && !writer.is_doomed() {
+        if let Some(reason) = unkept.or_else(|| (!is_whole).then_some(NoStore::Incomplete)) {
+            worker.note_not_kept(&self.query, reason, stored.status);
+        } else if !writer.is_doomed() {
             let body = match body {
                 Some(body) => body.finish(),
                 None => writer
@@ -450,8 +457,8 @@ struct Pumping {
     writer: FillWriter,
     /// The file, once there is one.
     body: Option<NewBody>,
-    /// Whether it will be kept.
-    kept: bool,
+    /// Why it will not be kept.
+    unkept: Option<NoStore>,
     /// Whether it is for the store, and goes on although nobody reads.
     wanted: bool,
     length: Option<u64>,
@@ -481,7 +488,7 @@ impl Pumping {
     fn is_worth_finishing(&self) -> bool {
         let here = self.writer.look(Growing::bytes);
         let is_near = |length: u64| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here);
-        self.kept && (self.wanted || self.length.is_some_and(is_near))
+        self.unkept.is_none() && (self.wanted || self.length.is_some_and(is_near))
     }
 
     /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
@@ -490,11 +497,11 @@ impl Pumping {
         let before = self.writer.look(Growing::bytes);
         let after = before + bytes.len() as u64;
         if after > bytes_max {
-            self.stop_keeping();
+            self.stop_keeping(NoStore::TooLarge);
         }
         let is_large = after > MEMORY_BYTES_MAX || self.length.is_some_and(|length| length > MEMORY_BYTES_MAX);
-        if self.body.is_none() && self.kept && is_large && !self.open_file(worker) {
-            self.stop_keeping();
+        if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
+            self.stop_keeping(NoStore::NoRoom);
         }
         if self.body.is_none() {
             let piece: Arc<[u8]> = bytes.into();
@@ -502,7 +509,7 @@ impl Pumping {
         } else {
             self.write(bytes).await;
         }
-        if !self.kept {
+        if self.unkept.is_some() {
             self.hold_back().await;
         }
         if self.body.as_ref().is_some_and(NewBody::is_behind) {
@@ -518,7 +525,7 @@ impl Pumping {
                 let (fd, written) = (Arc::clone(body.fd()), body.len());
                 return self.writer.add(|content| content.move_to(fd, written));
             }
-            self.stop_keeping();
+            self.stop_keeping(NoStore::NoRoom);
             let Some(slowest) = self.writer.slowest() else { return };
             if let Some(body) = &mut self.body {
                 body.forget_before(slowest);
@@ -548,8 +555,8 @@ impl Pumping {
     }
 
     /// From now on it is for those who read already.
-    fn stop_keeping(&mut self) {
-        self.kept = false;
+    fn stop_keeping(&mut self, reason: NoStore) {
+        self.unkept.get_or_insert(reason);
         self.writer.close();
     }
 

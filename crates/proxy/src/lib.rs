@@ -19,6 +19,7 @@
 //! | [`esi`] | pages made of parts (ESI 1.0) |
 //! | [`hints`] | the Link fields of an answer that may go ahead of the next one |
 //! | [`outcome`] | why each answer was what it was |
+//! | [`explain`], [`told`] | what is kept for a request and why or why not; what was not kept, and origins in and out |
 //!
 //! Absent by design: sockets (`flatout_net` has them) and what may be stored (`flatout_cache` decides).
 
@@ -27,6 +28,7 @@ mod answer;
 mod check;
 pub mod esi;
 mod exchange;
+pub mod explain;
 mod fetch;
 pub mod fill;
 pub mod forward;
@@ -45,9 +47,11 @@ mod query;
 pub mod rules;
 pub mod step;
 pub mod store;
+pub mod told;
 pub mod worker;
 
 pub use accelerator::Accelerator;
+pub use explain::CacheExplanation;
 pub use meta::{Kept, Meta};
 pub use rules::CacheStep;
 pub use step::ProxyStep;

@@ -76,6 +76,7 @@ pub(crate) async fn forward(
     } else if reason == Lookup::BypassOff {
         why = NoStore::Off;
     }
+    worker.note_not_kept(query, why, answered.incoming.status);
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
     let mut response = answer_or_refuse(query, answered, &note)?;
     response.cache = Some(why.name());

@@ -14,9 +14,10 @@ use crate::query::{Query, begin_key, locator};
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::{Key, Store};
+use crate::told::{Last, NotKeptCounts};
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_cache::key::{write_key, write_query};
-use flatout_cache::reason::Lookup;
+use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{Search, write_path_key, write_search_key};
 use flatout_cache::stored::Stored;
@@ -91,6 +92,7 @@ pub struct ProxyWorker {
     front: RefCell<Front>,
     clients: RefCell<Vec<(u64, OriginClient)>>,
     counts: Arc<OriginCounts>,
+    not_kept: Arc<NotKeptCounts>,
     /// The key of the request at hand.
     key: RefCell<Vec<u8>>,
 }
@@ -104,6 +106,7 @@ impl ProxyWorker {
             front: RefCell::default(),
             clients: RefCell::default(),
             counts: accelerator.add_counts(),
+            not_kept: accelerator.add_not_kept_counts(),
             key: RefCell::default(),
         })
     }
@@ -113,9 +116,24 @@ impl ProxyWorker {
         &self.accelerator
     }
 
+    /// The same, for what outlives a request.
+    pub(crate) fn shared(&self) -> Arc<Accelerator> {
+        Arc::clone(&self.accelerator)
+    }
+
     /// The store, when there is one.
     pub(crate) fn store(&self) -> Option<&Arc<Store<Meta>>> {
         self.accelerator.store()
+    }
+
+    /// An answer to `query` was not kept.
+    pub(crate) fn note_not_kept(&self, query: &Query, reason: NoStore, status: u16) {
+        self.not_kept.add(reason);
+        // What is said of another method is not said of the key.
+        if query.ask.request.method() == "GET" {
+            let last = Last { reason, status, unix_s: Now::read().unix_s };
+            self.accelerator.not_kept.note(query.key.hash(), last);
+        }
     }
 
     /// This worker's connections to the origins of `step`.
