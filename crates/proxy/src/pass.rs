@@ -9,7 +9,7 @@ use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
 use crate::outcome::{ForwardOutcome, Outcome};
-use crate::query::{FETCH_KEY_END, Query};
+use crate::query::{FETCH_KEY_END, Query, Template};
 use crate::step::ProxyStep;
 use crate::store::Purge;
 use crate::worker::{ProxyWorker, Refused};
@@ -37,9 +37,9 @@ pub(crate) async fn plain(
     ask: Ask,
     changes: Rc<[FieldOp]>,
 ) -> Result<Response, Refused> {
-    let answered = ask_as_is(&worker, &step, &ask, Strip::default()).await?;
+    let answered = ask_as_is(&worker, &step, &ask, Manner::default()).await?;
     let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
-    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome))
+    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome)).map(|(response, _)| response)
 }
 
 /// Passes on a request that was looked at and is not for the cache; what its answer changes of what is kept is done.
@@ -50,7 +50,13 @@ pub(crate) async fn forward(
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
     let request_time_s = Now::read().unix_s;
-    let answered = ask_as_is(worker, &query.step, &query.ask, Strip::default()).await?;
+    let (mut strip, mut extra) = (Strip::default(), Vec::new());
+    if query.cache.esi {
+        strip = Strip::RANGE.and(Strip::ENCODING);
+        query.cache.write_capability(&mut extra);
+    }
+    let manner = Manner { strip, extra: &extra, method: None };
+    let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
     let times = (request_time_s, Now::read().unix_s);
     let method = query.ask.request.method();
     let mut why = NoStore::MethodNotCacheable;
@@ -117,7 +123,15 @@ pub(crate) fn answer(
 fn answer_or_refuse(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
-    respond(&query.step, &query.ask, &query.changes, answered, extra, Outcome::cache(note.reason))
+    let is_template = query.is_template_here(&answered.incoming);
+    // A template's fields are changed once it is put together.
+    let changes = if is_template { &[][..] } else { &query.changes };
+    let outcome = Outcome::cache(note.reason);
+    let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
+    if is_template {
+        query.template.replace(Some(Template::Page(lines)));
+    }
+    Ok(response)
 }
 
 /// Asks with the client's content, as the client asked.
@@ -125,7 +139,7 @@ async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
     ask: &Ask,
-    strip: Strip,
+    manner: Manner<'_>,
 ) -> Result<Answered, Refused> {
     let offers = ask.request.offers();
     let content = match offers.take_content() {
@@ -135,11 +149,10 @@ async fn ask_as_is(
         None => OutgoingContent::None,
     };
     let interims = offers.interims();
-    let manner = Manner { strip, ..Manner::default() };
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
 }
 
-/// An origin's answer on its way to one client.
+/// An origin's answer on its way to one client, and its field lines.
 fn respond(
     step: &Arc<ProxyStep>,
     ask: &Ask,
@@ -147,7 +160,7 @@ fn respond(
     answered: Answered,
     extra: Option<Rc<[u8]>>,
     outcome: Outcome,
-) -> Result<Response, Refused> {
+) -> Result<(Response, Vec<u8>), Refused> {
     let Answered { mut incoming, hold, .. } = answered;
     let status = incoming.status;
     let is_upgrade = status == 101;
@@ -199,7 +212,7 @@ fn respond(
     };
     let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome.index());
     response.extra = extra;
-    Ok(response)
+    Ok((response, lines))
 }
 
 /// Whether a 101 is the upgrade that was asked for.

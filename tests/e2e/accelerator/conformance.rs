@@ -18,7 +18,8 @@ use std::process::{Child, Command, Stdio};
 const REFUSED: &str = "headers-store-Transfer-Encoding";
 
 /// What is unwise by default: one visitor's cookie would go to all. `set-cookie "store"` is the switch.
-const UNWISE: &[&str] = &[REFUSED, "headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
+const UNWISE: &[&str] =
+    &[REFUSED, "headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie", "other-set-cookie"];
 
 fn package() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
