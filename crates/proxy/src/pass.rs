@@ -4,7 +4,6 @@ use crate::answer::{Content, Note, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
-use crate::fill::FillWriter;
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
@@ -50,12 +49,11 @@ pub(crate) async fn forward(
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
     let request_time_s = Now::read().unix_s;
-    let (mut strip, mut extra) = (Strip::default(), Vec::new());
-    if query.cache.esi {
-        strip = Strip::RANGE.and(Strip::ENCODING);
-        query.cache.write_capability(&mut extra);
-    }
-    let manner = Manner { strip, extra: &extra, method: None };
+    // As for what is fetched: an origin must not see two kinds of requests.
+    let mut capability = Vec::new();
+    query.cache.write_capability(&mut capability);
+    let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
+    let manner = Manner { strip, extra: &capability, method: None };
     let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
     let times = (request_time_s, Now::read().unix_s);
     let method = query.ask.request.method();
@@ -67,7 +65,7 @@ pub(crate) async fn forward(
         }
     } else if reason == Lookup::UnsafeMethod {
         let generation = worker.store().map_or(0, |store| store.generation());
-        invalidate(worker, query, &answered.incoming, times);
+        invalidate(worker, query, &answered.incoming, times).await;
         // RFC 9110 §9.3.3: an answer to POST may say that it is what GET would get.
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
@@ -95,15 +93,15 @@ fn keep_beside(
     generation: u64,
     reason: Lookup,
 ) -> Response {
-    let writer = FillWriter::unlisted(&worker.accelerator().fills);
+    let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
     let fetch = Fetch { query: Rc::clone(query), kept: None, conditions: None, completes: false, interims: None };
-    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored));
+    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
     let mut response = whole_answer(query, Content::Coming(head, interest), &note, Now::read().unix_s);
     response.cache = Some("storing");
     let worker = Rc::clone(worker);
-    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation).await });
+    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
     response
 }
 
@@ -253,7 +251,7 @@ fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incomin
 }
 
 /// What the answer to an unsafe method makes invalid (RFC 9111 §4.4).
-fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
+async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
     let Some(store) = worker.store() else { return };
     let invalidation = with_response(incoming, times, |response| {
         query.with(|request| decide_invalidation(request, response.status, &response.fields, &query.cache.rules))
@@ -282,12 +280,15 @@ fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, 
     }
     if !purges.is_empty() {
         let store = Arc::clone(store);
-        // It looks through an index, which is not for the event loop; look-ups that begin afterwards see it.
-        tokio::task::spawn_blocking(move || {
+        // It looks through an index, which is not for the event loop. The answer waits: whoever has it is never given
+        // what it made invalid.
+        let purging = tokio::task::spawn_blocking(move || {
             for purge in &purges {
                 let _ = store.purge(purge, false, false);
             }
         });
+        // It fails only when the runtime ends.
+        let _ = purging.await;
     }
 }
 

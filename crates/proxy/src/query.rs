@@ -93,6 +93,13 @@ impl Query {
         })
     }
 
+    /// What the keys of its fetches begin with.
+    pub(crate) fn fetch_prefix(&self) -> Vec<u8> {
+        let mut key = self.key.as_bytes().to_vec();
+        key.push(FETCH_KEY_END);
+        key
+    }
+
     /// The key of another resource of the same realm.
     pub(crate) fn in_realm(&self, key: &[u8]) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.step.realm.len() + 1 + key.len());

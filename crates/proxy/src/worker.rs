@@ -191,22 +191,22 @@ impl ProxyWorker {
     }
 
     fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, asking: &Asking<'_>) -> Handled {
-        let ask = match make_ask(step, None, asking) {
-            Ok(ask) => ask,
-            Err(refused) => return Handled::Refused(refused),
-        };
+        let ask = make_ask(step, None, asking);
         let changes = Rc::clone(asking.changes.fields);
-        self.later(pass::plain(Rc::clone(self), Arc::clone(step), ask, changes), false)
+        let step = Arc::clone(step);
+        self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
 
-    fn later(
+    /// `make` is called where its future stays, so that it is not moved.
+    fn later<F: Future<Output = Result<Response, Refused>>>(
         self: &Rc<Self>,
-        making: impl Future<Output = Result<Response, Refused>> + 'static,
+        make: impl FnOnce(Rc<Self>) -> F + 'static,
         shows_status: bool,
     ) -> Handled {
         let base = self.base;
+        let worker = Rc::clone(self);
         Handled::Later(Box::pin(async move {
-            match making.await {
+            match make(worker).await {
                 Ok(mut response) => {
                     response.outcome = response.outcome.saturating_add(base);
                     Ok(response)
@@ -247,10 +247,7 @@ impl ProxyWorker {
             response.outcome = response.outcome.saturating_add(self.base);
             return Handled::Reply(response);
         }
-        let ask = match make_ask(step, Some(cache), asking) {
-            Ok(ask) => ask,
-            Err(refused) => return Handled::Refused(refused),
-        };
+        let ask = make_ask(step, Some(cache), asking);
         let query = Query {
             ask,
             step: Arc::clone(step),
@@ -264,7 +261,7 @@ impl ProxyWorker {
         };
         drop(key);
         if purges.is_some() {
-            return self.later(pass::purge(Rc::clone(self), query), shows_status);
+            return self.later(move |worker| pass::purge(worker, query), shows_status);
         }
         let query = Rc::new(query);
         match intake {
@@ -274,15 +271,13 @@ impl ProxyWorker {
                     return Handled::Reply(response);
                 }
                 if cache.esi {
-                    return self.later(compose::serve(Rc::clone(self), query, intake), shows_status);
+                    return self.later(move |worker| compose::serve(worker, query, intake), shows_status);
                 }
-                self.later(lookup::serve(Rc::clone(self), query), shows_status)
+                self.later(move |worker| lookup::serve(worker, query), shows_status)
             }
-            _ if cache.esi => self.later(compose::serve(Rc::clone(self), query, intake), shows_status),
-            Intake::Bypass(reason) | Intake::Unsafe(reason) => {
-                let worker = Rc::clone(self);
-                self.later(async move { pass::forward(&worker, &query, reason, None).await }, shows_status)
-            }
+            _ if cache.esi => self.later(move |worker| compose::serve(worker, query, intake), shows_status),
+            Intake::Bypass(reason) | Intake::Unsafe(reason) => self
+                .later(move |worker| async move { pass::forward(&worker, &query, reason, None).await }, shows_status),
         }
     }
 
@@ -309,25 +304,21 @@ impl ProxyWorker {
                 && ready.object.is_current()
                 && stored.is_fresh_for_plain_request(now_s)
                 && !(esi && stored.flags.any(Flags::ESI))
-                && (stored.vary.is_empty() || self.is_variant(stored, request))
+                && (stored.vary.is_empty() || is_variant(stored, request))
         })?;
         ready.object.touch();
         Some(ready.answer(now_s, shows_status))
     }
+}
 
-    fn is_variant(&self, stored: &Stored, request: &CacheRequest<'_>) -> bool {
-        let mut variant = Vec::with_capacity(64);
-        write_variant_key(&stored.vary, request, &mut variant);
-        *stored.variant_key == *variant
-    }
+fn is_variant(stored: &Stored, request: &CacheRequest<'_>) -> bool {
+    let mut variant = Vec::with_capacity(64);
+    write_variant_key(&stored.vary, request, &mut variant);
+    *stored.variant_key == *variant
 }
 
 /// Copies what the origin will be asked.
-pub(crate) fn make_ask(
-    step: &Arc<ProxyStep>,
-    cache: Option<&Arc<CacheStep>>,
-    asking: &Asking<'_>,
-) -> Result<Ask, Refused> {
+pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> Ask {
     let request = asking.request;
     let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
     target.extend_from_slice(asking.path);
@@ -347,16 +338,22 @@ pub(crate) fn make_ask(
         }
     }
     let upgrade = crate::forward::upgrade::asks(request.head, &step.settings);
-    Ok(Ask {
+    Ask {
         balance_hash: hash_request(step.group.balance(), request),
         request: OwnedRequest::new(request),
         target: target.into(),
         path_bytes,
         upgrade: upgrade.map(Into::into),
-    })
+    }
 }
 
 impl Refused {
+    /// What was fetched does not hold what was asked for.
+    pub(crate) fn not_held() -> Self {
+        let text = "The server behind this one did not answer as it should.";
+        Self { status: 502, text, fields: Vec::new(), outcome: Outcome::cache(Lookup::MissPart) }
+    }
+
     /// Only a kept answer would have done (RFC 9111 §5.2.1.7).
     pub(crate) fn only_if_cached(reason: Lookup) -> Self {
         let text = "There is no kept answer, and the request wants nothing else.";

@@ -74,8 +74,8 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         let request = Request { head: &head, offers: &offers, ..*request };
         let changes = Changes { id: u32::MAX, fields: &no_changes };
         let asking = Asking { request: &request, path, query, changes, now: Now::read() };
-        make_ask(&page.step, Some(&page.cache), &asking).ok()
-    })?;
+        make_ask(&page.step, Some(&page.cache), &asking)
+    });
     let mut part = Query {
         ask,
         step: page.step.clone(),
