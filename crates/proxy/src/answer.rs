@@ -4,7 +4,7 @@ use crate::fill::{FillHead, Interest, Use};
 use crate::lines::{write_changed, write_line};
 use crate::meta::Kept;
 use crate::outcome::Outcome;
-use crate::query::Query;
+use crate::query::{Query, Template};
 use crate::store::StoredBody;
 use flatout_cache::condition::{Answer, decide_conditions, write_not_modified_lines};
 use flatout_cache::reason::{Lookup, NoStore};
@@ -244,6 +244,9 @@ impl Content {
 pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
     let held_bytes = content.bytes();
     let stored = content.stored();
+    if query.is_template(stored) {
+        return Some(whole_answer(query, content, note, now_s));
+    }
     let total = match stored.extent {
         Extent::Whole => held_bytes,
         Extent::Part { total, .. } => total,
@@ -347,7 +350,16 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
 pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Response {
     let stored = content.stored();
     let (status, length) = (stored.status, content.bytes());
-    let mut lines = lines_of(stored, query.step.settings.via.as_deref(), &query.changes);
+    let is_template = query.is_template(stored);
+    // A template's fields are changed once it is put together.
+    let changes = if is_template { &[][..] } else { &query.changes };
+    let mut lines = match &content {
+        Content::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
+        _ => lines_of(stored, query.step.settings.via.as_deref(), changes),
+    };
+    if is_template {
+        query.template.replace(Some(Template::Page(lines.clone())));
+    }
     if let Some(length) = length.filter(|_| has_content(status)) {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
     }

@@ -114,6 +114,8 @@ impl Fetch {
             let generation = worker.store().map_or(0, |store| store.generation());
             let request_time_s = Now::read().unix_s;
             let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
+            // A part or a compressed form of a page could not be put together.
+            let strip = if self.query.cache.esi { strip.and(Strip::RANGE).and(Strip::ENCODING) } else { strip };
             let mut extra = conditions.map_or_else(Vec::new, |conditions| conditions.0.clone());
             self.query.cache.write_capability(&mut extra);
             let manner = Manner { strip, extra: &extra, method: None };

@@ -12,7 +12,7 @@ use crate::store::{Bucket, Purged};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
-use flatout_cache::stored::Extent;
+use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
 use flatout_net::clock::Now;
@@ -91,6 +91,9 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     let found = select(worker, query, Some(&bucket));
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
     let Found::Object(object, _) = found else { return None };
+    if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
+        return None;
+    }
     if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
         worker.make_ready(query, &object);
     }
@@ -104,8 +107,7 @@ pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Ready {
 }
 
 /// Answers `query`, whatever that takes.
-pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
-    let mut query = Rc::new(query);
+pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
     let mut alone = false;
     let mut whole = false;
     let mut released = None;
@@ -189,11 +191,9 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
                         return Ok(response);
                     }
                     (alone, whole) = (true, true);
-                } else if let Some(query) = Rc::get_mut(&mut query) {
-                    // Another variant: now it is known which fields tell them apart.
-                    query.vary = Some(names);
                 } else {
-                    alone = true;
+                    // Another variant: now it is known which fields tell them apart.
+                    query.vary.replace(Some(names));
                 }
             }
         }
@@ -238,13 +238,15 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let mut key = query.fetch_prefix();
     let names = match found {
         Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
-        Found::Nothing(_, names) => query.vary.clone().or_else(|| names.clone()),
+        Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
     };
     query.with(|request| {
         if let Some(names) = names {
             write_variant_key(&names, request, &mut key);
         }
-        for name in ["range", "if-range"] {
+        // Under ESI it is always the whole that is fetched.
+        let ranges: &[&str] = if query.cache.esi { &[] } else { &["range", "if-range"] };
+        for name in ranges {
             if let Some(value) = request.field(name) {
                 key.push(0);
                 key.extend_from_slice(value);

@@ -4,11 +4,11 @@ use crate::answer::{Content, Note, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
-use crate::forward::{Return, upgrade, write_response_lines};
+use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
 use crate::outcome::{ForwardOutcome, Outcome};
-use crate::query::{FETCH_KEY_END, Query};
+use crate::query::{FETCH_KEY_END, Query, Template};
 use crate::step::ProxyStep;
 use crate::store::Purge;
 use crate::worker::{ProxyWorker, Refused};
@@ -36,9 +36,9 @@ pub(crate) async fn plain(
     ask: Ask,
     changes: Rc<[FieldOp]>,
 ) -> Result<Response, Refused> {
-    let answered = ask_as_is(&worker, &step, &ask, b"").await?;
+    let answered = ask_as_is(&worker, &step, &ask, Manner::default()).await?;
     let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
-    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome))
+    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome)).map(|(response, _)| response)
 }
 
 /// Passes on a request that was looked at and is not for the cache; what its answer changes of what is kept is done.
@@ -52,7 +52,9 @@ pub(crate) async fn forward(
     // As for what is fetched: an origin must not see two kinds of requests.
     let mut capability = Vec::new();
     query.cache.write_capability(&mut capability);
-    let answered = ask_as_is(worker, &query.step, &query.ask, &capability).await?;
+    let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
+    let manner = Manner { strip, extra: &capability, method: None };
+    let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
     let times = (request_time_s, Now::read().unix_s);
     let method = query.ask.request.method();
     let mut why = NoStore::MethodNotCacheable;
@@ -120,7 +122,15 @@ pub(crate) fn answer(
 fn answer_or_refuse(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
-    respond(&query.step, &query.ask, &query.changes, answered, extra, Outcome::cache(note.reason))
+    let is_template = query.is_template_here(&answered.incoming);
+    // A template's fields are changed once it is put together.
+    let changes = if is_template { &[][..] } else { &query.changes };
+    let outcome = Outcome::cache(note.reason);
+    let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
+    if is_template {
+        query.template.replace(Some(Template::Page(lines)));
+    }
+    Ok(response)
 }
 
 /// Asks with the client's content, as the client asked.
@@ -128,7 +138,7 @@ async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
     ask: &Ask,
-    extra: &[u8],
+    manner: Manner<'_>,
 ) -> Result<Answered, Refused> {
     let offers = ask.request.offers();
     let content = match offers.take_content() {
@@ -138,11 +148,10 @@ async fn ask_as_is(
         None => OutgoingContent::None,
     };
     let interims = offers.interims();
-    let manner = Manner { extra, ..Manner::default() };
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
 }
 
-/// An origin's answer on its way to one client.
+/// An origin's answer on its way to one client, and its field lines.
 fn respond(
     step: &Arc<ProxyStep>,
     ask: &Ask,
@@ -150,7 +159,7 @@ fn respond(
     answered: Answered,
     extra: Option<Rc<[u8]>>,
     outcome: Outcome,
-) -> Result<Response, Refused> {
+) -> Result<(Response, Vec<u8>), Refused> {
     let Answered { mut incoming, hold, .. } = answered;
     let status = incoming.status;
     let is_upgrade = status == 101;
@@ -202,7 +211,7 @@ fn respond(
     };
     let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome.index());
     response.extra = extra;
-    Ok(response)
+    Ok((response, lines))
 }
 
 /// Whether a 101 is the upgrade that was asked for.
