@@ -169,7 +169,9 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
             fixes = vec![&marker.reason.change];
         }
     }
-    fixes.into_iter().for_each(|fix| row("fix", fix.clone()));
+    for fix in fixes {
+        row("fix", fix.clone());
+    }
 }
 
 fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {

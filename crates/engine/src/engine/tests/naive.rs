@@ -19,6 +19,7 @@ impl Trace for Naive {
     fn change(&mut self, _: &crate::step::Step, _: &Change) {}
     fn file(&mut self, _: &FilesSpec, _: &[u8], _: &[Vec<u8>]) {}
     fn page(&mut self, _: &PageSpec) {}
+    fn forward(&mut self, _: &crate::step::Step, _: impl FnOnce() -> crate::explain::Forwarding) {}
 }
 
 fn naive(tester: &Tester, path: &str) -> Answer {
