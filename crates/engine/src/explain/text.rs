@@ -23,7 +23,8 @@ impl Explanation {
     pub fn to_text(&self, colour: bool) -> String {
         let rows = self.rows();
         let label_columns = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
-        let fact_columns = widest(rows.iter().map(|row| &row.fact));
+        let beside = rows.iter().filter(|row| !row.note.is_empty() || !row.place.is_empty());
+        let fact_columns = widest(beside.map(|row| &row.fact));
         let note_columns = widest(rows.iter().filter(|row| !row.place.is_empty()).map(|row| &row.note));
         let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("{bold}{}{plain}\n", printable(&self.request));
