@@ -47,7 +47,7 @@ fn configuration(folder: &Folder, url: &str, cache: &str, proxy: &str) -> String
     format!(
         "workers 1
 admin off=#true
-log "{log}" format=\"json\"
+log \"{log}\" format=\"json\"
 site \"*\" {{
     listen \"127.0.0.1:0\"
     cache {{
