@@ -1,13 +1,18 @@
-//! `flatout explain` and `flatout config show`: what a configuration makes of a request, without a running server.
+//! `flatout explain` and `flatout config show`: what a configuration makes of a request, without a
+//! running server; and what the cache of a running one holds for it.
 
 use crate::config::{Color, complain, find};
 use clap::{Args, Subcommand};
+use flatout_config::model::Admin;
 use flatout_config::{Disk, load};
+use flatout_daemon::admin::client::ask;
+use flatout_daemon::admin::path::Places;
+use flatout_daemon::cache::{CacheReply, cache_target};
 use flatout_engine::explain::{Explanation, Question};
 use flatout_engine::{Sources, Spec};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -21,10 +26,14 @@ const EXIT_USAGE: u8 = 2;
   flatout explain http://localhost:8080/api/x -X POST -H 'Origin: https://a.example' --from 192.0.2.7
 
 No server needs to run: the files are looked at as a request would, now. Passwords are taken as given, and no rate is
-counted.")]
+counted. What a cache keeps is in the running process, which is asked by its admin socket; nothing is fetched. Where there
+is no configuration, as with `flatout accelerate`, the running process explains everything.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     request: RequestArgs,
+    /// The admin socket of the process whose cache is asked [default: the configuration's]
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
     /// Print the explanation as JSON
     #[arg(long)]
     json: bool,
@@ -76,18 +85,58 @@ struct RequestArgs {
 
 /// Runs `explain`.
 pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
-    match arguments.request.explain() {
-        Ok(told) if arguments.json => print(&format!("{:#}\n", told.to_json())),
-        Ok(told) => print(&told.to_text(arguments.request.color.on_stdout())),
-        Err(code) => code,
+    let request = &arguments.request;
+    let question = match request.question() {
+        Ok(question) => question,
+        Err(message) => return usage(&message),
+    };
+    // Without a configuration of its own to look at, as with `flatout accelerate`, the running process knows.
+    if request.config.is_none()
+        && find(None).is_err()
+        && let Ok(reply) = ask_running(arguments.admin.as_deref(), &question)
+    {
+        return print(&if arguments.json { format!("{:#}\n", reply.explanation) } else { reply.text });
+    }
+    let (mut told, admin) = match request.explain(&question) {
+        Ok(told) => told,
+        Err(code) => return code,
+    };
+    if let Some(proxy) = told.proxy.as_mut().filter(|proxy| proxy.refusal.is_none()) {
+        let path = arguments.admin.clone().or_else(|| Places::read().resolve(&admin));
+        let asked = match (&arguments.admin, &admin) {
+            (None, Admin::Off) => Err("the configuration has no admin socket by which to ask".to_owned()),
+            _ => ask_running(path.as_deref(), &question),
+        };
+        match asked {
+            Err(why) => proxy.unknown = Some(why),
+            Ok(reply) => match reply.cache {
+                Some(kept) if kept.realm == proxy.realm => proxy.kept = Some(kept),
+                _ => proxy.unknown = Some("the running flatout has another configuration in force".to_owned()),
+            },
+        }
+    }
+    print(&if arguments.json { format!("{:#}\n", told.to_json()) } else { told.to_text(request.color.on_stdout()) })
+}
+
+/// Asks the process that runs; why not, when it cannot be asked.
+fn ask_running(path: Option<&Path>, question: &Question) -> Result<CacheReply, String> {
+    match ask(path, "GET", &cache_target(question)) {
+        Ok(reply) if reply.status == 200 => serde_json::from_str(&reply.body)
+            .map_err(|error| format!("the running flatout's answer makes no sense to this version: {error}")),
+        Ok(reply) => Err(reply.body.trim_end().trim_start_matches("error: ").to_owned()),
+        Err(failure) => Err(failure.text.lines().next().unwrap_or_default().to_owned()),
     }
 }
 
 /// Runs `config`.
 pub(crate) fn config(arguments: &ConfigArgs) -> ExitCode {
     let ConfigVerb::Show(show) = &arguments.verb;
-    match show.request.explain() {
-        Ok(told) => print(&told.to_effective()),
+    let question = match show.request.question() {
+        Ok(question) => question,
+        Err(message) => return usage(&message),
+    };
+    match show.request.explain(&question) {
+        Ok((told, _)) => print(&told.to_effective()),
         Err(code) => code,
     }
 }
@@ -116,12 +165,12 @@ impl Color {
 }
 
 impl RequestArgs {
-    fn explain(&self) -> Result<Explanation, ExitCode> {
-        let question = self.question().map_err(|message| usage(&message))?;
+    /// What the configuration makes of `question`, and where its process has its admin socket.
+    fn explain(&self, question: &Question) -> Result<(Explanation, Admin), ExitCode> {
         let path = find(self.config.as_deref()).map_err(|message| usage(&message))?;
         let config = load(&path, &Disk).map_err(|errors| complain(&path, &errors, self.color.style()))?;
         match Spec::compile(&config, &Sources::default()) {
-            Ok(spec) => Ok(Arc::new(spec).explain(&question)),
+            Ok(spec) => Ok((Arc::new(spec).explain(question), config.admin)),
             Err(errors) => {
                 for error in &errors {
                     eprintln!("error: {error}");
@@ -132,61 +181,6 @@ impl RequestArgs {
     }
 
     fn question(&self) -> Result<Question, String> {
-        let (secure, host, target) = split_url(&self.url)?;
-        let port = port_of(host).unwrap_or(if secure { 443 } else { 80 });
-        let field = |line: &String| match line.split_once(':') {
-            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
-            _ => Err(format!("`{line}` is not a field: write 'Name: value'")),
-        };
-        let fields = self.fields.iter().map(field).collect::<Result<_, _>>()?;
-        let (method, host) = (self.method.clone(), host.to_owned());
-        Ok(Question { method, secure, host, port, target, fields, client: self.from })
-    }
-}
-
-/// Whether the scheme is https, the authority, and path and query with their first slash.
-fn split_url(url: &str) -> Result<(bool, &str, String), String> {
-    let (scheme, rest) =
-        url.split_once("://").ok_or_else(|| format!("`{url}` is not a URL: write http://host/path"))?;
-    let secure = match scheme.to_ascii_lowercase().as_str() {
-        "http" => false,
-        "https" => true,
-        _ => return Err(format!("`{scheme}` is neither http nor https")),
-    };
-    // What follows `#` is for the browser alone.
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    if host.is_empty() {
-        return Err(format!("`{url}` names no host"));
-    }
-    let slash = if target.starts_with('/') { "" } else { "/" };
-    Ok((secure, host, format!("{slash}{target}")))
-}
-
-fn port_of(host: &str) -> Option<u16> {
-    let (name, port) = host.rsplit_once(':')?;
-    // A colon within brackets is an address's.
-    if name.starts_with('[') == name.ends_with(']') { port.parse().ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{port_of, split_url};
-
-    #[test]
-    fn urls_are_split() {
-        for (url, secure, host, target) in [
-            ("http://a/b?c#d", false, "a", "/b?c"),
-            ("HTTPS://a:1", true, "a:1", "/"),
-            ("https://[::1]:8443?x", true, "[::1]:8443", "/?x"),
-        ] {
-            assert_eq!(split_url(url), Ok((secure, host, target.to_owned())), "{url}");
-        }
-        for bad in ["", "a/b", "ftp://a/", "http:///x", "http://#"] {
-            assert!(split_url(bad).is_err(), "{bad}");
-        }
-        for (host, port) in [("a", None), ("a:80", Some(80)), ("[::1]", None), ("[::1]:9", Some(9)), ("a:", None)] {
-            assert_eq!(port_of(host), port, "{host}");
-        }
+        Question::parse(&self.method, &self.url, &self.fields, self.from)
     }
 }

@@ -3,6 +3,7 @@
 mod coalesce;
 mod conformance;
 mod crash;
+mod explain;
 mod faults;
 mod hits;
 mod origin;
@@ -43,11 +44,12 @@ fn configure(folder: &Folder, url: &str, cache: &str, proxy: &str) -> Server {
 }
 
 fn configuration(folder: &Folder, url: &str, cache: &str, proxy: &str) -> String {
-    let log = log_of(folder).display().to_string();
+    let log = log_of(folder);
+    let log = log.to_str().unwrap();
     format!(
         "workers 1
 admin off=#true
-log \"{log}\" format=\"json\"
+log {log:?} format=\"json\"
 site \"*\" {{
     listen \"127.0.0.1:0\"
     cache {{

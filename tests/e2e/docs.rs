@@ -1,10 +1,16 @@
 //! The documents that are printed from tables in the code say what the tables say.
 
+use flatout_cache::reason::{Lookup, NoStore};
 use flatout_config::{Code, Memory, format, load};
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
+use flatout_net::origin::OriginFailure;
 use flatout_net::tls::TlsFailure;
+use flatout_proxy::esi::EsiError;
+use flatout_proxy::group::Change;
+use flatout_proxy::outcome::ForwardOutcome;
 use flatout_serve::outcome::Outcome;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -26,6 +32,38 @@ fn reasons() -> String {
         let cuts = if reason.cuts() { "yes" } else { "" };
         writeln!(text, "| `{}` | {cuts} | {} |", reason.name(), reason.text()).unwrap();
     }
+    text.push_str(
+        "\n## Look-ups: what the cache made of a request\n\n| name | meaning | how to change it |\n|---|---|---|\n",
+    );
+    for reason in Lookup::ALL {
+        writeln!(text, "| `{}` | {} | {} |", reason.name(), reason.text(), reason.change()).unwrap();
+    }
+    text.push_str(
+        "\n## Not stored: why an answer is not kept\n\n| name | meaning | how to change it |\n|---|---|---|\n",
+    );
+    for reason in NoStore::ALL {
+        writeln!(text, "| `{}` | {} | {} |", reason.name(), reason.text(), reason.change()).unwrap();
+    }
+    text.push_str("\n## Outcomes: what forwarding came to\n\nStatus 0 is the origin's own.\n\n");
+    text.push_str("| name | status | meaning |\n|---|---|---|\n");
+    for outcome in ForwardOutcome::ALL {
+        writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
+    }
+    text.push_str("\n## Failures of origins: why an exchange came to nothing\n\n");
+    text.push_str("Names that stand among the endings as well mean the same there: it happened behind the head.\n\n");
+    text.push_str("| name | status | meaning |\n|---|---|---|\n");
+    for failure in OriginFailure::ALL {
+        writeln!(text, "| `{}` | {} | {} |", failure.name(), failure.status(), failure.text()).unwrap();
+    }
+    text.push_str("\n## Origins that are left out, or back\n\nA line on standard error tells each.\n\n");
+    text.push_str("| name | meaning |\n|---|---|\n");
+    for change in Change::ALL {
+        writeln!(text, "| `{}` | {} |", change.name(), change.text()).unwrap();
+    }
+    text.push_str("\n## Errors of ESI: what is wrong with a page of parts\n\n| name | meaning |\n|---|---|\n");
+    for error in EsiError::ALL {
+        writeln!(text, "| `{}` | {} |", error.name(), error.text()).unwrap();
+    }
     text.push_str("\n## Failures of TLS: why there was no session\n\n| name | meaning |\n|---|---|\n");
     for failure in TlsFailure::ALL {
         writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
@@ -41,6 +79,36 @@ fn every_reason_is_documented() {
         document.ends_with(&reasons),
         "docs/reasons.md is stale; after its first paragraphs it should hold:\n{reasons}"
     );
+}
+
+/// What is no event of ours has one name; what an origin's connection met may also be why the client's was cut.
+#[test]
+fn every_name_is_in_one_table() {
+    let tables: [(&str, Vec<&str>); 11] = [
+        ("files", Outcome::ALL.iter().map(|one| one.name()).collect()),
+        ("steps", flatout_engine::Outcome::ALL.iter().map(|one| one.name()).collect()),
+        ("refusals", Refusal::ALL.iter().map(|one| one.name()).collect()),
+        ("endings", CloseReason::ALL.iter().map(|one| one.name()).collect()),
+        ("tls", TlsFailure::ALL.iter().map(|one| one.name()).collect()),
+        ("look-ups", Lookup::NAMES.to_vec()),
+        ("not stored", NoStore::NAMES.to_vec()),
+        ("forwarding", ForwardOutcome::NAMES.to_vec()),
+        ("origins", OriginFailure::NAMES.to_vec()),
+        ("changes", Change::NAMES.to_vec()),
+        ("esi", EsiError::NAMES.to_vec()),
+    ];
+    let mut seen: HashMap<&str, &str> = HashMap::new();
+    let mut twice = Vec::new();
+    for (table, names) in &tables {
+        for name in names {
+            if let Some(other) = seen.insert(name, table) {
+                twice.push((*name, other, *table));
+            }
+        }
+    }
+    twice.sort_unstable();
+    let expected = ["origin_body_malformed", "origin_body_timeout", "origin_cut_body"];
+    assert_eq!(twice, expected.map(|name| (name, "endings", "origins")));
 }
 
 fn codes() -> String {

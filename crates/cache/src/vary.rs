@@ -103,6 +103,36 @@ pub fn matches_variant(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     *key == *stored.variant_key
 }
 
+/// Shows `tell` each field in which `request` differs from the one that `stored` answered: its name, its value in the
+/// request and its value then, normalised; `None`: no such field.
+pub fn compare_variant(
+    stored: &Stored,
+    request: &CacheRequest<'_>,
+    mut tell: impl FnMut(&str, Option<&[u8]>, Option<&[u8]>),
+) {
+    let mut rest = &*stored.variant_key;
+    let mut asked = Vec::new();
+    for name in split_names(&stored.vary) {
+        asked.clear();
+        write_variant_key(name, request, &mut asked);
+        let Some((kept, behind)) = split_value(rest) else { return };
+        let Some((asked, _)) = split_value(&asked) else { return };
+        rest = behind;
+        if asked != kept {
+            tell(name, asked, kept);
+        }
+    }
+}
+
+/// The first value of a variant's key, if it says that there is one, and what is behind it.
+fn split_value(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, rest) = key.split_first_chunk::<4>()?;
+    match u32::from_le_bytes(*length) {
+        ABSENT => Some((None, rest)),
+        length => rest.split_at_checked(length as usize).map(|(value, rest)| (Some(value), rest)),
+    }
+}
+
 /// Whether `stored`, another variant than the one that `request` asks for, has the language that the request likes
 /// best, and matches it otherwise. For `Rules::language_select`, which says what is to be said against it.
 pub fn matches_language(request: &CacheRequest<'_>, stored: &Stored) -> bool {

@@ -1,13 +1,18 @@
 //! The accelerator as the process has it: its store opened, and what operators are told of it.
 
+use crate::bell::{Bell, Event};
+use crate::cache::CacheReply;
 use crate::failure::say;
 use crate::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgeUrl};
 use crate::shares::Shares;
 use crate::store::{MetricKind, MetricRow, StatusRow, StoreView};
+use arc_swap::ArcSwap;
 use flatout_config::model::Config;
+use flatout_engine::explain::Question;
 use flatout_engine::spec::Spec;
 use flatout_net::origin::counts::sum_origin_rows;
 use flatout_proxy::Accelerator;
+use flatout_proxy::group::Change;
 use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
 use std::sync::Arc;
 
@@ -27,8 +32,30 @@ pub(crate) fn open_store(accelerator: &Accelerator, config: &Config, spec: &Spec
     }
 }
 
+/// Has the control thread say when an origin is left out, or back: workers wait for nobody who reads it.
+pub(crate) fn tell_changes(accelerator: &Accelerator, bell: &Bell) {
+    let bell = bell.clone();
+    accelerator.on_change(Box::new(move |origin, change| {
+        let what = match change {
+            Change::ChecksPassed | Change::TrialPassed => "is in again",
+            Change::ChecksFailed | Change::Paused | Change::TrialFailed => "is left out",
+        };
+        bell.ring(Event::Said(format!("origin {origin} {what}: [{}] {}", change.name(), change.text())));
+    }));
+}
+
 /// What operators may ask.
-pub(crate) struct View(pub(crate) Arc<Accelerator>);
+pub(crate) struct View {
+    accelerator: Arc<Accelerator>,
+    spec: Arc<ArcSwap<Spec>>,
+}
+
+impl View {
+    /// What operators may ask of `accelerator`, under the configuration that is in force then.
+    pub(crate) fn new(accelerator: &Arc<Accelerator>, spec: &Arc<ArcSwap<Spec>>) -> Self {
+        Self { accelerator: Arc::clone(accelerator), spec: Arc::clone(spec) }
+    }
+}
 
 fn locator(url: &PurgeUrl) -> Vec<u8> {
     format!("{}{}", url.host, url.target).into_bytes()
@@ -36,7 +63,7 @@ fn locator(url: &PurgeUrl) -> Vec<u8> {
 
 impl StoreView for View {
     fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String> {
-        let Some(store) = self.0.store() else {
+        let Some(store) = self.accelerator.store() else {
             return Err("no cache is configured, so there is nothing to purge".to_owned());
         };
         let purge = match &request.scope {
@@ -50,8 +77,12 @@ impl StoreView for View {
         Ok(PurgeReply::new(request, count.matched))
     }
 
+    fn explain(&self, question: &Question) -> Result<CacheReply, String> {
+        Ok(CacheReply::new(&self.spec.load_full().explain(question)))
+    }
+
     fn status_rows(&self) -> Vec<StatusRow> {
-        let Some(store) = self.0.store() else { return Vec::new() };
+        let Some(store) = self.accelerator.store() else { return Vec::new() };
         let stats = store.stats();
         let row = |name: &str, value: String| StatusRow { name: name.to_owned(), value };
         let mut rows = vec![
@@ -72,7 +103,10 @@ impl StoreView for View {
         for (name, count) in self.origin_rows() {
             rows.push(row(&name, count.to_string()));
         }
-        for step in self.0.steps() {
+        for (reason, count) in self.accelerator.not_kept_counts().into_iter().filter(|(_, count)| *count > 0) {
+            rows.push(row(&format!("not stored: {}", reason.name()), count.to_string()));
+        }
+        for step in self.accelerator.steps() {
             for (origin, standing) in step.standings() {
                 rows.push(row("origin", format!("{origin} {standing}")));
             }
@@ -82,7 +116,7 @@ impl StoreView for View {
 
     fn metric_rows(&self) -> Vec<MetricRow> {
         let mut rows = Vec::new();
-        if let Some(store) = self.0.store() {
+        if let Some(store) = self.accelerator.store() {
             add_store_rows(&store.stats(), &mut rows);
         }
         for (name, value) in self.origin_rows() {
@@ -96,6 +130,15 @@ impl StoreView for View {
             };
             rows.push(MetricRow { name, help, kind: MetricKind::Counter, label: Some(label), value });
         }
+        for (reason, value) in self.accelerator.not_kept_counts().into_iter().filter(|(_, value)| *value > 0) {
+            rows.push(MetricRow {
+                name: "cache_not_stored",
+                help: "Answers of origins that were not stored, by reason.",
+                kind: MetricKind::Counter,
+                label: Some(("reason", reason.name().to_owned())),
+                value,
+            });
+        }
         rows.sort_by_key(|row| row.name);
         rows
     }
@@ -103,7 +146,7 @@ impl StoreView for View {
 
 impl View {
     fn origin_rows(&self) -> Vec<(String, u64)> {
-        let counts = self.0.origin_counts();
+        let counts = self.accelerator.origin_counts();
         let counts: Vec<_> = counts.iter().map(|counts| &**counts).collect();
         sum_origin_rows(&counts)
     }

@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Ended(usize, Ended),
     /// Somebody asks by the admin socket.
     Order(Order),
+    /// A line for standard error.
+    Said(String),
 }
 
 /// How a worker ended.

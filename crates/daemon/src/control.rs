@@ -17,6 +17,7 @@ use crate::supervisor::Supervisor;
 use crate::upgrade::Upgrade;
 use crate::watch::Watch;
 use crate::workers::{Workers, worker_name};
+use arc_swap::ArcSwap;
 use flatout_config::model::Config;
 use flatout_engine::engine::Engine;
 use flatout_engine::spec::{MetricsText, Spec};
@@ -37,6 +38,8 @@ pub(crate) struct Control {
     /// The configuration in force, its listeners arranged.
     pub(crate) config: Config,
     pub(crate) spec: Arc<Spec>,
+    /// The same, for the thread that answers operators.
+    pub(crate) in_force: Arc<ArcSwap<Spec>>,
     /// What a `metrics` step answers with.
     pub(crate) metrics: MetricsText,
     /// What all proxies and caches share.
@@ -145,6 +148,7 @@ impl Control {
             Event::Started { confined } => self.handle_started(confined),
             Event::Ended(index, ended) => self.handle_ended(index, ended),
             Event::Order(order) => self.handle_order(order),
+            Event::Said(text) => say(&text),
         }
     }
 

@@ -18,7 +18,7 @@
 //! | `confine`, `privileges`, `shares` | what the process may do |
 //! | `supervisor` | systemd |
 //! | `accelerate` | the store opened, and shown to operators |
-//! | [`purge`], [`store`] | what operators ask of the store that holds origins' answers |
+//! | [`purge`], [`cache`], [`store`] | what operators ask of the store that holds origins' answers |
 //! | `logs`, `spec` | the configuration's logs, its sites put to use |
 //! | [`failure`] | what went wrong, and the exit code |
 //!
@@ -30,6 +30,7 @@ mod arrange;
 mod authority;
 mod banner;
 mod bell;
+pub mod cache;
 mod certificates;
 mod confine;
 mod control;

@@ -204,9 +204,11 @@ impl prometheus_client::collector::Collector for Rows {
 #[cfg(test)]
 mod tests {
     use super::encode_metrics;
+    use crate::cache::CacheReply;
     use crate::purge::{PurgeReply, PurgeRequest};
     use crate::status::Shared;
     use crate::store::{MetricKind, MetricRow, NoStore, StatusRow, StoreView};
+    use flatout_engine::explain::Question;
     use flatout_net::access::Logs;
     use flatout_net::counters::Counters;
     use flatout_net::ending::CloseReason;
@@ -241,6 +243,10 @@ mod tests {
     struct Two;
 
     impl StoreView for Two {
+        fn explain(&self, _: &Question) -> Result<CacheReply, String> {
+            Err(String::new())
+        }
+
         fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String> {
             Ok(PurgeReply::new(request, 2))
         }

@@ -194,7 +194,7 @@ impl PurgeRequest {
 }
 
 /// Percent-encodes what does not stand for itself in a query (RFC 3986 §2.3).
-fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte) {
@@ -207,7 +207,7 @@ fn encode(text: &str) -> String {
     encoded
 }
 
-fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

@@ -160,6 +160,7 @@ impl Control {
         }
         self.addresses.extend(added);
         watch::retain(self.watch.as_mut(), &spec);
+        self.in_force.store(Arc::clone(&spec));
         (self.config, self.spec) = (config, spec);
         self.show();
         changes

@@ -2,7 +2,7 @@
 //! opened first, then the process becomes somebody who may do less, then the workers start.
 
 use crate::Options;
-use crate::accelerate::{View, open_store};
+use crate::accelerate::{View, open_store, tell_changes};
 use crate::admin::path::Places;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
@@ -22,6 +22,7 @@ use crate::status::Shared;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
 use crate::workers::{Worker, Workers, start_worker};
+use arc_swap::ArcSwap;
 use flatout_config::model::{Admin, Certificate, Config, Protocol};
 use flatout_engine::engine::Engine;
 use flatout_engine::spec::Spec;
@@ -84,6 +85,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let shown = certificates.as_mut().map(|certificates| certificates.show(loaded)).unwrap_or_default();
     let watch = Watch::start(&spec)?;
     let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
+    tell_changes(&accelerator, &bell);
     let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
@@ -101,8 +103,9 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         bell: bell.clone(),
     };
     let all = crew.start_all(&addresses, &counters, &logs)?;
-    let shared =
-        Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs), Arc::new(View(Arc::clone(&accelerator)))));
+    let in_force = Arc::new(ArcSwap::new(Arc::clone(&spec)));
+    let view = Arc::new(View::new(&accelerator, &in_force));
+    let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs), view));
     // It is empty until now, so that this is the first.
     let _ = told.set(Arc::clone(&shared));
     shared.view().certificates = shown;
@@ -110,6 +113,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         options,
         config,
         spec,
+        in_force,
         metrics,
         accelerator,
         shares,

@@ -4,7 +4,9 @@
 //!
 //! Absent by design: the store itself.
 
+use crate::cache::CacheReply;
 use crate::purge::{PurgeReply, PurgeRequest};
+use flatout_engine::explain::Question;
 use serde::{Deserialize, Serialize};
 
 /// What a store can be asked by other threads than its own workers'.
@@ -14,6 +16,12 @@ pub trait StoreView: Send + Sync {
     /// # Errors
     /// With a sentence for people, when it cannot be done.
     fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String>;
+
+    /// Tells what the process makes of a request and what is kept for it. Nothing is fetched or changed; disks are read.
+    ///
+    /// # Errors
+    /// With a sentence for people, when it cannot be done.
+    fn explain(&self, question: &Question) -> Result<CacheReply, String>;
 
     /// Rows for `flatout status`, in the order in which they are shown.
     fn status_rows(&self) -> Vec<StatusRow>;
@@ -62,6 +70,10 @@ pub struct NoStore;
 impl StoreView for NoStore {
     fn purge(&self, _: &PurgeRequest) -> Result<PurgeReply, String> {
         Err("no cache is configured, so there is nothing to purge".to_owned())
+    }
+
+    fn explain(&self, _: &Question) -> Result<CacheReply, String> {
+        Err("no cache is configured, so there is nothing to explain".to_owned())
     }
 
     fn status_rows(&self) -> Vec<StatusRow> {

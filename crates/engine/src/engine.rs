@@ -15,7 +15,7 @@ use flatout_config::model::FieldOp;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
-use flatout_proxy::ProxyWorker;
+use flatout_proxy::{Accelerator, ProxyWorker};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{Files, Policy, Services, Store};
 use flatout_serve::outcome::Outcome as Served;
@@ -83,8 +83,18 @@ impl Live {
 impl Engine {
     /// The engine of a worker, for `spec`. `limits` bound what is cached of files.
     pub fn new(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits) -> Self {
+        let accelerator = Arc::clone(&spec.accelerator);
+        Self::beside(spec, services, limits, &accelerator)
+    }
+
+    /// An engine for looking at `spec`, of which the process's own accelerator learns nothing.
+    pub(crate) fn apart(spec: Arc<Spec>) -> Self {
+        Self::beside(spec, Arc::default(), CacheLimits::DEFAULT, &Arc::default())
+    }
+
+    fn beside(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits, accelerator: &Arc<Accelerator>) -> Self {
         let store = Store::new(limits, services);
-        let proxy = ProxyWorker::new(&spec.accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
+        let proxy = ProxyWorker::new(accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
         let policy_ids = Rc::default();
         let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, None, &policy_ids)));
         Self { live, store, proxy, policy_ids }

@@ -4,7 +4,10 @@
 //! It is the walk that answers requests, with somebody listening: it cannot say anything else than what would happen.
 //! Only passwords are taken as given, and nothing is counted.
 
+mod question;
 mod text;
+
+pub use question::Question;
 
 use crate::engine::Engine;
 use crate::error::show_place;
@@ -13,6 +16,8 @@ use crate::outcome::{OUTCOMES, outcome_text};
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec, Spec};
 use crate::step::{Kind, Step};
 use crate::walk::{Trace, answer};
+use flatout_cache::reason::NoStore;
+use flatout_cache::request::CacheRequest;
 use flatout_config::model::{FieldOp, Place};
 use flatout_http::head::{Fields, Header};
 use flatout_http::limits::Limits;
@@ -21,31 +26,13 @@ use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
-use flatout_serve::cache::CacheLimits;
-use flatout_serve::files::Services;
+use flatout_proxy::explain::Sought;
+use flatout_proxy::forward::effective_host;
+use flatout_proxy::{Accelerator, CacheExplanation, CacheStep, ProxyStep};
 use flatout_serve::root::{Named, Root};
 use serde_json::{Value, json};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// A request to explain.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// The method.
-    pub method: String,
-    /// Whether the URL begins with `https:`.
-    pub secure: bool,
-    /// Host, and port when the URL has one.
-    pub host: String,
-    /// The URL's port, or its scheme's.
-    pub port: u16,
-    /// Path and query, beginning with a slash.
-    pub target: String,
-    /// More fields.
-    pub fields: Vec<(String, String)>,
-    /// Who asks.
-    pub client: IpAddr,
-}
 
 /// A step that the request came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +58,36 @@ pub struct FieldTold {
     pub place: Option<Place>,
 }
 
+/// A request that an origin answers, or what is kept of its answers.
+#[derive(Clone, Debug)]
+pub struct Forwarding {
+    /// The `proxy` step.
+    pub step: Arc<ProxyStep>,
+    /// The `cache` step in force.
+    pub cache: Option<Arc<CacheStep>>,
+    /// The path as it is after rewriting, encoded.
+    pub path: Vec<u8>,
+    /// The query after rewriting.
+    pub query: Option<Vec<u8>>,
+}
+
+/// What would be asked of whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyTold {
+    /// The origins.
+    pub origins: String,
+    /// How one of them is chosen; `None`: there is but one.
+    pub balance: Option<String>,
+    /// What tells what is kept of them from what is kept of others.
+    pub realm: String,
+    /// Why answers are not kept, and what to do about it; `None`: they are.
+    pub refusal: Option<(&'static str, &'static str)>,
+    /// What the store has to say; `None`: it was not asked.
+    pub kept: Option<CacheExplanation>,
+    /// Why it is not known what is kept.
+    pub unknown: Option<String>,
+}
+
 /// What became of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
@@ -94,21 +111,15 @@ pub struct Explanation {
     pub fields: Vec<FieldTold>,
     /// Bytes of content that a GET would have.
     pub body_bytes: u64,
+    /// Who answers instead of this server; then there is no status and no outcome.
+    pub proxy: Option<ProxyTold>,
 }
 
 impl Spec {
     /// Tells what would become of a request, now. Opens files as a request would, and listens to nobody.
     pub fn explain(self: &Arc<Self>, question: &Question) -> Explanation {
-        let mut told = Explanation {
-            request: format!(
-                "{} {}://{}{}",
-                question.method,
-                if question.secure { "https" } else { "http" },
-                question.host,
-                question.target
-            ),
-            ..Explanation::default()
-        };
+        let mut told =
+            Explanation { request: format!("{} {}", question.method, question.url()), ..Explanation::default() };
         let (listener, remark) = self.choose_listener(question);
         if let Some(chosen) = self.listeners.get(listener as usize) {
             let address = chosen.address.map_or_else(String::new, |address| address.to_string());
@@ -136,11 +147,15 @@ impl Spec {
         };
         let client = Some(SocketAddr::new(question.client, 0));
         let request = Request { head: &head, client, secure: question.secure, listener, offers: &Offers::new() };
-        let engine = Engine::new(Arc::clone(self), Arc::new(Services::default()), CacheLimits::DEFAULT);
+        let engine = Engine::apart(Arc::clone(self));
         let live = engine.live();
-        let mut teller = Teller { told, changes: Vec::new(), depth: 0 };
+        let mut teller = Teller { told, changes: Vec::new(), depth: 0, forwarding: None };
         let reply = answer(&live, &request, Now::read(), &mut teller, None);
-        let Teller { mut told, changes, .. } = teller;
+        let Teller { mut told, changes, forwarding, .. } = teller;
+        if let Some(forwarding) = forwarding {
+            told.proxy = Some(forwarding.tell(&self.accelerator, &request));
+            return told;
+        }
         match reply {
             Reply::Now(response) => told.set_answer(&response, &changes),
             Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
@@ -169,11 +184,42 @@ impl Spec {
     }
 }
 
+impl Forwarding {
+    /// What would be asked of whom, and what the store has: it has something in a running process alone.
+    fn tell(&self, accelerator: &Accelerator, request: &Request<'_>) -> ProxyTold {
+        let refusal = match &self.cache {
+            None => Some(("No cache is in force for this request.", "Write a `cache` step before the `proxy` step.")),
+            Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
+        };
+        let kept = self.cache.as_ref().zip(effective_host(request.head)).and_then(|(cache, authority)| {
+            let request = CacheRequest {
+                method: request.head.method.as_str(),
+                secure: request.secure,
+                authority,
+                path: &self.path,
+                query: self.query.as_deref(),
+                fields: request.head.fields,
+                has_content: false,
+            };
+            accelerator.explain(&self.step, cache, &Sought { request, now: Now::read() })
+        });
+        ProxyTold {
+            origins: self.step.describe(),
+            balance: self.step.describe_balance(),
+            realm: self.step.realm().to_owned(),
+            refusal,
+            kept,
+            unknown: None,
+        }
+    }
+}
+
 /// Writes down what it is told.
 struct Teller {
     told: Explanation,
     changes: Vec<(Place, FieldOp)>,
     depth: usize,
+    forwarding: Option<Forwarding>,
 }
 
 impl Teller {
@@ -231,6 +277,10 @@ impl Trace for Teller {
     fn page(&mut self, page: &PageSpec) {
         self.told.page = Some((page.path.trim_start_matches('/').to_owned(), page.place.clone()));
     }
+
+    fn forward(&mut self, _: &Step, forwarding: impl FnOnce() -> Forwarding) {
+        self.forwarding = Some(forwarding());
+    }
 }
 
 /// What the kernel says of `name` below `root`.
@@ -276,6 +326,7 @@ impl Explanation {
     /// The explanation as JSON; the schema's version stands in it.
     pub fn to_json(&self) -> Value {
         let place = |place: &Place| show_place(place);
+        let answers = self.proxy.is_none();
         json!({
             "schema": "flatout-explain/1",
             "request": self.request,
@@ -290,15 +341,23 @@ impl Explanation {
             })).collect::<Vec<_>>(),
             "files": self.files.iter().map(|(name, is)| json!({ "name": name, "is": is })).collect::<Vec<_>>(),
             "error_page": self.page.as_ref().map(|(name, at)| json!({ "name": name, "place": place(at) })),
-            "status": self.status,
-            "outcome": self.outcome.0,
-            "why": self.outcome.1,
+            "status": answers.then_some(self.status),
+            "outcome": answers.then_some(self.outcome.0),
+            "why": answers.then_some(self.outcome.1),
             "body_bytes": self.body_bytes,
             "fields": self.fields.iter().map(|field| json!({
                 "name": field.line.0,
                 "value": field.line.1,
                 "place": field.place.as_ref().map(place),
             })).collect::<Vec<_>>(),
+            "proxy": self.proxy.as_ref().map(|proxy| json!({
+                "origins": proxy.origins,
+                "balance": proxy.balance,
+                "realm": proxy.realm,
+                "cached": proxy.refusal.is_none(),
+                "cache": proxy.kept,
+                "cache_unknown": proxy.unknown,
+            })),
         })
     }
 }

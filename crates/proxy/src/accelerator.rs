@@ -1,9 +1,12 @@
 //! What all proxies and caches of the process share.
 
 use crate::fill::Fills;
+use crate::group::Change;
 use crate::meta::Meta;
 use crate::step::ProxyStep;
 use crate::store::{Store, StoreSettings};
+use crate::told::{NotKept, NotKeptCounts, OnChange};
+use flatout_cache::reason::NoStore;
 use flatout_cache::search::Search;
 use flatout_net::origin::OriginCounts;
 use foldhash::fast::RandomState;
@@ -28,7 +31,14 @@ pub struct Accelerator {
     has_searches: AtomicBool,
     /// The links that a page wants early, by the hash of its key.
     hints: Mutex<HashMap<u64, Arc<[u8]>, RandomState>>,
+    has_hints: AtomicBool,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
+    /// Answers that each worker has not kept.
+    not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
+    /// Why the last of them were not.
+    pub(crate) not_kept: NotKept,
+    /// Who is told of origins that are left out or back.
+    on_change: OnceLock<OnChange>,
     /// The `proxy` steps in force.
     steps: Mutex<Vec<Weak<ProxyStep>>>,
 }
@@ -68,6 +78,33 @@ impl Accelerator {
         counts
     }
 
+    /// How many answers were not kept so far, by reason.
+    pub fn not_kept_counts(&self) -> Vec<(NoStore, u64)> {
+        let counts = self.not_kept_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |reason: &NoStore| (*reason, counts.iter().map(|counts| counts.get(*reason)).sum());
+        NoStore::ALL.iter().map(sum).collect()
+    }
+
+    pub(crate) fn add_not_kept_counts(&self) -> Arc<NotKeptCounts> {
+        let counts = Arc::<NotKeptCounts>::default();
+        self.not_kept_counts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
+        counts
+    }
+
+    /// Has `tell` told of each origin that is left out from now on, or back. It is called by workers, so it must not
+    /// wait. To be called once.
+    pub fn on_change(&self, tell: OnChange) {
+        // The first one goes on.
+        let _ = self.on_change.set(tell);
+    }
+
+    /// Tells of `change`, if there is one, of the origin of this index.
+    pub(crate) fn tell_change(&self, step: &ProxyStep, index: usize, change: Option<Change>) {
+        if let (Some(change), Some(tell), Some(address)) = (change, self.on_change.get(), step.addresses.get(index)) {
+            tell(&address.to_string(), change);
+        }
+    }
+
     /// What is known of the query's parts at `path_key`.
     pub(crate) fn search(&self, path_key: impl FnOnce() -> Vec<u8>) -> Option<Arc<Search>> {
         if !self.has_searches.load(Ordering::Acquire) {
@@ -96,6 +133,11 @@ impl Accelerator {
         }
     }
 
+    /// Whether any page has links.
+    pub(crate) fn has_hints(&self) -> bool {
+        self.has_hints.load(Ordering::Acquire)
+    }
+
     /// The Link lines that went with the last answer for the key with this hash.
     pub(crate) fn hints(&self, hash: u64) -> Option<Arc<[u8]>> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
@@ -111,6 +153,7 @@ impl Accelerator {
                 hints.clear();
             }
             hints.insert(hash, lines.into());
+            self.has_hints.store(true, Ordering::Release);
         }
     }
 }

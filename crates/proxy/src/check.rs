@@ -23,6 +23,7 @@ pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
     let count = step.addresses.len();
     for index in 0..count {
         let client = worker.client(step);
+        let accelerator = worker.shared();
         let step = Arc::downgrade(step);
         let check = check.clone();
         spawn_local(async move {
@@ -33,7 +34,8 @@ pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
                 client.pause(wait_ms).await;
                 let Some(step) = step.upgrade() else { return };
                 let outcome = ask(&client, &step, index).await;
-                step.group.handle_check(index, outcome.is_good(), Now::read().monotonic_ms);
+                let change = step.group.handle_check(index, outcome.is_good(), Now::read().monotonic_ms);
+                accelerator.tell_change(&step, index, change);
             }
         });
     }

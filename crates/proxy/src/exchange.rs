@@ -1,5 +1,6 @@
 //! One request to the origins: which one, when, and again when that is safe.
 
+use crate::accelerator::Accelerator;
 use crate::forward::{Passage, Strip, retry, write_request_lines};
 use crate::group::{Ending, Ticket, Tried};
 use crate::limit::{Permit, Sample, Waiting};
@@ -17,7 +18,7 @@ use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
 use flatout_net::stream::{Piece, Source};
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 /// What is asked of the origins.
@@ -61,10 +62,19 @@ pub(crate) struct Answered {
     pub(crate) again: bool,
 }
 
+/// Where it is told what has become of the origin.
+#[derive(Debug)]
+struct Watch {
+    accelerator: Arc<Accelerator>,
+    /// A tunnel may last longer than its step is in force.
+    step: Weak<ProxyStep>,
+}
+
 /// The request's place at its origin, kept until the answer is whole.
 #[derive(Debug)]
 pub(crate) struct Hold {
     ticket: Ticket,
+    watch: Watch,
     /// `None` for a tunnel, which may last for days and is no request any more.
     _permit: Option<Permit>,
 }
@@ -73,7 +83,10 @@ impl Hold {
     /// The answer broke off.
     pub(crate) fn report_cut(&mut self, failure: ExchangeFailure) {
         if failure.failure.is_origin_fault() {
-            self.ticket.report(Ending::Failed, Now::read().monotonic_ms);
+            let change = self.ticket.report(Ending::Failed, Now::read().monotonic_ms);
+            if let Some(step) = self.watch.step.upgrade() {
+                self.watch.accelerator.tell_change(&step, self.ticket.index(), change);
+            }
         }
     }
 }
@@ -111,7 +124,7 @@ pub(crate) async fn ask_origin(
             permit
         } else {
             let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
-            wait_for_place(&client, waiting).await.map_err(Refused::forward)?
+            Box::pin(wait_for_place(&client, waiting)).await.map_err(Refused::forward)?
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
@@ -143,14 +156,17 @@ pub(crate) async fn ask_origin(
                     _ => Sample::Answered { delay_us },
                 };
                 permit.report(sample, now_ms);
-                ticket.report(Ending::Answered, now_ms);
-                let hold = Hold { ticket, _permit: (incoming.status != 101).then_some(permit) };
+                let change = ticket.report(Ending::Answered, now_ms);
+                worker.accelerator().tell_change(step, index, change);
+                let watch = Watch { accelerator: worker.shared(), step: Arc::downgrade(step) };
+                let hold = Hold { ticket, watch, _permit: (incoming.status != 101).then_some(permit) };
                 return Ok(Answered { incoming, hold, again: attempts > 0 });
             }
             Err(failure) => {
                 permit.report(sample_of(failure), now_ms);
                 let ending = if failure.failure.is_origin_fault() { Ending::Failed } else { Ending::Abandoned };
-                ticket.finish(ending, now_ms);
+                let change = ticket.finish(ending, now_ms);
+                worker.accelerator().tell_change(step, index, change);
                 tried.add(index);
                 attempts = attempts.saturating_add(1);
                 let attempt = retry::Attempt {

@@ -107,13 +107,15 @@ impl Fetch {
     }
 
     /// Asks the origin, and asks again without conditions when its 304 speaks of something else.
-    async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
+    pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut conditions = self.conditions.as_ref();
         loop {
             // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
             let generation = worker.store().map_or(0, |store| store.generation());
             let request_time_s = Now::read().unix_s;
             let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
+            // A part or a compressed form of a page could not be put together.
+            let strip = if self.query.cache.esi { strip.and(Strip::RANGE).and(Strip::ENCODING) } else { strip };
             let mut extra = conditions.map_or_else(Vec::new, |conditions| conditions.0.clone());
             self.query.cache.write_capability(&mut extra);
             let manner = Manner { strip, extra: &extra, method: None };
@@ -227,7 +229,8 @@ impl Fetch {
                 let (object, _) = store.insert(again(stored), query.cache.rules.variants_max as usize);
                 Some(Standing::Use(object, Use::Validated))
             }
-            Freshening::FreshOnce(stored, _) => {
+            Freshening::FreshOnce(stored, reason) => {
+                worker.note_not_kept(query, reason, 304);
                 store.remove_object(kept);
                 Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
             }
@@ -244,6 +247,9 @@ impl Fetch {
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
         let Some(store) = worker.store() else { return Asked::Unshared(Box::new(answered), NoStore::Off) };
+        if let Storing::No(reason) | Storing::Remember(reason, _) = &storing {
+            worker.note_not_kept(query, *reason, answered.incoming.status);
+        }
         match storing {
             Storing::Store(stored) => Asked::Shared(Box::new(answered), stored, generation),
             Storing::No(reason) => Asked::Unshared(Box::new(answered), reason),
@@ -294,7 +300,7 @@ impl Fetch {
     ) {
         let Answered { mut incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
-        let mut pumping = Pumping { writer, body: None, kept: true, wanted, length };
+        let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
         let client = worker.client(&self.query.step);
         loop {
@@ -308,6 +314,7 @@ impl Fetch {
                 }
                 Some(IncomingPiece::Failed(failure)) => {
                     hold.report_cut(failure);
+                    worker.note_not_kept(&self.query, NoStore::Incomplete, stored.status);
                     return pumping.writer.cut(cut_reason(failure));
                 }
             }
@@ -316,11 +323,13 @@ impl Fetch {
 
     /// The content is whole: keeps it.
     fn finish(&self, worker: &ProxyWorker, pumping: Pumping, stored: Stored, generation: u64, trailers: Option<&[u8]>) {
-        let Pumping { writer, body, kept, length, .. } = pumping;
+        let Pumping { writer, body, unkept, length, .. } = pumping;
         let whole = writer.look(Growing::bytes);
         let is_whole = length.is_none_or(|length| length == whole)
             && stored.content_bytes().is_none_or(|promised| promised == whole);
-        if kept && is_whole && !writer.is_doomed() {
+        if let Some(reason) = unkept.or_else(|| (!is_whole).then_some(NoStore::Incomplete)) {
+            worker.note_not_kept(&self.query, reason, stored.status);
+        } else if !writer.is_doomed() {
             let body = match body {
                 Some(body) => body.finish(),
                 None => writer
@@ -392,6 +401,11 @@ impl Fetch {
 
 /// Remembers the links of an answer for the next one to the same question.
 pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u8]) {
+    // Most answers have no such field, and most pages never had one.
+    let has_links = memchr::memmem::find(answer_lines, b"ink").is_some();
+    if !has_links && !worker.accelerator().has_hints() {
+        return;
+    }
     let mut links = Vec::new();
     for link in early_links(answer_lines) {
         lines::write_line(b"Link", link.as_bytes(), &mut links);
@@ -400,7 +414,7 @@ pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u
 }
 
 /// What asking came to.
-enum Asked {
+pub(crate) enum Asked {
     /// There is no content to stream.
     Settled(Standing),
     /// An answer for one client only.
@@ -445,8 +459,8 @@ struct Pumping {
     writer: FillWriter,
     /// The file, once there is one.
     body: Option<NewBody>,
-    /// Whether it will be kept.
-    kept: bool,
+    /// Why it will not be kept.
+    unkept: Option<NoStore>,
     /// Whether it is for the store, and goes on although nobody reads.
     wanted: bool,
     length: Option<u64>,
@@ -476,7 +490,7 @@ impl Pumping {
     fn is_worth_finishing(&self) -> bool {
         let here = self.writer.look(Growing::bytes);
         let is_near = |length: u64| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here);
-        self.kept && (self.wanted || self.length.is_some_and(is_near))
+        self.unkept.is_none() && (self.wanted || self.length.is_some_and(is_near))
     }
 
     /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
@@ -485,11 +499,11 @@ impl Pumping {
         let before = self.writer.look(Growing::bytes);
         let after = before + bytes.len() as u64;
         if after > bytes_max {
-            self.stop_keeping();
+            self.stop_keeping(NoStore::TooLarge);
         }
         let is_large = after > MEMORY_BYTES_MAX || self.length.is_some_and(|length| length > MEMORY_BYTES_MAX);
-        if self.body.is_none() && self.kept && is_large && !self.open_file(worker) {
-            self.stop_keeping();
+        if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
+            self.stop_keeping(NoStore::NoRoom);
         }
         if self.body.is_none() {
             let piece: Arc<[u8]> = bytes.into();
@@ -497,7 +511,7 @@ impl Pumping {
         } else {
             self.write(bytes).await;
         }
-        if !self.kept {
+        if self.unkept.is_some() {
             self.hold_back().await;
         }
         if self.body.as_ref().is_some_and(NewBody::is_behind) {
@@ -513,7 +527,7 @@ impl Pumping {
                 let (fd, written) = (Arc::clone(body.fd()), body.len());
                 return self.writer.add(|content| content.move_to(fd, written));
             }
-            self.stop_keeping();
+            self.stop_keeping(NoStore::NoRoom);
             let Some(slowest) = self.writer.slowest() else { return };
             if let Some(body) = &mut self.body {
                 body.forget_before(slowest);
@@ -543,8 +557,8 @@ impl Pumping {
     }
 
     /// From now on it is for those who read already.
-    fn stop_keeping(&mut self) {
-        self.kept = false;
+    fn stop_keeping(&mut self, reason: NoStore) {
+        self.unkept.get_or_insert(reason);
         self.writer.close();
     }
 

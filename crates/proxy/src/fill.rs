@@ -255,6 +255,11 @@ impl FillWriter {
         Poll::Pending
     }
 
+    /// What is fetched must not be kept.
+    pub fn doom(&self) {
+        self.fill.doomed.store(true, Ordering::Release);
+    }
+
     /// Whether what is fetched must not be kept.
     pub fn is_doomed(&self) -> bool {
         self.fill.doomed.load(Ordering::Acquire)
@@ -379,6 +384,8 @@ pub struct Fills {
     hasher: RandomState,
     /// Fetches so far that nobody could join.
     alone: AtomicU64,
+    /// How often something has been made invalid.
+    dooms: AtomicU64,
 }
 
 impl Fills {
@@ -410,6 +417,11 @@ impl Fills {
         FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true }
     }
 
+    /// How often something has been made invalid: whoever asks without being listed here compares.
+    pub fn dooms(&self) -> u64 {
+        self.dooms.load(Ordering::Acquire)
+    }
+
     /// Nobody joins the fetch of `interest` any more, should it still be the one for `key`.
     pub fn close(&self, key: &[u8], interest: &Interest) {
         self.remove(key, &interest.fill);
@@ -417,6 +429,7 @@ impl Fills {
 
     /// What is being fetched under keys that begin with `prefix` is invalid: nobody joins any more, and it is not kept.
     pub fn doom(&self, prefix: &[u8]) {
+        self.dooms.fetch_add(1, Ordering::AcqRel);
         for shard in &self.shards {
             shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, fill| {
                 let named = key.starts_with(prefix);

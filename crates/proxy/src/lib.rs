@@ -8,6 +8,7 @@
 //! | `query`, `lookup`, `front` | a request that is looked up; answering from what is kept; what one worker has ready |
 //! | `exchange`, `pass`, `fetch` | asking the origins: once, for one client, for all |
 //! | `answer`, `lines` | answers made of what is kept or comes |
+//! | `compose` | pages put together from parts that are looked up like any answer |
 //! | `check` | looking after the origins' health |
 //! | [`meta`] | what is kept beside an answer's content |
 //! | [`group`] | which origin is asked: weights, balance, what is known of each one's health |
@@ -19,14 +20,17 @@
 //! | [`esi`] | pages made of parts (ESI 1.0) |
 //! | [`hints`] | the Link fields of an answer that may go ahead of the next one |
 //! | [`outcome`] | why each answer was what it was |
+//! | [`explain`], [`told`] | what is kept for a request and why or why not; what was not kept, and origins in and out |
 //!
 //! Absent by design: sockets (`flatout_net` has them) and what may be stored (`flatout_cache` decides).
 
 pub mod accelerator;
 mod answer;
 mod check;
+mod compose;
 pub mod esi;
 mod exchange;
+pub mod explain;
 mod fetch;
 pub mod fill;
 pub mod forward;
@@ -45,9 +49,11 @@ mod query;
 pub mod rules;
 pub mod step;
 pub mod store;
+pub mod told;
 pub mod worker;
 
 pub use accelerator::Accelerator;
+pub use explain::CacheExplanation;
 pub use meta::{Kept, Meta};
 pub use rules::CacheStep;
 pub use step::ProxyStep;

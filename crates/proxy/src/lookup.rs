@@ -2,7 +2,7 @@
 
 use crate::answer::{Content, Note, Ready, answer_from};
 use crate::exchange::Answered;
-use crate::fetch::{Direct, Fetch};
+use crate::fetch::{Asked, Direct, Fetch};
 use crate::fill::{Begin, Interest, Standing};
 use crate::meta::Kept;
 use crate::meta::Meta;
@@ -12,7 +12,7 @@ use crate::store::{Bucket, Purged};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
-use flatout_cache::stored::Extent;
+use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
 use flatout_net::clock::Now;
@@ -91,6 +91,9 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     let found = select(worker, query, Some(&bucket));
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
     let Found::Object(object, _) = found else { return None };
+    if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
+        return None;
+    }
     if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
         worker.make_ready(query, &object);
     }
@@ -104,8 +107,7 @@ pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Ready {
 }
 
 /// Answers `query`, whatever that takes.
-pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
-    let mut query = Rc::new(query);
+pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
     let mut alone = false;
     let mut whole = false;
     let mut released = None;
@@ -189,11 +191,9 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
                         return Ok(response);
                     }
                     (alone, whole) = (true, true);
-                } else if let Some(query) = Rc::get_mut(&mut query) {
-                    // Another variant: now it is known which fields tell them apart.
-                    query.vary = Some(names);
                 } else {
-                    alone = true;
+                    // Another variant: now it is known which fields tell them apart.
+                    query.vary.replace(Some(names));
                 }
             }
         }
@@ -201,7 +201,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             alone = true;
         }
     }
-    Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+    Err(Refused::not_held())
 }
 
 /// Whether a purge names what others have had fetched.
@@ -238,13 +238,15 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let mut key = query.fetch_prefix();
     let names = match found {
         Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
-        Found::Nothing(_, names) => query.vary.clone().or_else(|| names.clone()),
+        Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
     };
     query.with(|request| {
         if let Some(names) = names {
             write_variant_key(&names, request, &mut key);
         }
-        for name in ["range", "if-range"] {
+        // Under ESI it is always the whole that is fetched.
+        let ranges: &[&str] = if query.cache.esi { &[] } else { &["range", "if-range"] };
+        for name in ranges {
             if let Some(value) = request.field(name) {
                 key.push(0);
                 key.extend_from_slice(value);
@@ -328,26 +330,38 @@ async fn fetch_alone(
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Result<Response, Refused> {
-    let begun = Begin::Yours(worker.accelerator().fills.begin_alone(&query.fetch_prefix()));
-    match begin(worker, query, begun, conditions, kept, reason).await {
-        Joined::Answer(answer) => answer,
-        Joined::Standing(standing, note, interest) => match standing {
-            Standing::Failed(refused) => Err(refused),
-            Standing::Streaming(head) => {
-                let stored = Note { stored: true, ..note };
-                let mut response = answer_from(query, Content::Coming(head, interest), &stored, Now::read().unix_s)
-                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))?;
-                response.cache = Some("storing");
-                Ok(response)
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
+    let fills = &worker.accelerator().fills;
+    let dooms = fills.dooms();
+    let (conditions, completes) =
+        conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
+    let interims = Some(query.ask.request.offers().interims());
+    let had_kept = kept.is_some();
+    let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
+    let missing = || Refused::not_held();
+    // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
+    match fetch.ask(worker).await {
+        Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
+        Asked::Settled(Standing::Failed(refused)) => Err(refused),
+        Asked::Settled(Standing::Use(object, how)) => {
+            answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s).ok_or_else(missing)
+        }
+        Asked::Settled(_) => Err(missing()),
+        Asked::Shared(answered, stored, generation) => {
+            let writer = fills.begin_alone(&query.fetch_prefix());
+            if fills.dooms() != dooms {
+                writer.doom();
             }
-            Standing::Use(object, how) => {
-                answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s)
-                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
-            }
-            Standing::Asking | Standing::Released => {
-                Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
-            }
-        },
+            let interest = writer.join();
+            let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
+            let pumping = Rc::clone(worker);
+            spawn_local(async move { fetch.pump(&pumping, writer, *answered, *stored, generation, false).await });
+            let note = Note { stored: true, ..note };
+            let mut response =
+                answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s).ok_or_else(missing)?;
+            response.cache = Some("storing");
+            Ok(response)
+        }
     }
 }
 

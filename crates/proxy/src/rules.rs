@@ -14,6 +14,8 @@ pub struct CacheStep {
     purge: Vec<Cidr>,
     pub(crate) esi: bool,
     pub(crate) early_hints: bool,
+    /// The line by which an origin learns what may be said to this cache alone.
+    capability: Box<[u8]>,
 }
 
 impl CacheStep {
@@ -48,7 +50,10 @@ impl CacheStep {
             uneven_parts: settings.uneven_parts,
             ..Rules::default()
         };
+        let esi = if settings.esi { " ESI/1.0" } else { "" };
+        let capability = format!("Surrogate-Capability: {}=\"Surrogate/1.0{esi}\"\r\n", rules.surrogate);
         Self {
+            capability: capability.into_bytes().into(),
             rules,
             status_field: settings.status_field.clone(),
             purge: settings.purge.clone(),
@@ -65,9 +70,7 @@ impl CacheStep {
     /// Appends the line by which an origin learns what may be said to this cache alone (Edge Architecture
     /// Specification).
     pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
-        let esi = if self.esi { " ESI/1.0" } else { "" };
-        let name = &self.rules.surrogate;
-        output.extend_from_slice(format!("Surrogate-Capability: {name}=\"Surrogate/1.0{esi}\"\r\n").as_bytes());
+        output.extend_from_slice(&self.capability);
     }
 
     /// Whether `client` sees Cache-Status.

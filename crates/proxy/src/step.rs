@@ -2,7 +2,7 @@
 
 use crate::group::{Group, Standing};
 use crate::limit::Gate;
-use flatout_config::model::Proxy;
+use flatout_config::model::{Balance, HashKey, Proxy};
 use flatout_net::origin::{OriginAddress, OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
 use std::fmt;
 use std::sync::Arc;
@@ -75,6 +75,26 @@ impl ProxyStep {
     pub fn describe(&self) -> String {
         let origins: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         origins.join(", ")
+    }
+
+    /// How the next origin is chosen, for people; `None`: there is but one.
+    pub fn describe_balance(&self) -> Option<String> {
+        if self.settings.origins.len() < 2 {
+            return None;
+        }
+        Some(match &self.settings.balance {
+            Balance::LeastConnections => "the one with the fewest requests under way for its weight".to_owned(),
+            Balance::RoundRobin => "one after the other, by weight".to_owned(),
+            Balance::ConsistentHash(key) => {
+                let by = match key {
+                    HashKey::Uri => "host, path and query".to_owned(),
+                    HashKey::Client => "the client's address".to_owned(),
+                    HashKey::Header(name) => format!("the field {name}"),
+                    HashKey::Cookie(name) => format!("the cookie {name}"),
+                };
+                format!("always the same one by {by}")
+            }
+        })
     }
 
     /// Each origin, and what is known of it, for people.

@@ -86,10 +86,8 @@ impl Client {
     }
 
     /// Reads the answer, if that was not done yet.
-    fn answer<'a>(&self, wire: &mut Wire, progress: &'a mut Progress) -> Result<&'a Message, String> {
-        let answer = if let Some(answer) = progress.answer.take() {
-            answer
-        } else {
+    fn answer(&self, wire: &mut Wire, progress: &mut Progress) -> Result<(), String> {
+        if progress.answer.is_none() {
             let answer = wire.read_response(&progress.method)?;
             progress.took = progress.begun.elapsed();
             let (head, body) = (&answer.head, show(&answer.body));
@@ -99,9 +97,9 @@ impl Client {
                     return Err(format!("{name} came more than once"));
                 }
             }
-            answer
-        };
-        Ok(progress.answer.insert(answer))
+            progress.answer = Some(answer);
+        }
+        Ok(())
     }
 
     fn expect(&self, expect: &Expect, wire: &mut Wire, progress: &mut Progress, line: usize) -> Result<(), Failure> {

@@ -3,10 +3,12 @@
 use super::socket::AdminSocket;
 use super::{Answer, Order, OrderKind};
 use crate::bell::{Bell, Event};
+use crate::cache;
 use crate::failure::Failure;
 use crate::metrics::encode_metrics;
 use crate::purge::PurgeRequest;
 use crate::status::Shared;
+use flatout_engine::explain::Question as Asked;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::request::{Method, parse_request_head};
@@ -140,6 +142,8 @@ enum Question {
     Order(OrderKind),
     /// A purge, or what is wrong with it.
     Purge(Result<PurgeRequest, String>),
+    /// What is kept for a request, or what is wrong with the question.
+    Cache(Result<Box<Asked>, String>),
     /// A path that is known, with a method that is not for it.
     Method(&'static str),
     Unknown,
@@ -183,7 +187,11 @@ fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)>
     Ok(Some(match path {
         b"/metrics" if read => Question::Metrics,
         b"/status" if read => Question::Status,
-        b"/metrics" | b"/status" => Question::Method("GET"),
+        b"/cache" if read => {
+            let query = String::from_utf8_lossy(query.unwrap_or_default());
+            Question::Cache(cache::parse_question(&query).map(Box::new))
+        }
+        b"/metrics" | b"/status" | b"/cache" => Question::Method("GET"),
         b"/reload" if write => Question::Order(OrderKind::Reload),
         b"/upgrade" if write => Question::Order(OrderKind::Upgrade),
         b"/stop" if write => Question::Order(OrderKind::Stop),
@@ -211,6 +219,11 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
             Err(text) => Reply::text(409, format!("error: {text}\n")),
         },
         Question::Purge(Err(text)) => Reply::text(422, format!("error: {text}\n")),
+        Question::Cache(Ok(asked)) => match shared.store.explain(&asked) {
+            Ok(reply) => Reply::json(&reply),
+            Err(text) => Reply::text(409, format!("error: {text}\n")),
+        },
+        Question::Cache(Err(text)) => Reply::text(422, format!("error: {text}\n")),
         Question::Order(kind) => {
             let (answer, answers) = sync_channel(1);
             bell.ring(Event::Order(Order { kind, answer }));
@@ -223,7 +236,7 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
         }
         Question::Method(allow) => Reply { allow: Some(allow), ..Reply::text(405, format!("This is for {allow}.\n")) },
         Question::Unknown => {
-            let text = "There are: GET /status, GET /metrics, POST /reload, POST /upgrade, POST /stop, POST /purge.\n";
+            let text = "There are: GET /status, GET /metrics, GET /cache, POST /reload, POST /upgrade, POST /stop, POST /purge.\n";
             Reply::text(404, text)
         }
     }
@@ -248,6 +261,7 @@ mod tests {
             ("POST /upgrade", Question::Order(OrderKind::Upgrade)),
             ("POST /stop", Question::Order(OrderKind::Stop)),
             ("GET /reload", Question::Method("POST")),
+            ("POST /cache?url=x", Question::Method("GET")),
             ("PUT /reload", Question::Method("POST")),
             ("POST /status", Question::Method("GET")),
             ("GET /", Question::Unknown),

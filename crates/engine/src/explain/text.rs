@@ -1,6 +1,6 @@
 //! An explanation for people: one line a fact, what stands where on the right.
 
-use super::{Explanation, StepTold};
+use super::{Explanation, ProxyTold, StepTold};
 use crate::error::show_place;
 use flatout_http::status::reason;
 use std::fmt::Write as _;
@@ -73,6 +73,10 @@ impl Explanation {
         if let Some((name, place)) = &self.page {
             add("page", name.clone(), "stands for the error", show_place(place));
         }
+        if let Some(proxy) = &self.proxy {
+            proxy_rows(proxy, &mut add);
+            return rows;
+        }
         let status = format!("{} {}, {} bytes", self.status, reason(self.status), self.body_bytes);
         add("answer", status, &format!("[{}] {}", self.outcome.0, self.outcome.1), String::new());
         for field in &self.fields {
@@ -110,6 +114,62 @@ impl Explanation {
         text.push_str("}\n");
         text
     }
+}
+
+/// Who is asked, and what is kept of their answers.
+fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str, String)) {
+    let mut row = |label, fact: String| add(label, fact, "", String::new());
+    row("origin", proxy.origins.clone());
+    if let Some(balance) = &proxy.balance {
+        row("", format!("chosen is {balance}"));
+    }
+    if let Some((why, fix)) = proxy.refusal {
+        row("stored", format!("NO: {why}"));
+        return row("fix", fix.to_owned());
+    }
+    let kept = match (&proxy.kept, &proxy.unknown) {
+        (Some(kept), _) => kept,
+        (None, unknown) => {
+            let why = unknown.as_deref().unwrap_or("no running flatout was asked");
+            return row("stored", format!("not known: {why}"));
+        }
+    };
+    row("key", format!("{} (of {})", kept.key, kept.realm));
+    row("lookup", format!("[{}] {}", kept.lookup.name, kept.lookup.text));
+    row("", kept.action.clone());
+    let mut fixes = vec![&kept.lookup.change];
+    for variant in &kept.variants {
+        let vary = if variant.vary.is_empty() { String::new() } else { format!(", Vary: {}", variant.vary) };
+        row("stored", format!("{}: {}, {} bytes{vary}", variant.place, variant.status, variant.body_bytes));
+        match variant.purged.as_str() {
+            "hard" => row("", "purged: it is never served again".to_owned()),
+            "soft" => row("", "purged softly: it is stale since".to_owned()),
+            _ => {}
+        }
+        if variant.differences.is_empty() {
+            variant.freshness.iter().for_each(|line| row("", line.clone()));
+        }
+        for difference in &variant.differences {
+            let show = |value: &Option<String>| value.as_ref().map_or("none".to_owned(), |value| format!("`{value}`"));
+            let (name, asked, had) = (&difference.name, show(&difference.asked), show(&difference.kept));
+            row("", format!("for another request: {name} is {asked} here, and was {had} there"));
+        }
+    }
+    if let Some(last) = &kept.not_kept {
+        let (reason, status, ago_s) = (&last.reason, last.status, last.ago_s);
+        row("stored", format!("NO: [{}] {} (the last answer, {status}, {ago_s} s ago)", reason.name, reason.text));
+        fixes = vec![&reason.change];
+    } else if kept.variants.is_empty() {
+        row("stored", "nothing".to_owned());
+    }
+    if let Some(marker) = &kept.marker {
+        let left_s = marker.left_ms.div_ceil(1000);
+        row("marker", format!("[{}] for another {left_s} s nobody waits for another's answer", marker.reason.name));
+        if kept.not_kept.is_none() {
+            fixes = vec![&marker.reason.change];
+        }
+    }
+    fixes.into_iter().for_each(|fix| row("fix", fix.clone()));
 }
 
 fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {

@@ -3,6 +3,7 @@
 use super::pages::{Pages, answer_failure};
 use super::{Trace, Walk, host_needed, method_not_allowed};
 use crate::answer::{Failure, redirect, respond, text};
+use crate::explain::Forwarding;
 use crate::outcome::Outcome;
 use crate::step::Step;
 use crate::text::Template;
@@ -15,6 +16,7 @@ use flatout_net::response::Response;
 use flatout_proxy::{Asking, Changes, Handled as Proxied};
 use flatout_serve::files::{Found, Location};
 use std::rc::Rc;
+use std::sync::Arc;
 
 impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_files(&mut self, step: &Step, index: u32, pass: bool) -> Option<Reply> {
@@ -107,7 +109,14 @@ impl<T: Trace> Walk<'_, T> {
         let cache = self.cache.and_then(|cache| live.spec.cache_steps.get(cache as usize));
         self.trace.step(step, || format!("asks {}", proxy.describe()));
         if T::TOLD {
-            return None;
+            self.trace.forward(step, || Forwarding {
+                step: Arc::clone(proxy),
+                cache: cache.cloned(),
+                path: self.path.to_vec(),
+                query: self.query.as_deref().map(<[u8]>::to_vec),
+            });
+            // Nobody is asked.
+            return Some(Reply::later(std::future::pending()));
         }
         let policy = self.policy();
         let asking = Asking {

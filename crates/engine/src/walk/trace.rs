@@ -1,5 +1,6 @@
 //! Who is told of a walk: nobody when a request is answered, `explain` when one is explained.
 
+use crate::explain::Forwarding;
 use crate::host::Match;
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec};
 use crate::step::Step;
@@ -31,6 +32,9 @@ pub(crate) trait Trace {
 
     /// A page stands for an error.
     fn page(&mut self, page: &PageSpec);
+
+    /// An origin answers, or what is kept of its answers.
+    fn forward(&mut self, step: &Step, forwarding: impl FnOnce() -> Forwarding);
 }
 
 /// Nobody.
@@ -60,4 +64,7 @@ impl Trace for Silent {
 
     #[inline]
     fn page(&mut self, _: &PageSpec) {}
+
+    #[inline]
+    fn forward(&mut self, _: &Step, _: impl FnOnce() -> Forwarding) {}
 }

@@ -2,7 +2,7 @@
 
 use super::super::origin::{Request, Then, response};
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::Write as _;
 use std::net::TcpStream;
 
 /// Fields by which origins are told who asks, for what, and how. This one believes and reflects them all.
@@ -55,7 +55,7 @@ fn reflect(request: &Request) -> String {
     let mut text = format!("{method} {}\nhost={host}\n", request.target);
     for name in BELIEVED {
         if let Some(value) = believed(request, name) {
-            let _ = writeln!(text, "{name}={value}");
+            writeln!(text, "{name}={value}").unwrap();
         }
     }
     text

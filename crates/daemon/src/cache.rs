@@ -1,0 +1,107 @@
+//! What an operator asks about one request, and how the two sides of the admin socket tell one another.
+//!
+//! A question is `GET /cache?url=…`, with `&method=…`, `&header=…` (as often as there are fields) and `&from=…` (the
+//! client's address) behind it; values are percent-encoded. The answer is [`CacheReply`] as JSON.
+//!
+//! Absent by design: what is kept, and what is made of the request. [`StoreView`](crate::store::StoreView) knows.
+
+use crate::purge::{decode, encode};
+use flatout_engine::explain::{Explanation, Question};
+use flatout_proxy::CacheExplanation;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Name and number of the schema of [`CacheReply`].
+pub const CACHE_SCHEMA: &str = "flatout-cache/1";
+
+/// Fields in a question at the most.
+const FIELDS_MAX: usize = 100;
+
+/// What the running process makes of a request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CacheReply {
+    /// [`CACHE_SCHEMA`].
+    pub schema: String,
+    /// What is kept; `None`: no origin would be asked, or no cache is in force.
+    pub cache: Option<CacheExplanation>,
+    /// All of it, as `flatout explain --json` prints it.
+    pub explanation: Value,
+    /// All of it, as `flatout explain` prints it.
+    pub text: String,
+}
+
+impl CacheReply {
+    /// The reply that tells `told`.
+    pub(crate) fn new(told: &Explanation) -> Self {
+        Self {
+            schema: CACHE_SCHEMA.to_owned(),
+            cache: told.proxy.as_ref().and_then(|proxy| proxy.kept.clone()),
+            explanation: told.to_json(),
+            text: told.to_text(false),
+        }
+    }
+}
+
+/// The target of `question` on the admin socket.
+pub fn cache_target(question: &Question) -> String {
+    let fields = question.fields.iter().map(|(name, value)| format!("&header={}", encode(&format!("{name}: {value}"))));
+    format!(
+        "/cache?url={}&method={}&from={}{}",
+        encode(&question.url()),
+        encode(&question.method),
+        encode(&question.client.to_string()),
+        fields.collect::<String>()
+    )
+}
+
+/// What the query of `GET /cache` asks.
+pub(crate) fn parse_question(query: &str) -> Result<Question, String> {
+    let (mut url, mut method, mut client) = (None, "GET".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let mut fields = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value).ok_or_else(|| format!("the value of `{name}` is not percent-encoded UTF-8"))?;
+        match name {
+            "url" => url = Some(value),
+            "method" => method = value,
+            "from" => client = value.parse().map_err(|_| format!("`{value}` is not an address"))?,
+            "header" if fields.len() < FIELDS_MAX => fields.push(value),
+            "header" => return Err(format!("there are more than {FIELDS_MAX} fields")),
+            _ => return Err(format!("unknown: `{name}`; there are url, method, header and from")),
+        }
+    }
+    Question::parse(&method, &url.ok_or("say which URL: url=http%3A//host/path")?, &fields, client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cache_target, parse_question};
+    use flatout_engine::explain::Question;
+
+    #[test]
+    fn questions_survive_the_way() {
+        let fields = ["Accept-Language: de, en;q=0.5".to_owned(), "Cookie: a=b&c".to_owned()];
+        let from = "2001:db8::1".parse().unwrap();
+        let question = Question::parse("HEAD", "https://a.example:8443/ä?b=%20&c", &fields, from).unwrap();
+        let target = cache_target(&question);
+        assert!(target.is_ascii(), "{target}");
+        let parsed = parse_question(target.strip_prefix("/cache?").unwrap()).unwrap();
+        assert_eq!(format!("{parsed:?}"), format!("{question:?}"));
+    }
+
+    #[test]
+    fn what_is_no_question_says_why() {
+        for (query, said) in [
+            ("", "which URL"),
+            ("url=a", "not a URL"),
+            ("url=http%3A//a/&from=x", "not an address"),
+            ("url=http%3A//a/&header=x", "not a field"),
+            ("url=%f", "percent-encoded"),
+            ("path=/", "unknown: `path`"),
+        ] {
+            let error = parse_question(query).unwrap_err();
+            assert!(error.contains(said), "{query}: {error}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What is kept for one request, and why or why not: for `flatout explain`.
+//!
+//! It looks where a request would look, and decides by the same functions; but it changes nothing, fetches nothing and
+//! counts nothing. It reads disks, so it is not for an event loop.
+
+use crate::accelerator::Accelerator;
+use crate::meta::Kept;
+use crate::query::{begin_key, locator};
+use crate::rules::CacheStep;
+use crate::step::ProxyStep;
+use crate::store::{Purged, Store};
+use flatout_cache::decision::{Intake, Verdict, decide_miss, decide_request, decide_stored};
+use flatout_cache::explain::Explanation;
+use flatout_cache::key::write_key;
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::request::CacheRequest;
+use flatout_cache::search::{write_path_key, write_search_key};
+use flatout_cache::vary::{compare_variant, matches_language, matches_variant};
+use flatout_net::clock::Now;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Bytes of a field's value that are shown.
+const VALUE_BYTES_MAX: usize = 200;
+
+/// Variants that are shown.
+const VARIANTS_SHOWN_MAX: usize = 32;
+
+/// A named reason, with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonTold {
+    /// The stable name.
+    pub name: String,
+    /// What it means.
+    pub text: String,
+    /// How to change it.
+    pub change: String,
+}
+
+/// A field that Vary names, whose value is another one in the request than in the one that was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The field's name, in lower case.
+    pub name: String,
+    /// What the request has, normalised; `None`: no such field.
+    pub asked: Option<String>,
+    /// What the request had whose answer is kept.
+    pub kept: Option<String>,
+}
+
+/// An answer that is kept under the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VariantTold {
+    /// `memory`, or the folder of a disk.
+    pub place: String,
+    /// Its status.
+    pub status: u16,
+    /// Bytes of its content.
+    pub body_bytes: u64,
+    /// The names of its Vary, separated by commas; empty: none.
+    pub vary: String,
+    /// What tells the request from it; empty: it is the request's.
+    pub differences: Vec<Difference>,
+    /// `no`, `soft` (stale since) or `hard` (never served again).
+    pub purged: String,
+    /// The arithmetic of its freshness (RFC 9111 §4.2), a line for each step.
+    pub freshness: Vec<String>,
+}
+
+/// An answer that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotKeptTold {
+    /// Why.
+    pub reason: ReasonTold,
+    /// Its status.
+    pub status: u16,
+    /// How long ago that was, in seconds.
+    pub ago_s: u64,
+}
+
+/// The word on a key that its answers cannot be shared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkerTold {
+    /// Why.
+    pub reason: ReasonTold,
+    /// How long it is in force, in milliseconds.
+    pub left_ms: u64,
+}
+
+/// What is kept for a request, and what would become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheExplanation {
+    /// The key, as it is looked up.
+    pub key: String,
+    /// What tells the key from the same one of another `proxy` step.
+    pub realm: String,
+    /// What a look-up comes to now.
+    pub lookup: ReasonTold,
+    /// What is done then, a sentence.
+    pub action: String,
+    /// What is kept under the key.
+    pub variants: Vec<VariantTold>,
+    /// The marker in force.
+    pub marker: Option<MarkerTold>,
+    /// The last answer for the key that was not kept, unless one was kept since.
+    pub not_kept: Option<NotKeptTold>,
+}
+
+/// A request, as it comes to a `proxy` step.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought<'a> {
+    /// The request: its path and query after rewriting.
+    pub request: CacheRequest<'a>,
+    /// Now.
+    pub now: Now,
+}
+
+impl Accelerator {
+    /// Tells what is kept for a request that comes to `step` under the rules of `cache`; `None`: there is no store.
+    pub fn explain(&self, step: &ProxyStep, cache: &CacheStep, sought: &Sought<'_>) -> Option<CacheExplanation> {
+        let store = self.store()?;
+        let Sought { request, now } = sought;
+        let key = self.key_of(step, cache, request);
+        let hash = store.hash(&key);
+        let inspection = store.inspect(&key);
+        // A copy on a disk is the one in memory, unless that is not there.
+        let mut objects: Vec<(String, Arc<Kept>)> = Vec::new();
+        let in_memory = inspection.memory.iter().flat_map(|bucket| bucket.objects());
+        objects.extend(in_memory.map(|object| ("memory".to_owned(), Arc::clone(object))));
+        for (folder, object) in inspection.disk {
+            if !objects.iter().any(|(_, other)| other.variant() == object.variant()) {
+                objects.push((folder.display().to_string(), object));
+            }
+        }
+        let chosen = choose(store, cache, request, &objects);
+        let marker = store.marker(hash, now.monotonic_ms);
+        let (lookup, action) = decide(cache, request, &chosen, marker.is_some(), now.unix_s);
+        let kept_s = chosen.as_ref().ok().map(|(object, _)| object.meta().stored.response_time_s);
+        let variants =
+            objects.iter().take(VARIANTS_SHOWN_MAX).map(|(place, object)| tell(store, request, place, object, now));
+        let not_kept = self.not_kept.find(hash).filter(|last| kept_s.is_none_or(|kept_s| last.unix_s >= kept_s));
+        Some(CacheExplanation {
+            key: printable(&key[locator_start(&key)..]),
+            realm: step.realm().to_owned(),
+            lookup: of_lookup(lookup),
+            action,
+            variants: variants.collect(),
+            marker: marker.and_then(|marker| {
+                let reason = of_no_store(*NoStore::ALL.get(usize::from(marker.reason))?);
+                Some(MarkerTold { reason, left_ms: marker.until_ms.saturating_sub(now.monotonic_ms) })
+            }),
+            not_kept: not_kept.map(|last| NotKeptTold {
+                reason: of_no_store(last.reason),
+                status: last.status,
+                ago_s: u64::try_from(now.unix_s.saturating_sub(last.unix_s)).unwrap_or(0),
+            }),
+        })
+    }
+
+    /// The key under which a worker looks.
+    fn key_of(&self, step: &ProxyStep, cache: &CacheStep, request: &CacheRequest<'_>) -> Vec<u8> {
+        let mut key = Vec::new();
+        begin_key(&step.realm, &mut key);
+        let search = self.search(|| {
+            let mut path_key = key.clone();
+            write_path_key(request, &mut path_key);
+            path_key
+        });
+        match &search {
+            None => write_key(request, &cache.rules, &mut key),
+            Some(search) => write_search_key(request, search, &cache.rules, &mut key),
+        }
+        key
+    }
+}
+
+/// Where the scheme of a key begins.
+fn locator_start(key: &[u8]) -> usize {
+    let locator = locator(key).start;
+    key[..locator].iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1)
+}
+
+/// The object that a look-up chooses and what became of it, or what it comes to.
+fn choose(
+    store: &Store<crate::Meta>,
+    cache: &CacheStep,
+    request: &CacheRequest<'_>,
+    objects: &[(String, Arc<Kept>)],
+) -> Result<(Arc<Kept>, Purged), Lookup> {
+    let mut missed = if objects.is_empty() { Lookup::MissCold } else { Lookup::MissVary };
+    for (_, object) in objects.iter().filter(|(_, object)| matches_variant(request, &object.meta().stored)) {
+        match store.check(object) {
+            Purged::Hard => missed = Lookup::MissPurged,
+            purged => return Ok((Arc::clone(object), purged)),
+        }
+    }
+    let speaks =
+        |object: &Arc<Kept>| store.check(object) == Purged::No && matches_language(request, &object.meta().stored);
+    if cache.rules.language_select
+        && let Some((_, object)) = objects.iter().find(|(_, object)| speaks(object))
+    {
+        return Ok((Arc::clone(object), Purged::No));
+    }
+    Err(missed)
+}
+
+/// What is made of the request, and in words.
+fn decide(
+    cache: &CacheStep,
+    request: &CacheRequest<'_>,
+    chosen: &Result<(Arc<Kept>, Purged), Lookup>,
+    is_marked: bool,
+    now_s: i64,
+) -> (Lookup, String) {
+    let rules = &cache.rules;
+    match decide_request(request, rules) {
+        Intake::LookUp => {}
+        Intake::Bypass(reason) => {
+            return (reason, "It is passed on to an origin; the cache has no part in it.".to_owned());
+        }
+        Intake::Unsafe(reason) => {
+            return (reason, "It is passed on to an origin; what is kept for its target is dropped then.".to_owned());
+        }
+    }
+    let verdict = match chosen {
+        Err(missed) => decide_miss(request, *missed, rules),
+        Ok((object, Purged::Soft)) => decide_stored(request, &object.meta().stored.expired(now_s), rules, now_s),
+        Ok((object, _)) => decide_stored(request, &object.meta().stored, rules, now_s),
+    };
+    match verdict {
+        Verdict::Serve { age_s, reason } => (reason, format!("What is kept is served, with Age: {age_s}.")),
+        Verdict::ServeStale { age_s, reason, revalidate } => {
+            let meanwhile = if revalidate { ", and a new one is fetched meanwhile" } else { "" };
+            (reason, format!("What is kept is served stale, with Age: {age_s}{meanwhile}."))
+        }
+        Verdict::Validate { reason, .. } => (reason, "An origin is asked whether what is kept still holds.".to_owned()),
+        Verdict::Complete { reason, .. } => (reason, "An origin is asked for what is missing of it.".to_owned()),
+        Verdict::Forward { .. } if is_marked => (
+            Lookup::HitForMiss,
+            "An origin is asked for this request alone: nobody waits for another's answer.".to_owned(),
+        ),
+        Verdict::Forward { reason } => (reason, "An origin is asked.".to_owned()),
+        Verdict::Unsatisfiable { reason } => {
+            (reason, "504: nothing is kept, and the request wants nothing else.".to_owned())
+        }
+    }
+}
+
+fn tell(
+    store: &Store<crate::Meta>,
+    request: &CacheRequest<'_>,
+    place: &str,
+    object: &Arc<Kept>,
+    now: &Now,
+) -> VariantTold {
+    let stored = &object.meta().stored;
+    let purged = store.check(object);
+    let expired;
+    let shown = if purged == Purged::Soft {
+        expired = stored.expired(now.unix_s);
+        &expired
+    } else {
+        stored
+    };
+    let mut differences = Vec::new();
+    compare_variant(stored, request, |name, asked, kept| {
+        let show = |value: Option<&[u8]>| value.map(printable);
+        differences.push(Difference { name: name.to_owned(), asked: show(asked), kept: show(kept) });
+    });
+    let freshness = Explanation { stored: shown, now_s: now.unix_s }.to_string();
+    VariantTold {
+        place: place.to_owned(),
+        status: stored.status,
+        body_bytes: object.body().len(),
+        vary: stored.vary.to_string(),
+        differences,
+        purged: match purged {
+            Purged::No => "no",
+            Purged::Soft => "soft",
+            Purged::Hard => "hard",
+        }
+        .to_owned(),
+        freshness: freshness.lines().map(str::to_owned).collect(),
+    }
+}
+
+fn of_lookup(reason: Lookup) -> ReasonTold {
+    told(reason.name(), reason.text(), reason.change())
+}
+
+fn of_no_store(reason: NoStore) -> ReasonTold {
+    told(reason.name(), reason.text(), reason.change())
+}
+
+fn told(name: &str, text: &str, change: &str) -> ReasonTold {
+    ReasonTold { name: name.to_owned(), text: text.to_owned(), change: change.to_owned() }
+}
+
+/// Bytes for people: what is not printable is escaped, and what is long is cut.
+fn printable(bytes: &[u8]) -> String {
+    let (shown, more) = match bytes.split_at_checked(VALUE_BYTES_MAX) {
+        Some((shown, rest)) if !rest.is_empty() => (shown, "…"),
+        _ => (bytes, ""),
+    };
+    format!("{}{more}", shown.escape_ascii()).replace("\\\"", "\"").replace("\\'", "'")
+}
