@@ -1,11 +1,12 @@
 //! Answering from what is kept, and having fetched what is not.
 
-use crate::answer::{Content, Note, Ready, answer_from};
+use crate::answer::{Content, Ready, answer_from};
 use crate::exchange::Answered;
 use crate::fetch::{Asked, Direct, Fetch};
 use crate::fill::{Begin, Interest, Standing};
 use crate::meta::Kept;
 use crate::meta::Meta;
+use crate::note::Note;
 use crate::pass;
 use crate::query::Query;
 use crate::store::{Bucket, Purged};

@@ -1,12 +1,13 @@
 //! Passing a request on to an origin and its answer back, with nothing kept in between.
 
-use crate::answer::{Content, Note, whole_answer};
+use crate::answer::{Content, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
+use crate::note::Note;
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::query::{FETCH_KEY_END, Query, Template};
 use crate::step::ProxyStep;

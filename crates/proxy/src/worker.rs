@@ -1,7 +1,6 @@
 //! What one worker answers with.
 
 use crate::accelerator::Accelerator;
-use crate::answer::IDENTIFIER;
 use crate::compose;
 use crate::exchange::Ask;
 use crate::forward::effective_host;
@@ -9,6 +8,7 @@ use crate::front::Front;
 use crate::group::hash_request;
 use crate::lookup;
 use crate::meta::{Kept, Meta};
+use crate::note::IDENTIFIER;
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::pass;
 use crate::query::{Query, begin_key, locator};

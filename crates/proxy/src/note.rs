@@ -1,0 +1,65 @@
+//! What an answer says of how it came about: Age and Cache-Status.
+
+use crate::fill::Use;
+use crate::lines::write_line;
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::status::{CacheStatus, Fwd};
+use std::rc::Rc;
+
+/// The name of this cache in Cache-Status.
+pub(crate) const IDENTIFIER: &str = "flatout";
+
+/// What an answer says of how it came about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) reason: Lookup,
+    /// Why it was forwarded; `None` for a hit.
+    pub(crate) fwd: Option<Fwd>,
+    pub(crate) fwd_status: Option<u16>,
+    pub(crate) stored: bool,
+    pub(crate) collapsed: bool,
+    /// Why the answer is not kept, when it is not.
+    pub(crate) why: Option<NoStore>,
+}
+
+impl Note {
+    /// A hit.
+    pub(crate) const fn hit(reason: Lookup) -> Self {
+        Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
+    }
+
+    /// The same for what is kept and may be used for this reason.
+    pub(crate) const fn of_use(self, how: Use) -> Self {
+        let (reason, fwd_status) = match how {
+            Use::Validated => (Lookup::HitValidated, Some(304)),
+            Use::Joined => (Lookup::MissPart, None),
+            Use::InsteadOfError => (Lookup::HitIfError, None),
+        };
+        Self { reason, fwd_status, ..self }
+    }
+
+    /// The lines of Age and Cache-Status for an answer that is `age_s` old.
+    pub(crate) fn lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool) -> Rc<[u8]> {
+        let mut lines = Vec::with_capacity(96);
+        if let Some(age_s) = age_s {
+            write_line(b"Age", age_s.to_string().as_bytes(), &mut lines);
+        }
+        if shows_status {
+            lines.extend_from_slice(b"Cache-Status: ");
+            let status = CacheStatus {
+                identifier: IDENTIFIER,
+                fwd: self.fwd,
+                fwd_status: self.fwd_status,
+                stored: self.stored,
+                collapsed: self.collapsed,
+                ttl_s,
+                key: None,
+                // Why it is not kept says more than that it was not found.
+                detail: self.why.map_or(self.reason.name(), NoStore::name),
+            };
+            status.write(&mut lines);
+            lines.extend_from_slice(b"\r\n");
+        }
+        lines.into()
+    }
+}
