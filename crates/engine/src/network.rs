@@ -25,7 +25,7 @@ pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, O
 #[cfg(test)]
 mod tests {
     use super::decide_access;
-    use flatout_config::model::{Access, Network};
+    use flatout_config::model::{Access, Cidr, Network};
 
     fn access(rules: &[(bool, &str, u8)]) -> Access {
         let rule = |&(allow, address, bits): &(bool, &str, u8)| {

@@ -218,12 +218,11 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
             Ok(reply) => Reply::json(&reply),
             Err(text) => Reply::text(409, format!("error: {text}\n")),
         },
-        Question::Purge(Err(text)) => Reply::text(422, format!("error: {text}\n")),
+        Question::Purge(Err(text)) | Question::Cache(Err(text)) => Reply::text(422, format!("error: {text}\n")),
         Question::Cache(Ok(asked)) => match shared.store.explain(&asked) {
             Ok(reply) => Reply::json(&reply),
             Err(text) => Reply::text(409, format!("error: {text}\n")),
         },
-        Question::Cache(Err(text)) => Reply::text(422, format!("error: {text}\n")),
         Question::Order(kind) => {
             let (answer, answers) = sync_channel(1);
             bell.ring(Event::Order(Order { kind, answer }));
