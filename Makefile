@@ -27,7 +27,7 @@ build: ## the release binary, target/release/flatout
 	@cargo build --release --package flatout
 
 .PHONY: bench-peers
-bench-peers: ## our cost beside nginx, lighttpd and wrk, into docs/performance.md (ARGS=--quick)
+bench-peers: ## our cost beside other servers, caches and wrk, into docs/performance.md (ARGS=--quick)
 	@tools/setup.sh bench
 	@cargo build --release --package flatout
 	@cargo xtask bench-peers $(ARGS)

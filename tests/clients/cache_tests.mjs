@@ -64,6 +64,7 @@ async function client () {
     test.applies = unmet.length === 0 || unmet.some(need => need.kind !== 'check' || need.outcome !== 'no')
     test.held = isMet(test)
   }
+  const { version } = JSON.parse(readFileSync(join(folder, 'package.json')))
   console.log(JSON.stringify({ version, cases }, null, 1))
 }
 

@@ -45,6 +45,7 @@ fn configure(folder: &Folder, url: &str, cache: &str, proxy: &str) -> Server {
 
 fn configuration(folder: &Folder, url: &str, cache: &str, proxy: &str) -> String {
     let log = log_of(folder);
+    let log = log.to_str().unwrap();
     format!(
         "workers 1
 admin off=#true

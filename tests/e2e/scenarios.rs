@@ -168,7 +168,7 @@ fn every_scenario_is_numbered_says_what_it_claims_and_is_played() {
             let number: String = file_name.chars().take_while(|c| *c != '-').collect();
             let well_named = number.len() == 6
                 && number[1..].chars().all(|c| c.is_ascii_digit())
-                && file_name.ends_with(".scn")
+                && file.extension().is_some_and(|ending| ending == "scn")
                 && file_name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c));
             if !well_named {
                 writeln!(problems, "{name}/{file_name} is not named like b00001-a-claim.scn").unwrap();

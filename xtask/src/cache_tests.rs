@@ -44,7 +44,7 @@ const SUBJECTS: &[Subject] = &[
         arguments: &["accelerate", "http://127.0.0.1:{origin}", "--listen", "127.0.0.1:{port}", "--workers", "1"],
     },
     Subject {
-        name: "flatout, `set-cookie \"store\"`",
+        name: "flatout with the switches",
         program: "flatout",
         version: &["--version"],
         config: "workers 1
@@ -52,7 +52,7 @@ admin off=#true
 site \"*\" {
     listen \"127.0.0.1:{port}\"
     cache {
-        set-cookie \"store\"
+        set-cookie \"store\"; language-select #true; uneven-parts #true
     }
     proxy \"http://127.0.0.1:{origin}\"
 }

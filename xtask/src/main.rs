@@ -10,6 +10,7 @@ mod docs_commands;
 mod failure;
 mod markdown;
 mod shell;
+mod store_restart;
 mod tidy;
 
 use failure::Outcome;
@@ -26,6 +27,7 @@ usage: cargo xtask NAME [OPTIONS]
   docs-commands   the ```console blocks of README.md and docs/, run for real
   bench-peers     our cost beside the bare loop and other servers; a whole run writes docs/performance.md
                   (`bench-peers --help` lists its options)
+  store-restart   how soon a million kept answers are served again after kill -9
   cache-tests     http-cache-tests against the release binary and its peers; writes docs/conformance.md";
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn run(args: &[String]) -> Outcome<()> {
         "fuzz-smoke" => ci::fuzz_smoke(),
         "docs-commands" => docs_commands::run(rest),
         "bench-peers" => bench_peers::run(rest),
+        "store-restart" => store_restart::run(rest),
         "cache-tests" => cache_tests::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

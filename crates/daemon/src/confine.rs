@@ -11,6 +11,18 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What a look-up of an origin's name reads: the resolver's files, and the libraries that its modules are.
+const RESOLVER_FILES: [&str; 8] = [
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/lib",
+    "/usr/lib",
+];
+
 /// What worker threads may read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
@@ -22,7 +34,9 @@ impl Confinement {
     pub(crate) fn of(spec: &Spec) -> Self {
         // The rule is bound to what is there now; a link that leads elsewhere tomorrow leads outside.
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Self { paths: spec.folders().map(real).collect() }
+        // Threads that look names up are started by workers, and read what the resolver is told by.
+        let resolver = RESOLVER_FILES.iter().map(Path::new).filter(|path| spec.asks_by_name() && path.exists());
+        Self { paths: spec.folders().chain(resolver).map(real).collect() }
     }
 
     /// The first of the paths in `wanted` that lies outside.

@@ -267,6 +267,10 @@ impl Control {
     }
 
     fn finish(mut self) -> ExitCode {
+        // What waits for a disk is written while the workers are gone and nobody else asks.
+        if let Some(store) = self.accelerator.store() {
+            store.release_volumes();
+        }
         self.abandon_upgrade("it is at its end");
         // The file first, so that nobody asks any more.
         self.admin = None;

@@ -15,6 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -171,6 +172,11 @@ impl Control {
             admin.leave_file();
         }
         self.admin = None;
+        // Beside this thread: what waits is written first, and the new process tries every second.
+        if let Some(store) = self.accelerator.store() {
+            let store = Arc::clone(store);
+            std::thread::spawn(move || store.release_volumes());
+        }
         self.set_phase(Phase::HandOver);
     }
 

@@ -143,6 +143,11 @@ impl Spec {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
+    /// Whether some origin has a name, which must be looked up while the process runs.
+    pub fn asks_by_name(&self) -> bool {
+        self.proxies.iter().any(|proxy| proxy.asks_by_name())
+    }
+
     /// Whether some step keeps origins' answers.
     pub fn keeps_answers(&self) -> bool {
         !self.proxies.is_empty() && self.cache_steps.iter().any(|step| step.is_enabled())

@@ -31,6 +31,7 @@ pub struct Accelerator {
     has_searches: AtomicBool,
     /// The links that a page wants early, by the hash of its key.
     hints: Mutex<HashMap<u64, Arc<[u8]>, RandomState>>,
+    has_hints: AtomicBool,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
     /// Answers that each worker has not kept.
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
@@ -132,6 +133,11 @@ impl Accelerator {
         }
     }
 
+    /// Whether any page has links.
+    pub(crate) fn has_hints(&self) -> bool {
+        self.has_hints.load(Ordering::Acquire)
+    }
+
     /// The Link lines that went with the last answer for the key with this hash.
     pub(crate) fn hints(&self, hash: u64) -> Option<Arc<[u8]>> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
@@ -147,6 +153,7 @@ impl Accelerator {
                 hints.clear();
             }
             hints.insert(hash, lines.into());
+            self.has_hints.store(true, Ordering::Release);
         }
     }
 }

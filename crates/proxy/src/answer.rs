@@ -1,10 +1,10 @@
 //! Answers made of what is kept or is being fetched.
 
-use crate::fill::{FillHead, Interest};
+use crate::fill::{FillHead, Interest, Use};
 use crate::lines::{write_changed, write_line};
 use crate::meta::Kept;
 use crate::outcome::Outcome;
-use crate::query::Query;
+use crate::query::{Query, Template};
 use crate::store::StoredBody;
 use flatout_cache::condition::{Answer, decide_conditions, write_not_modified_lines};
 use flatout_cache::reason::{Lookup, NoStore};
@@ -41,6 +41,16 @@ impl Note {
     /// A hit.
     pub(crate) const fn hit(reason: Lookup) -> Self {
         Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
+    }
+
+    /// The same for what is kept and may be used for this reason.
+    pub(crate) const fn of_use(self, how: Use) -> Self {
+        let (reason, fwd_status) = match how {
+            Use::Validated => (Lookup::HitValidated, Some(304)),
+            Use::Joined => (Lookup::MissPart, None),
+            Use::InsteadOfError => (Lookup::HitIfError, None),
+        };
+        Self { reason, fwd_status, ..self }
     }
 
     /// The lines of Age and Cache-Status for an answer that is `age_s` old.
@@ -83,6 +93,19 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
     let mut lines = Vec::with_capacity(stored.lines.len() + 128);
     write_changed(&stored.lines, changes, &mut lines);
     write_via(via, &mut lines);
+    lines
+}
+
+/// The lines of an answer that is being fetched, for the one who asked: all that the origin sent.
+fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
+    let mut own = Vec::with_capacity(head.lines.len());
+    for (name, line) in crate::lines::each_line(&head.lines) {
+        if !["content-length", "content-range", "age"].iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            own.extend_from_slice(line);
+        }
+    }
+    let mut lines = Vec::with_capacity(own.len());
+    write_changed(&own, changes, &mut lines);
     lines
 }
 
@@ -221,6 +244,9 @@ impl Content {
 pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
     let held_bytes = content.bytes();
     let stored = content.stored();
+    if query.is_template(stored) {
+        return Some(whole_answer(query, content, note, now_s));
+    }
     let total = match stored.extent {
         Extent::Whole => held_bytes,
         Extent::Part { total, .. } => total,
@@ -233,7 +259,11 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let shown_age = (note.fwd.is_none() || age_s > 0).then_some(age_s);
     let ttl = (note.fwd.is_none() || note.stored).then(|| stored.ttl_s(now_s));
     let extra = note.lines(shown_age, ttl, query.shows_status);
-    let all = lines_of(stored, via, &query.changes);
+    let all = match &content {
+        // What is not kept of the fields is taken from nobody who asked for himself (RFC 9111 §5.2.2.4, §5.2.2.7).
+        Content::Coming(head, _) if !note.collapsed => own_lines(head, &query.changes),
+        _ => lines_of(stored, via, &query.changes),
+    };
     let offset = match stored.extent {
         Extent::Whole => 0,
         Extent::Part { first, .. } => first,
@@ -241,7 +271,18 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let hints = query.cache.early_hints && (200..300).contains(&status);
     let links = if hints { early_links(&all) } else { Vec::new() };
     let mut response = match decided {
-        Answer::NotHeld => return None,
+        Answer::NotHeld => match content {
+            // Which part is sent is the origin's choice (RFC 9110 §15.3.7): it is for the one who asked.
+            Content::Coming(head, interest) if !note.collapsed => {
+                let mut lines = Vec::with_capacity(head.lines.len());
+                write_changed(&head.lines, &query.changes, &mut lines);
+                let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
+                let status =
+                    if offset > 0 || matches!(head.meta.stored.extent, Extent::Part { .. }) { 206 } else { status };
+                Response::new(status, Head::from_lines(status, &lines), body, 0)
+            }
+            _ => return None,
+        },
         Answer::NotModified => {
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());
@@ -309,7 +350,16 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
 pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Response {
     let stored = content.stored();
     let (status, length) = (stored.status, content.bytes());
-    let mut lines = lines_of(stored, query.step.settings.via.as_deref(), &query.changes);
+    let is_template = query.is_template(stored);
+    // A template's fields are changed once it is put together.
+    let changes = if is_template { &[][..] } else { &query.changes };
+    let mut lines = match &content {
+        Content::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
+        _ => lines_of(stored, query.step.settings.via.as_deref(), changes),
+    };
+    if is_template {
+        query.template.replace(Some(Template::Page(lines.clone())));
+    }
     if let Some(length) = length.filter(|_| has_content(status)) {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
     }

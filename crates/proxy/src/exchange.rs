@@ -120,12 +120,11 @@ pub(crate) async fn ask_origin(
         let (Some(gate), Some(address)) = (step.gates.get(index), step.addresses.get(index)) else {
             return Err(Refused::forward(ForwardOutcome::OriginNoneWell));
         };
-        let mut permit = match gate.try_acquire() {
-            Some(permit) => permit,
-            None => {
-                let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
-                wait_for_place(&client, waiting).await.map_err(Refused::forward)?
-            }
+        let mut permit = if let Some(permit) = gate.try_acquire() {
+            permit
+        } else {
+            let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
+            Box::pin(wait_for_place(&client, waiting)).await.map_err(Refused::forward)?
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };

@@ -7,7 +7,7 @@ use crate::answer::early_links;
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
-use crate::growing::MEMORY_BYTES_MAX;
+use crate::growing::{Growing, MEMORY_BYTES_MAX};
 use crate::lines;
 use crate::meta::{Kept, Meta};
 use crate::query::Query;
@@ -99,21 +99,23 @@ impl Fetch {
                 tell(direct, Direct::Own(answered, reason));
             }
             Some(Asked::Shared(answered, stored, generation)) => {
-                writer.begin(self.fill_head(&answered.incoming, &stored));
+                writer.begin(self.fill_head(&answered.incoming, &stored, generation));
                 tell(direct, Direct::Shared);
-                self.pump(&worker, writer, *answered, *stored, generation).await;
+                self.pump(&worker, writer, *answered, *stored, generation, wanted).await;
             }
         }
     }
 
     /// Asks the origin, and asks again without conditions when its 304 speaks of something else.
-    async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
+    pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut conditions = self.conditions.as_ref();
         loop {
             // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
             let generation = worker.store().map_or(0, |store| store.generation());
             let request_time_s = Now::read().unix_s;
             let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
+            // A part or a compressed form of a page could not be put together.
+            let strip = if self.query.cache.esi { strip.and(Strip::RANGE).and(Strip::ENCODING) } else { strip };
             let mut extra = conditions.map_or_else(Vec::new, |conditions| conditions.0.clone());
             self.query.cache.write_capability(&mut extra);
             let manner = Manner { strip, extra: &extra, method: None };
@@ -128,13 +130,11 @@ impl Fetch {
             if status == 304
                 && let (Some(kept), Some(_)) = (&self.kept, conditions)
             {
-                match self.handle_not_modified(worker, kept, &answered.incoming, times, generation) {
-                    Some(standing) => return Asked::Settled(standing),
-                    None => {
-                        conditions = None;
-                        continue;
-                    }
+                if let Some(standing) = self.handle_not_modified(worker, kept, &answered.incoming, times, generation) {
+                    return Asked::Settled(standing);
                 }
+                conditions = None;
+                continue;
             }
             if status >= 500
                 && let Some(kept) = &self.kept
@@ -143,13 +143,11 @@ impl Fetch {
                 return Asked::Settled(Standing::Use(Arc::clone(kept), Use::InsteadOfError));
             }
             if self.completes && conditions.is_some() && status == 206 {
-                match self.complete(worker, answered, times, generation).await {
-                    Some(asked) => return asked,
-                    None => {
-                        conditions = None;
-                        continue;
-                    }
+                if let Some(asked) = self.complete(worker, answered, times, generation).await {
+                    return asked;
                 }
+                conditions = None;
+                continue;
             }
             let asked = self.decide(worker, answered, times, generation);
             if let (Asked::Unshared(..), Some(kept), Some(_), true, Some(store)) =
@@ -267,14 +265,14 @@ impl Fetch {
         }
     }
 
-    pub(crate) fn fill_head(&self, incoming: &Incoming, stored: &Stored) -> FillHead {
+    pub(crate) fn fill_head(&self, incoming: &Incoming, stored: &Stored, generation: u64) -> FillHead {
         let length = content_length(incoming);
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
         let back = Return { version: incoming.version, keep_length: length.is_some(), keep_upgrade: false, date: None };
         write_response_lines(fields, &self.query.step.settings, &back, &mut lines);
-        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length }
+        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, generation }
     }
 
     fn meta_of(&self, stored: Stored) -> Meta {
@@ -289,7 +287,8 @@ impl Fetch {
         Meta { stored, group_tags }
     }
 
-    /// Moves the content from the origin to everybody who reads it, and keeps it when it is whole.
+    /// Moves the content from the origin to everybody who reads it, and keeps it when it is whole. `wanted`: although
+    /// nobody reads it.
     pub(crate) async fn pump(
         &self,
         worker: &Rc<ProxyWorker>,
@@ -297,10 +296,11 @@ impl Fetch {
         answered: Answered,
         stored: Stored,
         generation: u64,
+        wanted: bool,
     ) {
         let Answered { mut incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
-        let mut pumping = Pumping { writer, body: None, unkept: None, length };
+        let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
         let client = worker.client(&self.query.step);
         loop {
@@ -323,8 +323,8 @@ impl Fetch {
 
     /// The content is whole: keeps it.
     fn finish(&self, worker: &ProxyWorker, pumping: Pumping, stored: Stored, generation: u64, trailers: Option<&[u8]>) {
-        let Pumping { writer, body, unkept, length } = pumping;
-        let whole = writer.look(|content| content.bytes());
+        let Pumping { writer, body, unkept, length, .. } = pumping;
+        let whole = writer.look(Growing::bytes);
         let is_whole = length.is_none_or(|length| length == whole)
             && stored.content_bytes().is_none_or(|promised| promised == whole);
         if let Some(reason) = unkept.or_else(|| (!is_whole).then_some(NoStore::Incomplete)) {
@@ -333,12 +333,16 @@ impl Fetch {
             let body = match body {
                 Some(body) => body.finish(),
                 None => writer
-                    .look(|content| content.join())
+                    .look(Growing::join)
                     .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
             };
             if let Some(body) = body {
                 let (stored, body) = self.join(&stored, &body).unwrap_or((stored, body));
-                self.keep(worker, stored, body, generation);
+                let object = self.keep(worker, stored, body, generation);
+                // It may have been made invalid between the look above and the insertion.
+                if let (Some(object), true, Some(store)) = (object, writer.is_doomed(), worker.store()) {
+                    store.remove_object(&object);
+                }
             }
         }
         writer.end(trailers.map(Arc::from));
@@ -397,6 +401,11 @@ impl Fetch {
 
 /// Remembers the links of an answer for the next one to the same question.
 pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u8]) {
+    // Most answers have no such field, and most pages never had one.
+    let has_links = memchr::memmem::find(answer_lines, b"ink").is_some();
+    if !has_links && !worker.accelerator().has_hints() {
+        return;
+    }
     let mut links = Vec::new();
     for link in early_links(answer_lines) {
         lines::write_line(b"Link", link.as_bytes(), &mut links);
@@ -405,7 +414,7 @@ pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u
 }
 
 /// What asking came to.
-enum Asked {
+pub(crate) enum Asked {
     /// There is no content to stream.
     Settled(Standing),
     /// An answer for one client only.
@@ -452,17 +461,24 @@ struct Pumping {
     body: Option<NewBody>,
     /// Why it will not be kept.
     unkept: Option<NoStore>,
+    /// Whether it is for the store, and goes on although nobody reads.
+    wanted: bool,
     length: Option<u64>,
 }
 
 impl Pumping {
     /// The next piece; `None` when nobody wants it.
     async fn next(&mut self, body: &mut IncomingBody) -> Option<IncomingPiece> {
+        let may_be_left = !self.is_worth_finishing();
         poll_fn(|context| {
+            // First: content that never pauses would hide that nobody reads it.
+            if may_be_left && self.writer.is_abandoned() {
+                return Poll::Ready(None);
+            }
             if let Poll::Ready(piece) = body.poll_piece(context) {
                 return Poll::Ready(Some(piece));
             }
-            if !self.is_worth_finishing() && self.writer.poll_abandoned(context).is_ready() {
+            if may_be_left && self.writer.poll_abandoned(context).is_ready() {
                 return Poll::Ready(None);
             }
             Poll::Pending
@@ -472,15 +488,15 @@ impl Pumping {
 
     /// Whether it is fetched to its end although nobody reads.
     fn is_worth_finishing(&self) -> bool {
-        let here = self.writer.look(|content| content.bytes());
-        self.unkept.is_none()
-            && self.length.is_some_and(|length| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here))
+        let here = self.writer.look(Growing::bytes);
+        let is_near = |length: u64| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here);
+        self.unkept.is_none() && (self.wanted || self.length.is_some_and(is_near))
     }
 
     /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
     /// a window: then the origin is held back by the slowest.
     async fn add(&mut self, worker: &Rc<ProxyWorker>, client: &OriginClient, bytes: &[u8], bytes_max: u64) {
-        let before = self.writer.look(|content| content.bytes());
+        let before = self.writer.look(Growing::bytes);
         let after = before + bytes.len() as u64;
         if after > bytes_max {
             self.stop_keeping(NoStore::TooLarge);
@@ -527,7 +543,7 @@ impl Pumping {
     /// Waits until no reader is a window behind.
     async fn hold_back(&mut self) {
         loop {
-            let here = self.writer.look(|content| content.bytes());
+            let here = self.writer.look(Growing::bytes);
             let Some(slowest) = self.writer.slowest() else { return };
             match &mut self.body {
                 Some(body) => body.forget_before(slowest),

@@ -11,7 +11,7 @@ use flatout_net::stream::{Piece, Source};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -24,6 +24,8 @@ pub struct FillHead {
     pub lines: Arc<[u8]>,
     /// Bytes of content, when the origin said so.
     pub length: Option<u64>,
+    /// How many purges there had been when the origin was asked: whoever joins looks whether a later one names it.
+    pub generation: u64,
 }
 
 /// How a fetch stands.
@@ -160,7 +162,15 @@ impl Interest {
 
     /// Reads the content from `first` to before `end`, or to its end.
     pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
-        self.fill.lock().readers.insert(self.id, first);
+        let writer = {
+            let mut state = self.fill.lock();
+            state.readers.insert(self.id, first);
+            // Whoever has not begun needs all; now it is known to need less.
+            if state.holds_back { state.waiting.remove(&WRITER) } else { None }
+        };
+        if let Some(writer) = writer {
+            writer.wake();
+        }
         FillReader { interest: self, offset: first, end: end.unwrap_or(u64::MAX), cutter: Cutter::default() }
     }
 }
@@ -170,7 +180,8 @@ impl Drop for Interest {
         let holds_back = {
             let mut state = self.fill.lock();
             state.waiting.remove(&self.id);
-            state.readers.remove(&self.id).is_some() && state.holds_back
+            state.readers.remove(&self.id);
+            state.holds_back
         };
         if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
             // The writer may be waiting for its origin on behalf of nobody, or for this reader.
@@ -242,6 +253,11 @@ impl FillWriter {
         }
         state.waiting.insert(WRITER, context.waker().clone());
         Poll::Pending
+    }
+
+    /// What is fetched must not be kept.
+    pub fn doom(&self) {
+        self.fill.doomed.store(true, Ordering::Release);
     }
 
     /// Whether what is fetched must not be kept.
@@ -356,15 +372,24 @@ pub enum Begin {
 
 const SHARDS: usize = 16;
 
+/// Behind the prefix in the keys of fetches that nobody joins.
+const ALONE: u8 = 0xff;
+
+type Shard = HashMap<Box<[u8]>, Arc<Fill>, RandomState>;
+
 /// All fetches under way, by key.
 #[derive(Debug, Default)]
 pub struct Fills {
-    shards: [Mutex<HashMap<Box<[u8]>, Arc<Fill>, RandomState>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
+    /// Fetches so far that nobody could join.
+    alone: AtomicU64,
+    /// How often something has been made invalid.
+    dooms: AtomicU64,
 }
 
 impl Fills {
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, HashMap<Box<[u8]>, Arc<Fill>, RandomState>> {
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         use std::hash::BuildHasher as _;
         let index = self.hasher.hash_one(key) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
@@ -381,8 +406,30 @@ impl Fills {
         Begin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })
     }
 
+    /// Begins a fetch that nobody joins but by its writer. `prefix` is what [`doom`](Self::doom) knows it by.
+    pub fn begin_alone(self: &Arc<Self>, prefix: &[u8]) -> FillWriter {
+        let mut key = prefix.to_vec();
+        // No key that is asked for goes on with such a byte.
+        key.push(ALONE);
+        key.extend_from_slice(&self.alone.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        let fill = Arc::new(Fill::new());
+        self.shard(&key).insert(key.clone().into(), Arc::clone(&fill));
+        FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true }
+    }
+
+    /// How often something has been made invalid: whoever asks without being listed here compares.
+    pub fn dooms(&self) -> u64 {
+        self.dooms.load(Ordering::Acquire)
+    }
+
+    /// Nobody joins the fetch of `interest` any more, should it still be the one for `key`.
+    pub fn close(&self, key: &[u8], interest: &Interest) {
+        self.remove(key, &interest.fill);
+    }
+
     /// What is being fetched under keys that begin with `prefix` is invalid: nobody joins any more, and it is not kept.
     pub fn doom(&self, prefix: &[u8]) {
+        self.dooms.fetch_add(1, Ordering::AcqRel);
         for shard in &self.shards {
             shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, fill| {
                 let named = key.starts_with(prefix);
@@ -407,9 +454,5 @@ impl Fills {
     }
 }
 
-impl FillWriter {
-    /// A fetch that nobody can join but by this writer.
-    pub fn unlisted(fills: &Arc<Fills>) -> Self {
-        Self { fill: Arc::new(Fill::new()), fills: Arc::clone(fills), key: Box::default(), open: false }
-    }
-}
+#[cfg(test)]
+mod tests;

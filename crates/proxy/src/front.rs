@@ -24,6 +24,12 @@ struct Entry {
     used: bool,
 }
 
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.ready.iter().map(|ready| ready.bytes() + self.key.len()).sum()
+    }
+}
+
 /// One worker's front.
 #[derive(Debug, Default)]
 pub(crate) struct Front {
@@ -60,11 +66,11 @@ impl Front {
         while self.order.len() >= KEYS_MAX || self.bytes > BYTES_MAX {
             self.evict();
         }
-        let added = ready.bytes() + key.len();
         let entry = self.entries.entry(hash).or_insert_with(|| {
             self.order.push(hash);
             Entry { key: key.into(), ready: Vec::new(), used: false }
         });
+        let before = entry.bytes();
         if *entry.key != *key {
             *entry = Entry { key: key.into(), ready: Vec::new(), used: false };
         }
@@ -76,7 +82,7 @@ impl Front {
             entry.ready.remove(0);
         }
         entry.ready.push(ready);
-        self.bytes += added;
+        self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
     }
 
     /// Looks at `count` entries and lets go of what the store has let go of.
@@ -108,8 +114,7 @@ impl Front {
     fn remove_at(&mut self, at: usize) {
         let hash = self.order.swap_remove(at);
         if let Some(entry) = self.entries.remove(&hash) {
-            let held: usize = entry.ready.iter().map(|ready| ready.bytes() + entry.key.len()).sum();
-            self.bytes = self.bytes.saturating_sub(held);
+            self.bytes = self.bytes.saturating_sub(entry.bytes());
         }
         if self.order.is_empty() {
             self.bytes = 0;
@@ -122,5 +127,91 @@ impl Front {
         self.order.clear();
         self.bytes = 0;
         self.hand = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_MAX, Front, KEYS_MAX, VARIANTS_MAX};
+    use crate::answer::Ready;
+    use crate::meta::Kept;
+    use crate::meta::tests::meta;
+    use crate::store::{Key, StoredBody};
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    fn object(variant: &[u8]) -> Arc<Kept> {
+        let key = Key::new(b"key", 0..3, 1);
+        Arc::new(Kept::new(key, variant, meta(), Arc::from(&b""[..]), StoredBody::Empty, 0))
+    }
+
+    fn ready(object: &Arc<Kept>, changes_id: u32) -> Rc<Ready> {
+        Rc::new(Ready::new(object, None, &[], changes_id, false))
+    }
+
+    #[test]
+    fn keys_with_one_hash_are_told_apart() {
+        let mut front = Front::default();
+        front.insert(1, b"a", ready(&object(b""), 0));
+        assert_eq!((front.get(1, b"a", 0).len(), front.get(1, b"b", 0).len(), front.get(2, b"a", 0).len()), (1, 0, 0));
+        front.insert(1, b"b", ready(&object(b""), 0));
+        assert_eq!((front.get(1, b"a", 0).len(), front.get(1, b"b", 0).len()), (0, 1));
+        assert_eq!((front.order.len(), front.entries.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_purge_forgets_all() {
+        let mut front = Front::default();
+        front.insert(1, b"a", ready(&object(b""), 0));
+        assert_eq!(front.get(1, b"a", 1).len(), 0);
+        assert_eq!((front.bytes, front.order.len()), (0, 0));
+        front.insert(1, b"a", ready(&object(b""), 0));
+        assert_eq!((front.get(1, b"a", 1).len(), front.get(1, b"a", 2).len()), (1, 0));
+    }
+
+    #[test]
+    fn variants_and_changes_stand_side_by_side_up_to_a_bound() {
+        let mut front = Front::default();
+        let plain = object(b"");
+        for changes_id in [0, 0, 1] {
+            front.insert(1, b"a", ready(&plain, changes_id));
+        }
+        assert_eq!(front.get(1, b"a", 0).len(), 2);
+        for variant in 0..10_u8 {
+            front.insert(1, b"a", ready(&object(&[variant]), 0));
+        }
+        assert_eq!(front.get(1, b"a", 0).len(), VARIANTS_MAX);
+        let held: usize = front.get(1, b"a", 0).iter().map(|ready| ready.bytes() + 1).sum();
+        assert_eq!(front.bytes, held);
+    }
+
+    #[test]
+    fn what_the_store_has_let_go_of_goes() {
+        let mut front = Front::default();
+        let (gone, kept) = (object(b""), object(b""));
+        front.insert(1, b"a", ready(&gone, 0));
+        gone.set_evicted();
+        front.insert(1, b"a", ready(&object(b"other"), 0));
+        assert_eq!(front.get(1, b"a", 0).len(), 1);
+        let old = object(b"");
+        front.insert(2, b"b", ready(&old, 0));
+        old.set_evicted();
+        for hash in 3..6 {
+            front.insert(hash, b"c", ready(&kept, 0));
+        }
+        assert_eq!(front.get(2, b"b", 0).len(), 0);
+        assert_eq!((Arc::strong_count(&gone), Arc::strong_count(&old)), (1, 1));
+    }
+
+    #[test]
+    fn it_is_bounded_and_keeps_what_is_used() {
+        let mut front = Front::default();
+        let kept = object(b"");
+        for hash in 0..(KEYS_MAX as u64 + 100) {
+            front.insert(hash, b"a", ready(&kept, 0));
+            assert_eq!(front.get(7.min(hash), b"a", 0).len(), 1, "{hash}");
+        }
+        assert!(front.order.len() <= KEYS_MAX && front.entries.len() == front.order.len());
+        assert!(front.bytes <= BYTES_MAX);
     }
 }

@@ -8,6 +8,7 @@
 //! | `query`, `lookup`, `front` | a request that is looked up; answering from what is kept; what one worker has ready |
 //! | `exchange`, `pass`, `fetch` | asking the origins: once, for one client, for all |
 //! | `answer`, `lines` | answers made of what is kept or comes |
+//! | `compose` | pages put together from parts that are looked up like any answer |
 //! | `check` | looking after the origins' health |
 //! | [`meta`] | what is kept beside an answer's content |
 //! | [`group`] | which origin is asked: weights, balance, what is known of each one's health |
@@ -26,6 +27,7 @@
 pub mod accelerator;
 mod answer;
 mod check;
+mod compose;
 pub mod esi;
 mod exchange;
 pub mod explain;

@@ -2,17 +2,17 @@
 
 use crate::answer::{Content, Note, Ready, answer_from};
 use crate::exchange::Answered;
-use crate::fetch::{Direct, Fetch};
-use crate::fill::{Begin, FillWriter, Interest, Standing, Use};
+use crate::fetch::{Asked, Direct, Fetch};
+use crate::fill::{Begin, Interest, Standing};
 use crate::meta::Kept;
 use crate::meta::Meta;
 use crate::pass;
-use crate::query::{FETCH_KEY_END, Query};
+use crate::query::Query;
 use crate::store::{Bucket, Purged};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
-use flatout_cache::stored::Extent;
+use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
 use flatout_net::clock::Now;
@@ -91,6 +91,9 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     let found = select(worker, query, Some(&bucket));
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
     let Found::Object(object, _) = found else { return None };
+    if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
+        return None;
+    }
     if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
         worker.make_ready(query, &object);
     }
@@ -104,9 +107,9 @@ pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Ready {
 }
 
 /// Answers `query`, whatever that takes.
-pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
-    let mut query = Rc::new(query);
+pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
     let mut alone = false;
+    let mut whole = false;
     let mut released = None;
     for round in 0.. {
         let now = Now::read();
@@ -134,9 +137,9 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             }
             (Verdict::Validate { conditions, reason }, _) => (reason, Some((conditions, false))),
             (Verdict::Complete { conditions, reason }, _) => (reason, Some((conditions, true))),
-            (Verdict::Forward { reason }, _) => (reason, None),
             (Verdict::Unsatisfiable { reason }, _) => return Err(Refused::only_if_cached(reason)),
-            (Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. }, None) => (reason, None),
+            (Verdict::Forward { reason }, _)
+            | (Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. }, None) => (reason, None),
         };
         if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
             return pass::forward(&worker, &query, reason, object).await;
@@ -144,16 +147,26 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
         // An answer to a request with credentials is for nobody else, more often than not: nobody waits for it.
         alone |= object.is_none() && query.with(|request| request.field("authorization").is_some());
         let marked = worker.store().and_then(|store| store.marker(query.key.hash(), now.monotonic_ms));
-        if conditions.is_none() && (alone || marked.is_some()) {
+        if alone || (conditions.is_none() && marked.is_some()) {
             let reason = if marked.is_some() && !alone { Lookup::HitForMiss } else { released.unwrap_or(reason) };
-            return fetch_alone(&worker, &query, reason, object).await;
+            // What could not be answered from what is kept is not asked about that again.
+            let (conditions, object) = if whole { (None, None) } else { (conditions, object) };
+            return fetch_alone(&worker, &query, conditions, object, reason).await;
         }
         early_hints(&worker, &query);
-        let begun = worker.accelerator().fills.begin(&fill_key(&query, &found));
+        let fills = &worker.accelerator().fills;
+        let fill_key = fill_key(&query, &found);
+        let begun = fills.begin(&fill_key);
         let (standing, note, interest) = match begin(&worker, &query, begun, conditions, object, reason).await {
             Joined::Answer(response) => return response,
             Joined::Standing(standing, note, interest) => (standing, note, interest),
         };
+        if note.collapsed && is_purged(&worker, &query, &standing) {
+            // Its origin was asked before the purge, and this may have begun after it.
+            fills.close(&fill_key, &interest);
+            alone |= round >= ROUNDS_MAX;
+            continue;
+        }
         match standing {
             Standing::Asking => {}
             Standing::Failed(refused) => return Err(refused),
@@ -162,34 +175,25 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
                 released = Some(reason);
             }
             Standing::Use(object, how) => {
-                let reason = match how {
-                    Use::Validated => Lookup::HitValidated,
-                    Use::Joined => Lookup::MissPart,
-                    Use::InsteadOfError => Lookup::HitIfError,
-                };
-                let fwd_status = (how == Use::Validated).then_some(304);
-                let note = Note { reason, fwd_status, ..note };
-                match answer_from(&query, Content::Kept(object), &note, Now::read().unix_s) {
-                    Some(response) => return Ok(response),
-                    None => alone = true,
+                let response = answer_from(&query, Content::Kept(object), &note.of_use(how), Now::read().unix_s);
+                if let Some(response) = response {
+                    return Ok(response);
                 }
+                (alone, whole) = (true, true);
             }
             Standing::Streaming(head) => {
                 let names = head.meta.stored.vary.clone();
                 if query.with(|request| matches_variant(request, &head.meta.stored)) {
                     let stored = Note { stored: true, ..note };
-                    match answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s) {
-                        Some(mut response) => {
-                            response.cache = Some("storing");
-                            return Ok(response);
-                        }
-                        None => alone = true,
+                    let response = answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s);
+                    if let Some(mut response) = response {
+                        response.cache = Some("storing");
+                        return Ok(response);
                     }
-                } else if let Some(query) = Rc::get_mut(&mut query) {
-                    // Another variant: now it is known which fields tell them apart.
-                    query.vary = Some(names);
+                    (alone, whole) = (true, true);
                 } else {
-                    alone = true;
+                    // Another variant: now it is known which fields tell them apart.
+                    query.vary.replace(Some(names));
                 }
             }
         }
@@ -197,7 +201,18 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
             alone = true;
         }
     }
-    Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
+    Err(Refused::not_held())
+}
+
+/// Whether a purge names what others have had fetched.
+fn is_purged(worker: &ProxyWorker, query: &Query, standing: &Standing) -> bool {
+    let Some(store) = worker.store() else { return false };
+    let purged = match standing {
+        Standing::Streaming(head) => store.check_coming(&query.key, &head.meta, head.generation),
+        Standing::Use(object, _) => store.check(object),
+        Standing::Asking | Standing::Released | Standing::Failed(_) => Purged::No,
+    };
+    purged != Purged::No
 }
 
 /// Looks in memory, then on disks.
@@ -220,17 +235,18 @@ async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
 
 /// What tells one fetch from another: the key, what is known of the variant, and a Range.
 fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
-    let mut key = query.key.as_bytes().to_vec();
-    key.push(FETCH_KEY_END);
+    let mut key = query.fetch_prefix();
     let names = match found {
         Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
-        Found::Nothing(_, names) => query.vary.clone().or_else(|| names.clone()),
+        Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
     };
     query.with(|request| {
         if let Some(names) = names {
             write_variant_key(&names, request, &mut key);
         }
-        for name in ["range", "if-range"] {
+        // Under ESI it is always the whole that is fetched.
+        let ranges: &[&str] = if query.cache.esi { &[] } else { &["range", "if-range"] };
+        for name in ranges {
             if let Some(value) = request.field(name) {
                 key.push(0);
                 key.extend_from_slice(value);
@@ -271,7 +287,9 @@ async fn begin(
                 Fetch { query: Rc::clone(query), kept: kept.clone(), conditions, completes, interims: Some(interims) };
             spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
             match told.await {
-                Ok(Direct::Own(answered, why)) => Joined::Answer(own_answer(worker, query, *answered, why, note, kept)),
+                Ok(Direct::Own(answered, why)) => {
+                    Joined::Answer(own_answer(worker, query, *answered, why, note, kept.is_some()))
+                }
                 // Should the task be gone, the fill says so.
                 Ok(Direct::Shared) | Err(_) => {
                     let standing = poll_fn(|context| match interest.poll_standing(context) {
@@ -293,10 +311,10 @@ fn own_answer(
     answered: Answered,
     why: NoStore,
     mut note: Note,
-    kept: Option<Arc<Kept>>,
+    had_kept: bool,
 ) -> Result<Response, Refused> {
     note.why = Some(why);
-    if kept.is_some() && answered.incoming.status >= 500 {
+    if had_kept && answered.incoming.status >= 500 {
         note.reason = Lookup::ErrorPassed;
     }
     let mut response = pass::answer(worker, query, answered, &note)?;
@@ -308,30 +326,42 @@ fn own_answer(
 async fn fetch_alone(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
-    reason: Lookup,
+    conditions: Option<(Conditions, bool)>,
     kept: Option<Arc<Kept>>,
+    reason: Lookup,
 ) -> Result<Response, Refused> {
-    let begun = Begin::Yours(FillWriter::unlisted(&worker.accelerator().fills));
-    match begin(worker, query, begun, None, kept, reason).await {
-        Joined::Answer(answer) => answer,
-        Joined::Standing(standing, note, interest) => match standing {
-            Standing::Failed(refused) => Err(refused),
-            Standing::Streaming(head) => {
-                let stored = Note { stored: true, ..note };
-                let mut response = answer_from(query, Content::Coming(head, interest), &stored, Now::read().unix_s)
-                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))?;
-                response.cache = Some("storing");
-                Ok(response)
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
+    let fills = &worker.accelerator().fills;
+    let dooms = fills.dooms();
+    let (conditions, completes) =
+        conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
+    let interims = Some(query.ask.request.offers().interims());
+    let had_kept = kept.is_some();
+    let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
+    let missing = || Refused::not_held();
+    // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
+    match fetch.ask(worker).await {
+        Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
+        Asked::Settled(Standing::Failed(refused)) => Err(refused),
+        Asked::Settled(Standing::Use(object, how)) => {
+            answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s).ok_or_else(missing)
+        }
+        Asked::Settled(_) => Err(missing()),
+        Asked::Shared(answered, stored, generation) => {
+            let writer = fills.begin_alone(&query.fetch_prefix());
+            if fills.dooms() != dooms {
+                writer.doom();
             }
-            Standing::Use(object, _) => {
-                let note = Note { reason: Lookup::HitIfError, ..note };
-                answer_from(query, Content::Kept(object), &note, Now::read().unix_s)
-                    .ok_or_else(|| Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
-            }
-            Standing::Asking | Standing::Released => {
-                Err(Refused::forward(crate::outcome::ForwardOutcome::OriginNoneWell))
-            }
-        },
+            let interest = writer.join();
+            let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
+            let pumping = Rc::clone(worker);
+            spawn_local(async move { fetch.pump(&pumping, writer, *answered, *stored, generation, false).await });
+            let note = Note { stored: true, ..note };
+            let mut response =
+                answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s).ok_or_else(missing)?;
+            response.cache = Some("storing");
+            Ok(response)
+        }
     }
 }
 

@@ -70,3 +70,54 @@ impl crate::store::Meta for Meta {
         stored.lines.len() + stored.vary.len() + stored.variant_key.len() + tags + groups
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::Meta;
+    use crate::store::Meta as _;
+    use flatout_cache::freshness::LifetimeSource;
+    use flatout_cache::stored::{Extent, Flags, Stored};
+    use flatout_cache::tags::Tags;
+
+    /// The metadata of an answer that says next to nothing.
+    pub(crate) fn meta() -> Meta {
+        let stored = Stored {
+            status: 200,
+            request_time_s: 0,
+            response_time_s: 0,
+            date_s: 0,
+            age_field_s: 0,
+            initial_age_s: 0,
+            lifetime_s: 60,
+            lifetime_source: LifetimeSource::MaxAge,
+            fresh_until_s: 60,
+            stale_while_revalidate_s: 0,
+            stale_if_error_s: 0,
+            flags: Flags::default(),
+            etag: None,
+            last_modified_s: None,
+            vary: "".into(),
+            variant_key: Box::default(),
+            search: None,
+            tags: Tags::default(),
+            groups: Tags::default(),
+            extent: Extent::Whole,
+            lines: Box::default(),
+        };
+        Meta { stored, group_tags: Box::default() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_nothing_less() {
+        let mut written = meta();
+        written.group_tags = [Box::from(&b"one"[..]), Box::from(&b""[..])].into();
+        let mut bytes = Vec::new();
+        written.encode(&mut bytes);
+        assert_eq!(Meta::decode(&bytes), Some(written));
+        for length in 0..bytes.len() {
+            assert_eq!(Meta::decode(&bytes[..length]), None, "{length}");
+        }
+        bytes.push(0);
+        assert_eq!(Meta::decode(&bytes), None);
+    }
+}

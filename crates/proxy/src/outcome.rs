@@ -55,6 +55,7 @@ outcomes! {
     EsiComposed, "esi_composed", 0, "The page was put together from its parts.";
     EsiIncomplete, "esi_incomplete", 0, "The page was put together, and a part that may be missing is.";
     EsiMalformed, "esi_malformed", 0, "The page's ESI is wrong somewhere: from there on it is sent as it stands.";
+    EsiEncoded, "esi_encoded", 0, "The page asks for ESI and came compressed, though nobody had asked for that: it is sent as it stands.";
     EsiPartFailed, "esi_part_failed", 502, "A part of the page could not be had, and it may not be missing: 502.";
 }
 

@@ -4,12 +4,11 @@ use crate::answer::{Content, Note, whole_answer};
 use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
-use crate::fill::FillWriter;
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::lines::{write_changed, write_line};
 use crate::meta::{Kept, Meta};
 use crate::outcome::{ForwardOutcome, Outcome};
-use crate::query::{FETCH_KEY_END, Query};
+use crate::query::{FETCH_KEY_END, Query, Template};
 use crate::step::ProxyStep;
 use crate::store::Purge;
 use crate::worker::{ProxyWorker, Refused};
@@ -37,9 +36,9 @@ pub(crate) async fn plain(
     ask: Ask,
     changes: Rc<[FieldOp]>,
 ) -> Result<Response, Refused> {
-    let answered = ask_as_is(&worker, &step, &ask, Strip::default()).await?;
+    let answered = ask_as_is(&worker, &step, &ask, Manner::default()).await?;
     let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
-    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome))
+    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome)).map(|(response, _)| response)
 }
 
 /// Passes on a request that was looked at and is not for the cache; what its answer changes of what is kept is done.
@@ -50,7 +49,12 @@ pub(crate) async fn forward(
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
     let request_time_s = Now::read().unix_s;
-    let answered = ask_as_is(worker, &query.step, &query.ask, Strip::default()).await?;
+    // As for what is fetched: an origin must not see two kinds of requests.
+    let mut capability = Vec::new();
+    query.cache.write_capability(&mut capability);
+    let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
+    let manner = Manner { strip, extra: &capability, method: None };
+    let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
     let times = (request_time_s, Now::read().unix_s);
     let method = query.ask.request.method();
     let mut why = NoStore::MethodNotCacheable;
@@ -61,7 +65,7 @@ pub(crate) async fn forward(
         }
     } else if reason == Lookup::UnsafeMethod {
         let generation = worker.store().map_or(0, |store| store.generation());
-        invalidate(worker, query, &answered.incoming, times);
+        invalidate(worker, query, &answered.incoming, times).await;
         // RFC 9110 §9.3.3: an answer to POST may say that it is what GET would get.
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
@@ -90,15 +94,15 @@ fn keep_beside(
     generation: u64,
     reason: Lookup,
 ) -> Response {
-    let writer = FillWriter::unlisted(&worker.accelerator().fills);
+    let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
     let fetch = Fetch { query: Rc::clone(query), kept: None, conditions: None, completes: false, interims: None };
-    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored));
+    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
     let mut response = whole_answer(query, Content::Coming(head, interest), &note, Now::read().unix_s);
     response.cache = Some("storing");
     let worker = Rc::clone(worker);
-    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation).await });
+    tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
     response
 }
 
@@ -118,7 +122,15 @@ pub(crate) fn answer(
 fn answer_or_refuse(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
-    respond(&query.step, &query.ask, &query.changes, answered, extra, Outcome::cache(note.reason))
+    let is_template = query.is_template_here(&answered.incoming);
+    // A template's fields are changed once it is put together.
+    let changes = if is_template { &[][..] } else { &query.changes };
+    let outcome = Outcome::cache(note.reason);
+    let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
+    if is_template {
+        query.template.replace(Some(Template::Page(lines)));
+    }
+    Ok(response)
 }
 
 /// Asks with the client's content, as the client asked.
@@ -126,7 +138,7 @@ async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
     ask: &Ask,
-    strip: Strip,
+    manner: Manner<'_>,
 ) -> Result<Answered, Refused> {
     let offers = ask.request.offers();
     let content = match offers.take_content() {
@@ -136,11 +148,10 @@ async fn ask_as_is(
         None => OutgoingContent::None,
     };
     let interims = offers.interims();
-    let manner = Manner { strip, ..Manner::default() };
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
 }
 
-/// An origin's answer on its way to one client.
+/// An origin's answer on its way to one client, and its field lines.
 fn respond(
     step: &Arc<ProxyStep>,
     ask: &Ask,
@@ -148,7 +159,7 @@ fn respond(
     answered: Answered,
     extra: Option<Rc<[u8]>>,
     outcome: Outcome,
-) -> Result<Response, Refused> {
+) -> Result<(Response, Vec<u8>), Refused> {
     let Answered { mut incoming, hold, .. } = answered;
     let status = incoming.status;
     let is_upgrade = status == 101;
@@ -200,7 +211,7 @@ fn respond(
     };
     let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome.index());
     response.extra = extra;
-    Ok(response)
+    Ok((response, lines))
 }
 
 /// Whether a 101 is the upgrade that was asked for.
@@ -241,7 +252,7 @@ fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incomin
 }
 
 /// What the answer to an unsafe method makes invalid (RFC 9111 §4.4).
-fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
+async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
     let Some(store) = worker.store() else { return };
     let invalidation = with_response(incoming, times, |response| {
         query.with(|request| decide_invalidation(request, response.status, &response.fields, &query.cache.rules))
@@ -270,12 +281,15 @@ fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, 
     }
     if !purges.is_empty() {
         let store = Arc::clone(store);
-        // It looks through an index, which is not for the event loop; look-ups that begin afterwards see it.
-        tokio::task::spawn_blocking(move || {
+        // It looks through an index, which is not for the event loop. The answer waits: whoever has it is never given
+        // what it made invalid.
+        let purging = tokio::task::spawn_blocking(move || {
             for purge in &purges {
                 let _ = store.purge(purge, false, false);
             }
         });
+        // It fails only when the runtime ends.
+        let _ = purging.await;
     }
 }
 

@@ -1,11 +1,16 @@
 //! A request that is looked up: its key, and all that its answer will need.
 
+use crate::esi::is_asked_for;
 use crate::exchange::Ask;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::Key;
 use flatout_cache::request::CacheRequest;
+use flatout_cache::stored::{Extent, Flags, Stored};
 use flatout_config::model::FieldOp;
+use flatout_http::head::FieldStorage;
+use flatout_net::origin::Incoming;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +20,8 @@ const REALM_END: u8 = b'\n';
 
 /// What stands behind the key in the key of a fetch.
 pub(crate) const FETCH_KEY_END: u8 = 0;
+
+const ENCODING: &[u8] = b"content-encoding";
 
 /// A request that is looked up.
 pub(crate) struct Query {
@@ -26,10 +33,49 @@ pub(crate) struct Query {
     pub(crate) changes_id: u32,
     pub(crate) shows_status: bool,
     /// What the last answer met said in Vary, when none is stored yet.
-    pub(crate) vary: Option<Box<str>>,
+    pub(crate) vary: RefCell<Option<Box<str>>>,
+    /// What was answered with, when that asks for ESI and ESI is done.
+    pub(crate) template: RefCell<Option<Template>>,
+}
+
+/// An answer that asks for ESI.
+pub(crate) enum Template {
+    /// These are its field lines; its whole content is the answer's, and no condition or range was looked at.
+    Page(Vec<u8>),
+    /// It is compressed, and so cannot be looked through.
+    Encoded,
 }
 
 impl Query {
+    /// Whether the answer `stored` is a page that has to be put together.
+    pub(crate) fn is_template(&self, stored: &Stored) -> bool {
+        self.template.replace(None);
+        let asks = self.cache.esi && stored.flags.any(Flags::ESI) && stored.extent == Extent::Whole;
+        if !asks || matches!(stored.status, 204 | 304) {
+            return false;
+        }
+        let is_encoded = crate::lines::each_line(&stored.lines).any(|(name, _)| name.eq_ignore_ascii_case(ENCODING));
+        if is_encoded {
+            self.template.replace(Some(Template::Encoded));
+        }
+        !is_encoded
+    }
+
+    /// The same of an answer that is not kept.
+    pub(crate) fn is_template_here(&self, incoming: &Incoming) -> bool {
+        self.template.replace(None);
+        let mut storage = FieldStorage::new();
+        let fields = incoming.fields(&mut storage);
+        if !self.cache.esi || matches!(incoming.status, 101 | 204 | 206 | 304) || !is_asked_for(fields) {
+            return false;
+        }
+        let is_encoded = fields.first("content-encoding").is_some();
+        if is_encoded {
+            self.template.replace(Some(Template::Encoded));
+        }
+        !is_encoded
+    }
+
     /// Shows the request to `look`, as the cache core wants it.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
         let (path, query) = self.ask.path_and_query();
@@ -45,6 +91,13 @@ impl Query {
             };
             look(&cache_request)
         })
+    }
+
+    /// What the keys of its fetches begin with.
+    pub(crate) fn fetch_prefix(&self) -> Vec<u8> {
+        let mut key = self.key.as_bytes().to_vec();
+        key.push(FETCH_KEY_END);
+        key
     }
 
     /// The key of another resource of the same realm.

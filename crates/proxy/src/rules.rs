@@ -1,5 +1,6 @@
 //! One `cache` step of the configuration, put to use for all workers.
 
+use crate::forward::is_trusted;
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 use flatout_config::model::{self, CacheRules, Cidr, StatusField};
 use std::net::IpAddr;
@@ -13,6 +14,8 @@ pub struct CacheStep {
     purge: Vec<Cidr>,
     pub(crate) esi: bool,
     pub(crate) early_hints: bool,
+    /// The line by which an origin learns what may be said to this cache alone.
+    capability: Box<[u8]>,
 }
 
 impl CacheStep {
@@ -47,7 +50,10 @@ impl CacheStep {
             uneven_parts: settings.uneven_parts,
             ..Rules::default()
         };
+        let esi = if settings.esi { " ESI/1.0" } else { "" };
+        let capability = format!("Surrogate-Capability: {}=\"Surrogate/1.0{esi}\"\r\n", rules.surrogate);
         Self {
+            capability: capability.into_bytes().into(),
             rules,
             status_field: settings.status_field.clone(),
             purge: settings.purge.clone(),
@@ -64,9 +70,7 @@ impl CacheStep {
     /// Appends the line by which an origin learns what may be said to this cache alone (Edge Architecture
     /// Specification).
     pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
-        let esi = if self.esi { " ESI/1.0" } else { "" };
-        let name = &self.rules.surrogate;
-        output.extend_from_slice(format!("Surrogate-Capability: {name}=\"Surrogate/1.0{esi}\"\r\n").as_bytes());
+        output.extend_from_slice(&self.capability);
     }
 
     /// Whether `client` sees Cache-Status.
@@ -74,16 +78,12 @@ impl CacheStep {
         match &self.status_field {
             StatusField::Everybody => true,
             StatusField::Nobody => false,
-            StatusField::Networks(networks) => is_among(networks, client),
+            StatusField::Networks(networks) => is_trusted(networks, client),
         }
     }
 
     /// Whether PURGE is a method of ours, and `client` may use it; `None`: it is not.
     pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> Option<bool> {
-        (!self.purge.is_empty()).then(|| is_among(&self.purge, client))
+        (!self.purge.is_empty()).then(|| is_trusted(&self.purge, client))
     }
-}
-
-fn is_among(networks: &[Cidr], client: Option<IpAddr>) -> bool {
-    client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
 }

@@ -66,6 +66,11 @@ impl ProxyStep {
         &self.realm
     }
 
+    /// Whether some origin has a name, which must be looked up.
+    pub fn asks_by_name(&self) -> bool {
+        self.addresses.iter().any(|address| address.ip().is_none())
+    }
+
     /// The origins, for people.
     pub fn describe(&self) -> String {
         let origins: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();

@@ -29,7 +29,7 @@ use body::Filling;
 use ledger::Bounds;
 use marker::Markers;
 use memory::Memory;
-use purge::{ENTRIES_MAX, Last, Target};
+use purge::{ENTRIES_MAX, Last, Subject, Target};
 use slot::{Slot, wait_for_locked};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -328,6 +328,18 @@ impl<M: Meta> Store<M> {
     #[inline]
     pub fn check(&self, object: &Object<M>) -> Purged {
         object.checked_at(self.shared.log.generation()).unwrap_or_else(|| self.compare(object))
+    }
+
+    /// The same for an answer that is still coming and no object yet. `generation` is from before its origin was asked.
+    pub fn check_coming(&self, key: &Key, meta: &M, generation: u64) -> Purged {
+        let log = &self.shared.log;
+        if generation == log.generation() {
+            return Purged::No;
+        }
+        if !log.remembers(generation) {
+            return Purged::Hard;
+        }
+        log.verdict(&Subject::new(key, &object::tags_of(meta), generation)).0
     }
 
     #[cold]

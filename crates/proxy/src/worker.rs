@@ -2,6 +2,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::answer::IDENTIFIER;
+use crate::compose;
 use crate::exchange::Ask;
 use crate::forward::effective_host;
 use crate::front::Front;
@@ -20,7 +21,7 @@ use flatout_cache::key::{write_key, write_query};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{Search, write_path_key, write_search_key};
-use flatout_cache::stored::Stored;
+use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::vary::write_variant_key;
 use flatout_config::model::FieldOp;
 use flatout_net::clock::Now;
@@ -173,6 +174,27 @@ impl ProxyWorker {
         Key::new(&key, locator(&key), hash)
     }
 
+    /// Appends the key under which an answer to `request` is looked up.
+    pub(crate) fn write_lookup_key(
+        &self,
+        step: &ProxyStep,
+        cache: &CacheStep,
+        request: &CacheRequest<'_>,
+        key: &mut Vec<u8>,
+    ) {
+        begin_key(&step.realm, key);
+        let search = self.accelerator.search(|| {
+            let mut path_key = Vec::new();
+            begin_key(&step.realm, &mut path_key);
+            write_path_key(request, &mut path_key);
+            path_key
+        });
+        match &search {
+            None => write_key(request, &cache.rules, key),
+            Some(search) => write_search_key(request, search, &cache.rules, key),
+        }
+    }
+
     /// Answers `asking`.
     pub fn handle(
         self: &Rc<Self>,
@@ -187,22 +209,22 @@ impl ProxyWorker {
     }
 
     fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, asking: &Asking<'_>) -> Handled {
-        let ask = match make_ask(step, None, asking) {
-            Ok(ask) => ask,
-            Err(refused) => return Handled::Refused(refused),
-        };
+        let ask = make_ask(step, None, asking);
         let changes = Rc::clone(asking.changes.fields);
-        self.later(pass::plain(Rc::clone(self), Arc::clone(step), ask, changes), false)
+        let step = Arc::clone(step);
+        self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
 
-    fn later(
+    /// `make` is called where its future stays, so that it is not moved.
+    fn later<F: Future<Output = Result<Response, Refused>>>(
         self: &Rc<Self>,
-        making: impl Future<Output = Result<Response, Refused>> + 'static,
+        make: impl FnOnce(Rc<Self>) -> F + 'static,
         shows_status: bool,
     ) -> Handled {
         let base = self.base;
+        let worker = Rc::clone(self);
         Handled::Later(Box::pin(async move {
-            match making.await {
+            match make(worker).await {
                 Ok(mut response) => {
                     response.outcome = response.outcome.saturating_add(base);
                     Ok(response)
@@ -234,29 +256,16 @@ impl ProxyWorker {
         let shows_status = cache.shows_status(client);
         let mut key = self.key.borrow_mut();
         key.clear();
-        begin_key(&step.realm, &mut key);
-        let search = self.accelerator.search(|| {
-            let mut path_key = Vec::new();
-            begin_key(&step.realm, &mut path_key);
-            write_path_key(&cache_request, &mut path_key);
-            path_key
-        });
-        match &search {
-            None => write_key(&cache_request, &cache.rules, &mut key),
-            Some(search) => write_search_key(&cache_request, search, &cache.rules, &mut key),
-        }
+        self.write_lookup_key(step, cache, &cache_request, &mut key);
         let Some(store) = self.store() else { return self.pass(step, asking) };
         let hash = store.hash(&key);
         if intake == Intake::LookUp
-            && let Some(mut response) = self.answer_ready(&cache_request, hash, &key, asking, shows_status)
+            && let Some(mut response) = self.answer_ready(&cache_request, cache.esi, (hash, &key), asking, shows_status)
         {
             response.outcome = response.outcome.saturating_add(self.base);
             return Handled::Reply(response);
         }
-        let ask = match make_ask(step, Some(cache), asking) {
-            Ok(ask) => ask,
-            Err(refused) => return Handled::Refused(refused),
-        };
+        let ask = make_ask(step, Some(cache), asking);
         let query = Query {
             ask,
             step: Arc::clone(step),
@@ -265,24 +274,28 @@ impl ProxyWorker {
             changes: Rc::clone(asking.changes.fields),
             changes_id: asking.changes.id,
             shows_status,
-            vary: None,
+            vary: RefCell::default(),
+            template: RefCell::default(),
         };
         drop(key);
         if purges.is_some() {
-            return self.later(pass::purge(Rc::clone(self), query), shows_status);
+            return self.later(move |worker| pass::purge(worker, query), shows_status);
         }
+        let query = Rc::new(query);
         match intake {
             Intake::LookUp => {
                 if let Some(mut response) = lookup::answer_at_once(self, &query, asking.now) {
                     response.outcome = response.outcome.saturating_add(self.base);
                     return Handled::Reply(response);
                 }
-                self.later(lookup::serve(Rc::clone(self), query), shows_status)
+                if cache.esi {
+                    return self.later(move |worker| compose::serve(worker, query, intake), shows_status);
+                }
+                self.later(move |worker| lookup::serve(worker, query), shows_status)
             }
-            Intake::Bypass(reason) | Intake::Unsafe(reason) => {
-                let worker = Rc::clone(self);
-                self.later(async move { pass::forward(&worker, &Rc::new(query), reason, None).await }, shows_status)
-            }
+            _ if cache.esi => self.later(move |worker| compose::serve(worker, query, intake), shows_status),
+            Intake::Bypass(reason) | Intake::Unsafe(reason) => self
+                .later(move |worker| async move { pass::forward(&worker, &query, reason, None).await }, shows_status),
         }
     }
 
@@ -291,8 +304,8 @@ impl ProxyWorker {
     fn answer_ready(
         &self,
         request: &CacheRequest<'_>,
-        hash: u64,
-        key: &[u8],
+        esi: bool,
+        (hash, key): (u64, &[u8]),
         asking: &Asking<'_>,
         shows_status: bool,
     ) -> Option<Response> {
@@ -308,21 +321,22 @@ impl ProxyWorker {
             ready.changes_id == asking.changes.id
                 && ready.object.is_current()
                 && stored.is_fresh_for_plain_request(now_s)
-                && (stored.vary.is_empty() || self.is_variant(stored, request))
+                && !(esi && stored.flags.any(Flags::ESI))
+                && (stored.vary.is_empty() || is_variant(stored, request))
         })?;
         ready.object.touch();
         Some(ready.answer(now_s, shows_status))
     }
+}
 
-    fn is_variant(&self, stored: &Stored, request: &CacheRequest<'_>) -> bool {
-        let mut variant = Vec::with_capacity(64);
-        write_variant_key(&stored.vary, request, &mut variant);
-        *stored.variant_key == *variant
-    }
+fn is_variant(stored: &Stored, request: &CacheRequest<'_>) -> bool {
+    let mut variant = Vec::with_capacity(64);
+    write_variant_key(&stored.vary, request, &mut variant);
+    *stored.variant_key == *variant
 }
 
 /// Copies what the origin will be asked.
-fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> Result<Ask, Refused> {
+pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> Ask {
     let request = asking.request;
     let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
     target.extend_from_slice(asking.path);
@@ -342,16 +356,22 @@ fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Aski
         }
     }
     let upgrade = crate::forward::upgrade::asks(request.head, &step.settings);
-    Ok(Ask {
+    Ask {
         balance_hash: hash_request(step.group.balance(), request),
         request: OwnedRequest::new(request),
         target: target.into(),
         path_bytes,
         upgrade: upgrade.map(Into::into),
-    })
+    }
 }
 
 impl Refused {
+    /// What was fetched does not hold what was asked for.
+    pub(crate) fn not_held() -> Self {
+        let text = "The server behind this one did not answer as it should.";
+        Self { status: 502, text, fields: Vec::new(), outcome: Outcome::cache(Lookup::MissPart) }
+    }
+
     /// Only a kept answer would have done (RFC 9111 §5.2.1.7).
     pub(crate) fn only_if_cached(reason: Lookup) -> Self {
         let text = "There is no kept answer, and the request wants nothing else.";

@@ -86,23 +86,20 @@ impl Client {
     }
 
     /// Reads the answer, if that was not done yet.
-    fn answer<'a>(&self, wire: &mut Wire, progress: &'a mut Progress) -> Result<&'a Message, String> {
-        let answer = match progress.answer.take() {
-            Some(answer) => answer,
-            None => {
-                let answer = wire.read_response(&progress.method)?;
-                progress.took = progress.begun.elapsed();
-                let (head, body) = (&answer.head, show(&answer.body));
-                self.stage.note(&format!("client is answered {} {:?} {body}", head.start, head.fields));
-                for name in ["Content-Length", "Date", "Age", "ETag"] {
-                    if head.values(name).len() > 1 {
-                        return Err(format!("{name} came more than once"));
-                    }
+    fn answer(&self, wire: &mut Wire, progress: &mut Progress) -> Result<(), String> {
+        if progress.answer.is_none() {
+            let answer = wire.read_response(&progress.method)?;
+            progress.took = progress.begun.elapsed();
+            let (head, body) = (&answer.head, show(&answer.body));
+            self.stage.note(&format!("client is answered {} {:?} {body}", head.start, head.fields));
+            for name in ["Content-Length", "Date", "Age", "ETag"] {
+                if head.values(name).len() > 1 {
+                    return Err(format!("{name} came more than once"));
                 }
-                answer
             }
-        };
-        Ok(progress.answer.insert(answer))
+            progress.answer = Some(answer);
+        }
+        Ok(())
     }
 
     fn expect(&self, expect: &Expect, wire: &mut Wire, progress: &mut Progress, line: usize) -> Result<(), Failure> {

@@ -66,7 +66,7 @@ impl Origin {
         let mut words = head.start.split(' ').map(str::to_owned);
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         self.stage.note(&format!("{} is asked: {} {:?}", self.name, head.start, head.fields));
-        let Some(index) = self.stage.choose(&self.turns, &self.name, &method, &target) else {
+        let Some(index) = self.stage.choose(&self.turns, |turn| self.fits(turn, &method, &target, &head)) else {
             let text = format!("{} was asked more than the scenario says: {method} {target}", self.name);
             self.stage.fail(Failure::at(0, text));
             let answer = b"HTTP/1.1 500 Unforeseen\r\nCache-Control: no-store\r\nContent-Length: 10\r\n\r\nunforeseen";
@@ -106,6 +106,15 @@ impl Origin {
             }
         }
         if last || turn.early { Flow::Over } else { Flow::GoesOn }
+    }
+
+    fn fits(&self, turn: &Turn, method: &str, target: &str, head: &Received) -> bool {
+        let message = Message { head: head.clone(), ..Message::default() };
+        let seen = Seen { message: &message, took: Duration::ZERO, closed: false, kept: false };
+        turn.origin == self.name
+            && turn.methods.iter().any(|other| other == method || other == "*")
+            && (turn.target == target || turn.target == "*")
+            && turn.conditions.iter().all(|condition| judge(condition, &seen).is_ok())
     }
 
     fn check(&self, turn: &Turn, message: &Message, kept: bool) {

@@ -105,6 +105,7 @@ fn parse_turn(block: &Block, words: &[&str]) -> Result<Turn, Failure> {
         target: (*target).to_owned(),
         times,
         early: false,
+        conditions: Vec::new(),
         expects: Vec::new(),
         actions: Vec::new(),
     };
@@ -112,6 +113,8 @@ fn parse_turn(block: &Block, words: &[&str]) -> Result<Turn, Failure> {
     for (line, text) in &block.lines {
         if let Some(rest) = text.strip_prefix("expect ") {
             turn.expects.push(parse_condition(*line, rest)?);
+        } else if let Some(rest) = text.strip_prefix("when ") {
+            turn.conditions.push(parse_condition(*line, rest)?);
         } else if text == "early" {
             turn.early = true;
         } else if let Some(status) = text.strip_prefix("answer ").or_else(|| text.strip_prefix("interim ")) {

@@ -37,6 +37,8 @@ pub(crate) struct Turn {
     pub(crate) times: Times,
     /// Whether it answers before it reads the request's content.
     pub(crate) early: bool,
+    /// What must hold for the request's head, or another turn answers it.
+    pub(crate) conditions: Vec<Expect>,
     /// What must hold for the request.
     pub(crate) expects: Vec<Expect>,
     /// What it does then.

@@ -50,13 +50,11 @@ impl Stage {
     }
 
     /// Chooses the turn that answers a request: the first that fits and was not asked often enough.
-    pub(crate) fn choose(&self, turns: &[Turn], origin: &str, method: &str, target: &str) -> Option<usize> {
+    pub(crate) fn choose(&self, turns: &[Turn], fits: impl Fn(&Turn) -> bool) -> Option<usize> {
         let mut state = self.lock();
         state.requests += 1;
         let chosen = turns.iter().zip(&state.asked).position(|(turn, asked)| {
-            turn.origin == origin
-                && turn.methods.iter().any(|other| other == method || other == "*")
-                && (turn.target == target || turn.target == "*")
+            fits(turn)
                 && match turn.times {
                     Times::Exactly(times) | Times::AtMost(times) => *asked < times,
                     Times::Any => true,

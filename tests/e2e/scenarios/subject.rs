@@ -48,8 +48,10 @@ impl Subject {
                 if !arguments.iter().any(|argument| argument.starts_with("http")) {
                     command.arg(format!("http://{origin}"));
                 }
-                command.args(arguments).args(["--listen", "127.0.0.1:0"]);
-                if !arguments.iter().any(|argument| argument == "--workers") {
+                let more = if arguments.is_empty() { more_arguments(folder) } else { Vec::new() };
+                let arguments: Vec<&String> = arguments.iter().chain(&more).collect();
+                command.args(&arguments).args(["--listen", "127.0.0.1:0"]);
+                if !arguments.iter().any(|argument| *argument == "--workers") {
                     command.args(["--workers", "1"]);
                 }
                 Ok(Self::Flatout(Server::spawn(command)))
@@ -119,6 +121,13 @@ impl Subject {
             }
         }
     }
+}
+
+/// `FLATOUT_SCENARIO_FLAGS`: arguments for every scenario that has none of its own, to play them all otherwise.
+fn more_arguments(folder: &Folder) -> Vec<String> {
+    let flags = std::env::var("FLATOUT_SCENARIO_FLAGS").unwrap_or_default();
+    let folder = folder.path().display().to_string();
+    flags.split_whitespace().map(|flag| flag.replace("{folder}", &folder)).collect()
 }
 
 fn free_address() -> Result<SocketAddr, String> {

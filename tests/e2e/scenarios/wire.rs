@@ -55,6 +55,7 @@ pub(crate) struct Message {
 }
 
 /// How the content of a message is framed.
+#[derive(Clone, Copy)]
 enum Framing {
     None,
     Bytes(usize),
@@ -175,10 +176,8 @@ impl Wire {
     /// The next head; `None`: the connection ended before it began.
     pub(crate) fn read_head(&mut self) -> Result<Option<Received>, String> {
         let Some(start) = self.read_line()? else {
-            return match self.buffer.is_empty() {
-                true => Ok(None),
-                false => Err("the connection ended within a head".to_owned()),
-            };
+            let within = Err("the connection ended within a head".to_owned());
+            return if self.buffer.is_empty() { Ok(None) } else { within };
         };
         match self.read_fields()? {
             Some(fields) => Ok(Some(Received { start, fields })),

@@ -1,7 +1,8 @@
 //! Whether a server answers right, as curl sees it. One that answers wrong may well answer fast.
 
 use super::bench::Bench;
-use super::cases::{Case, Kind, Speech};
+use super::cases::{Behind, Case, Kind, Speech};
+use super::origin;
 use super::servers::Server;
 use super::subjects::{Mark, Setup, Subject};
 use crate::failure::{Context, Outcome};
@@ -29,13 +30,35 @@ pub(super) fn check(bench: &Bench, subject: Subject, case: &Case, server: &Serve
     loop {
         let answer = ask(bench, subject, case, server)?;
         is_right(&answer, subject, case)?;
-        let Some(lacking) = lacking(bench, &answer, subject, case)? else { return Ok(()) };
+        let Some(lacking) = lacking(bench, &answer, subject, case)? else { break };
         if start.elapsed() > PATIENCE {
             return Err(lacking.into());
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    case.behind.map_or(Ok(()), |behind| check_forwarding(bench, subject, case, server, behind))
 }
+
+/// Warms a cache, and makes sure by the origin's own count that answers come from where they must.
+fn check_forwarding(bench: &Bench, subject: Subject, case: &Case, server: &Server, behind: Behind) -> Outcome<()> {
+    let start = Instant::now();
+    loop {
+        let Some(before) = server.forwarded()? else { return Ok(()) };
+        for _ in 0..PROOFS {
+            is_right(&ask(bench, subject, case, server)?, subject, case)?;
+        }
+        let reached = server.forwarded()?.unwrap_or(before).saturating_sub(before);
+        match origin::is_right(behind, PROOFS, reached) {
+            // Some write what they keep behind the answer's back.
+            Err(_) if behind == Behind::Kept && start.elapsed() < PATIENCE => {}
+            verdict => return verdict,
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// So many answers in a row.
+const PROOFS: u64 = 3;
 
 /// The content behind an address, as text.
 pub(super) fn text(url: &str) -> Outcome<String> {

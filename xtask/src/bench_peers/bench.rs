@@ -89,11 +89,14 @@ impl Bench {
     pub(super) fn versions(&self) -> Vec<(&'static str, String)> {
         let flatout = machine::first_line(Command::new(&self.flatout).arg("--version"));
         let mut versions = vec![("flatout", flatout)];
-        let asked: [(&str, &[&str]); 8] = [
+        let asked: [(&str, &[&str]); 11] = [
             ("nginx", &["-v"]),
             ("lighttpd", &["-v"]),
             ("apache2", &["-v"]),
             ("h2o", &["--version"]),
+            ("varnishd", &["-V"]),
+            ("haproxy", &["-v"]),
+            ("traffic_server", &["-V"]),
             ("wrk", &["-v"]),
             ("h2load", &["--version"]),
             ("ab", &["-V"]),

@@ -2,9 +2,10 @@
 
 use super::site::{self, File};
 use super::subjects::{
-    APACHE, APACHE_DIGEST, BARE, FLATOUT, FLATOUT_BENCH, FLATOUT_BROTLI, FLATOUT_DIGESTS, FLATOUT_DIGESTS_OFF,
-    FLATOUT_IDENTITY, FLATOUT_LOG, FLATOUT_LOG_OFF, FLATOUT_ROUTES, FLATOUT_RUN, FLATOUT_SITES, H2O, LIGHTTPD, NGINX,
-    NGINX_LOG, NGINX_LOG_LINES, NGINX_READING, Subject, WRK,
+    ACCELERATE, APACHE, APACHE_DIGEST, BARE, FLATOUT, FLATOUT_BENCH, FLATOUT_BROTLI, FLATOUT_DIGESTS,
+    FLATOUT_DIGESTS_OFF, FLATOUT_IDENTITY, FLATOUT_LOG, FLATOUT_LOG_OFF, FLATOUT_ROUTES, FLATOUT_RUN, FLATOUT_SITES,
+    FLATOUT_STATIC, H2O, HAPROXY, HAPROXY_CACHE, LIGHTTPD, NGINX, NGINX_CACHE, NGINX_CACHE_READING, NGINX_LOG,
+    NGINX_LOG_LINES, NGINX_PROXY, NGINX_READING, Subject, TRAFFIC_SERVER, VARNISH, WRK,
 };
 
 /// One table of the report.
@@ -22,6 +23,8 @@ pub(super) struct Case {
     pub(super) speech: Speech,
     /// The file asked for.
     pub(super) file: File,
+    /// What the origin says of its answers, where there is one behind those who are measured.
+    pub(super) behind: Option<Behind>,
     /// The host asked for; `None` is the server's address.
     pub(super) host: Option<&'static str>,
     /// Those who take turns.
@@ -61,6 +64,25 @@ impl Kind {
             Self::ServerPerRequest | Self::ClientPerRequest => "requests/s",
             Self::ServerPerHandshake => "handshakes/s",
             Self::ServerPerMebibyte => "MiB/s",
+        }
+    }
+}
+
+/// What an origin says of its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// That they hold for a day: the cache is warm, and no request of the rounds may reach the origin.
+    Kept,
+    /// That they are for one alone: every request must reach it.
+    Private,
+}
+
+impl Behind {
+    /// The field's value.
+    pub(super) fn cache_control(self) -> &'static str {
+        match self {
+            Self::Kept => "max-age=86400",
+            Self::Private => "private",
         }
     }
 }
@@ -141,6 +163,7 @@ const KEEP_ALIVE: Case = Case {
     load: WRK_64,
     speech: Speech::Http1,
     file: site::SMALL,
+    behind: None,
     host: None,
     subjects: &[BARE, FLATOUT, NGINX, NGINX_READING, LIGHTTPD],
     references: &[BARE, NGINX, NGINX_READING, LIGHTTPD],
@@ -250,6 +273,52 @@ pub(super) const CASES: &[Case] = &[
         promises: &[costs(FLATOUT_BROTLI, 1.05, FLATOUT_IDENTITY)],
         ..KEEP_ALIVE
     },
+    Case {
+        name: "hit",
+        title: "1 KiB from the cache of an accelerator, 64 keep-alive connections",
+        behind: Some(Behind::Kept),
+        subjects: &[
+            BARE,
+            FLATOUT_STATIC,
+            ACCELERATE,
+            VARNISH,
+            NGINX_CACHE,
+            NGINX_CACHE_READING,
+            HAPROXY_CACHE,
+            TRAFFIC_SERVER,
+        ],
+        references: &[BARE, FLATOUT_STATIC, VARNISH, NGINX_CACHE, NGINX_CACHE_READING, HAPROXY_CACHE, TRAFFIC_SERVER],
+        // Held against every peer is held against the best of them.
+        promises: &[
+            costs(ACCELERATE, 1.05, FLATOUT_STATIC),
+            costs(ACCELERATE, 0.60, VARNISH),
+            costs(ACCELERATE, 0.60, NGINX_CACHE),
+            costs(ACCELERATE, 0.60, NGINX_CACHE_READING),
+            costs(ACCELERATE, 0.60, HAPROXY_CACHE),
+            costs(ACCELERATE, 0.60, TRAFFIC_SERVER),
+        ],
+        ..KEEP_ALIVE
+    },
+    Case {
+        name: "hit-large",
+        title: "10 MiB from the cache of an accelerator, 64 keep-alive connections",
+        kind: Kind::ServerPerMebibyte,
+        file: site::LARGE,
+        behind: Some(Behind::Kept),
+        subjects: &[BARE, ACCELERATE, VARNISH, NGINX_CACHE, HAPROXY_CACHE, TRAFFIC_SERVER],
+        references: &[BARE, VARNISH, NGINX_CACHE, HAPROXY_CACHE, TRAFFIC_SERVER],
+        promises: &[costs(ACCELERATE, 1.05, BARE)],
+        ..KEEP_ALIVE
+    },
+    Case {
+        name: "forward",
+        title: "1 KiB forwarded, private to its client, 64 keep-alive connections",
+        behind: Some(Behind::Private),
+        subjects: &[ACCELERATE, HAPROXY, NGINX_PROXY],
+        references: &[HAPROXY, NGINX_PROXY],
+        promises: &[costs(ACCELERATE, 0.75, HAPROXY), costs(ACCELERATE, 0.75, NGINX_PROXY)],
+        ..KEEP_ALIVE
+    },
 ];
 
 #[cfg(test)]
@@ -260,7 +329,9 @@ mod tests {
 
     #[test]
     fn every_case_measures_us_and_everyone_its_columns_and_promises_name() {
-        let is_ours = |subject: &Subject| matches!(subject.setup, Setup::Serve | Setup::Run(_) | Setup::FlatoutBench);
+        let is_ours = |subject: &Subject| {
+            matches!(subject.setup, Setup::Serve | Setup::Run(_) | Setup::Accelerate | Setup::FlatoutBench)
+        };
         for case in CASES {
             assert!(case.subjects.iter().any(is_ours), "{}", case.name);
             let promised = case.promises.iter().flat_map(|promise| [&promise.subject, &promise.reference]);
@@ -277,6 +348,14 @@ mod tests {
         for case in CASES {
             let slugs: BTreeSet<_> = case.subjects.iter().map(|subject| subject.slug()).collect();
             assert_eq!(slugs.len(), case.subjects.len(), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn who_stands_in_front_of_an_origin_has_one() {
+        for case in CASES {
+            let has_fronts = case.subjects.iter().any(|subject| subject.setup.is_front());
+            assert_eq!(has_fronts, case.behind.is_some(), "{}", case.name);
         }
     }
 

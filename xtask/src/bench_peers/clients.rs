@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::cases::{Case, Kind, Load};
 use super::servers::Server;
 use super::subjects::{NginxLog, NginxSettings, Setup, Subject};
-use super::{proc, rounds::Sample};
+use super::{origin, proc, rounds::Sample};
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use std::process::Command;
@@ -79,6 +79,7 @@ pub(super) fn server_sample(
     seconds: u64,
 ) -> Outcome<(Sample, Option<String>)> {
     let client = command(bench, case, subject, server, seconds);
+    let forwarded_before = server.forwarded()?;
     let (before, client_before) = (server.on_cpu()?, proc::ended_children_ns()?);
     let said = shell::output_of(&mut bench.on_client_core(&client))?;
     let client_ns = proc::ended_children_ns()?.saturating_sub(client_before);
@@ -88,6 +89,9 @@ pub(super) fn server_sample(
     server.logged(counts.requests)?;
     let spent = server.on_cpu()?.ns_since(before)?;
     server.empty_log()?;
+    if let (Some(behind), Some(before), Some(after)) = (case.behind, forwarded_before, server.forwarded()?) {
+        origin::is_right(behind, counts.requests, after.saturating_sub(before))?;
+    }
     let work = match case.kind {
         Kind::ServerPerMebibyte => counts.bytes as f64 / 1024.0 / 1024.0,
         _ => counts.requests as f64,

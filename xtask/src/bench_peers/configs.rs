@@ -25,6 +25,8 @@ pub(super) struct Ground<'a> {
     /// For the names of files.
     pub(super) slug: &'a str,
     pub(super) port: u16,
+    /// The port of the origin, for those who stand in front of one; 0 for the others.
+    pub(super) origin: u16,
 }
 
 impl Ground<'_> {
@@ -231,7 +233,7 @@ mod tests {
 
     fn text(subject: Subject, name: &str) -> String {
         let case = CASES.iter().find(|case| case.name == name).unwrap();
-        let ground = Ground { case, folder: Path::new("/bench"), slug: "own", port: 1 };
+        let ground = Ground { case, folder: Path::new("/bench"), slug: "own", port: 1, origin: 0 };
         match subject.setup {
             Setup::Run(settings) => flatout(settings, ground),
             Setup::Nginx(settings) => nginx(settings, ground),

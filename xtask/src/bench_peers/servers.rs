@@ -4,6 +4,8 @@ use super::answers;
 use super::bench::Bench;
 use super::cases::{Case, Kind, Load};
 use super::configs::{self, Ground, STATUS_PATH};
+use super::fronts;
+use super::origin::Origin;
 use super::proc::OnCpu;
 use super::subjects::{NginxLog, Setup, Subject};
 use crate::failure::{Context, Failure, Outcome};
@@ -18,6 +20,8 @@ pub(super) struct Server {
     child: Child,
     port: u16,
     scheme: &'static str,
+    /// What stands behind it, if something does.
+    origin: Option<Origin>,
     /// Its log of requests, if it keeps one.
     log: Option<PathBuf>,
     /// Its command, for the report.
@@ -38,9 +42,16 @@ impl Server {
     pub(super) fn start(bench: &Bench, subject: Subject, case: &Case) -> Outcome<Self> {
         let port = free_port()?;
         let slug = subject.slug();
-        let ground = Ground { case, folder: bench.folder(), slug: &slug, port };
+        let behind = case.behind.filter(|_| subject.setup.is_front());
+        let origin = behind.map(|behind| Origin::start(bench, case, behind, &slug)).transpose()?;
+        let origin_port = origin.as_ref().map_or(0, |origin| origin.port);
+        let ground = Ground { case, folder: bench.folder(), slug: &slug, port, origin: origin_port };
         let Start { command, config, log } = start(bench, subject.setup, ground)?;
-        let shown = bench.shown(&shell::shown(&command), port);
+        let readable = |text: &str| match origin_port {
+            0 => bench.shown(text, port),
+            origin => bench.shown(&text.replace(&origin.to_string(), "ORIGIN"), port),
+        };
+        let shown = readable(&shell::shown(&command));
         let said = bench.folder().join(format!("{slug}.log"));
         let out = std::fs::File::create(&said).cannot("create a server's log")?;
         let child = bench
@@ -50,9 +61,12 @@ impl Server {
             .stderr(out)
             .spawn()
             .cannot(&format!("start {shown}"))?;
-        let config = config.map(|text| bench.shown(&text, port));
-        let mut server = Self { child, port, scheme: case.speech.scheme(), log, shown, config };
-        server.wait_until_ready().map_err(|failure| {
+        let config = match &origin {
+            Some(origin) => Some(readable(&format!("{}{}", config.unwrap_or_default(), origin.shown))),
+            None => config.map(|text| readable(&text)),
+        };
+        let mut server = Self { child, port, scheme: case.speech.scheme(), origin, log, shown, config };
+        wait_until_ready(&mut server.child, port).map_err(|failure| {
             let said = std::fs::read_to_string(&said).unwrap_or_default();
             // The first line says what is wrong; those behind it say where.
             let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("").to_owned();
@@ -73,6 +87,11 @@ impl Server {
     /// What it has spent so far.
     pub(super) fn on_cpu(&self) -> Outcome<OnCpu> {
         OnCpu::of(self.child.id())
+    }
+
+    /// The requests that have reached its origin; `None` when nothing stands behind it.
+    pub(super) fn forwarded(&self) -> Outcome<Option<u64>> {
+        self.origin.as_ref().map(Origin::requests).transpose()
     }
 
     /// The requests that nginx has counted, this one among them.
@@ -109,47 +128,55 @@ impl Server {
         let file = std::fs::OpenOptions::new().write(true).open(log).cannot("open a log of requests")?;
         file.set_len(0).cannot("empty a log of requests")
     }
-
-    fn wait_until_ready(&mut self) -> Outcome<()> {
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(5) {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return Ok(());
-            }
-            if let Some(status) = self.child.try_wait().cannot("look after a server")? {
-                return Err(format!("it ended with {status}").into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Err("it does not listen".into())
-    }
 }
+
+/// Waits until somebody listens.
+pub(super) fn wait_until_ready(child: &mut Child, port: u16) -> Outcome<()> {
+    let start = Instant::now();
+    while start.elapsed() < START_PATIENCE {
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Ok(());
+        }
+        if let Some(status) = child.try_wait().cannot("look after a server")? {
+            return Err(format!("it ended with {status}").into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err("it does not listen".into())
+}
+
+/// Varnish compiles its configuration first.
+const START_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Longer than anybody buffers lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(4);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
+        stop(&mut self.child);
+    }
+}
+
+/// Asks a server to stop, and insists after a while.
+pub(super) fn stop(child: &mut Child) {
+    if matches!(child.try_wait(), Ok(Some(_))) {
+        return;
+    }
+    let asked = Command::new("kill").arg(child.id().to_string()).status();
+    let start = Instant::now();
+    while asked.is_ok() && start.elapsed() < Duration::from_secs(3) {
+        if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
             return;
         }
-        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
-        let start = Instant::now();
-        while asked.is_ok() && start.elapsed() < Duration::from_secs(3) {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        std::thread::sleep(Duration::from_millis(10));
     }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The command of a server, with its configuration written.
 fn start(bench: &Bench, setup: Setup, ground: Ground<'_>) -> Outcome<Start> {
     let address = format!("127.0.0.1:{}", ground.port);
-    let program = |name: &str| shell::locate(name).map(Command::new).cannot(&format!("find {name}"));
     let case = ground.case;
     match setup {
         Setup::Bare => {
@@ -197,8 +224,47 @@ fn start(bench: &Bench, setup: Setup, ground: Ground<'_>) -> Outcome<Start> {
             command.arg("-c");
             configured(command, configs::h2o(ground), ground, "conf", None)
         }
+        Setup::Accelerate => {
+            let mut command = flatout(bench)?;
+            command.args(["accelerate", &format!("http://127.0.0.1:{}", ground.origin)]);
+            command.args(["--listen", &address, "--workers", "1", "--admin", "off"]);
+            Ok(Start { command, config: None, log: None })
+        }
+        Setup::Varnish => {
+            let mut command = program("varnishd")?;
+            command.args(["-F", "-j", "none", "-a", &address, "-s", "malloc,256m", "-p", "thread_pools=1"]);
+            command.args(["-p", fronts::VARNISH_UNLOGGED, "-n"]).arg(bench.folder().join(ground.slug)).arg("-f");
+            configured(command, fronts::varnish(ground), ground, "vcl", None)
+        }
+        Setup::NginxProxy { sendfile } => {
+            let mut command = program("nginx")?;
+            command.arg("-p").arg(bench.folder()).arg("-c");
+            configured(command, fronts::nginx(sendfile, ground), ground, "conf", None)
+        }
+        Setup::Haproxy => {
+            let mut command = program("haproxy")?;
+            command.args(["-db", "-f"]);
+            configured(command, fronts::haproxy(ground), ground, "cfg", None)
+        }
+        Setup::TrafficServer => {
+            let mut command = program("traffic_server")?;
+            let (folder, config) = fronts::traffic_server(ground)?;
+            command.arg(format!("--run-root={}", folder.display()));
+            Ok(Start { command, config: Some(config), log: None })
+        }
         Setup::FlatoutBench | Setup::Wrk => Err("it is a client".into()),
     }
+}
+
+/// Programs whose Debian package has another name.
+const PACKAGES: &[(&str, &str)] =
+    &[("varnishd", "varnish"), ("traffic_server", "trafficserver"), ("apache2", "apache2-bin")];
+
+/// A peer, or which package it is missing from.
+fn program(name: &str) -> Outcome<Command> {
+    let package = PACKAGES.iter().find(|known| known.0 == name).map_or(name, |known| known.1);
+    let missing = format!("find {name}: it is in Debian's package {package}, which tools/setup.sh bench installs");
+    shell::locate(name).map(Command::new).cannot(&missing)
 }
 
 /// A command whose last word is the configuration it reads.
@@ -215,12 +281,27 @@ fn configured(
     Ok(Start { command, config: Some(config), log })
 }
 
-fn flatout(bench: &Bench) -> Outcome<Command> {
+pub(super) fn flatout(bench: &Bench) -> Outcome<Command> {
     let found = bench.flatout().is_file().then(|| Command::new(bench.flatout()));
     found.cannot(&format!("find {}: cargo build --release", bench.flatout().display()))
 }
 
-fn free_port() -> Outcome<u16> {
+pub(super) fn free_port() -> Outcome<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").cannot("find a free port")?;
     Ok(listener.local_addr().cannot("find a free port")?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_peer_is_named_with_its_package() {
+        let told = program("no-such-server").unwrap_err().to_string();
+        assert!(told.contains("find no-such-server") && told.contains("Debian's package no-such-server"), "{told}");
+        // Where it is installed there is nothing to tell.
+        if let Err(failure) = program("varnishd") {
+            assert!(failure.to_string().contains("package varnish,"), "{failure}");
+        }
+    }
 }

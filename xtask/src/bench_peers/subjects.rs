@@ -29,10 +29,26 @@ pub(super) enum Setup {
         digest: bool,
     },
     H2o,
+    /// `flatout accelerate`, in front of an origin, as are those below.
+    Accelerate,
+    Varnish,
+    NginxProxy {
+        /// Without it, nginx reads what it keeps and sends it together with the head.
+        sendfile: bool,
+    },
+    Haproxy,
+    TrafficServer,
     /// A client: `flatout bench`.
     FlatoutBench,
     /// A client.
     Wrk,
+}
+
+impl Setup {
+    /// Whether an origin stands behind it.
+    pub(super) fn is_front(self) -> bool {
+        matches!(self, Self::Accelerate | Self::Varnish | Self::NginxProxy { .. } | Self::Haproxy | Self::TrafficServer)
+    }
 }
 
 /// What our configuration file says, beside the listener.
@@ -142,6 +158,17 @@ const COMPRESSING: Settings = Settings { compress: true, ..PLAIN };
 pub(super) const FLATOUT_IDENTITY: Subject = run("flatout, plain", COMPRESSING);
 pub(super) const FLATOUT_BROTLI: Subject =
     Subject { asks: &["Accept-Encoding: br"], shows: &[Mark::Brotli], ..run("flatout, brotli", COMPRESSING) };
+
+pub(super) const FLATOUT_STATIC: Subject = subject("flatout, static file", Setup::Serve);
+pub(super) const ACCELERATE: Subject = subject("flatout accelerate", Setup::Accelerate);
+pub(super) const VARNISH: Subject = subject("Varnish", Setup::Varnish);
+pub(super) const NGINX_CACHE: Subject = subject("nginx, proxy_cache", Setup::NginxProxy { sendfile: true });
+pub(super) const NGINX_CACHE_READING: Subject =
+    subject("nginx, proxy_cache, sendfile off", Setup::NginxProxy { sendfile: false });
+pub(super) const NGINX_PROXY: Subject = subject("nginx, proxy_pass", Setup::NginxProxy { sendfile: true });
+pub(super) const HAPROXY_CACHE: Subject = subject("HAProxy, cache", Setup::Haproxy);
+pub(super) const HAPROXY: Subject = subject("HAProxy", Setup::Haproxy);
+pub(super) const TRAFFIC_SERVER: Subject = subject("Traffic Server", Setup::TrafficServer);
 
 impl Subject {
     /// For file names.

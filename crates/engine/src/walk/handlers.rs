@@ -129,7 +129,7 @@ impl<T: Trace> Walk<'_, T> {
         match live.proxy.handle(proxy, cache, &asking) {
             Proxied::Reply(response) => Some(Reply::Now(response)),
             Proxied::Later(making) => {
-                let pages = Pages { live: Rc::clone(live), pages: self.pages.clone(), policy, now: self.now };
+                let pages = Pages { live: Rc::clone(live), numbers: self.pages.clone(), policy, now: self.now };
                 Some(Reply::later(async move {
                     match making.await {
                         Ok(response) => response,

@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// What an answer that is being made needs should it come to nothing.
 pub(super) struct Pages {
     pub(super) live: Rc<Live>,
-    pub(super) pages: Vec<u32>,
+    pub(super) numbers: Vec<u32>,
     pub(super) policy: Rc<Policy>,
     pub(super) now: Now,
 }
@@ -25,7 +25,7 @@ pub(super) struct Pages {
 impl Pages {
     /// The answer to what went wrong.
     pub(super) fn fail(&self, failure: &Failure) -> Response {
-        answer_failure(&self.live, &self.pages, &self.policy, failure, self.now).0
+        answer_failure(&self.live, &self.numbers, &self.policy, failure, self.now).0
     }
 }
 

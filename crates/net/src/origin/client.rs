@@ -7,7 +7,7 @@ use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::http1;
 use super::http2;
 use super::pool::OriginPool;
-use super::request::{OutgoingContent, OutgoingRequest};
+use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
@@ -158,7 +158,8 @@ async fn exchange(
 ) -> Result<Incoming, ExchangeFailure> {
     if shared.settings.http2 && request.upgrade.is_none() {
         // An origin that does not speak it is asked by HTTP/1.1.
-        if let Some(incoming) = http2::exchange(shared, pool, request, interims).await? {
+        // What is rare is not in the future of every request: it lives in a box of its own.
+        if let Some(incoming) = Box::pin(http2::exchange(shared, pool, request, interims)).await? {
             return Ok(incoming);
         }
     }
@@ -169,8 +170,8 @@ async fn exchange(
             answered => return answered,
         }
     }
-    let connected = connect(shared, pool, false).await?;
-    http1::exchange(shared, pool, connected.transport, false, request, interims).await
+    let connected = Box::pin(connect(shared, pool, false)).await?;
+    Box::pin(http1::exchange(shared, pool, connected.transport, false, request, interims)).await
 }
 
 /// Whether a request that met a connection which the origin was about to close may be sent again at once.

@@ -1,5 +1,7 @@
 //! Which request may be tried again (RFC 9110 §9.2.2).
 
+use flatout_net::origin::request::is_idempotent;
+
 /// How far an attempt came before it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -61,15 +63,6 @@ pub fn decide(attempt: &Attempt<'_>, retries: u8) -> Retry {
         _ if attempt.attempts > retries => Retry::Spent,
         Progress::NotSent | Progress::Sent => Retry::Again,
     }
-}
-
-/// Whether doing it twice is as good as doing it once (RFC 9110 §9.2.2; RFC 4918, RFC 3253, RFC 5323 for WebDAV). Case
-/// matters; what is unknown is not.
-pub fn is_idempotent(method: &str) -> bool {
-    matches!(
-        method,
-        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" | "PROPFIND" | "SEARCH" | "REPORT" | "QUERY"
-    )
 }
 
 #[cfg(test)]

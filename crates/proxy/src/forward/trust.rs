@@ -6,27 +6,7 @@ use std::net::IpAddr;
 /// Whether `client` is in one of `networks`. The IPv6 form of an IPv4 address, which a socket for both has, counts as
 /// the IPv4 address (RFC 4291 §2.5.5.2).
 pub fn is_trusted(networks: &[Cidr], client: Option<IpAddr>) -> bool {
-    let Some(client) = client.map(|client| client.to_canonical()) else { return false };
-    networks.iter().any(|network| contains(network, client))
-}
-
-fn contains(network: &Cidr, client: IpAddr) -> bool {
-    // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
-    let (base, bits) = match (network.address, network.address.to_canonical()) {
-        (IpAddr::V6(_), IpAddr::V4(base)) if network.bits >= 96 => (IpAddr::V4(base), network.bits - 96),
-        (base, _) => (base, network.bits),
-    };
-    match (base, client) {
-        (IpAddr::V4(base), IpAddr::V4(client)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            (base.to_bits() ^ client.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(base), IpAddr::V6(client)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            (base.to_bits() ^ client.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
+    client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
 }
 
 #[cfg(test)]

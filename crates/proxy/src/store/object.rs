@@ -71,6 +71,15 @@ impl Key {
     }
 }
 
+/// The hashes of `meta`'s tags, in order.
+pub(crate) fn tags_of(meta: &impl Meta) -> Vec<u64> {
+    let mut tags = Vec::new();
+    meta.each_tag(&mut |tag| tags.push(tag_hash(tag)));
+    tags.sort_unstable();
+    tags.dedup();
+    tags
+}
+
 /// Why an object is not what the store holds any more.
 const REPLACED: u8 = 1;
 /// It left memory only; a disk may still have it.
@@ -108,10 +117,7 @@ impl<M: Meta> Object<M> {
     /// a purge that came between finds the object too.
     #[must_use]
     pub fn new(key: Key, variant: &[u8], meta: M, lines: Arc<[u8]>, body: StoredBody, generation: u64) -> Self {
-        let mut tags = Vec::new();
-        meta.each_tag(&mut |tag| tags.push(tag_hash(tag)));
-        tags.sort_unstable();
-        tags.dedup();
+        let tags = tags_of(&meta);
         /// A place in the index, in a queue and in the bucket, with what the allocator adds; estimated.
         const OVERHEAD_BYTES: usize = 192;
         let own = size_of::<Self>() + OVERHEAD_BYTES + key.bytes.len() + variant.len() + lines.len();

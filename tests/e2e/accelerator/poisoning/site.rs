@@ -1,7 +1,8 @@
 //! The careless origin: each answer follows from its request alone.
 
 use super::super::origin::{Request, Then, response};
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::TcpStream;
 
 /// Fields by which origins are told who asks, for what, and how. This one believes and reflects them all.
@@ -54,7 +55,7 @@ fn reflect(request: &Request) -> String {
     let mut text = format!("{method} {}\nhost={host}\n", request.target);
     for name in BELIEVED {
         if let Some(value) = believed(request, name) {
-            text.push_str(&format!("{name}={value}\n"));
+            writeln!(text, "{name}={value}").unwrap();
         }
     }
     text
@@ -70,15 +71,12 @@ fn decoded(text: &str) -> Vec<u8> {
     let (mut out, mut place) = (Vec::new(), 0);
     while place < bytes.len() {
         let code = text.get(place + 1..place + 3).and_then(|code| u8::from_str_radix(code, 16).ok());
-        match code.filter(|_| bytes[place] == b'%') {
-            Some(byte) => {
-                out.push(byte);
-                place += 3;
-            }
-            None => {
-                out.push(bytes[place]);
-                place += 1;
-            }
+        if let Some(byte) = code.filter(|_| bytes[place] == b'%') {
+            out.push(byte);
+            place += 3;
+        } else {
+            out.push(bytes[place]);
+            place += 1;
         }
     }
     out

@@ -8,7 +8,7 @@ use crate::store::{Inserted, Key, Object, Purge, Purged, Store, StoreSettings, S
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -794,64 +794,4 @@ fn a_full_disk_is_nobodys_failure() {
     drop(store);
     let store = open(StoreSettings { disks: vec![(folder, 1 << 30)], ..settings(64 << 20) });
     assert!(fetch(&store, "small/299", "").is_none());
-}
-
-/// Not a test but a figure: how soon a million small objects are served again. Needs a release build to mean anything.
-#[test]
-#[ignore = "a measurement; run it by name"]
-fn a_million_objects_are_open_at_once() {
-    let place = Place::new("million");
-    let count: u64 =
-        std::env::var("FLATOUT_STORE_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let size: usize = std::env::var("FLATOUT_STORE_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(1_024);
-    let begun = Instant::now();
-    let store = open(place.settings(256 << 20, 64 << 30));
-    for number in 0..count {
-        put(&store, &format!("h/{number}"), "", &bytes_of(number, size));
-        if number % 8_192 == 0 {
-            wait_until_written(&store);
-        }
-    }
-    wait_until_written(&store);
-    println!("{count} objects of {size} bytes written in {:?}", begun.elapsed());
-    let stats = &store.stats().volumes[0];
-    let index = std::fs::metadata(place.0.join("index.redb")).unwrap();
-    use std::os::unix::fs::MetadataExt;
-    println!(
-        "reckoned {} bytes an object; the index is {} long and has {} on the disk for each; dropped {}",
-        stats.bytes / count,
-        index.len() / count,
-        index.blocks() * 512 / count,
-        stats.dropped
-    );
-    for how in ["released", "abandoned as by kill -9"] {
-        let copy = Place::new("million-copy");
-        if how == "released" {
-            store.release_volumes();
-        } else {
-            // A copy of the files as they stand while it is open is what a crash leaves.
-            let again = open(place.settings(256 << 20, 64 << 30));
-            put(&again, "h/another", "", b"x");
-            wait_until_written(&again);
-            std::fs::copy(place.0.join("index.redb"), copy.0.join("index.redb")).unwrap();
-        }
-        let folder = if how == "released" { &place.0 } else { &copy.0 };
-        reopen(folder, count, size, how);
-    }
-}
-
-fn reopen(folder: &Path, count: u64, size: usize, how: &str) {
-    let begun = Instant::now();
-    let store = open(StoreSettings { disks: vec![(folder.to_owned(), 64 << 30)], ..settings(256 << 20) });
-    let opened = begun.elapsed();
-    assert_eq!(content(fetch(&store, &format!("h/{}", count / 2), "").unwrap().body()), bytes_of(count / 2, size));
-    let first = begun.elapsed();
-    let hits =
-        (0..1_000).filter(|number| fetch(&store, &format!("h/{}", number * (count / 1_000)), "").is_some()).count();
-    let thousand = begun.elapsed();
-    wait_until_loaded(&store);
-    println!("{how}: open {opened:?}, first hit {first:?}, {hits} hits {thousand:?}, all known {:?}", begun.elapsed());
-    let purging = Instant::now();
-    let matched = store.purge(&Purge::Tag(b"none".to_vec()), false, true).matched;
-    println!("a search of the whole index: {matched} in {:?}", purging.elapsed());
 }

@@ -1,0 +1,134 @@
+//! Having the content of a page or a part: all of it, or as much as is looked at.
+
+use flatout_net::ending::CloseReason;
+use flatout_net::response::{Body, FileBody, Segment};
+use flatout_net::shared::SharedBytes;
+use flatout_net::stream::{Piece, Source, Stream};
+use rustix::io::{Errno, pread};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+/// Content up to this many bytes is sent as one piece.
+const JOINED_BYTES_MAX: u64 = 64 * 1024;
+
+/// What came of reading a page.
+pub(super) enum Had {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// It is too large to be looked through: the content again, as it was.
+    TooMuch(Body),
+}
+
+/// Reads a page of up to `bytes_max` bytes.
+pub(super) async fn read_page(body: Body, bytes_max: usize) -> Result<Had, CloseReason> {
+    if body.len() > bytes_max as u64 {
+        return Ok(Had::TooMuch(body));
+    }
+    let mut page = Vec::new();
+    let segments = match body {
+        Body::Empty | Body::Tunnel(_) => Vec::new(),
+        Body::Bytes(bytes) => vec![Segment::Bytes(bytes)],
+        Body::File(file) => vec![Segment::File(file)],
+        Body::Segments(segments) => segments,
+        Body::Stream(stream) => {
+            let length = stream.length();
+            loop {
+                match poll_fn(|context| stream.poll_piece(context)).await {
+                    Piece::Segment(segment) => append(&segment, &mut page)?,
+                    Piece::End(_) => return Ok(Had::Whole(page)),
+                    Piece::Failed(reason) => return Err(reason),
+                }
+                if page.len() > bytes_max {
+                    let again = Resumed { begun: Some(SharedBytes::from(page)), rest: stream };
+                    return Ok(Had::TooMuch(Body::Stream(Stream::new(again, length))));
+                }
+            }
+        }
+    };
+    for segment in &segments {
+        append(segment, &mut page)?;
+    }
+    Ok(Had::Whole(page))
+}
+
+/// All of a part of up to `bytes_max` bytes. What is kept in a file stays there.
+pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> {
+    if body.len() > bytes_max {
+        return None;
+    }
+    match body {
+        Body::Empty => Some(Vec::new()),
+        Body::Bytes(bytes) => Some(vec![Segment::Bytes(bytes)]),
+        Body::File(file) => Some(vec![Segment::File(file)]),
+        Body::Segments(segments) => Some(segments),
+        Body::Tunnel(_) => None,
+        // A file that is still written may be emptied behind its readers, so all is read.
+        stream @ Body::Stream(_) => match read_page(stream, usize::try_from(bytes_max).ok()?).await {
+            Ok(Had::Whole(bytes)) => Some(vec![Segment::Bytes(SharedBytes::from(bytes))]),
+            Ok(Had::TooMuch(_)) | Err(_) => None,
+        },
+    }
+}
+
+/// The content that `segments` are.
+pub(super) fn join(mut segments: Vec<Segment>) -> Body {
+    let bytes: u64 = segments.iter().map(Segment::len).sum();
+    let in_memory = segments.iter().all(|segment| matches!(segment, Segment::Bytes(_)));
+    if segments.len() > 1 && in_memory && bytes <= JOINED_BYTES_MAX {
+        let mut whole = Vec::new();
+        for segment in &segments {
+            if let Segment::Bytes(bytes) = segment {
+                whole.extend_from_slice(bytes);
+            }
+        }
+        return Body::Bytes(SharedBytes::from(whole));
+    }
+    match segments.len() {
+        0 => Body::Empty,
+        1 => match segments.remove(0) {
+            Segment::Bytes(bytes) => Body::Bytes(bytes),
+            Segment::File(file) => Body::File(file),
+        },
+        _ => Body::Segments(segments),
+    }
+}
+
+fn append(segment: &Segment, page: &mut Vec<u8>) -> Result<(), CloseReason> {
+    match segment {
+        Segment::Bytes(bytes) => page.extend_from_slice(bytes),
+        Segment::File(file) => read_file(file, page)?,
+    }
+    Ok(())
+}
+
+/// Files of kept answers are in memory or were sent lately: they are read as sendfile reads them, without a thread.
+fn read_file(file: &FileBody, page: &mut Vec<u8>) -> Result<(), CloseReason> {
+    let start = page.len();
+    let Ok(bytes) = usize::try_from(file.bytes) else { return Err(CloseReason::FileFailed) };
+    page.resize(start + bytes, 0);
+    let mut done = 0;
+    while done < bytes {
+        match pread(&file.file.fd, &mut page[start + done..], file.offset + done as u64) {
+            Ok(0) => return Err(CloseReason::FileFailed),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(CloseReason::FileFailed),
+        }
+    }
+    Ok(())
+}
+
+/// A stream of which the beginning was read already.
+struct Resumed {
+    begun: Option<SharedBytes>,
+    rest: Stream,
+}
+
+impl Source for Resumed {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        match self.begun.take() {
+            Some(begun) => Poll::Ready(Piece::Segment(Segment::Bytes(begun))),
+            None => self.rest.poll_piece(context),
+        }
+    }
+}

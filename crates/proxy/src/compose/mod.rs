@@ -1,0 +1,255 @@
+//! Pages made of parts: what asks for ESI is kept as it came, and put together for each who asks.
+//!
+//! A part is looked up like any answer, in the realm, with the `proxy` and the `cache` step of its page, and may be a
+//! page of parts itself. It is the same for everybody: what is the client's own stays behind (see `part`).
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | this | rounds of parts, and the answer that comes of them |
+//! | `part` | the request for a part |
+//! | `content` | having the content of a page or a part |
+//!
+//! **Bounds.** An answer has at most [`EsiLimits::includes_max`] parts, counted through all levels, so that a page that
+//! includes itself twice does not double with each level; levels are bounded as well. What it takes is bounded by
+//! [`BYTES_MAX`]. A part beyond a bound counts as one that could not be had.
+
+mod content;
+mod part;
+
+use crate::esi::compose::Piece;
+use crate::esi::{Composition, EsiLimits, parse};
+use crate::lines::{each_line, write_changed, write_line};
+use crate::lookup;
+use crate::outcome::{ForwardOutcome, Outcome};
+use crate::pass;
+use crate::query::{Query, Template};
+use crate::worker::{ProxyWorker, Refused};
+use content::{Had, has_all, read_page};
+use flatout_cache::decision::Intake;
+use flatout_net::origin::OriginFailure;
+use flatout_net::response::{Body, Head, Response, Segment};
+use flatout_net::shared::SharedBytes;
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use tokio::task::JoinSet;
+
+const LIMITS: EsiLimits = EsiLimits::DEFAULT;
+
+/// Bytes of pages and parts that one answer may take, in all. A guess: four pages of the largest kind.
+const BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Parts of one page that are asked for at once, so that one visitor's page does not fill an origin's queue.
+const PARALLEL_MAX: usize = 16;
+
+/// Fields of a page that are not the answer's: they describe the page without its parts, or for how long it may be kept,
+/// or they are for this cache.
+const DROPPED: [&str; 15] = [
+    "accept-ranges",
+    "cache-control",
+    "cdn-cache-control",
+    "content-digest",
+    "content-length",
+    "content-md5",
+    "digest",
+    "etag",
+    "expires",
+    "flatout-cache-control",
+    "last-modified",
+    "pragma",
+    "repr-digest",
+    "surrogate-control",
+    "trailer",
+];
+
+/// What has been met on the way to one answer.
+#[derive(Debug, Default)]
+struct Tally {
+    parts: Cell<usize>,
+    bytes: Cell<u64>,
+    /// Whether something may not be stored by anybody.
+    no_store: Cell<bool>,
+    missing: Cell<bool>,
+    malformed: Cell<bool>,
+}
+
+impl Tally {
+    /// Whether so many bytes more are within the bound.
+    fn take(&self, bytes: u64) -> bool {
+        let bytes = self.bytes.get().saturating_add(bytes);
+        self.bytes.set(bytes);
+        bytes <= BYTES_MAX
+    }
+
+    fn outcome(&self) -> ForwardOutcome {
+        match (self.malformed.get(), self.missing.get()) {
+            (true, _) => ForwardOutcome::EsiMalformed,
+            (false, true) => ForwardOutcome::EsiIncomplete,
+            (false, false) => ForwardOutcome::EsiComposed,
+        }
+    }
+}
+
+/// An answer on its way.
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
+
+/// Answers `query`, which may be for a page of parts.
+pub(crate) fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake) -> Answering {
+    answer(worker, query, intake, Rc::default(), 0)
+}
+
+/// The same, for a part that stands so many levels deep.
+fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<Tally>, level: usize) -> Answering {
+    Box::pin(async move {
+        let mut response = match intake {
+            Intake::LookUp => lookup::serve(Rc::clone(&worker), Rc::clone(&query)).await?,
+            Intake::Bypass(reason) | Intake::Unsafe(reason) => pass::forward(&worker, &query, reason, None).await?,
+        };
+        match query.template.take() {
+            None => Ok(response),
+            Some(Template::Encoded) => {
+                response.outcome = Outcome::forward(ForwardOutcome::EsiEncoded).index();
+                Ok(response)
+            }
+            Some(Template::Page(lines)) => {
+                // What the page itself came to, for the log.
+                response.cache = response.cache.or(Outcome::NAMES.get(usize::from(response.outcome)).copied());
+                put_together(&worker, &query, &lines, response, (&tally, level)).await
+            }
+        }
+    })
+}
+
+/// The answer that the page in `response` becomes.
+async fn put_together(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    lines: &[u8],
+    mut response: Response,
+    (tally, level): (&Rc<Tally>, usize),
+) -> Result<Response, Refused> {
+    if says_no_store(each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"))) {
+        tally.no_store.set(true);
+    }
+    let body = std::mem::replace(&mut response.body, Body::Empty);
+    if query.ask.request.method() == "HEAD" && body.is_empty() {
+        // The origin's answer to HEAD: the length of the whole is not known.
+        return Ok(with_head(query, lines, response, None, tally));
+    }
+    let page = match read_page(body, LIMITS.page_bytes_max).await {
+        Ok(Had::Whole(page)) => page,
+        Ok(Had::TooMuch(body)) => {
+            tally.malformed.set(true);
+            let length = match &body {
+                Body::Stream(stream) => stream.length(),
+                body => Some(body.len()),
+            };
+            response.body = body;
+            return Ok(with_head(query, lines, response, length, tally));
+        }
+        Err(_) => {
+            let outcome = Outcome::origin(OriginFailure::CutBody);
+            return Err(Refused { outcome, ..Refused::forward(ForwardOutcome::EsiPartFailed) });
+        }
+    };
+    if !tally.take(page.len() as u64) {
+        return Err(Refused::forward(ForwardOutcome::EsiPartFailed));
+    }
+    let parsed = parse(&page, &LIMITS);
+    if parsed.error.is_some() {
+        tally.malformed.set(true);
+    }
+    let mut composition = Composition::new(&parsed);
+    loop {
+        let wanted = composition.wanted();
+        if wanted.is_empty() {
+            break;
+        }
+        let mut wanted = wanted.into_iter();
+        let mut fetching = JoinSet::new();
+        loop {
+            while fetching.len() < PARALLEL_MAX
+                && let Some(wanted) = wanted.next()
+            {
+                let part = fetch(Rc::clone(worker), Rc::clone(query), wanted.src.into(), Rc::clone(tally), level + 1);
+                fetching.spawn_local(async move { (wanted.slot, part.await) });
+            }
+            match fetching.join_next().await {
+                None => break,
+                Some(Ok((slot, part))) => composition.provide(slot, part),
+                // A task of ours that ended otherwise: the whole round cannot be told apart any more.
+                Some(Err(_)) => return Err(Refused::forward(ForwardOutcome::EsiPartFailed)),
+            }
+        }
+    }
+    let Some(composed) = composition.finish() else { return Err(Refused::forward(ForwardOutcome::EsiPartFailed)) };
+    if composed.missing > 0 {
+        tally.missing.set(true);
+    }
+    let page = SharedBytes::from(page);
+    let mut segments = Vec::with_capacity(composed.pieces.len());
+    for piece in composed.pieces {
+        match piece {
+            Piece::Literal(range) => segments.push(Segment::Bytes(page.slice(range))),
+            Piece::Part(part) => segments.extend(part),
+        }
+    }
+    segments.retain(|segment| !segment.is_empty());
+    let length = segments.iter().map(Segment::len).sum();
+    response.body = content::join(segments);
+    Ok(with_head(query, lines, response, Some(length), tally))
+}
+
+/// A part's content; `None` when it cannot be had.
+async fn fetch(
+    worker: Rc<ProxyWorker>,
+    page: Rc<Query>,
+    src: String,
+    tally: Rc<Tally>,
+    level: usize,
+) -> Option<Vec<Segment>> {
+    tally.parts.set(tally.parts.get().saturating_add(1));
+    if level > LIMITS.nesting_max || tally.parts.get() > LIMITS.includes_max {
+        return None;
+    }
+    let (query, intake) = part::make_query(&worker, &page, &src)?;
+    let query = Rc::new(query);
+    let response = answer(worker, query, intake, Rc::clone(&tally), level).await.ok()?;
+    let fields = response.head.http2_fields();
+    // What is compressed cannot stand among what is not.
+    if response.status != 200 || fields.contains_key("content-encoding") {
+        return None;
+    }
+    let controls = fields.get_all("cache-control").iter();
+    if says_no_store(controls.map(|value| (&b""[..], value.as_bytes()))) {
+        tally.no_store.set(true);
+    }
+    let segments = has_all(response.body, LIMITS.page_bytes_max as u64).await?;
+    let bytes = segments.iter().map(Segment::len).sum();
+    tally.take(bytes).then_some(segments)
+}
+
+/// Whether one of these lines has `no-store` in it.
+fn says_no_store<'a>(mut lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
+    lines.any(|(_, line)| line.windows(8).any(|window| window.eq_ignore_ascii_case(b"no-store")))
+}
+
+/// Gives the answer the head of what was put together.
+fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64>, tally: &Tally) -> Response {
+    let mut kept = Vec::with_capacity(lines.len() + 64);
+    for (name, line) in each_line(lines) {
+        if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) {
+            kept.extend_from_slice(line);
+        }
+    }
+    // Its parts may change at any time, each by itself, and there is nothing to validate the whole by.
+    let control: &[u8] = if tally.no_store.get() { b"private, no-cache, no-store" } else { b"private, no-cache" };
+    write_line(b"Cache-Control", control, &mut kept);
+    let mut changed = Vec::with_capacity(kept.len() + 64);
+    write_changed(&kept, &query.changes, &mut changed);
+    if let Some(length) = length {
+        write_line(b"Content-Length", length.to_string().as_bytes(), &mut changed);
+    }
+    let outcome = Outcome::forward(tally.outcome()).index();
+    Response { head: Head::from_lines(response.status, &changed), outcome, ..response }
+}

@@ -1,0 +1,98 @@
+//! The request for a part: the page's, for another target, without what is the client's own.
+
+use crate::esi::{Base, resolve};
+use crate::query::{Query, locator};
+use crate::store::Key;
+use crate::worker::{Asking, Changes, ProxyWorker, make_ask};
+use flatout_cache::decision::{Intake, decide_request};
+use flatout_http::framing::Framing;
+use flatout_http::head::{Fields, Header};
+use flatout_http::request::{Asked, Method, RequestHead};
+use flatout_http::target::Target;
+use flatout_net::clock::Now;
+use flatout_net::content::Offers;
+use flatout_net::handler::Request;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Fields of the client's that a part is asked for without: who the client is, which the part of a page for everybody
+/// must not depend on; what is said of the page alone; and content, which went with the page.
+const LEFT_OUT: [&str; 15] = [
+    "accept-encoding",
+    "authorization",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "range",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What is looked up for the part `src` of `page`, and how; `None` when the reference leads nowhere.
+pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Option<(Query, Intake)> {
+    let target = page.with(|request| {
+        let base =
+            Base { secure: request.secure, authority: request.authority, path: request.path, query: request.query };
+        resolve(src, &base).ok()
+    })?;
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path.as_bytes(), Some(query.as_bytes())),
+        None => (target.as_bytes(), None),
+    };
+    let no_changes = Rc::from([]);
+    let ask = page.ask.request.with(|request| {
+        let is_kept = |name: &str| !LEFT_OUT.iter().any(|left_out| name.eq_ignore_ascii_case(left_out));
+        let fields: Vec<Header<'_>> = request
+            .head
+            .fields
+            .iter()
+            .filter(|(name, _)| is_kept(name))
+            .map(|(name, value)| Header { name, value })
+            .collect();
+        let authority = match request.head.target {
+            Target::Resource { authority, .. } => authority,
+            _ => None,
+        };
+        let head = RequestHead {
+            method: Method::Get,
+            target: Target::Resource { path, query, authority },
+            target_text: target.as_bytes(),
+            fields: Fields::from_lines(&fields),
+            framing: Framing::None,
+            expects_continue: false,
+            asked: Asked::default(),
+            ..*request.head
+        };
+        let offers = Offers::new();
+        let request = Request { head: &head, offers: &offers, ..*request };
+        let changes = Changes { id: u32::MAX, fields: &no_changes };
+        let asking = Asking { request: &request, path, query, changes, now: Now::read() };
+        make_ask(&page.step, Some(&page.cache), &asking)
+    });
+    let mut part = Query {
+        ask,
+        step: page.step.clone(),
+        cache: page.cache.clone(),
+        key: page.key.clone(),
+        changes: Rc::clone(&no_changes),
+        changes_id: u32::MAX,
+        shows_status: false,
+        vary: RefCell::default(),
+        template: RefCell::default(),
+    };
+    let mut key = Vec::new();
+    let intake = part.with(|request| {
+        worker.write_lookup_key(&part.step, &part.cache, request, &mut key);
+        decide_request(request, &part.cache.rules)
+    });
+    let hash = worker.store()?.hash(&key);
+    part.key = Key::new(&key, locator(&key), hash);
+    Some((part, intake))
+}
