@@ -138,7 +138,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
     row("key", format!("{} (of {})", kept.key, kept.realm));
     row("lookup", format!("[{}] {}", kept.lookup.name, kept.lookup.text));
     row("", kept.action.clone());
-    let mut fixes = vec![&kept.lookup.change];
+    let mut fix = &kept.lookup.change;
     for variant in &kept.variants {
         let vary = if variant.vary.is_empty() { String::new() } else { format!(", Vary: {}", variant.vary) };
         row("stored", format!("{}: {}, {} bytes{vary}", variant.place, variant.status, variant.body_bytes));
@@ -159,7 +159,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
     if let Some(last) = &kept.not_kept {
         let (reason, status, ago_s) = (&last.reason, last.status, last.ago_s);
         row("stored", format!("NO: [{}] {} (the last answer, {status}, {ago_s} s ago)", reason.name, reason.text));
-        fixes = vec![&reason.change];
+        fix = &reason.change;
     } else if kept.variants.is_empty() {
         row("stored", "nothing".to_owned());
     }
@@ -167,12 +167,10 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
         let left_s = marker.left_ms.div_ceil(1000);
         row("marker", format!("[{}] for another {left_s} s nobody waits for another's answer", marker.reason.name));
         if kept.not_kept.is_none() {
-            fixes = vec![&marker.reason.change];
+            fix = &marker.reason.change;
         }
     }
-    for fix in fixes {
-        row("fix", fix.clone());
-    }
+    row("fix", fix.clone());
 }
 
 fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {

@@ -2,6 +2,7 @@
 //! nothing.
 
 use super::*;
+use crate::explain::Forwarding;
 use crate::host::Match;
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec};
 use crate::walk::{Trace, answer};
@@ -19,7 +20,7 @@ impl Trace for Naive {
     fn change(&mut self, _: &crate::step::Step, _: &Change) {}
     fn file(&mut self, _: &FilesSpec, _: &[u8], _: &[Vec<u8>]) {}
     fn page(&mut self, _: &PageSpec) {}
-    fn forward(&mut self, _: &crate::step::Step, _: impl FnOnce() -> crate::explain::Forwarding) {}
+    fn forward(&mut self, _: &crate::step::Step, _: impl FnOnce() -> Forwarding) {}
 }
 
 fn naive(tester: &Tester, path: &str) -> Answer {
