@@ -144,7 +144,7 @@ impl Interest {
     fn new(fill: &Arc<Fill>) -> Self {
         fill.interested.fetch_add(1, Ordering::AcqRel);
         let mut state = fill.lock();
-        state.next_id = state.next_id.wrapping_add(1);
+        state.next_id = state.next_id.wrapping_add(1).max(WRITER + 1);
         Self { fill: Arc::clone(fill), id: state.next_id }
     }
 
