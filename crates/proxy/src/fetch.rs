@@ -112,6 +112,7 @@ impl Fetch {
         loop {
             // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
             let generation = worker.store().map_or(0, |store| store.generation());
+            let dooms = worker.accelerator().fills.dooms();
             let request_time_s = Now::read().unix_s;
             let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
             // A part or a compressed form of a page could not be put together.
@@ -130,7 +131,9 @@ impl Fetch {
             if status == 304
                 && let (Some(kept), Some(_)) = (&self.kept, conditions)
             {
-                if let Some(standing) = self.handle_not_modified(worker, kept, &answered.incoming, times, generation) {
+                if let Some(standing) =
+                    self.handle_not_modified(worker, kept, &answered.incoming, times, (generation, dooms))
+                {
                     return Asked::Settled(standing);
                 }
                 conditions = None;
@@ -213,7 +216,7 @@ impl Fetch {
         kept: &Arc<Kept>,
         incoming: &Incoming,
         times: (i64, i64),
-        generation: u64,
+        (generation, dooms): (u64, u64),
     ) -> Option<Standing> {
         let store = worker.store()?;
         let query = &self.query;
@@ -225,6 +228,10 @@ impl Fetch {
             Kept::new(query.key.clone(), kept.variant(), meta, Arc::from(&b""[..]), kept.body().clone(), generation)
         };
         match freshening {
+            // Something was made invalid meanwhile (RFC 9111 §4.4), perhaps this: it is for who waits, and not kept.
+            Freshening::Fresh(stored) if worker.accelerator().fills.dooms() != dooms => {
+                Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
+            }
             Freshening::Fresh(stored) => {
                 let (object, _) = store.insert(again(stored), query.cache.rules.variants_max as usize);
                 Some(Standing::Use(object, Use::Validated))
@@ -270,7 +277,10 @@ impl Fetch {
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
-        let back = Return { version: incoming.version, keep_length: length.is_some(), keep_upgrade: false, date: None };
+        // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
+        let date = flatout_http::date::format_date(stored.response_time_s);
+        let keep_length = length.is_some();
+        let back = Return { version: incoming.version, keep_length, keep_upgrade: false, date: Some(&date) };
         write_response_lines(fields, &self.query.step.settings, &back, &mut lines);
         FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, generation }
     }

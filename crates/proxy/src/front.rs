@@ -16,6 +16,9 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Variants of a key that are ready at the most; others are looked up in the store.
 const VARIANTS_MAX: usize = 4;
 
+/// One entry is looked at each time so many keys were asked for.
+const GETS_PER_SWEEP: u32 = 64;
+
 #[derive(Debug)]
 struct Entry {
     key: Box<[u8]>,
@@ -40,6 +43,8 @@ pub(crate) struct Front {
     bytes: usize,
     /// The store's count of purges when all was known to hold.
     epoch: u64,
+    /// How often something was asked for.
+    asked: u32,
 }
 
 impl Front {
@@ -50,6 +55,11 @@ impl Front {
             // A purge is rare, and building heads again is cheap: nothing is compared one by one.
             self.clear();
             self.epoch = epoch;
+        }
+        // A worker that is only asked for what it has must not hold on to what the store has let go of.
+        self.asked = self.asked.wrapping_add(1);
+        if self.asked.is_multiple_of(GETS_PER_SWEEP) {
+            self.sweep(1);
         }
         match self.entries.get_mut(&hash) {
             Some(entry) if *entry.key == *key => {
@@ -132,7 +142,7 @@ impl Front {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, Front, KEYS_MAX, VARIANTS_MAX};
+    use super::{BYTES_MAX, Front, GETS_PER_SWEEP, KEYS_MAX, VARIANTS_MAX};
     use crate::answer::Ready;
     use crate::meta::Kept;
     use crate::meta::tests::meta;
@@ -201,6 +211,19 @@ mod tests {
         }
         assert_eq!(front.get(2, b"b", 0).len(), 0);
         assert_eq!((Arc::strong_count(&gone), Arc::strong_count(&old)), (1, 1));
+    }
+
+    #[test]
+    fn what_is_gone_goes_although_nothing_new_comes() {
+        let mut front = Front::default();
+        let (gone, kept) = (object(b""), object(b""));
+        front.insert(1, b"a", ready(&gone, 0));
+        front.insert(2, b"b", ready(&kept, 0));
+        gone.set_evicted();
+        for _ in 0..2 * GETS_PER_SWEEP {
+            assert_eq!(front.get(2, b"b", 0).len(), 1);
+        }
+        assert_eq!((Arc::strong_count(&gone), front.order.len()), (1, 1));
     }
 
     #[test]
