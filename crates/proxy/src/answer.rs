@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::query::{Query, Template};
 use crate::store::StoredBody;
 use flatout_cache::condition::{Answer, decide_conditions, write_not_modified_lines};
+use flatout_cache::partial::parse_content_range;
 use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Stored};
@@ -42,13 +43,30 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
 fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     let mut own = Vec::with_capacity(head.lines.len());
     for (name, line) in crate::lines::each_line(&head.lines) {
-        if !["content-length", "content-range", "age"].iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+        // A range is written anew where there is one; in another answer the field means nothing, and stays.
+        let value = flatout_http::token::trim(line[name.len() + 1..].trim_ascii_end());
+        let is_range = name.eq_ignore_ascii_case(b"content-range") && parse_content_range(value).is_some();
+        let is_ours = name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"age");
+        if !is_range && !is_ours {
             own.extend_from_slice(line);
         }
     }
     let mut lines = Vec::with_capacity(own.len());
     write_changed(&own, changes, &mut lines);
     lines
+}
+
+/// A part that is being fetched, for the one who asked.
+fn own_part(query: &Query, head: &FillHead, content: Content, note: &Note, now_s: i64) -> Response {
+    let mut lines = Vec::with_capacity(head.lines.len());
+    write_changed(&head.lines, &query.changes, &mut lines);
+    let body = match content {
+        Content::Kept(object) => body_of(object.body(), 0, object.body().len()),
+        Content::Coming(_, interest) => Body::Stream(Stream::new(interest.read(0, None), head.length)),
+    };
+    let mut response = Response::new(206, Head::from_lines(206, &lines), body, Outcome::cache(note.reason).index());
+    response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
+    response
 }
 
 fn has_content(status: u16) -> bool {
@@ -193,6 +211,14 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         Extent::Whole => held_bytes,
         Extent::Part { total, .. } => total,
     };
+    if let Content::Coming(head, _) = &content
+        && !note.collapsed
+        && stored.extent != Extent::Whole
+    {
+        // Which part is sent is the origin's choice (RFC 9110 §15.3.7): the one who asked gets it as it is.
+        let head = Arc::clone(head);
+        return Some(own_part(query, &head, content, note, now_s));
+    }
     let decided = query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s));
     let via = query.step.settings.via.as_deref();
     let status = stored.status;
@@ -213,18 +239,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let hints = query.cache.early_hints && (200..300).contains(&status);
     let links = if hints { early_links(&all) } else { Vec::new() };
     let mut response = match decided {
-        Answer::NotHeld => match content {
-            // Which part is sent is the origin's choice (RFC 9110 §15.3.7): it is for the one who asked.
-            Content::Coming(head, interest) if !note.collapsed => {
-                let mut lines = Vec::with_capacity(head.lines.len());
-                write_changed(&head.lines, &query.changes, &mut lines);
-                let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
-                let status =
-                    if offset > 0 || matches!(head.meta.stored.extent, Extent::Part { .. }) { 206 } else { status };
-                Response::new(status, Head::from_lines(status, &lines), body, 0)
-            }
-            _ => return None,
-        },
+        Answer::NotHeld => return None,
         Answer::NotModified => {
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());

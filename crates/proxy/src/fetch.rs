@@ -515,11 +515,12 @@ impl Pumping {
         if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
             self.stop_keeping(NoStore::NoRoom);
         }
+        let is_last = self.length == Some(after);
         if self.body.is_none() {
             let piece: Arc<[u8]> = bytes.into();
-            self.writer.add(|content| content.push(piece));
+            self.grow(is_last, |content| content.push(piece));
         } else {
-            self.write(bytes).await;
+            self.write(bytes, is_last).await;
         }
         if self.unkept.is_some() {
             self.hold_back().await;
@@ -529,13 +530,17 @@ impl Pumping {
         }
     }
 
+    fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
+        if is_last { self.writer.add_last(add) } else { self.writer.add(add) }
+    }
+
     /// Writes to the file; when there is no room, makes some by forgetting what all have read.
-    async fn write(&mut self, bytes: &[u8]) {
+    async fn write(&mut self, bytes: &[u8], is_last: bool) {
         loop {
             let Some(body) = &mut self.body else { return };
             if body.write(bytes).is_ok() {
                 let (fd, written) = (Arc::clone(body.fd()), body.len());
-                return self.writer.add(|content| content.move_to(fd, written));
+                return self.grow(is_last, |content| content.move_to(fd, written));
             }
             self.stop_keeping(NoStore::NoRoom);
             let Some(slowest) = self.writer.slowest() else { return };
@@ -543,7 +548,7 @@ impl Pumping {
                 body.forget_before(slowest);
                 if body.write(bytes).is_ok() {
                     let (fd, written) = (Arc::clone(body.fd()), body.len());
-                    return self.writer.add(|content| content.move_to(fd, written));
+                    return self.grow(is_last, |content| content.move_to(fd, written));
                 }
             }
             poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;

@@ -280,6 +280,12 @@ impl FillWriter {
         self.fill.change(|state| add(&mut state.content))
     }
 
+    /// Adds the last of the content. Nobody is woken before the end: what is kept is kept before anybody can have it
+    /// whole, and ask again.
+    pub fn add_last<T>(&self, add: impl FnOnce(&mut Growing) -> T) -> T {
+        add(&mut self.fill.lock().content)
+    }
+
     /// The content so far, for a look without waking anybody.
     pub fn look<T>(&self, look: impl FnOnce(&Growing) -> T) -> T {
         look(&self.fill.lock().content)
