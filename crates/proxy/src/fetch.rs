@@ -228,8 +228,8 @@ impl Fetch {
             Kept::new(query.key.clone(), kept.variant(), meta, Arc::from(&b""[..]), kept.body().clone(), generation)
         };
         match freshening {
-            // Something was made invalid meanwhile (RFC 9111 §4.4), perhaps this: it is for who waits, and not kept.
-            Freshening::Fresh(stored) if worker.accelerator().fills.dooms() != dooms => {
+            // It was made invalid meanwhile (RFC 9111 §4.4): it is for who waits, and not kept.
+            Freshening::Fresh(stored) if worker.accelerator().fills.is_doomed_since(dooms, &query.fetch_prefix()) => {
                 Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
             }
             Freshening::Fresh(stored) => {

@@ -9,7 +9,7 @@ use crate::{Kept, Meta};
 use flatout_net::ending::CloseReason;
 use flatout_net::stream::{Piece, Source};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -392,12 +392,21 @@ pub struct Fills {
     alone: AtomicU64,
     /// How often something has been made invalid.
     dooms: AtomicU64,
+    /// The hashes of what was made invalid last.
+    recent: Mutex<VecDeque<u64>>,
 }
 
+/// Invalidations that are remembered for fetches which are not listed; each is a hash.
+const RECENT_MAX: usize = 1024;
+
 impl Fills {
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+    fn hash(&self, bytes: &[u8]) -> u64 {
         use std::hash::BuildHasher as _;
-        let index = self.hasher.hash_one(key) as usize % SHARDS;
+        self.hasher.hash_one(bytes)
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        let index = self.hash(key) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -428,6 +437,18 @@ impl Fills {
         self.dooms.load(Ordering::Acquire)
     }
 
+    /// Whether what is known by `prefix` may have been made invalid since [`dooms`](Self::dooms) was `since`.
+    pub fn is_doomed_since(&self, since: u64, prefix: &[u8]) -> bool {
+        if self.dooms() == since {
+            return false;
+        }
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = usize::try_from(self.dooms().wrapping_sub(since)).unwrap_or(usize::MAX);
+        let hash = self.hash(prefix);
+        // Of what is not remembered any more the worst is believed.
+        news > recent.len() || recent.iter().rev().take(news).any(|doomed| *doomed == hash)
+    }
+
     /// Nobody joins the fetch of `interest` any more, should it still be the one for `key`.
     pub fn close(&self, key: &[u8], interest: &Interest) {
         self.remove(key, &interest.fill);
@@ -435,7 +456,15 @@ impl Fills {
 
     /// What is being fetched under keys that begin with `prefix` is invalid: nobody joins any more, and it is not kept.
     pub fn doom(&self, prefix: &[u8]) {
-        self.dooms.fetch_add(1, Ordering::AcqRel);
+        {
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            if recent.len() >= RECENT_MAX {
+                recent.pop_front();
+            }
+            recent.push_back(self.hash(prefix));
+            // Under the lock, so that the number tells the last of them.
+            self.dooms.fetch_add(1, Ordering::AcqRel);
+        }
         for shard in &self.shards {
             shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, fill| {
                 let named = key.starts_with(prefix);

@@ -349,8 +349,9 @@ async fn fetch_alone(
         }
         Asked::Settled(_) => Err(missing()),
         Asked::Shared(answered, stored, generation) => {
-            let writer = fills.begin_alone(&query.fetch_prefix());
-            if fills.dooms() != dooms {
+            let prefix = query.fetch_prefix();
+            let writer = fills.begin_alone(&prefix);
+            if fills.is_doomed_since(dooms, &prefix) {
                 writer.doom();
             }
             let interest = writer.join();
