@@ -78,8 +78,15 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     assert!(missing.is_empty(), "no row leads to {missing:?}");
 }
 
-const STREAM_CLOSES: [CloseReason; 4] =
-    [CloseReason::ClientLeft, CloseReason::OriginCut, CloseReason::LengthBroken, CloseReason::TunnelEnded];
+const STREAM_CLOSES: [CloseReason; 7] = [
+    CloseReason::ClientLeft,
+    CloseReason::OriginCut,
+    CloseReason::OriginCutBody,
+    CloseReason::OriginBodyTimeout,
+    CloseReason::OriginBodyMalformed,
+    CloseReason::LengthBroken,
+    CloseReason::TunnelEnded,
+];
 
 #[test]
 fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
@@ -92,7 +99,8 @@ fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
         .chain(tls::CLOSES)
         // Only a failing disk and a failing kernel bring these about.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
-        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests brings them about.
+        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests and accelerator::faults
+        // bring them about.
         .chain(STREAM_CLOSES.map(CloseReason::name))
         .collect();
     let missing: Vec<_> =
