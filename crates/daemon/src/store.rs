@@ -1,6 +1,6 @@
 //! What operators ask of the store that holds origins' answers: purges, and rows for `flatout status` and the metrics.
 //!
-//! Whoever makes the store gives a [`StoreView`] of it to the shared state; without a store, [`NoStore`] answers.
+//! Whoever makes the store gives a [`StoreView`] of it to the shared state.
 //!
 //! Absent by design: the store itself.
 
@@ -63,10 +63,12 @@ pub enum MetricKind {
     Gauge,
 }
 
-/// In place of a store, where the configuration has none.
+/// In place of a store, for tests that need none.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoStore;
+pub(crate) struct NoStore;
 
+#[cfg(test)]
 impl StoreView for NoStore {
     fn purge(&self, _: &PurgeRequest) -> Result<PurgeReply, String> {
         Err("no cache is configured, so there is nothing to purge".to_owned())

@@ -477,7 +477,8 @@ impl Fills {
     }
 
     /// Whether something is being fetched for `key`.
-    pub fn is_under_way(&self, key: &[u8]) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_under_way(&self, key: &[u8]) -> bool {
         self.shard(key).contains_key(key)
     }
 
