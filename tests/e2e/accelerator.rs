@@ -26,7 +26,10 @@ fn accelerate(origin: &Origin, arguments: &[&str]) -> Server {
 
 fn accelerate_url(url: &str, arguments: &[&str]) -> Server {
     let mut command = flatout();
-    command.args(["accelerate", url, "--listen", "127.0.0.1:0"]);
+    command.args(["accelerate", url]);
+    if !arguments.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     if !arguments.contains(&"--workers") {
         command.args(["--workers", "1"]);
     }
