@@ -1,7 +1,7 @@
 //! Crates depend downwards only, and the pure ones on nothing that touches the machine.
 //!
-//! main → {daemon, lab} → engine → {serve, proxy} → {http, cache, load, config, net}. Serve, proxy and lab never see one
-//! another; http, cache and load are held to more (see [`PURE`]).
+//! main → {daemon, lab} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
+//! and lab never see one another; http, cache and load are held to more (see [`PURE`]).
 
 use super::Finding;
 use super::tree::{Package, Tree};
@@ -15,6 +15,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("flatout-net", &["flatout-http"]),
     ("flatout-serve", BASE),
     ("flatout-proxy", BASE),
+    ("flatout-data", &[]),
+    ("flatout-pages", &["flatout-http", "flatout-config", "flatout-net", "flatout-data"]),
+    ("flatout-fastcgi", &["flatout-http", "flatout-config", "flatout-net"]),
     ("flatout-lab", BASE),
     ("flatout-engine", ENGINE),
     ("flatout-daemon", DAEMON),
@@ -35,6 +38,9 @@ const ENGINE: &[&str] = &[
     "flatout-net",
     "flatout-serve",
     "flatout-proxy",
+    "flatout-data",
+    "flatout-pages",
+    "flatout-fastcgi",
 ];
 
 const DAEMON: &[&str] = &[
@@ -45,6 +51,9 @@ const DAEMON: &[&str] = &[
     "flatout-net",
     "flatout-serve",
     "flatout-proxy",
+    "flatout-data",
+    "flatout-pages",
+    "flatout-fastcgi",
     "flatout-engine",
 ];
 
@@ -56,6 +65,9 @@ const EVERYTHING: &[&str] = &[
     "flatout-net",
     "flatout-serve",
     "flatout-proxy",
+    "flatout-data",
+    "flatout-pages",
+    "flatout-fastcgi",
     "flatout-engine",
     "flatout-daemon",
     "flatout-lab",

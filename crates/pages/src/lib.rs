@@ -1,0 +1,1 @@
+//! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter a worker.
