@@ -1,3 +1,4 @@
 //! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter a worker.
 
+pub mod check;
 pub mod template;
