@@ -8,7 +8,7 @@
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
 //! | [`process`] | who the process is, and descriptors it was started with |
-//! | [`timer`], [`memory`] | ticks; memory given back after a crowd |
+//! | [`timer`], [`memory`], [`huge`] | ticks; memory given back after a crowd; huge pages for memory files |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
@@ -32,6 +32,7 @@ pub mod ending;
 pub mod file;
 pub mod handler;
 pub(crate) mod http2;
+pub mod huge;
 pub mod memory;
 pub mod origin;
 pub mod owned;

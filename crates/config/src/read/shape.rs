@@ -109,6 +109,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "http2",
             "idle-connections",
             "upgrades",
+            "unknown-codings",
         ],
     ),
     (
