@@ -7,7 +7,7 @@
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `request`, `body`, `upload` | what was asked, and content as it is read |
+//! | `request`, `content`, `body`, `upload` | what was asked, and content as it is read |
 //! | `response`, [`field`], [`policy`], [`cookie`] | what is answered, and who may keep it |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
@@ -19,6 +19,7 @@
 
 mod body;
 mod clock;
+mod content;
 mod convert;
 pub mod cookie;
 mod db;
@@ -94,14 +95,14 @@ impl Api {
         &self.settings
     }
 
-    /// To be called once before the head of the answer is sent, whether by a flush or at the page's end: sets the
-    /// session's cookie and, where the page used its session or sets cookies, makes the answer private. After it the
-    /// page's attempts to change the head are errors.
+    /// To be called before the head of the answer is sent: sets the session's cookie and, where the page used its
+    /// session or sets cookies, makes the answer private. `goes_on` is true for a flush: the page runs on, and its
+    /// attempts to change the head are errors from then on.
     ///
     /// The fields [`DEFAULT_CONTENT_TYPE`] and [`policy::DEFAULT`] are the caller's to add where the draft has none of
     /// that name: an answer of neither has the same head as the one before.
-    pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), Fault> {
-        response::finish(self, sandbox.lua(), exchange)
+    pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange, goes_on: bool) -> Result<(), Fault> {
+        response::finish(self, sandbox.lua(), exchange, goes_on)
     }
 }
 
