@@ -95,14 +95,14 @@ impl Api {
         &self.settings
     }
 
-    /// To be called before the head of the answer is sent: sets the session's cookie and, where the page used its
-    /// session or sets cookies, makes the answer private. `goes_on` is true for a flush: the page runs on, and its
-    /// attempts to change the head are errors from then on.
+    /// To be called once before the head of the answer is sent, whether by a flush or at the page's end: sets the
+    /// session's cookie and, where the page used its session or sets cookies, makes the answer private. After it the
+    /// page's attempts to change the head are errors.
     ///
     /// The fields [`DEFAULT_CONTENT_TYPE`] and [`policy::DEFAULT`] are the caller's to add where the draft has none of
     /// that name: an answer of neither has the same head as the one before.
-    pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange, goes_on: bool) -> Result<(), Fault> {
-        response::finish(self, sandbox.lua(), exchange, goes_on)
+    pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), Fault> {
+        response::finish(self, sandbox.lua(), exchange)
     }
 }
 

@@ -83,10 +83,10 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             Some(table) => table,
             None => lua.create_table()?,
         };
-        json::mark_array(lua, &table)?;
+        json::mark_object(lua, &table)?;
         Ok(table)
     })?;
-    table.raw_set("array", made)?;
+    table.raw_set("object", made)?;
     table.raw_set("null", Value::NULL)?;
     sandbox.global("json", table)
 }

@@ -15,8 +15,6 @@ use mlua::{Lua, LuaString, Table, Value};
 /// What is known of one request's answer besides its draft.
 #[derive(Default)]
 struct Answer {
-    /// The head is on its way: it cannot be changed any more.
-    is_sent: bool,
     /// The page said by `cache` that everybody may keep it.
     is_public: bool,
 }
@@ -116,8 +114,8 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("cache", made)
 }
 
-fn check_open(exchange: &mut Exchange) -> Result<(), Fault> {
-    if exchange.slot_if::<Answer>().is_some_and(|answer| answer.is_sent) {
+fn check_open(exchange: &Exchange) -> Result<(), Fault> {
+    if exchange.head_sent {
         return Err("the head of the answer has been sent already, by flush()".into());
     }
     Ok(())
@@ -298,14 +296,12 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Fa
 }
 
 /// See [`Api::finish_head`].
-pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange, goes_on: bool) -> Result<(), Fault> {
-    if check_open(exchange).is_err() {
+pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<(), Fault> {
+    if exchange.head_sent {
         return Ok(());
     }
     let used_session = session::finish(api, lua, exchange)?;
-    if goes_on {
-        exchange.slot::<Answer>().is_sent = true;
-    }
+    exchange.head_sent = true;
     if used_session && exchange.draft.field(b"Vary").is_none() {
         exchange.draft.add_field(b"Vary", b"Cookie");
     }
