@@ -4,7 +4,7 @@ use crate::flags::{ServerArgs, parse_duration_ms};
 use clap::Args;
 use flatout_config::model::{Admin, Config, Files, Handler, StepKind};
 use flatout_daemon::Failure;
-use flatout_serve::root::check_kernel;
+use flatout_net::root::check_kernel;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -26,10 +26,10 @@ use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
+use flatout_net::root::{Named, Root};
 use flatout_proxy::explain::Sought;
 use flatout_proxy::forward::effective_host;
 use flatout_proxy::{Accelerator, CacheExplanation, CacheStep, ProxyStep};
-use flatout_serve::root::{Named, Root};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -295,7 +295,13 @@ fn describe_name(root: &Root, name: &[u8]) -> String {
             format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
         }
         Ok(Named::Folder) => "a folder".to_owned(),
-        Err(outcome) => outcome.text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_owned(),
+        Err(fault) => flatout_serve::outcome::Outcome::from(fault)
+            .text()
+            .split(": ")
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('.')
+            .to_owned(),
     }
 }
 

@@ -11,9 +11,10 @@ use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Variable};
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
+use flatout_net::root::{Root, check_kernel};
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::media::content_type;
-use flatout_serve::root::{Root, check_kernel};
+use flatout_serve::outcome::Outcome as Served;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io;
@@ -396,8 +397,9 @@ impl Compiler<'_> {
             _ => Path::new("."),
         };
         let folder = self.open_folder(place, parent, site.watch)?;
-        if let Err(outcome) = folder.root.open_file(name.as_bytes()) {
-            let reason = outcome.text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
+        if let Err(fault) = folder.root.open_file(name.as_bytes()) {
+            let reason =
+                Served::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
             let what = format!("the error page `{shown}` cannot be read: {reason}");
             self.fail(place, what, "name a file that this user may read");
             return None;
