@@ -1,1 +1,3 @@
 //! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter a worker.
+
+pub mod template;

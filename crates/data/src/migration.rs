@@ -1,0 +1,1 @@
+//! A folder of numbered changes, each applied once.

@@ -1,0 +1,20 @@
+//! How much a page may take.
+
+use std::time::Duration;
+
+/// What one request's run is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// CPU time after which a run makes way for the loop's other work (`cpu-slice`).
+    pub slice: Duration,
+    /// CPU time of all its slices together (`cpu-limit`).
+    pub cpu: Duration,
+    /// Bytes of its values and its output together (`memory-limit`).
+    pub memory_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { slice: Duration::from_micros(200), cpu: Duration::from_millis(50), memory_bytes: 16 << 20 }
+    }
+}
