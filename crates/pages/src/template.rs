@@ -9,8 +9,8 @@
 //!
 //! [`compile`] reads a page with all that it includes, follows the HTML through every branch of its code as a browser
 //! would read it, and chooses for each insertion the escaper of its place. Where the place cannot be told, or where
-//! branches disagree about it, the page does not compile: see [`context`] for the rule, and [`luau`] for how code is
-//! held to being what it says.
+//! branches disagree about it, the page does not compile: `context` and `join` have the rule, `luau` and `structure`
+//! hold the code to being what it says.
 //!
 //! Absent by design: the interpreter, sockets, the clock, HTML trees. Files come from [`Files`] only.
 
@@ -108,6 +108,7 @@ escapes! {
     UrlPart, "__u", "A part of a URL behind its beginning, in an attribute: [`escape::url_part`].";
     Url, "__h", "A URL from its beginning, in an attribute: [`escape::url`].";
     Script, "__j", "A value in a script, written as JSON: [`escape::script_string`] for a text, [`escape::script_json`] for the JSON of anything else.";
+    Data, "__d", "A value in a script element of JSON: [`escape::script_string`] for a text, [`escape::script_data`] for the JSON of anything else.";
     ScriptText, "__q", "Text within a string in quotes of a script, in a script element or an attribute: [`escape::script_text`].";
     Handler, "__e", "A value in the script of an event attribute, written as JSON: [`escape::handler_string`] for a text, [`escape::handler_json`] for the JSON of anything else.";
     Raw, "__r", "As it is.";
@@ -115,6 +116,11 @@ escapes! {
 
 /// The global function that writes a static segment.
 pub const SEGMENT_FUNCTION: &str = "__s";
+
+/// Whether a file is only included: a part of its name, or of its path, begins with `_`. Such a one is no page.
+pub fn is_part(name: &str) -> bool {
+    name.split('/').any(|part| part.starts_with('_'))
+}
 
 /// Compiles the page called `name`, a path relative to the folder with `/` between its parts.
 ///

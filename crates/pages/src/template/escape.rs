@@ -8,7 +8,7 @@ mod script;
 mod url;
 
 pub use html::{attribute, text};
-pub use script::{handler_json, handler_string, script_json, script_string, script_text};
+pub use script::{handler_json, handler_string, script_data, script_json, script_string, script_text};
 pub use url::{REFUSED_URL, SCHEMES, url, url_part};
 
 /// Writes `input` piece by piece: what `plain` accepts as it is, everything else through `other`.

@@ -9,9 +9,18 @@ pub fn script_string(input: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The JSON of a value, for script elements: nothing in it can end the element or begin a comment.
+/// The JSON of a value, for script elements of JavaScript: nothing in it can end the element or begin a comment.
 pub fn script_json(json: &[u8], out: &mut Vec<u8>) {
-    harden(json, b"\"", b"'", out);
+    // A number's sign must not join one in front: `1-` and `-1` would be a decrement.
+    if json.first() == Some(&b'-') {
+        out.push(b' ');
+    }
+    harden(json, b"\"", true, out);
+}
+
+/// The JSON of a value, for script elements that hold JSON. It stays JSON.
+pub fn script_data(json: &[u8], out: &mut Vec<u8>) {
+    harden(json, b"\"", false, out);
 }
 
 /// A text as a value of a script, in its quotes: for event attributes, as `onclick`.
@@ -23,7 +32,10 @@ pub fn handler_string(input: &[u8], out: &mut Vec<u8>) {
 
 /// The JSON of a value, for event attributes, as `onclick`.
 pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
-    harden(json, b"&#34;", b"&#39;", out);
+    if json.first() == Some(&b'-') {
+        out.push(b' ');
+    }
+    harden(json, b"&#34;", true, out);
 }
 
 /// Text within a string of a script, in double or single quotes; in elements, in event attributes, and in JSON. All but
@@ -38,41 +50,37 @@ pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// In JSON, everything but quotes that HTML looks at stands within strings, and there `\uXXXX` means the same.
-fn harden(json: &[u8], double: &[u8], single: &[u8], out: &mut Vec<u8>) {
+/// In JSON, everything but quotes that HTML looks at stands within strings, and there `\\uXXXX` means the same.
+fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     const PROTOTYPE: &[u8] = b"\"__proto__\"";
-    // A number's sign must not join one in front: `1-` and `-1` would be a decrement.
-    if json.first() == Some(&b'-') {
-        out.push(b' ');
-    }
-    let mut rest = json;
-    while let Some((&byte, after)) = rest.split_first() {
-        let begins_string = byte == b'"' && json.len() - rest.len() > 0;
-        let escaped = begins_string && json[json.len() - rest.len() - 1] == b'\\';
-        // In an object literal of JavaScript, this key would set the prototype; a computed one is a plain key.
-        let computed = rest.strip_prefix(PROTOTYPE).filter(|_| !escaped);
-        if let Some(after) = computed.filter(|after| after.trim_ascii_start().first() == Some(&b':')) {
-            for part in [&b"["[..], double, b"__proto__", double, b"]"] {
-                out.extend_from_slice(part);
-            }
-            rest = after;
-            continue;
-        }
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        let rest = &json[at..];
+        let is_key = || rest.strip_prefix(PROTOTYPE).is_some_and(|after| after.trim_ascii_start().starts_with(b":"));
         match byte {
-            b'"' => out.extend_from_slice(double),
-            b'\'' => out.extend_from_slice(single),
-            b'<' | b'>' | b'&' | 0..0x20 | 0x7f => escape(char::from(byte), out),
+            // In an object literal of JavaScript, this key would set the prototype; a computed one is a plain key. A
+            // backslash in front says that this is the end of another string.
+            b'"' if is_literal && at.checked_sub(1).is_none_or(|before| json[before] != b'\\') && is_key() => {
+                for part in [&b"["[..], quote, b"__proto__", quote, b"]"] {
+                    out.extend_from_slice(part);
+                }
+                at += PROTOTYPE.len();
+                continue;
+            }
+            b'"' => out.extend_from_slice(quote),
+            b'\t' | b'\n' | b'\r' => out.push(b' '),
+            b'<' | b'>' | b'&' | b'\'' | 0..0x20 | 0x7f => escape(char::from(byte), out),
             _ if byte.is_ascii() => out.push(byte),
             _ => {
                 let end = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
                 write(&rest[..end], out, |_| false, |character, out| {
                     if matches!(character, '\u{2028}' | '\u{2029}') { escape(character, out) } else { push(character, out) }
                 });
-                rest = &rest[end..];
+                at += end;
                 continue;
             }
         }
-        rest = after;
+        at += 1;
     }
 }
 
