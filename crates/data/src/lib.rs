@@ -12,7 +12,7 @@
 //! | [`reason`] | why something failed: one table |
 //! | [`pending`] | an answer that another thread will give |
 //! | `connection`, `statement` | a connection as pages may have it; one statement on it |
-//! | `queue`, `reader`, `writer` | the threads, and what waits for them |
+//! | `queue`, `reader`, `writer`, `writing` | the threads, and what waits for them |
 //! | [`transaction`] | statements that hold together, one at a time |
 //! | [`migration`] | a folder of numbered changes, each applied once |
 //! | [`kv`] | values shared among workers, in memory |
@@ -20,15 +20,23 @@
 //! Absent by design: sockets, HTTP, the pages' language, the event loop. A [`Pending`] is woken through its `Waker`,
 //! whatever runtime that belongs to.
 
+mod connection;
 pub mod database;
 pub mod kv;
 pub mod limits;
 pub mod migration;
 pub mod pending;
+mod queue;
+mod reader;
 pub mod reason;
 pub mod rows;
+#[cfg(test)]
+mod scratch;
+mod statement;
 pub mod transaction;
 pub mod value;
+mod writer;
+mod writing;
 
 pub use database::{Counts, Database};
 pub use kv::{Kv, KvError, KvLimits, KvValue};

@@ -25,6 +25,33 @@ struct Slot<T> {
     given_up: AtomicBool,
 }
 
+/// Sees whether anybody still waits for a [`Pending`].
+#[derive(Clone)]
+pub(crate) struct Watch(Arc<dyn Waited>);
+
+trait Waited: Send + Sync {
+    fn is_given_up(&self) -> bool;
+}
+
+impl<T: Send> Waited for Slot<T> {
+    fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+}
+
+impl Watch {
+    /// True: nobody waits any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.0.is_given_up()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Watch(given up: {})", self.is_given_up())
+    }
+}
+
 enum State<T> {
     Empty,
     Waited(Waker),
@@ -71,6 +98,19 @@ impl<T> Promise<T> {
         if let State::Waited(waker) = before {
             waker.wake();
         }
+    }
+}
+
+impl<T: Send + 'static> Promise<T> {
+    /// Sees whether anybody still waits for the answer.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.slot) as Arc<dyn Waited>)
+    }
+}
+
+impl<T> fmt::Debug for Promise<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Promise")
     }
 }
 
