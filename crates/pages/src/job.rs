@@ -107,7 +107,7 @@ pub(crate) enum Came {
     /// What was written so far is to be sent.
     Flush,
     /// It failed.
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 /// A run under way.

@@ -91,7 +91,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
         "dev" => settings.dev = flag(reader, node, &DEV),
         "cpu-slice" => duration_us(reader, node, &SLICE, (20, 100_000), &mut settings.cpu_slice_us),
         "cpu-limit" => duration_us(reader, node, &CPU, (1_000, 3_600_000_000), &mut settings.cpu_limit_us),
-        "memory-limit" => size(reader, node, &MEMORY, (1 << 20, 4 << 30), &mut settings.memory_bytes_max),
+        "memory-limit" => size(reader, node, &MEMORY, (1 << 20, 1 << 30), &mut settings.memory_bytes_max),
         "upload-limit" => size(reader, node, &UPLOAD, (1 << 10, 1 << 40), &mut settings.upload_bytes_max),
         "form-limit" => size(reader, node, &FORM_LIMIT, (1 << 10, 64 << 20), &mut settings.form_bytes_max),
         "database" => {
