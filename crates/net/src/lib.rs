@@ -12,6 +12,7 @@
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
+//! | [`root`] | opening below a folder, and why a name cannot be opened |
 //! | [`stream`], [`content`] | content that comes bit by bit, either way |
 //! | [`handler`], [`owned`] | what a site is to this crate; a request that is kept |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
@@ -40,6 +41,7 @@ pub mod page;
 pub mod process;
 pub mod registered;
 pub mod response;
+pub mod root;
 pub mod runtime;
 pub mod server;
 pub mod shared;
