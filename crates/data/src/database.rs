@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Readers of one file at the most.
@@ -49,7 +49,6 @@ pub struct Counts {
 struct File {
     path: PathBuf,
     shared: Arc<Shared>,
-    readers: Mutex<usize>,
 }
 
 /// What the threads of a file share with those who ask.
@@ -57,6 +56,7 @@ struct File {
 pub(crate) struct Shared {
     pub(crate) reads: Queue<Ask>,
     writes: Queue<Job>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) counters: Counters,
 }
 
@@ -200,7 +200,12 @@ impl File {
     /// Opens the file with its writer, and no reader yet.
     fn open(path: PathBuf, limits: Limits) -> Result<Self, DataError> {
         let session = Session::open(&path, Role::Writer, wait_until(limits))?;
-        let shared = Arc::new(Shared { reads: Queue::new(), writes: Queue::new(), counters: Counters::default() });
+        let shared = Arc::new(Shared {
+            reads: Queue::new(),
+            writes: Queue::new(),
+            readers: Mutex::default(),
+            counters: Counters::default(),
+        });
         let theirs = Arc::clone(&shared);
         // Prepared once here, where a failure can be told, and again by the thread, which keeps it.
         drop(Writing::new(&session)?);
@@ -209,18 +214,22 @@ impl File {
                 writer::run(&writing, &theirs.writes, &theirs.counters);
             }
             drop(theirs.writes.close());
+            // The last to close the file copies the log into it, which a reader cannot.
+            let readers = std::mem::take(&mut *lock(&theirs.readers));
+            for reader in readers {
+                let _ = reader.join();
+            }
         })?;
-        Ok(Self { path, shared, readers: Mutex::new(0) })
+        Ok(Self { path, shared })
     }
 
     /// Has at least `count` readers from now on.
     fn read_with(&self, count: usize, limits: Limits) -> Result<(), DataError> {
-        let mut readers = lock(&self.readers);
-        while *readers < count {
+        let mut readers = lock(&self.shared.readers);
+        while readers.len() < count {
             let session = Session::open(&self.path, Role::Reader, wait_until(limits))?;
             let shared = Arc::clone(&self.shared);
-            spawn("db-reader", move || reader::run(&session, &shared))?;
-            *readers += 1;
+            readers.push(spawn("db-reader", move || reader::run(&session, &shared))?);
         }
         Ok(())
     }
@@ -252,9 +261,9 @@ fn wait_until(limits: Limits) -> Instant {
     Instant::now() + Duration::from_millis(limits.wait_max_ms)
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), DataError> {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, DataError> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(work);
-    started.map(drop).map_err(|error| DataError::new(DataReason::MemoryFull, format!("no thread: {error}")))
+    started.map_err(|error| DataError::new(DataReason::MemoryFull, format!("no thread: {error}")))
 }
 
 /// The one path of a file that need not exist, in a folder that must.

@@ -37,7 +37,7 @@ reasons! {
     SqlInvalid, "sql_invalid", "The statement is not SQL that this database understands.";
     SqlEmpty, "sql_empty", "The text holds no statement.";
     SqlMultiple, "sql_multiple", "The text holds more than one statement: give them one by one, or as a transaction.";
-    SqlForbidden, "sql_forbidden", "The statement does what a page may not: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT or load_extension.";
+    SqlForbidden, "sql_forbidden", "The statement does what a page may not: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension or a temporary table.";
     SqlTooLong, "sql_too_long", "The statement's text is too long.";
     ParametersMismatch, "parameters_mismatch", "The parameters given are not those that the statement has.";
     ConstraintUnique, "constraint_unique", "The row would be a second with a value that must be unique.";

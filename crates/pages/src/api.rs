@@ -7,7 +7,7 @@
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `request`, `body`, `upload` | what was asked, and content as it is read |
+//! | `request`, `content`, `body`, `upload` | what was asked, and content as it is read |
 //! | `response`, [`field`], [`policy`], [`cookie`] | what is answered, and who may keep it |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
@@ -19,6 +19,7 @@
 
 mod body;
 mod clock;
+mod content;
 mod convert;
 pub mod cookie;
 mod db;

@@ -15,6 +15,9 @@ use flatout_net::content::Offers;
 use output::Output;
 use std::any::{Any, TypeId};
 
+/// Bytes that one request may print for the log; the rest is left out.
+pub const PRINTED_BYTES_MAX: usize = 64 * 1024;
+
 /// Everything one request's page sees and makes.
 #[derive(Default)]
 pub struct Exchange {
@@ -32,6 +35,10 @@ pub struct Exchange {
     pub(crate) flush: bool,
     /// Whether the page has said that it is done.
     pub(crate) halted: bool,
+    /// Whether the head of the answer is on its way, so that nothing of it can be changed.
+    pub(crate) head_sent: bool,
+    /// What the page printed, a line each, for the log.
+    printed: Vec<u8>,
     /// What parts of the interface keep for the length of the request, by their types.
     slots: Vec<(TypeId, Box<dyn Any>)>,
 }
@@ -46,7 +53,29 @@ impl Exchange {
         self.wanted = None;
         self.flush = false;
         self.halted = false;
+        self.head_sent = false;
+        self.printed.clear();
+        self.printed.shrink_to(0);
         self.slots.clear();
+    }
+
+    /// What the page printed: lines, for the log.
+    pub fn printed(&self) -> &[u8] {
+        &self.printed
+    }
+
+    /// Adds a line for the log, as far as there is room.
+    pub fn print(&mut self, text: &[u8]) {
+        let room = PRINTED_BYTES_MAX.saturating_sub(self.printed.len());
+        if room > 1 {
+            self.printed.extend_from_slice(&text[..text.len().min(room - 1)]);
+            self.printed.push(b'\n');
+        }
+    }
+
+    /// Bytes held outside of the virtual machine, which count against the run's memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.output.held_bytes() + self.draft.held_bytes() + self.printed.len()
     }
 
     /// The part of type `T`, made when it is first asked for. It lives until the request ends.

@@ -293,7 +293,7 @@ fn one_file_is_opened_once() {
     let first = scratch.database(Limits::default());
     let second = Database::open(&scratch.path("again/site.db"), 3, Limits::default()).unwrap();
     assert!(Arc::ptr_eq(&first.file, &second.file));
-    assert_eq!(*super::lock(&first.file.readers), 3);
+    assert_eq!(super::lock(&first.file.shared.readers).len(), 3);
     run(&first, &["CREATE TABLE t (a)"]);
     let log = scratch.path("site.db-wal");
     assert!(log.exists());

@@ -2,18 +2,19 @@
 
 use super::form::{TooManyFields, parse_form};
 use super::multipart::{MultipartDecoder, PartHead, Parts, Stop};
-use super::refusal::{PageRefusal, Refused};
+use super::refusal::PageRefusal;
 use super::spool::Spool;
-use crate::sandbox::wait::Fault;
 use flatout_net::content::{Content, ContentPiece};
 use std::future::poll_fn;
 use std::path::Path;
 use std::rc::Rc;
 
 /// Parts of one form at the most, files and fields together.
-pub const PARTS_MAX: usize = 1024;
+const PARTS_MAX: usize = 1024;
+/// Files of one form at the most: a large one has a descriptor of its own.
+const FILES_MAX: usize = 64;
 /// Bytes of one field's name at the most, and of one file's.
-pub const NAME_BYTES_MAX: usize = 1024;
+const NAME_BYTES_MAX: usize = 1024;
 
 /// How much of a request's content is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +160,7 @@ impl Parts for Collector<'_> {
         self.now = match head.file_name {
             None => Part::Field(head.name, Vec::new()),
             Some(name) if name.is_empty() => Part::Unchosen,
+            Some(_) if self.form.files.len() == FILES_MAX => return Err(PageRefusal::FormTooManyFields),
             Some(name) => {
                 self.form.files.push(File {
                     field: head.name.into(),
@@ -203,11 +205,6 @@ impl Parts for Collector<'_> {
 fn bare_name(name: &[u8]) -> Vec<u8> {
     let start = name.iter().rposition(|byte| matches!(byte, b'/' | b'\\')).map_or(0, |at| at + 1);
     name[start..].iter().copied().filter(|byte| *byte >= 0x20 && *byte != 0x7f).collect()
-}
-
-/// Turns a refusal into the page's error.
-pub(crate) fn told<T>(result: Result<T, PageRefusal>, refused: &Refused) -> Result<T, Fault> {
-    result.map_err(|refusal| refused.refuse(refusal))
 }
 
 #[cfg(test)]

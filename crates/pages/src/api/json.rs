@@ -1,7 +1,7 @@
 //! JSON (RFC 8259) from and to a page's values, within bounds.
 //!
 //! A table with keys 1 to n is an array, one with texts as keys an object with its names in order. An empty table is
-//! an object, unless it came out of an array or went through `json.array`. Null in an array is `json.null`; in an
+//! an array, unless it came out of an object or went through `json.object`. Null in an array is `json.null`; in an
 //! object it is what a page expects: nothing.
 
 use crate::sandbox::wait::Fault;
@@ -20,25 +20,25 @@ pub const DEPTH_MAX: usize = 32;
 /// A number of this size and above may stand for another one: doubles hold 53 bits.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Tells tables that are arrays though they are empty: their metatable.
-const ARRAY_MARK: &str = "flatout.json.array";
+/// Tells tables that are objects though they are empty: their metatable.
+const OBJECT_MARK: &str = "flatout.json.object";
 
-/// Lays the mark of arrays into a virtual machine, once.
+/// Lays the mark of objects into a virtual machine, once.
 pub(crate) fn prepare(lua: &Lua) -> mlua::Result<()> {
     let mark = lua.create_table()?;
-    mark.raw_set("__metatable", "array")?;
+    mark.raw_set("__metatable", "object")?;
     mark.set_readonly(true);
-    lua.set_named_registry_value(ARRAY_MARK, mark)
+    lua.set_named_registry_value(OBJECT_MARK, mark)
 }
 
-/// Marks `table` as an array.
-pub(crate) fn mark_array(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    table.set_metatable(Some(lua.named_registry_value(ARRAY_MARK)?))
+/// Marks `table` as an object.
+pub(crate) fn mark_object(lua: &Lua, table: &Table) -> mlua::Result<()> {
+    table.set_metatable(Some(lua.named_registry_value(OBJECT_MARK)?))
 }
 
 /// Writes `value` as JSON that may stand anywhere in HTML: `<`, `>`, `&` and what else scripts trip over is escaped.
 pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut String) -> Result<(), Fault> {
-    let mark: Table = lua.named_registry_value(ARRAY_MARK)?;
+    let mark: Table = lua.named_registry_value(OBJECT_MARK)?;
     Encoder { mark, values: 0, start: out.len() }.value(value, out, 0)
 }
 
@@ -108,7 +108,7 @@ impl Encoder {
             names.push((name, value));
             Ok(())
         })?;
-        if names.is_empty() && table.metatable().is_some_and(|metatable| metatable == self.mark) {
+        if names.is_empty() && table.metatable().is_none_or(|metatable| metatable != self.mark) {
             out.push_str("[]");
             return Ok(());
         }
@@ -263,9 +263,6 @@ impl<'de> Visitor<'de> for Seed<'_> {
             count += 1;
             table.raw_set(count, item).map_err(A::Error::custom)?;
         }
-        if count == 0 {
-            mark_array(self.lua, &table).map_err(A::Error::custom)?;
-        }
         Ok(Value::Table(table))
     }
 
@@ -275,6 +272,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let value = members.next_value_seed(self.deeper()?)?;
             let value = if value == Value::NULL { Value::Nil } else { value };
             table.raw_set(&*name, value).map_err(A::Error::custom)?;
+        }
+        if table.is_empty() {
+            mark_object(self.lua, &table).map_err(A::Error::custom)?;
         }
         Ok(Value::Table(table))
     }
@@ -313,8 +313,8 @@ mod tests {
             ("1e300", "1000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"),
             ("'a\"\\\\\\n\\0'", "\"a\\\"\\\\\\n\\u0000\""),
             ("'</script><!--&\\u{2028}'", "\"\\u003c/script\\u003e\\u003c!--\\u0026\\u2028\""),
-            ("{1, 'a', {b = 2, a = {}}}", "[1,\"a\",{\"a\":{},\"b\":2}]"),
-            ("{}", "{}"),
+            ("{1, 'a', {b = 2, a = {}}}", "[1,\"a\",{\"a\":[],\"b\":2}]"),
+            ("{}", "[]"),
             ("{1, null, 3}", "[1,null,3]"),
         ] {
             assert_eq!(encoded(&lua, code).as_deref(), Ok(text), "{code}");

@@ -18,3 +18,13 @@ impl Default for Limits {
         Self { slice: Duration::from_micros(200), cpu: Duration::from_millis(50), memory_bytes: 16 << 20 }
     }
 }
+
+/// The most that `memory-limit` can be, bytes: places in the output are counted in 32 bits.
+pub const MEMORY_BYTES_MAX: usize = 1 << 30;
+
+impl Limits {
+    /// As far as they can be kept.
+    pub(crate) fn bounded(self) -> Self {
+        Self { memory_bytes: self.memory_bytes.min(MEMORY_BYTES_MAX), ..self }
+    }
+}
