@@ -9,6 +9,7 @@ mod guard;
 mod log;
 mod origin;
 mod parse;
+mod php;
 mod pool;
 mod process;
 mod proxy;

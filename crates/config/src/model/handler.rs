@@ -1,6 +1,6 @@
 //! Handlers: what answers.
 
-use super::{Proxy, Text};
+use super::{Php, Proxy, Text};
 use std::path::PathBuf;
 
 /// What answers.
@@ -16,6 +16,8 @@ pub enum Handler {
     Metrics,
     /// Other servers.
     Proxy(Box<Proxy>),
+    /// Scripts, run by an application server.
+    Php(Box<Php>),
 }
 
 /// Files below a folder.
