@@ -20,6 +20,7 @@
 //! | `http2` | HTTP/2 over the same handler |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
 //! | [`origin`] | this process as a client of origin servers |
+//! | [`fastcgi`] | connections to application servers |
 //!
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
 
@@ -30,6 +31,7 @@ pub mod content;
 pub mod counters;
 pub mod deadline;
 pub mod ending;
+pub mod fastcgi;
 pub mod file;
 pub mod handler;
 pub(crate) mod http2;
