@@ -41,6 +41,9 @@ bench_programs=(
 )
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
+bench_files=(
+  /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua /usr/share/doc/php-fpm:php-fpm
+)
 test_files=(
   /usr/share/doc/python3-doc/html/index.html:python3-doc
   /usr/share/dokuwiki/doku.php:dokuwiki /usr/share/doc/php-fpm:php-fpm
@@ -61,7 +64,7 @@ programs=() files=()
 case "$profile" in
   demo) programs=("${demo_programs[@]}") files=("${demo_files[@]}") ;;
   test) programs=("${demo_programs[@]}" "${test_programs[@]}") files=("${demo_files[@]}" "${test_files[@]}") ;;
-  bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}") ;;
+  bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}" "${bench_files[@]}") ;;
   *) fail "usage: tools/setup.sh demo|test|bench" ;;
 esac
 

@@ -2,7 +2,7 @@
 
 use super::configs::{CERTIFICATE, KEY};
 use super::cores::Cores;
-use super::{machine, site};
+use super::{dynamic, machine, site};
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,11 @@ impl Bench {
             ("ab", &["-V"]),
             ("openssl", &["version"]),
         ];
+        let fpm = dynamic::php_fpm_program();
+        versions.push((
+            "php-fpm",
+            fpm.map_or_else(|| "not installed".to_owned(), |fpm| machine::first_line(Command::new(fpm).arg("-v"))),
+        ));
         versions.extend(asked.map(|(program, args)| (program, machine::said_by(program, args))));
         versions
     }

@@ -36,7 +36,7 @@ struct Counts {
 
 /// The command of the client that asks a subject.
 pub(super) fn command(bench: &Bench, case: &Case, subject: Subject, server: &Server, seconds: u64) -> Command {
-    let url = server.url(&format!("/{}", case.file.path));
+    let url = server.url(&subject.path(case.file));
     let fields = answers::request_fields(subject, case);
     let mut command = match case.load {
         _ if subject.setup == Setup::FlatoutBench => {

@@ -122,7 +122,7 @@ impl CaseResult {
 
 /// Measures a case. What fails in it stands in the result.
 pub(super) fn measure(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
-    eprintln!("━━━ {}", case.title);
+    eprintln!("━━━ {}{}", case.title, case.row.map_or_else(String::new, |row| format!(", {} bytes", row.bytes)));
     let mut result = match case.kind {
         Kind::ClientPerRequest => measure_clients(case, bench, rounds, seconds),
         _ => measure_servers(case, bench, rounds, seconds),
@@ -156,6 +156,9 @@ fn measure_servers(case: &'static Case, bench: &Bench, rounds: usize, seconds: u
                 series.config.clone_from(&server.config);
                 let client = clients::command(bench, case, *subject, server, seconds);
                 series.client = bench.shown(&shell::shown(&client), server.port());
+                if case.row.is_some() {
+                    series.client = series.client.replace(case.file.stem(), "PAGE");
+                }
                 result.series.push(series);
             }
             Err(failure) => result.leave_out(*subject, &failure.to_string()),

@@ -1,5 +1,7 @@
 //! The files that are asked for, and what they hold.
 
+use super::coyote;
+use super::timed;
 use crate::failure::{Context, Outcome};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,8 @@ enum Contents {
     Binary,
     /// A web page of common words in no order, which compresses about as pages do.
     Page,
+    /// A page with the time in it, which some servers have from the file and others insert.
+    Timed,
 }
 
 /// The folder that nearly everything is served from.
@@ -45,6 +49,11 @@ pub(super) const JIGSAW: File = File { root: SITE, path: "jigsaw.bin", bytes: 6_
 /// A page of a usual size.
 pub(super) const PAGE: File = File { root: SITE, path: "page.html", bytes: 8192, contents: Contents::Page };
 
+/// A page of Coyote's experiment, by the seed's figure.
+pub(super) const fn timed(path: &'static str, bytes_with_head: usize) -> File {
+    File { root: "coyote", path, bytes: bytes_with_head - timed::HEAD_BYTES, contents: Contents::Timed }
+}
+
 const FILES: &[File] = &[SMALL, SMALL_BY_LAST_ROUTE, LARGE, JIGSAW, PAGE];
 
 impl File {
@@ -56,7 +65,18 @@ impl File {
             }
             Contents::Binary => (0..self.bytes).map(|at| (at * 31 % 251) as u8).collect(),
             Contents::Page => page(self.bytes),
+            Contents::Timed => timed::Page::of(self.bytes).with_some_time().into_bytes(),
         }
+    }
+
+    /// The page, if the time stands in it.
+    pub(super) fn timed(self) -> Option<timed::Page> {
+        (self.contents == Contents::Timed).then(|| timed::Page::of(self.bytes))
+    }
+
+    /// Its name without what tells its type.
+    pub(super) fn stem(self) -> &'static str {
+        self.path.rsplit_once('.').map_or(self.path, |(stem, _)| stem)
     }
 
     /// Where it lies.
@@ -67,11 +87,15 @@ impl File {
 
 /// Writes all files below a folder.
 pub(super) fn write(folder: &Path) -> Outcome<()> {
-    for file in FILES {
+    let pages = coyote::CASES.iter().map(|case| &case.file);
+    for file in FILES.iter().chain(pages) {
         let place = file.place(folder);
         let parent = place.parent().cannot("name a file's folder")?;
         std::fs::create_dir_all(parent).cannot("create the site's folders")?;
         std::fs::write(&place, file.contents()).cannot(&format!("write {}", file.path))?;
+        if let Some(page) = file.timed() {
+            page.write_templates(&place)?;
+        }
     }
     Ok(())
 }
@@ -82,19 +106,27 @@ const WORDS: &str = "a about after all and any as at be because but by can come 
     there these they thing think this time to two up use very want way we well what when which who will with \
     would year you your server request answer header digest route listener certificate";
 
-fn page(bytes: usize) -> Vec<u8> {
+/// Common words in no order, without end and always the same.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
     let words: Vec<&str> = WORDS.split_whitespace().collect();
+    // Knuth's MMIX constants.
+    let mut state: u64 = 1;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        words[(state >> 33) as usize % words.len()]
+    })
+}
+
+fn page(bytes: usize) -> Vec<u8> {
+    let mut words = words().zip(1..);
     let mut text = String::from("<!doctype html>\n<html lang=\"en\">\n<head><title>A page</title></head>\n<body>\n");
     let end = "</p>\n</body>\n</html>\n";
     text.push_str("<p class=\"text\">");
-    // Knuth's MMIX constants; always the same page.
-    let mut state: u64 = 1;
-    let mut count = 0;
-    while text.len() + end.len() < bytes {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        text.push_str(words[(state >> 33) as usize % words.len()]);
-        count += 1;
-        text.push_str(if count % 80 == 0 { ".</p>\n<p class=\"text\">" } else { " " });
+    while text.len() + end.len() < bytes
+        && let Some((word, count)) = words.next()
+    {
+        text.push_str(word);
+        text.push_str(if count % 80 == 0_u32 { ".</p>\n<p class=\"text\">" } else { " " });
     }
     text.truncate(bytes - end.len());
     text.push_str(end);
