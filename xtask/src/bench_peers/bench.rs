@@ -107,6 +107,8 @@ impl Bench {
             "php-fpm",
             fpm.map_or_else(|| "not installed".to_owned(), |fpm| machine::first_line(Command::new(fpm).arg("-v"))),
         ));
+        let lua = ["-W", "-f", "${Package} ${Version}", "libnginx-mod-http-lua"];
+        versions.push(("nginx's Lua module", machine::said_by("dpkg-query", &lua)));
         versions.extend(asked.map(|(program, args)| (program, machine::said_by(program, args))));
         versions
     }
