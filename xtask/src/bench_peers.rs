@@ -18,6 +18,7 @@ mod fronts;
 mod machine;
 mod origin;
 mod proc;
+mod query;
 mod report;
 mod rounds;
 mod servers;

@@ -29,6 +29,9 @@ pub(super) struct Case {
     pub(super) host: Option<&'static str>,
     /// Which line it is of which table, where several cases share one.
     pub(super) row: Option<Row>,
+    /// Whether the table has the latency as well. Clients that ask again as soon as they are answered see in it how
+    /// many they are.
+    pub(super) shows_p99: bool,
     /// Those who take turns.
     pub(super) subjects: &'static [Subject],
     /// Whom the others are measured against, in the columns' order.
@@ -177,6 +180,7 @@ const KEEP_ALIVE: Case = Case {
     behind: None,
     host: None,
     row: None,
+    shows_p99: false,
     subjects: &[BARE, FLATOUT, NGINX, NGINX_READING, LIGHTTPD],
     references: &[BARE, NGINX, NGINX_READING, LIGHTTPD],
     // Against nginx with sendfile, as its manual has it; the ratio to the other stands in its column.

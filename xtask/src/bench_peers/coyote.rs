@@ -46,6 +46,7 @@ const fn case(name: &'static str, path: &'static str, row: Row, title: &'static 
         behind: None,
         host: None,
         row: Some(row),
+        shows_p99: false,
         subjects: &[ACTIVE, FLATOUT_STATIC, NGINX_LUA, NGINX_PHP],
         references: &[FLATOUT_STATIC, NGINX_LUA, NGINX_PHP],
         promises,

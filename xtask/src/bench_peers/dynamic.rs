@@ -3,6 +3,7 @@
 use super::cases::Load;
 use super::configs::Ground;
 use super::timed::ASKS_OPCACHE;
+use super::{query, site};
 use std::path::{Path, PathBuf};
 
 /// Where Debian keeps nginx's modules.
@@ -17,11 +18,15 @@ fn root(ground: Ground<'_>) -> PathBuf {
 
 /// Our own pages of that folder.
 pub(super) fn flatout(ground: Ground<'_>) -> String {
-    format!(
-        "workers 1\nadmin off=#true\nsite \"*\" {{\n    listen \"127.0.0.1:{}\"\n    pages \"{}\"\n}}\n",
-        ground.port,
-        root(ground).display()
-    )
+    let (port, root) = (ground.port, root(ground));
+    let root = root.display();
+    let pages = if ground.case.file == site::QUERY {
+        let database = query::database(ground.folder);
+        format!("pages \"{root}\" {{ database \"{}\"; }}", database.display())
+    } else {
+        format!("pages \"{root}\"")
+    };
+    format!("workers 1\nadmin off=#true\nsite \"*\" {{\n    listen \"127.0.0.1:{port}\"\n    {pages}\n}}\n")
 }
 
 /// Its Lua module as its manual advises: code kept, the page read before the worker starts, the length said, the time

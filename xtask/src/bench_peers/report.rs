@@ -68,15 +68,22 @@ fn case_table(text: &mut String, result: &CaseResult) {
     let case = result.case;
     let _ = writeln!(text, "\n### {}\n", case.title);
     let _ = write!(text, "| | {} | {} |", case.kind.unit(), case.kind.rate_unit());
+    if case.shows_p99 {
+        text.push_str(" p99 ms |");
+    }
     for reference in case.references {
         let _ = write!(text, " × {} |", reference.name);
     }
-    let _ = writeln!(text, "\n|---|---:|---:|{}", "---:|".repeat(case.references.len()));
+    let _ = writeln!(text, "\n|---|---:|---:|{}", "---:|".repeat(case.references.len() + usize::from(case.shows_p99)));
     for series in &result.series {
         let _ = write!(text, "| {} |", series.subject.name);
         let _ = write!(text, " {} |", spread(Spread::of(series.samples.iter().map(|sample| sample.cost()))));
         let rate = Spread::of(series.samples.iter().map(|sample| sample.rate()));
         let _ = write!(text, " {} |", rate.map_or_else(String::new, |rate| grouped(rate.median)));
+        if case.shows_p99 {
+            let p99 = series.samples.iter().filter_map(|sample| sample.p99_us).map(|us| us as f64 / 1e3);
+            let _ = write!(text, " {} |", spread(Spread::of(p99)));
+        }
         for reference in case.references {
             let ratio = if *reference == series.subject {
                 "1".to_owned()
@@ -234,7 +241,7 @@ pub(super) fn json(run: &Run<'_>) -> Value {
     let series = |series: &Series| {
         let samples = series.samples.iter().map(|sample| {
             json!({ "cpu_ns": sample.cpu_ns, "work": sample.work, "seconds": sample.seconds, "cost_us": sample.cost(),
-                "rate": sample.rate(), "client_cpu_ns": sample.client_ns })
+                "rate": sample.rate(), "client_cpu_ns": sample.client_ns, "p99_us": sample.p99_us })
         });
         json!({
             "subject": series.subject.name,
@@ -311,7 +318,7 @@ mod tests {
     use super::*;
 
     fn series(subject: Subject, cpu_ns: u64) -> Series {
-        let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001 };
+        let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001, p99_us: None };
         Series { samples: vec![sample], ..Series::of(subject) }
     }
 

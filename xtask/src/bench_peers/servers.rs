@@ -8,6 +8,8 @@ use super::dynamic;
 use super::fronts;
 use super::origin::Origin;
 use super::proc::OnCpu;
+use super::query;
+use super::site;
 use super::subjects::{NginxLog, Setup, Subject};
 use crate::failure::{Context, Failure, Outcome};
 use crate::shell;
@@ -55,6 +57,9 @@ struct Start {
 impl Server {
     /// Starts a subject's server on the server's core and waits until it listens.
     pub(super) fn start(bench: &Bench, subject: Subject, case: &Case) -> Outcome<Self> {
+        if case.file == site::QUERY {
+            query::prepare(bench.folder())?;
+        }
         let port = free_port()?;
         let slug = subject.slug();
         let behind = case.behind.filter(|_| subject.setup.is_front());

@@ -1,6 +1,7 @@
 //! The files that are asked for, and what they hold.
 
 use super::coyote;
+use super::query;
 use super::timed;
 use crate::failure::{Context, Outcome};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ enum Contents {
     Page,
     /// A page with the time in it, which some servers have from the file and others insert.
     Timed,
+    /// Ten rows of a table, which are others each time.
+    Queried,
 }
 
 /// The folder that nearly everything is served from.
@@ -54,7 +57,10 @@ pub(super) const fn timed(path: &'static str, bytes_with_head: usize) -> File {
     File { root: "coyote", path, bytes: bytes_with_head - timed::HEAD_BYTES, contents: Contents::Timed }
 }
 
-const FILES: &[File] = &[SMALL, SMALL_BY_LAST_ROUTE, LARGE, JIGSAW, PAGE];
+/// The page with a query.
+pub(super) const QUERY: File = File { root: "query", path: "query.html", bytes: 625, contents: Contents::Queried };
+
+const FILES: &[File] = &[SMALL, SMALL_BY_LAST_ROUTE, LARGE, JIGSAW, PAGE, QUERY];
 
 impl File {
     /// What it holds.
@@ -65,13 +71,32 @@ impl File {
             }
             Contents::Binary => (0..self.bytes).map(|at| (at * 31 % 251) as u8).collect(),
             Contents::Page => page(self.bytes),
+            Contents::Queried => query::page(1).into_bytes(),
             Contents::Timed => timed::Page::of(self.bytes).with_some_time().into_bytes(),
         }
     }
 
-    /// The page, if the time stands in it.
-    pub(super) fn timed(self) -> Option<timed::Page> {
-        (self.contents == Contents::Timed).then(|| timed::Page::of(self.bytes))
+    /// What an active page has put into it, if all else is right.
+    pub(super) fn inserted(self, body: &[u8]) -> Option<String> {
+        match self.contents {
+            Contents::Timed => timed::Page::of(self.bytes).inserted(body).map(str::to_owned),
+            Contents::Queried => query::category(body).map(|category| category.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Whether the time is what is put into it.
+    pub(super) fn is_timed(self) -> bool {
+        self.contents == Contents::Timed
+    }
+
+    /// Writes what the servers that make it anew read.
+    fn write_templates(self, folder: &Path) -> Outcome<()> {
+        match self.contents {
+            Contents::Timed => timed::Page::of(self.bytes).write_templates(&self.place(folder)),
+            Contents::Queried => query::write_templates(folder, self),
+            _ => Ok(()),
+        }
     }
 
     /// Its name without what tells its type.
@@ -93,9 +118,7 @@ pub(super) fn write(folder: &Path) -> Outcome<()> {
         let parent = place.parent().cannot("name a file's folder")?;
         std::fs::create_dir_all(parent).cannot("create the site's folders")?;
         std::fs::write(&place, file.contents()).cannot(&format!("write {}", file.path))?;
-        if let Some(page) = file.timed() {
-            page.write_templates(&place)?;
-        }
+        file.write_templates(folder)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::cases::{self, Case};
 use super::coyote;
+use super::query;
 
 /// Cases that are one report.
 #[derive(Debug)]
@@ -30,6 +31,13 @@ pub(super) const SUITES: &[Suite] = &[
         cases: coyote::CASES,
         rounds: 5,
         seconds: 1,
+    },
+    Suite {
+        name: "query",
+        title: "an active page that asks a database beside the same in PHP",
+        cases: query::CASES,
+        rounds: 7,
+        seconds: 2,
     },
 ];
 

@@ -60,15 +60,14 @@ impl Page {
         for (ending, text) in templates {
             std::fs::write(page.with_extension(ending), text).cannot("write a page's template")?;
         }
-        // Says whether PHP keeps a script compiled.
-        let asks =
-            "<?= opcache_is_script_cached(__DIR__ . '/' . $_SERVER['QUERY_STRING']) ? 'cached' : 'compiled anew' ?>";
-        std::fs::write(page.with_file_name(ASKS_OPCACHE), asks).cannot("write a page's template")
+        std::fs::write(page.with_file_name(ASKS_OPCACHE), OPCACHE_SCRIPT).cannot("write a page's template")
     }
 }
 
 /// The script that says whether another one is kept compiled; its query string names the other.
 pub(super) const ASKS_OPCACHE: &str = "opcache.php";
+pub(super) const OPCACHE_SCRIPT: &str =
+    "<?= opcache_is_script_cached(__DIR__ . '/' . $_SERVER['QUERY_STRING']) ? 'cached' : 'compiled anew' ?>";
 
 /// The module that nginx loads before its worker starts: the page is read and cut in two once.
 fn lua(page: &Path) -> String {

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_sizes_of_one_load_are_the_lines_of_one_table() {
         let series = |subject, cpu_ns| {
-            let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001 };
+            let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001, p99_us: None };
             Series { samples: vec![sample], ..Series::of(subject) }
         };
         let results: Vec<CaseResult> = coyote::CASES[..9]
