@@ -55,7 +55,7 @@ pub(super) fn page(category: usize) -> String {
 /// The category whose page it is.
 pub(super) fn category(body: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(body).ok()?;
-    let category = text.split_once(" of ")?.1.get(..5)?.parse().ok()?;
+    let category = text.rsplit_once(" of ")?.1.get(..5)?.parse().ok()?;
     (page(category) == text).then_some(category)
 }
 
