@@ -10,8 +10,13 @@ use std::process::Command;
 /// digits of its length. The heads of others differ by some tens of bytes.
 pub(super) const HEAD_BYTES: usize = 213;
 
-/// The time that stands in the static page: as long as the one that is inserted.
-const SOME_TIME: &str = "1998-05-08 12:00:00";
+/// The time that stands in the static page: as long as `TIMEDATE()` writes it in UTC. Others write it shorter.
+const SOME_TIME: &str = "Fri 08 May 1998 12:00:00 UTC";
+
+/// How nginx and PHP write it, and how long that is.
+const SHORT_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
+const SHORT_BYTES: usize = 19;
+const TIMEDATE_FORMAT: &str = "%a %d %b %Y %H:%M:%S %Z";
 
 /// Where the Lua script finds the place for the time.
 const MARK: &str = "@TIME@";
@@ -46,7 +51,8 @@ impl Page {
     /// What was inserted, if the rest is the page.
     pub(super) fn inserted<'a>(&self, body: &'a [u8]) -> Option<&'a str> {
         let rest = body.strip_prefix(self.before.as_bytes())?.strip_suffix(self.after.as_bytes())?;
-        (rest.len() == SOME_TIME.len()).then(|| std::str::from_utf8(rest).ok()).flatten()
+        let is_short = (SHORT_BYTES..SHORT_BYTES * 2).contains(&rest.len());
+        is_short.then(|| std::str::from_utf8(rest).ok()).flatten()
     }
 
     /// Writes the templates beside the static page.
@@ -71,13 +77,13 @@ pub(super) const OPCACHE_SCRIPT: &str =
 
 /// The module that nginx loads before its worker starts: the page is read and cut in two once.
 fn lua(page: &Path) -> String {
-    let (text, time_bytes) = (page.with_extension("text"), SOME_TIME.len());
+    let text = page.with_extension("text");
     format!(
         r#"local file = assert(io.open("{}"))
 local text = file:read("*a")
 file:close()
 local before, after = text:match("^(.-){MARK}(.*)$")
-local length = #before + {time_bytes} + #after
+local length = #before + {SHORT_BYTES} + #after
 local print, localtime, header = ngx.print, ngx.localtime, ngx.header
 return function()
     header.content_length = length
@@ -102,18 +108,16 @@ fn prose(bytes: usize) -> String {
     text
 }
 
-/// Whether a text is the time now, in UTC or the machine's own zone, to a second or two.
+/// Whether a text is the time now, in either form, in UTC or the machine's own zone, to a second or two.
 pub(super) fn is_now(text: &str) -> Outcome<bool> {
-    let at = |seconds: &str, zone: &[&str]| -> Outcome<String> {
-        let mut date = Command::new("date");
-        date.args(zone).args(["-d", seconds, "+%Y-%m-%d %H:%M:%S"]);
-        crate::shell::output_of(&mut date).map(|said| said.trim().to_owned())
-    };
-    for zone in [&[][..], &["-u"]] {
-        let (earliest, latest) = (at("3 seconds ago", zone)?, at("1 second", zone)?);
-        // Figures of one length in falling order of weight sort as the times do.
-        if (earliest.as_str()..=latest.as_str()).contains(&text) {
-            return Ok(true);
+    for seconds in -3..=1 {
+        for zone in [&[][..], &["-u"]] {
+            let mut date = Command::new("date");
+            date.env("LC_ALL", "C").args(zone);
+            date.args(["-d", &format!("{seconds} seconds"), &format!("+{SHORT_FORMAT}|{TIMEDATE_FORMAT}")]);
+            if crate::shell::output_of(&mut date)?.trim().split('|').any(|time| time == text) {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -140,8 +144,9 @@ mod tests {
     #[test]
     fn the_time_now_is_known_and_another_is_not() {
         let mut date = Command::new("date");
-        let now = crate::shell::output_of(date.arg("+%Y-%m-%d %H:%M:%S")).unwrap();
-        assert!(is_now(now.trim()).unwrap());
+        let now =
+            crate::shell::output_of(date.env("LC_ALL", "C").arg(format!("+{SHORT_FORMAT}|{TIMEDATE_FORMAT}"))).unwrap();
+        assert!(now.trim().split('|').all(|time| is_now(time).unwrap()), "{now}");
         assert!(!is_now(SOME_TIME).unwrap());
     }
 }
