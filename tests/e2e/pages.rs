@@ -1,0 +1,3 @@
+//! Active pages, end to end.
+
+mod demo;
