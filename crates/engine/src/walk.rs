@@ -401,6 +401,7 @@ impl<'w, T: Trace> Walk<'w, T> {
                 None
             }
             Kind::Proxy(index) => self.answer_proxy(step, *index),
+            Kind::Pages(index) => self.answer_page(step, *index),
         }
     }
 
@@ -408,7 +409,12 @@ impl<'w, T: Trace> Walk<'w, T> {
     fn answer_unusual(&mut self, step: &Step) -> Option<Response> {
         let answers = matches!(
             step.kind,
-            Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Rewrite(_)
+            Kind::Files { .. }
+                | Kind::Redirect { .. }
+                | Kind::Respond { .. }
+                | Kind::Metrics
+                | Kind::Pages(_)
+                | Kind::Rewrite(_)
         );
         if !answers {
             return None;
