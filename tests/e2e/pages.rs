@@ -1,8 +1,10 @@
 //! Active pages, by the real binary: served, changed, failing, taking turns, kept.
 
 mod changes;
+mod check;
 mod demo;
 mod failures;
+mod injection;
 mod kept;
 mod serving;
 mod streaming;
