@@ -1,6 +1,7 @@
 //! Active pages, by the real binary: served, changed, failing, taking turns, kept.
 
 mod changes;
+mod demo;
 mod failures;
 mod kept;
 mod serving;

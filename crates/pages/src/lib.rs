@@ -13,6 +13,7 @@
 //! | [`folder`], `page` | from a path to a page, compiled and looked at again; one page |
 //! | [`worker`], [`asking`] | a request answered on one worker |
 //! | `job`, `queue` | runs that go on later, and whose turn it is |
+//! | [`mod@check`] | pages compiled without running them |
 //! | `answer`, `dev` | heads and contents; errors in the browser, and pages that load again |
 //! | [`outcome`], [`told`] | why each answer was what it was; what operators are told |
 //!
@@ -21,6 +22,7 @@
 mod answer;
 pub mod api;
 pub mod asking;
+pub mod check;
 mod dev;
 pub mod exchange;
 pub mod folder;
