@@ -129,7 +129,7 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
         (_, b"srcdoc") => Some("holds a document of its own"),
         (_, b"http-equiv") => Some("changes how the page is read"),
         (_, b"is") => Some("chooses what is run"),
-        (_, b"xmlns" | b"base") => Some("changes how others are read"),
+        (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => Some("changes how others are read"),
         (b"script", b"type" | b"language") => return Value::ScriptType,
         (b"meta", b"content") => return Value::MetaContent,
         (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("chooses what is loaded"),

@@ -107,13 +107,15 @@ impl Structure {
     /// Checks that a block of code ends where a statement of the page's own can stand.
     fn finish(&mut self, tokens: &[Token], (file, text): (u32, &str), behind: Behind, report: &mut Report) {
         let Some(last) = tokens.last() else { return };
-        if behind == Behind::Operand {
+        if behind != Behind::Statement {
             let word = &text[last.range.clone()];
             let span = Span::new(file, last.range.start, last.range.end);
             let message = format!("the block ends behind `{word}`, within a statement");
             let draft = report.add(Code::StatementUnfinished, span, message);
             if word == "return" {
                 draft.note("to end the page here, write: <?lua do return end ?>");
+            } else if word == ">" {
+                draft.note("behind a type, write `;`");
             }
             return;
         }

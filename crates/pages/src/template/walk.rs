@@ -355,7 +355,7 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
             _ => Ok(Escape::UrlPart),
         },
         Some(Value::Resource) => match context.url {
-            Url::Settled | Url::Slash => Ok(Escape::UrlPart),
+            Url::Settled | Url::Slash(_) => Ok(Escape::UrlPart),
             Url::Unclear => Err(unclear_url(&name)),
             _ => {
                 let message = format!("`{name}` of <{element}> loads what is run, so its beginning is written");
@@ -364,7 +364,7 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
             }
         },
         Some(Value::UrlList) => match context.url {
-            Url::Settled | Url::Slash | Url::Host | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
+            Url::Settled | Url::Slash(_) | Url::Host(_) | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
             _ => {
                 let message = format!("in `{name}`, the beginning of each URL is written");
                 Err(Refusal::new(Code::InUrl, message, "as in: srcset=\"/images/<?= … ?> 2x\""))

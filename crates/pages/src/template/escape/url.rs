@@ -40,7 +40,7 @@ fn is_allowed(input: &[u8]) -> bool {
     for &byte in input[start..].iter().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')) {
         match byte {
             b':' => return SCHEMES.iter().any(|allowed| allowed.as_bytes() == &scheme[..length]),
-            b'/' | b'?' | b'#' | b'\\' => return true,
+            b'/' | b'?' | b'#' => return true,
             // Longer than any that is allowed; whether it is one at all is for what follows to say.
             _ if length == scheme.len() => scheme[0] = 0,
             _ => {
