@@ -86,6 +86,7 @@ fn the_escaper_is_that_of_the_place() {
         ("<script>let a = <?= v ?>, b = \"<?= v ?>\", c = '<?= v ?>';</script>", "jqq"),
         ("<script>x(<?= v ?>) / 2; // \"\n y = `${<?= v ?>}` + /[\"/]/.test(<?= v ?>);</script>", "jjj"),
         ("<script>if (a < b && c > d) { f({a: <?= v ?>}) } else return /\"/; g(<?= v ?>)</script>", "jj"),
+        ("<script>if (a) /\"/.test(b); f((c) / <?= v ?>); x = {} / 2\n y(<?= v ?>)</script>", "jj"),
         ("<script type=\"application/json\">{\"a\": <?= v ?>, \"b\": \"<?= v ?>\"}</script>", "dq"),
         ("<script type=module>import('/x'); f(<?= v ?>)</script>", "j"),
         ("<p onclick=\"f(<?= v ?>, '<?= v ?>', &quot;<?= v ?>&quot;)\">", "eqq"),
@@ -127,8 +128,9 @@ fn a_place_that_cannot_be_told_is_an_error() {
         ("<script>/<?= v ?>/.test(a)</script>", Code::InScript),
         ("<script>// <?= v ?>\n</script>", Code::InScript),
         ("<script>/* <?= v ?> */</script>", Code::InScript),
-        ("<script>(a) / <?= v ?></script>", Code::InScript),
-        ("<script>if (a) /\"/.test(b); f(<?= v ?>)</script>", Code::InScript),
+        ("<script>if (a) / <?= v ?></script>", Code::InScript),
+        ("<script>{} / <?= v ?></script>", Code::InScript),
+        ("<script>{} /\"/.test(b); f(<?= v ?>)</script>", Code::InScript),
         ("<script>\"a\n<?= v ?>\"</script>", Code::InScript),
         ("<script>\"\\<?= v ?>\"</script>", Code::InScript),
         ("<script>a<?= v ?></script>", Code::InScript),
@@ -169,7 +171,7 @@ fn a_place_that_cannot_be_told_is_an_error() {
         ("<a href=\"/?a&<?= v ?>\">", Code::InReference),
         ("<svg><style><a title='</style>'></style></svg>", Code::MarkupUnclear),
         ("<svg><![CDATA[ ]]></svg>", Code::MarkupUnclear),
-        ("<svg><script/></svg>", Code::MarkupUnclear),
+        ("<svg><script/></script></svg>", Code::MarkupUnclear),
         ("<noscript><p title=\"</noscript>\"></noscript>", Code::MarkupUnclear),
         ("<noscript><!-- </noscript> --></noscript>", Code::MarkupUnclear),
         ("<script><!-- </script>", Code::MarkupUnclear),
@@ -376,6 +378,10 @@ fn shape(text: &str) -> Vec<String> {
     for character in text.chars() {
         let _ = context.advance(character, Span::default());
         let script = context.script.as_ref().map(super::script::Script::place);
+        if script.is_some_and(|place| format!("{place:?}").contains("backslash")) {
+            // Within an escape, which is what differs between values.
+            continue;
+        }
         let now = format!("{:?} {} {script:?}", context.state, String::from_utf8_lossy(context.tag.name.bytes()));
         if shape.last() != Some(&now) {
             shape.push(now);
