@@ -95,7 +95,11 @@ fn check_all(arguments: &CheckArgs) -> Result<ExitCode, Failure> {
         let group = group(path)?;
         let folder = Folder::open(&group.folder).map_err(|error| cannot_read(&group.folder, &error))?;
         for name in &group.names {
-            if is_script(name) { scripts += 1 } else { pages += 1 }
+            if is_script(name) {
+                scripts += 1
+            } else {
+                pages += 1
+            }
             if let Err(wrong) = check(name, &folder) {
                 gather(&mut found, wrong);
             }
@@ -106,7 +110,8 @@ fn check_all(arguments: &CheckArgs) -> Result<ExitCode, Failure> {
     } else if found.list.is_empty() {
         print(&format!("{} and {} are right\n", count(pages, "page"), count(scripts, "script")));
     } else {
-        let summary = format!("{} and {}: {}", count(pages, "page"), count(scripts, "script"), count(found.count(), "error"));
+        let summary =
+            format!("{} and {}: {}", count(pages, "page"), count(scripts, "script"), count(found.count(), "error"));
         eprint!("{}\n{summary}\n", found.render(arguments.color.style()));
     }
     Ok(if found.list.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) })
@@ -157,12 +162,15 @@ fn group(path: &Path) -> Result<Group, Failure> {
     }
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     let folder = if is_below { PathBuf::from(".") } else { path.parent().unwrap_or(Path::new("")).to_owned() };
-    let name = if is_below { path.components().filter(|part| *part != Component::CurDir).collect() } else {
+    let name = if is_below {
+        path.components().filter(|part| *part != Component::CurDir).collect()
+    } else {
         path.file_name().map(PathBuf::from).unwrap_or_default()
     };
-    let name = name.to_str().filter(|name| is_page(name)).ok_or_else(|| {
-        Failure::usage(format!("{} is no page: pages are *.lhtml, scripts *.luau", path.display()))
-    })?;
+    let name = name
+        .to_str()
+        .filter(|name| is_page(name))
+        .ok_or_else(|| Failure::usage(format!("{} is no page: pages are *.lhtml, scripts *.luau", path.display())))?;
     Ok(Group { folder, names: vec![name.to_owned()] })
 }
 
@@ -200,8 +208,10 @@ const STARTER: &[(&str, &str)] = &[
 ];
 
 fn begin(folder: &Path) -> Result<ExitCode, Failure> {
-    let cannot_write = |path: &Path, error: &io::Error| Failure::runtime(format!("cannot write {}: {error}", path.display()));
-    if let Some(taken) = STARTER.iter().map(|(name, _)| folder.join(name)).find(|path| path.symlink_metadata().is_ok()) {
+    let cannot_write =
+        |path: &Path, error: &io::Error| Failure::runtime(format!("cannot write {}: {error}", path.display()));
+    if let Some(taken) = STARTER.iter().map(|(name, _)| folder.join(name)).find(|path| path.symlink_metadata().is_ok())
+    {
         return Err(Failure::usage(format!("{} is there already; nothing was written", taken.display())));
     }
     for (name, text) in STARTER {

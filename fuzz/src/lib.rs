@@ -53,6 +53,7 @@ const LIMITS: Limits = Limits {
     trailer_bytes_max: 64,
     pipelined_max: 4,
     output_bytes_max: 256,
+    unknown_codings: false,
 };
 
 /// All fuzzers.

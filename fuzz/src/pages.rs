@@ -12,8 +12,12 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"<?lua local t = {\"?>\"} --[[ ?> ]] repeat ?><?= `a{t[1]}` ?><?lua until true ?><noscript><b><?= v ?></b></noscript>",
 ];
 
-pub(crate) const VALUES: &[&[u8]] =
-    &[b"</script><script>alert(1)</script>", b"\"'><img src=x onerror=alert(1)>", b"java\nscript:alert(1)", b"\xff\0\r\n`${x}`-->"];
+pub(crate) const VALUES: &[&[u8]] = &[
+    b"</script><script>alert(1)</script>",
+    b"\"'><img src=x onerror=alert(1)>",
+    b"java\nscript:alert(1)",
+    b"\xff\0\r\n`${x}`-->",
+];
 
 /// A page that compiles is whole: its chunk's lines lead into it, its segments are what is written in it, and with
 /// values inserted it is still a page that ends where it should.
@@ -25,10 +29,14 @@ pub(crate) fn check_page(bytes: &[u8]) {
         let place = template.lines.place(line);
         assert!(place.is_some_and(|place| place.line >= 1 && place.line <= lines && place.column >= 1));
     }
-    let written = (0..template.segments.len()).map(|number| template.segments.range(number).map_or(0, |range| range.len()));
+    let written =
+        (0..template.segments.len()).map(|number| template.segments.range(number).map_or(0, |range| range.len()));
     assert_eq!(written.sum::<usize>(), template.segments.bytes().len());
     let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
-    if holds(b"<?lua") || holds(b"<?include") || !template.chunk.lines().all(|line| line.starts_with("if true then __") || line == ")) end") {
+    if holds(b"<?lua")
+        || holds(b"<?include")
+        || !template.chunk.lines().all(|line| line.starts_with("if true then __") || line == ")) end")
+    {
         // Which parts of it are written is for its code to say.
         return;
     }
@@ -44,7 +52,9 @@ fn write(template: &Template, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in template.chunk.lines().filter_map(|line| line.strip_prefix("if true then ")) {
         if let Some(number) = line.strip_prefix("__s(").and_then(|rest| rest.split(')').next()) {
-            out.extend_from_slice(number.parse().ok().and_then(|number| template.segments.get(number)).unwrap_or_default());
+            out.extend_from_slice(
+                number.parse().ok().and_then(|number| template.segments.get(number)).unwrap_or_default(),
+            );
         } else if let Some(escape) = Escape::ALL.iter().find(|escape| line.starts_with(escape.function())) {
             escaper(*escape)(value, &mut out);
         }

@@ -70,9 +70,10 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
         && !php.split.iter().any(|suffix| controller.ends_with(suffix.as_str()))
         && let Some(child) = node.children.iter().flatten().find(|child| child.name == "front-controller")
     {
-        reader.report.add(Code::Contradiction, child.span, "the front controller's name is no script's").label(
-            format!("scripts end with {}", php.split.join(" or ")),
-        );
+        reader
+            .report
+            .add(Code::Contradiction, child.span, "the front controller's name is no script's")
+            .label(format!("scripts end with {}", php.split.join(" or ")));
     }
     if !complete {
         return None;

@@ -4,8 +4,7 @@ use flatout_http::feed::assert_pieces_agree;
 use proptest::prelude::*;
 
 fn record(kind: u8, id: u16, content: &[u8], padding: u8) -> Vec<u8> {
-    let header =
-        Header { kind, request_id: id, content_bytes: content.len() as u16, padding_bytes: padding };
+    let header = Header { kind, request_id: id, content_bytes: content.len() as u16, padding_bytes: padding };
     [&header.encode()[..], content, &vec![0xaa; usize::from(padding)]].concat()
 }
 

@@ -80,7 +80,9 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
             Some(text) => write(lua, hub, &text.as_bytes(), escape),
             None => Ok(()),
         },
-        Value::Table(table) if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) => {
+        Value::Table(table)
+            if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) =>
+        {
             // The page's own function: it runs before the exchange is taken.
             let text = value.to_string()?;
             write(lua, hub, text.as_bytes(), escape)

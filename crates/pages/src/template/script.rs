@@ -21,8 +21,14 @@ impl Language {
         let value = value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
         let value = value.to_ascii_lowercase();
         match &value[..] {
-            b"" | b"module" | b"text/javascript" | b"application/javascript" | b"text/ecmascript"
-            | b"application/ecmascript" | b"application/x-javascript" | b"text/x-javascript" => Self::JavaScript,
+            b""
+            | b"module"
+            | b"text/javascript"
+            | b"application/javascript"
+            | b"text/ecmascript"
+            | b"application/ecmascript"
+            | b"application/x-javascript"
+            | b"text/x-javascript" => Self::JavaScript,
             b"application/json" | b"text/json" | b"application/ld+json" => Self::Json,
             _ => Self::Other,
         }
@@ -181,7 +187,9 @@ impl Script {
             State::Template(_) => Place::None("in the text of a template literal"),
             State::LineComment | State::BlockComment(_) => Place::None("in a comment of a script"),
             State::Regex(..) => Place::None("in a regular expression"),
-            State::Unclear(Unclear::Branches) => Place::None("behind branches that leave the script in different places"),
+            State::Unclear(Unclear::Branches) => {
+                Place::None("behind branches that leave the script in different places")
+            }
             State::Unclear(Unclear::Slash) => {
                 Place::None("behind a `/` after `}`, which divides or begins a regular expression")
             }
@@ -242,8 +250,8 @@ impl Script {
             return Behind::Operator;
         }
         match self.word.text() {
-            b"return" | b"typeof" | b"case" | b"do" | b"else" | b"in" | b"instanceof" | b"new" | b"delete" | b"void"
-            | b"throw" | b"extends" => Behind::Operand,
+            b"return" | b"typeof" | b"case" | b"do" | b"else" | b"in" | b"instanceof" | b"new" | b"delete"
+            | b"void" | b"throw" | b"extends" => Behind::Operand,
             b"of" | b"yield" | b"await" | b"default" | b"let" | b"static" | b"async" => Behind::Either,
             [0, ..] => Behind::Either,
             _ => Behind::Operator,

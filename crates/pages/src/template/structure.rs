@@ -21,9 +21,7 @@ pub(super) enum Event {
     /// `if`.
     If,
     /// `elseif`, and `else`, which is the last.
-    Else {
-        last: bool,
-    },
+    Else { last: bool },
     /// The `end` of an `if`.
     EndIf,
     /// The body of a loop begins.
@@ -125,7 +123,9 @@ impl Structure {
         while let Some(&(block, span)) = self.open.last() {
             let (code, message) = match block {
                 Block::Function => (Code::FunctionAround, "this function holds text of the page, or is not closed"),
-                Block::Choice => (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block"),
+                Block::Choice => {
+                    (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block")
+                }
                 Block::If { pending: true } => (Code::StatementUnfinished, "`then` is missing in this block"),
                 Block::Loop { pending: true } => (Code::StatementUnfinished, "`do` is missing in this block"),
                 _ => return,

@@ -21,9 +21,14 @@ pub fn url(input: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(REFUSED_URL.as_bytes());
         return;
     }
-    write(input, out, |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte), |character, out| {
-        if character == '&' { html::text(b"&", out) } else { encode(character, out) }
-    });
+    write(
+        input,
+        out,
+        |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte),
+        |character, out| {
+            if character == '&' { html::text(b"&", out) } else { encode(character, out) }
+        },
+    );
 }
 
 /// Whether a URL has no scheme or an allowed one, as browsers read it: they drop controls and spaces in front, and tabs
