@@ -2,7 +2,7 @@
 
 use crate::flags::{ServerArgs, parse_duration_ms};
 use clap::Args;
-use flatout_config::model::{Admin, Config, Files, Handler, StepKind};
+use flatout_config::model::{Admin, Config, Files, Handler, Php, PhpAddress, StepKind};
 use flatout_daemon::Failure;
 use flatout_serve::root::check_kernel;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::process::ExitCode;
   flatout serve                              the current folder on http://127.0.0.1:8080/
   flatout serve ./public --listen 0.0.0.0:80 --access-log /var/log/flatout.log
   flatout serve ./public --access-log - | grep ' 404 '
+  flatout serve ./public --php unix:/run/php/php-fpm.sock
 
 Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder.
 SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 opens the log anew, after it
@@ -39,6 +40,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     landlock: bool,
 
+    /// Have PHP-FPM at this address run the folder's scripts: unix:/run/php/php-fpm.sock, or tcp:127.0.0.1:9000.
+    #[arg(long, value_name = "ADDRESS", value_parser = flatout_config::parse_php_address)]
+    php: Option<PhpAddress>,
+
     /// Answer `flatout status`, `reload` and `upgrade` on this Unix socket.
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
@@ -57,7 +62,12 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     check_folder(&arguments.folder)?;
     let handler =
         Files { root: arguments.folder.clone(), hidden: arguments.hidden, ..flatout_config::files_defaults() };
-    let mut config = arguments.server.config([StepKind::Handler(Handler::Files(Box::new(handler)))])?;
+    let php = arguments.php.clone().map(|address| {
+        let php = Php { address, root: arguments.folder.clone(), ..Php::default() };
+        StepKind::Handler(Handler::Php(Box::new(php)))
+    });
+    let files = StepKind::Handler(Handler::Files(Box::new(handler)));
+    let mut config = arguments.server.config(php.into_iter().chain([files]))?;
     for site in &mut config.sites {
         (site.recheck_ms, site.watch) = (arguments.recheck, arguments.watch);
     }

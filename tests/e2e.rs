@@ -23,6 +23,7 @@ mod e2e {
     mod http2;
     mod memory;
     mod patience;
+    mod php;
     mod pictures;
     mod real_site;
     mod redbot;

@@ -12,6 +12,7 @@ use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
 use flatout_config::model::FieldOp;
+use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
@@ -42,6 +43,7 @@ pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
     pub(crate) proxy: Rc<ProxyWorker>,
+    pub(crate) php: Rc<PhpWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
@@ -108,6 +110,7 @@ impl Engine {
         drop(before);
         let live = self.live();
         self.proxy.watch(&live.spec.proxies);
+        live.php.retain();
         let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
         let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
         self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
@@ -133,7 +136,8 @@ fn make_live(
         });
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
-            Rc::new(Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store))
+            let opened = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
+            Rc::new(opened.hiding(files.sources.clone()))
         })
     });
     // What none of the new steps could lead to is of no use any more.
@@ -144,6 +148,10 @@ fn make_live(
     Live {
         files: files.collect(),
         proxy: Rc::clone(proxy),
+        php: before.map_or_else(
+            || Rc::new(PhpWorker::new(u8::try_from(outcome::PHP_BASE).unwrap_or(u8::MAX))),
+            |before| Rc::clone(&before.php),
+        ),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),

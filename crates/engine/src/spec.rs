@@ -2,6 +2,7 @@
 //! and all workers share it; a reload is another one.
 
 mod compile;
+mod php;
 
 use crate::auth::Verifier;
 use crate::error::SpecError;
@@ -9,8 +10,10 @@ use crate::host::HostTable;
 use crate::rate::RateTable;
 use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
+use flatout_fastcgi::PhpStep;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::root::Root;
+use flatout_serve::sources::SourceNames;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -48,6 +51,7 @@ pub struct Spec {
     pub(crate) changes: Vec<Change>,
     pub(crate) proxies: Vec<Arc<ProxyStep>>,
     pub(crate) cache_steps: Vec<Arc<CacheStep>>,
+    pub(crate) php: Vec<PhpSpec>,
     /// What all proxies and caches of the process share.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
@@ -102,6 +106,8 @@ pub(crate) struct FilesSpec {
     pub(crate) settings: model::Files,
     pub(crate) recheck_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
+    /// Names whose content is not given out, as scripts are run here.
+    pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
 impl FilesSpec {
@@ -110,7 +116,18 @@ impl FilesSpec {
             && self.recheck_ms == other.recheck_ms
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
+            && self.sources == other.sources
     }
+}
+
+/// A `php` step, and the folders from which its scripts may have files sent.
+#[derive(Debug)]
+pub(crate) struct PhpSpec {
+    pub(crate) step: Arc<PhpStep>,
+    /// Folders as they are written in X-Sendfile, each an index into [`Spec::files`].
+    pub(crate) sendfile: Vec<(PathBuf, u32)>,
+    /// Beginnings of addresses in X-Accel-Redirect, the longest first.
+    pub(crate) accel: Vec<(String, u32)>,
 }
 
 /// An `error-page` step.
@@ -143,9 +160,9 @@ impl Spec {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
-    /// Whether some origin has a name, which must be looked up while the process runs.
+    /// Whether some origin or application server has a name, which must be looked up while the process runs.
     pub fn asks_by_name(&self) -> bool {
-        self.proxies.iter().any(|proxy| proxy.asks_by_name())
+        self.proxies.iter().any(|proxy| proxy.asks_by_name()) || self.php.iter().any(|php| php.step.asks_by_name())
     }
 
     /// Whether some step keeps origins' answers.

@@ -6,6 +6,7 @@
 mod guard;
 mod handlers;
 mod pages;
+mod php;
 mod rewrite;
 pub(crate) mod trace;
 
@@ -401,6 +402,7 @@ impl<'w, T: Trace> Walk<'w, T> {
                 None
             }
             Kind::Proxy(index) => self.answer_proxy(step, *index),
+            Kind::Php(index) => self.answer_php(step, *index),
         }
     }
 
@@ -408,12 +410,18 @@ impl<'w, T: Trace> Walk<'w, T> {
     fn answer_unusual(&mut self, step: &Step) -> Option<Response> {
         let answers = matches!(
             step.kind,
-            Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Rewrite(_)
+            Kind::Files { .. }
+                | Kind::Redirect { .. }
+                | Kind::Respond { .. }
+                | Kind::Metrics
+                | Kind::Rewrite(_)
+                | Kind::Php(_)
         );
         if !answers {
             return None;
         }
-        if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_)) {
+        // A script may know more methods than this server does, such as those of WebDAV.
+        if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_)) {
             return Some(self.fail(&method_unknown()));
         }
         let facts = self.unclean?;

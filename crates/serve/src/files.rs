@@ -14,6 +14,7 @@ use crate::root::{Named, Root};
 use crate::rules::Rules;
 pub use crate::services::Services;
 use crate::slot::{Begin, Slot};
+use crate::sources::SourceNames;
 use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
@@ -82,6 +83,8 @@ pub struct Files {
     recheck_ms: u64,
     /// Changes below the root that the kernel has told of; `None` when it is not asked to.
     epoch: Option<Arc<AtomicU64>>,
+    /// Names that are not answered with their content; `None` where no scripts are run.
+    sources: Option<Arc<SourceNames>>,
     store: Rc<Store>,
 }
 
@@ -137,7 +140,13 @@ impl Files {
         store: &Rc<Store>,
     ) -> Self {
         let rules = Rc::new(Rules::new(settings, store.limits.bytes_max));
-        Self { id, root, rules, recheck_ms, epoch, store: Rc::clone(store) }
+        Self { id, root, rules, recheck_ms, epoch, sources: None, store: Rc::clone(store) }
+    }
+
+    /// The same, but that what `sources` hides is not here.
+    #[must_use]
+    pub fn hiding(self, sources: Option<Arc<SourceNames>>) -> Self {
+        Self { sources, ..self }
     }
 
     /// Looks for the file at `location` and answers `request` with it, under `policy`.
@@ -271,6 +280,7 @@ impl Files {
     /// What stands at `path` now: the name of the file that answers for it, and what a look at it sees.
     fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
         if !path.is_empty() && !path.ends_with(b"/") {
+            self.refuse_source(path)?;
             return match self.root.identify(path) {
                 Ok(Named::File(identity)) => Ok((path.to_vec(), self.seen(path, 0, identity))),
                 Ok(Named::Folder) => Err(Missing::Slash),
@@ -281,6 +291,7 @@ impl Files {
             let name = [path, index].concat();
             match self.root.identify(&name) {
                 Ok(Named::File(identity)) => {
+                    self.refuse_source(&name)?;
                     let seen = self.seen(&name, index_at, identity);
                     return Ok((name, seen));
                 }
@@ -293,6 +304,14 @@ impl Files {
             Ok(Named::Folder) => Err(Outcome::NoIndex.into()),
             Ok(Named::File(_)) => Err(Outcome::NotFound.into()),
             Err(outcome) => Err(outcome.into()),
+        }
+    }
+
+    /// Whatever leads to a name, an index and a try included: the text of a script is nobody's to read.
+    fn refuse_source(&self, name: &[u8]) -> Result<(), Missing> {
+        match &self.sources {
+            Some(sources) if sources.hides(name) => Err(Outcome::SourceHidden.into()),
+            _ => Ok(()),
         }
     }
 

@@ -39,5 +39,6 @@ pub mod root;
 mod rules;
 pub mod services;
 mod slot;
+pub mod sources;
 mod version;
 mod workshop;

@@ -8,9 +8,7 @@ use crate::origin::transport::Socket;
 use crate::origin::{OriginAddress, OriginClient, OriginCounts, OriginFailure, OriginSettings};
 use crate::registered::Registered;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::{Rc, Weak};

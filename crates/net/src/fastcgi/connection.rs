@@ -32,11 +32,7 @@ impl Connection {
     }
 
     /// Shows `look` what has come, of 64 KiB at the most; nothing is the end. The bytes are gone afterwards.
-    pub fn poll_receive<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        look: impl FnOnce(&[u8]) -> T,
-    ) -> Poll<io::Result<T>> {
+    pub fn poll_receive<T>(&mut self, context: &mut Context<'_>, look: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
         let mut input = self.shared.input.borrow_mut();
         let count = ready!(self.socket.poll_receive(context, &mut input))?;
         Poll::Ready(Ok(look(&input[..count])))
