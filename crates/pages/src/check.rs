@@ -2,7 +2,8 @@
 
 use crate::template::{Files, Template, compile};
 use flatout_config::{Code, Diagnostics};
-use mlua::{Compiler, Error};
+use mlua::Error;
+use mlua::chunk::Compiler;
 
 /// Compiles a page or a script, and has Luau's compiler read what it was compiled to.
 pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
