@@ -1,7 +1,11 @@
 //! Active pages, by the real binary: served, changed, failing, taking turns, kept.
 
 mod changes;
+mod check;
+mod database;
+mod demo;
 mod failures;
+mod injection;
 mod kept;
 mod serving;
 mod streaming;
@@ -23,7 +27,7 @@ pub(crate) fn start(folder: &Folder, settings: &str, behind: &str) -> Server {
 
 pub(crate) fn configure(settings: &str, behind: &str) -> String {
     format!(
-        "workers 1\nadmin \"admin.sock\"\nsite {{\n listen \"127.0.0.1:0\"\n pages \"site\" {{\n  {settings}\n }}\n {behind}\n}}\n"
+        "workers 1\nadmin \"admin.sock\"\nsite {{\n listen \"127.0.0.1:0\" h2c=#true\n pages \"site\" {{\n  {settings}\n }}\n {behind}\n}}\n"
     )
 }
 

@@ -10,6 +10,7 @@ mod log;
 mod origin;
 mod pages;
 mod parse;
+mod php;
 mod pool;
 mod process;
 mod proxy;

@@ -236,8 +236,8 @@ impl Kv {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The upper bits: the table within the shard goes by the lower.
-        lock(&self.shards[(hash >> 60) as usize % SHARDS])
+        // Bits in the middle: the table within the shard goes by those at either end.
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 

@@ -8,7 +8,7 @@
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
 //! | [`process`] | who the process is, and descriptors it was started with |
-//! | [`timer`], [`memory`] | ticks; memory given back after a crowd |
+//! | [`timer`], [`memory`], [`huge`] | ticks; memory given back after a crowd; huge pages for memory files |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
@@ -20,6 +20,7 @@
 //! | `http2` | HTTP/2 over the same handler |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
 //! | [`origin`] | this process as a client of origin servers |
+//! | [`fastcgi`] | connections to application servers |
 //!
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
 
@@ -30,9 +31,11 @@ pub mod content;
 pub mod counters;
 pub mod deadline;
 pub mod ending;
+pub mod fastcgi;
 pub mod file;
 pub mod handler;
 pub(crate) mod http2;
+pub mod huge;
 pub mod memory;
 pub mod origin;
 pub mod owned;

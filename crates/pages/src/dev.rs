@@ -108,7 +108,7 @@ impl Source for Events {
     }
 }
 
-/// The page that says why a run failed, `place`: the file as it is shown, and the line.
+/// The page that says why a run failed, `place`: the name of the file, and the line.
 pub(crate) fn failure_page(
     step: &PagesStep,
     page: &Page,
@@ -117,19 +117,18 @@ pub(crate) fn failure_page(
     outcome: Outcome,
 ) -> Response {
     let mut content = String::new();
-    let (file, line) = place.unwrap_or_else(|| (page.shown.clone(), 0));
     content.push_str("<p><code>");
-    push_escaped(&mut content, &file);
-    if line > 0 {
-        content.push_str(&format!(":{line}"));
+    match &place {
+        Some((name, line)) => push_escaped(&mut content, &format!("{}:{line}", step.show(name))),
+        None => push_escaped(&mut content, &page.shown),
     }
     content.push_str("</code>: ");
     push_escaped(&mut content, &failure.message);
     content.push_str("</p>\n");
-    if let Some(excerpt) = excerpt(step, &file, line) {
+    if let Some(excerpt) = place.and_then(|(name, line)| excerpt(step, &name, line)) {
         content.push_str(&excerpt);
     }
-    let trace: Vec<String> = failure.traceback.lines().map(|line| shown_call(page, line)).collect();
+    let trace: Vec<String> = failure.traceback.lines().map(|line| shown_call(step, page, line)).collect();
     if trace.len() > 1 {
         content.push_str("<p>Called from</p>\n<pre>");
         push_escaped(&mut content, &trace.join("\n"));
@@ -147,19 +146,19 @@ pub(crate) fn broken_page(text: &str, outcome: Outcome) -> Response {
 }
 
 /// A line of a traceback, `chunk:line ...`, with the line of the file that it comes from.
-fn shown_call(page: &Page, call: &str) -> String {
+fn shown_call(step: &PagesStep, page: &Page, call: &str) -> String {
     let translate = || {
         let rest = call.strip_prefix(page.shown.as_str())?.strip_prefix(':')?;
         let digits = rest.len() - rest.trim_start_matches(|character: char| character.is_ascii_digit()).len();
-        let (file, line) = page.place(rest[..digits].parse().ok()?)?;
-        Some(format!("{file}:{line}{}", &rest[digits..]))
+        let (name, line) = page.place(rest[..digits].parse().ok()?)?;
+        Some(format!("{}:{line}{}", step.show(&name), &rest[digits..]))
     };
     translate().unwrap_or_else(|| call.to_owned())
 }
 
-/// The lines around `line` of the file that is shown as `shown`, as it is now.
-fn excerpt(step: &PagesStep, shown: &str, line: u32) -> Option<String> {
-    let (fd, _) = step.root.open_file(step.name_of(shown)?.as_bytes()).ok()?;
+/// The lines around `line` of the file `name`, as it is now.
+fn excerpt(step: &PagesStep, name: &str, line: u32) -> Option<String> {
+    let (fd, _) = step.root.open_file(name.as_bytes()).ok()?;
     let content = read_all(&fd, FILE_BYTES_MAX).ok()?;
     let text = String::from_utf8_lossy(&content);
     let (first, last) = (line.saturating_sub(LINES_AROUND).max(1), line.saturating_add(LINES_AROUND));

@@ -47,7 +47,7 @@ impl Job {
         changes: &Changes,
         run: Run,
     ) -> Option<Self> {
-        let job = Self {
+        let mut job = Self {
             worker: Rc::clone(worker),
             vm: Rc::clone(vm),
             step: Arc::clone(step),
@@ -55,6 +55,10 @@ impl Job {
             changes: changes.clone(),
             run: Some(run),
         };
+        if let Some(run) = job.run.as_mut() {
+            // The first one may have been shorter.
+            run.set_slice(Duration::from_micros(step.settings().cpu_slice_us));
+        }
         // Counted from here on: a refused one is dropped, and counted out again.
         worker.count_waiting().then_some(job)
     }
@@ -208,7 +212,7 @@ impl Driving {
         let mut segments = VecDeque::new();
         let Some(run) = job.run.as_mut() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         let exchange = run.exchange();
-        if let Err(fault) = job.vm.api.finish_head(&job.vm.sandbox, exchange) {
+        if let Err(fault) = job.vm.api.finish_head(&job.vm.sandbox, exchange, true) {
             let failure = head_failure(&fault);
             return job.fail(&failure);
         }
@@ -258,7 +262,7 @@ impl Source for PageSource {
                     job.collect(&mut self.segments);
                     if let Some(run) = job.run.as_mut() {
                         let lines = api::take_log(run.exchange());
-                        job.worker.log(&job.page, lines);
+                        job.worker.log(&job.step, &job.page, lines);
                     }
                     self.driving = None;
                 }

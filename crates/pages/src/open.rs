@@ -40,15 +40,10 @@ struct Wishes {
 
 impl Wishes {
     fn of(step: &PagesStep) -> Self {
-        let PageSettings { upload_bytes_max, form_bytes_max, database, secret, upstreams, .. } = step.settings().clone();
-        let settings = PageSettings {
-            upload_bytes_max,
-            form_bytes_max,
-            database,
-            secret,
-            upstreams,
-            ..PageSettings::default()
-        };
+        let PageSettings { upload_bytes_max, form_bytes_max, database, secret, upstreams, .. } =
+            step.settings().clone();
+        let settings =
+            PageSettings { upload_bytes_max, form_bytes_max, database, secret, upstreams, ..PageSettings::default() };
         Self { realm: step.realm().to_owned(), settings }
     }
 }
@@ -91,9 +86,10 @@ fn open(settings: &PageSettings, kv: Arc<Kv>, workers: usize) -> Result<Means, (
         Some(database) => Some(open_database(&database.path, database.migrations.as_deref(), workers)?),
         None => None,
     };
-    let upstreams = settings.upstreams.iter().map(|(name, origin)| {
-        (name.clone(), OriginAddress::new(origin.secure, &origin.host, origin.port))
-    });
+    let upstreams = settings
+        .upstreams
+        .iter()
+        .map(|(name, origin)| (name.clone(), OriginAddress::new(origin.secure, &origin.host, origin.port)));
     let tls = if settings.upstreams.iter().any(|(_, origin)| origin.secure) {
         let loaded = OriginTls::load(&OriginTlsSettings::default());
         let advice = "install the authorities of this machine, as in the package ca-certificates";
@@ -102,10 +98,7 @@ fn open(settings: &PageSettings, kv: Arc<Kv>, workers: usize) -> Result<Means, (
         None
     };
     let api = ApiSettings {
-        body: BodyLimits {
-            form_bytes_max: settings.form_bytes_max,
-            upload_bytes_max: settings.upload_bytes_max,
-        },
+        body: BodyLimits { form_bytes_max: settings.form_bytes_max, upload_bytes_max: settings.upload_bytes_max },
         spool_folder: spool_folder(),
         secret,
         database,

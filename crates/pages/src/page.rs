@@ -101,12 +101,7 @@ impl Loaded {
 }
 
 impl Page {
-    fn new(
-        step: &PagesStep,
-        name: &str,
-        mut template: template::Template,
-        sandbox: &Sandbox,
-    ) -> Result<Self, Broken> {
+    fn new(step: &PagesStep, name: &str, mut template: template::Template, sandbox: &Sandbox) -> Result<Self, Broken> {
         let shown = step.show(name);
         let is_static = template.is_static();
         let ranges = (0..template.segments.len()).filter_map(|number| template.segments.range(number)).collect();
@@ -118,7 +113,8 @@ impl Page {
                 Ok(code) => Some(code),
                 Err(failure) => {
                     let place = failure.line.and_then(|line| template.lines.place(line));
-                    let place = place.map_or_else(|| shown.clone(), |place| format!("{}:{}", place.file, place.line));
+                    let place = place
+                        .map_or_else(|| shown.clone(), |place| format!("{}:{}", step.show(&place.file), place.line));
                     let text = format!("{place}: {}", failure.message);
                     return Err(Broken { outcome: PageOutcome::Malformed, line: text.clone(), text });
                 }
@@ -142,7 +138,7 @@ impl Page {
         &self.segments
     }
 
-    /// Where line `line` of what is run comes from: the file as it is shown, and the line there.
+    /// Where line `line` of what is run comes from: the name of the file below the folder, and the line there.
     pub(crate) fn place(&self, line: u32) -> Option<(String, u32)> {
         self.lines.place(line).map(|place| (place.file, place.line))
     }

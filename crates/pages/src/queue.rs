@@ -40,11 +40,8 @@ struct Ticket {
 impl Queue {
     /// Puts a page at the end. Must be called within the worker's runtime.
     pub(crate) fn push(self: &Rc<Self>, job: Job) -> Claim {
-        let ticket = Rc::new(Ticket {
-            job: RefCell::new(Some(job)),
-            came: RefCell::default(),
-            waker: RefCell::default(),
-        });
+        let ticket =
+            Rc::new(Ticket { job: RefCell::new(Some(job)), came: RefCell::default(), waker: RefCell::default() });
         self.waiting.borrow_mut().push_back(Rc::clone(&ticket));
         if !self.is_running.replace(true) {
             spawn_local(run(Rc::clone(self)));

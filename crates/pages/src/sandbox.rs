@@ -34,7 +34,7 @@ mod writers;
 
 pub use code::Code;
 pub use failure::{Failure, FailureKind};
-pub use json::encode_json;
+pub use json::{JSON_BYTES_MAX, JSON_LEVELS_MAX, JSON_VALUES_MAX, encode_json};
 pub use limits::Limits;
 pub use run::{Run, Step};
 pub use wait::{Answer, Fault, Wanted, wanted};
@@ -52,8 +52,26 @@ pub const LIBRARY: &[(&str, &[&str])] = &[
     (
         "",
         &[
-            "_VERSION", "assert", "error", "getmetatable", "ipairs", "next", "pairs", "pcall", "print", "rawequal",
-            "rawget", "rawlen", "rawset", "select", "setmetatable", "tonumber", "tostring", "type", "typeof", "xpcall",
+            "_VERSION",
+            "assert",
+            "error",
+            "getmetatable",
+            "ipairs",
+            "next",
+            "pairs",
+            "pcall",
+            "print",
+            "rawequal",
+            "rawget",
+            "rawlen",
+            "rawset",
+            "select",
+            "setmetatable",
+            "tonumber",
+            "tostring",
+            "type",
+            "typeof",
+            "xpcall",
         ],
     ),
     (
@@ -66,9 +84,32 @@ pub const LIBRARY: &[(&str, &[&str])] = &[
     (
         "buffer",
         &[
-            "copy", "create", "fill", "fromstring", "len", "readbits", "readf32", "readf64", "readi16", "readi32",
-            "readi8", "readstring", "readu16", "readu32", "readu8", "tostring", "writebits", "writef32", "writef64",
-            "writei16", "writei32", "writei8", "writestring", "writeu16", "writeu32", "writeu8",
+            "copy",
+            "create",
+            "fill",
+            "fromstring",
+            "len",
+            "readbits",
+            "readf32",
+            "readf64",
+            "readi16",
+            "readi32",
+            "readi8",
+            "readstring",
+            "readu16",
+            "readu32",
+            "readu8",
+            "tostring",
+            "writebits",
+            "writef32",
+            "writef64",
+            "writei16",
+            "writei32",
+            "writei8",
+            "writestring",
+            "writeu16",
+            "writeu32",
+            "writeu8",
         ],
     ),
     ("coroutine", &["close", "create", "isyieldable", "resume", "running", "status", "wrap", "yield"]),
@@ -76,8 +117,8 @@ pub const LIBRARY: &[(&str, &[&str])] = &[
         "math",
         &[
             "abs", "acos", "asin", "atan", "atan2", "ceil", "clamp", "cos", "cosh", "deg", "exp", "floor", "fmod",
-            "frexp", "huge", "isfinite", "isinf", "isnan", "ldexp", "lerp", "log", "log10", "map", "max", "min", "modf",
-            "noise", "pi", "pow", "rad", "random", "round", "sign", "sin", "sinh", "sqrt", "tan", "tanh",
+            "frexp", "huge", "isfinite", "isinf", "isnan", "ldexp", "lerp", "log", "log10", "map", "max", "min",
+            "modf", "noise", "pi", "pow", "rad", "random", "round", "sign", "sin", "sinh", "sqrt", "tan", "tanh",
         ],
     ),
     (
@@ -98,8 +139,22 @@ pub const LIBRARY: &[(&str, &[&str])] = &[
     (
         "vector",
         &[
-            "abs", "angle", "ceil", "clamp", "create", "cross", "dot", "floor", "lerp", "magnitude", "max", "min",
-            "normalize", "one", "sign", "zero",
+            "abs",
+            "angle",
+            "ceil",
+            "clamp",
+            "create",
+            "cross",
+            "dot",
+            "floor",
+            "lerp",
+            "magnitude",
+            "max",
+            "min",
+            "normalize",
+            "one",
+            "sign",
+            "zero",
         ],
     ),
 ];

@@ -8,8 +8,8 @@ use flatout_net::origin::OriginTls;
 use flatout_net::root::Root;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// What all pages of a process share.
 #[derive(Debug, Default)]
@@ -51,18 +51,20 @@ impl PagesStep {
         epoch: Option<Arc<AtomicU64>>,
     ) -> Self {
         let recheck_ms = settings.settings.recheck_ms.unwrap_or(site_recheck_ms);
-        Self { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), realm: realm.to_owned(), root, settings, only, recheck_ms, epoch, means: OnceLock::new() }
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            realm: realm.to_owned(),
+            root,
+            settings,
+            only,
+            recheck_ms,
+            epoch,
+            means: OnceLock::new(),
+        }
     }
 
     /// Whether a step made of these would be this one.
-    pub fn is(
-        &self,
-        realm: &str,
-        root: &Arc<Root>,
-        settings: &Pages,
-        site_recheck_ms: u64,
-        is_watched: bool,
-    ) -> bool {
+    pub fn is(&self, realm: &str, root: &Arc<Root>, settings: &Pages, site_recheck_ms: u64, is_watched: bool) -> bool {
         self.realm == realm
             && Arc::ptr_eq(&self.root, root)
             && self.settings == *settings
@@ -124,16 +126,14 @@ impl PagesStep {
     pub(crate) fn show(&self, name: &str) -> String {
         self.folder().join(name).display().to_string()
     }
-
-    /// The name below the folder of a file that is shown so.
-    pub(crate) fn name_of<'s>(&self, shown: &'s str) -> Option<&'s str> {
-        let folder = self.folder().to_str()?;
-        shown.strip_prefix(folder).map(|name| name.trim_start_matches('/'))
-    }
 }
 
 impl fmt::Debug for PagesStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("PagesStep").field("id", &self.id).field("path", &self.settings.path).finish_non_exhaustive()
+        formatter
+            .debug_struct("PagesStep")
+            .field("id", &self.id)
+            .field("path", &self.settings.path)
+            .finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@ use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
 use flatout_net::page::page_response;
-use flatout_net::response::{Body, Head, Response};
+use flatout_net::response::{Body, Response};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -62,9 +62,8 @@ pub struct PagesWorker {
 impl Vm {
     fn new(settings: &Arc<ApiSettings>, tls: Option<Arc<OriginTls>>) -> mlua::Result<Self> {
         let sandbox = Sandbox::new()?;
-        let client = (!settings.upstreams.is_empty()).then(|| {
-            OriginClient::new(OriginSettings::default(), tls, Arc::new(OriginCounts::default()))
-        });
+        let client = (!settings.upstreams.is_empty())
+            .then(|| OriginClient::new(OriginSettings::default(), tls, Arc::new(OriginCounts::default())));
         let api = Api::new(Arc::clone(settings), client);
         api::install(&sandbox, &api)?;
         sandbox.seal()?;
@@ -210,11 +209,11 @@ impl PagesWorker {
         mut run: Run,
         outcome: PageOutcome,
     ) -> Result<Response, Refused> {
-        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange()) {
+        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange(), false) {
             return self.fail(vm, step, page, run, &head_failure(&fault));
         }
         let mut exchange = run.finish();
-        self.log(page, api::take_log(&mut exchange));
+        self.log(step, page, api::take_log(&mut exchange));
         if step.is_dev() {
             dev::add_script(&mut exchange);
         }
@@ -250,14 +249,14 @@ impl PagesWorker {
         let refusal = api::refusal(exchange);
         let lines = api::take_log(exchange);
         self.give_back(run.finish());
-        self.log(page, lines);
+        self.log(step, page, lines);
         let outcome = match refusal {
             Some(refusal) => Outcome::refusal(refusal),
             None => Outcome::failure(failure.kind),
         };
         let place = failure.line.and_then(|line| page.place(line));
         if refusal.is_none() {
-            let place = place.as_ref().map_or_else(|| page.shown.clone(), |(file, line)| format!("{file}:{line}"));
+            let place = show_place(step, page, place.as_ref());
             let line = format!("error: {place}: [{}] {}", outcome.name(), failure.message);
             self.shared.told.say_once(&line, Now::read().monotonic_ms);
         }
@@ -323,10 +322,10 @@ impl PagesWorker {
     }
 
     /// Says what a page has logged.
-    pub(crate) fn log(&self, page: &Page, lines: Vec<LogLine>) {
+    pub(crate) fn log(&self, step: &PagesStep, page: &Page, lines: Vec<LogLine>) {
         for LogLine { level, text, line, .. } in lines {
             let place = line.and_then(|line| page.place(line));
-            let place = place.map_or_else(|| page.shown.clone(), |(file, line)| format!("{file}:{line}"));
+            let place = show_place(step, page, place.as_ref());
             let level = match level {
                 LogLevel::Warn => "warning",
                 level => level.name(),
@@ -354,6 +353,11 @@ impl PagesWorker {
     pub(crate) fn count_gone(&self) {
         self.waiting.set(self.waiting.get().saturating_sub(1));
     }
+}
+
+/// Where something happened: the file as it is shown to people, and its line.
+fn show_place(step: &PagesStep, page: &Page, place: Option<&(String, u32)>) -> String {
+    place.map_or_else(|| page.shown.clone(), |(name, line)| format!("{}:{line}", step.show(name)))
 }
 
 /// The failure of a page whose head cannot be made.

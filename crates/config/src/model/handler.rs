@@ -1,6 +1,6 @@
 //! Handlers: what answers.
 
-use super::{Pages, Proxy, Text};
+use super::{Pages, Php, Proxy, Text};
 use std::path::PathBuf;
 
 /// What answers.
@@ -20,6 +20,8 @@ pub enum Handler {
     Pages(Box<Pages>),
     /// One active page, or one script.
     Page(Box<Pages>),
+    /// Scripts, run by an application server.
+    Php(Box<Php>),
 }
 
 /// Files below a folder.

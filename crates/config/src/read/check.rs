@@ -110,15 +110,15 @@ pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listene
         return;
     }
     let draft = reader.report.add(Code::NoAnswer, node.span, "nothing in this site ever answers");
-    draft.note("give it a handler: files, pages, proxy, respond, redirect or metrics");
+    draft.note("give it a handler: files, pages, php, proxy, respond, redirect or metrics");
 }
 
-/// A `cache` is for the `proxy` steps and the pages behind it, as what a route adds stays added.
+/// A `cache` is for the `proxy` steps behind it, as what a route adds stays added.
 pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
     let mut unused = Vec::new();
     follow_caches(node, &mut unused);
     for span in unused {
-        let draft = reader.report.add(Code::CacheUnused, span, "neither `proxy` nor pages stand behind this `cache`");
+        let draft = reader.report.add(Code::CacheUnused, span, "no `proxy` stands behind this `cache`");
         draft.note("as in: cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\"");
     }
 }
@@ -128,7 +128,7 @@ fn follow_caches(node: &Node, unused: &mut Vec<Span>) {
     for child in node.children.iter().flatten() {
         match child.name.as_str() {
             "cache" => unused.push(child.span),
-            "proxy" | "pages" | "page" => unused.clear(),
+            "proxy" => unused.clear(),
             "route" => follow_caches(child, unused),
             _ => {}
         }

@@ -6,6 +6,7 @@ use super::files;
 use super::guard;
 use super::pages;
 use super::parse;
+use super::php;
 use super::proxy;
 use super::route;
 use super::shape::{Block, Shape, VALUES_MAX, property};
@@ -21,6 +22,7 @@ pub(super) const STEPS: &[&str] = &[
     "proxy",
     "pages",
     "page",
+    "php",
     "route",
     "redirect",
     "rewrite",
@@ -128,6 +130,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
         "proxy" => StepKind::Handler(Handler::Proxy(Box::new(proxy::read(reader, node)))),
         "pages" => StepKind::Handler(Handler::Pages(Box::new(pages::folder(reader, node)?))),
         "page" => StepKind::Handler(Handler::Page(Box::new(pages::page(reader, node)?))),
+        "php" => StepKind::Handler(Handler::Php(Box::new(php::read(reader, node)?))),
         "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
         "header" => StepKind::Header(field_changes(reader, node, &HEADER, OWNED)),
         "allow" | "deny" => {

@@ -11,6 +11,7 @@ use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
+use super::transport::{Socket, Transport};
 use super::waits::{Patience, Waits, now_ms};
 use crate::timer::Timer;
 use flatout_http::limits::Limits;
@@ -112,6 +113,22 @@ impl OriginClient {
     /// Waits for `milliseconds`, as exactly as [`within`](Self::within).
     pub async fn pause(&self, milliseconds: u64) {
         self.within(milliseconds, std::future::pending::<()>()).await;
+    }
+
+    /// A wait by the clock of [`within`](Self::within), which has not begun.
+    pub(crate) fn patience(&self) -> Patience {
+        self.begin_sweep();
+        Patience::new(&self.0.waits)
+    }
+
+    /// A fresh connection to `address`, without TLS, for another protocol than HTTP.
+    pub(crate) async fn connect_plain(&self, address: &OriginAddress) -> Result<Socket, OriginFailure> {
+        self.begin_sweep();
+        let pool = self.pool(address);
+        match connect(&self.0, &pool, false).await.map_err(|failure| failure.failure)?.transport {
+            Transport::Plain(socket) => Ok(socket),
+            Transport::Tls(_) => Err(OriginFailure::ConnectFailed),
+        }
     }
 
     /// Connections to `origin` that are kept without use now; none of HTTP/2.

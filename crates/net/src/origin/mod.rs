@@ -33,9 +33,9 @@ pub mod response;
 pub mod settings;
 mod streaming;
 pub mod tls;
-mod transport;
+pub(crate) mod transport;
 mod upload;
-mod waits;
+pub(crate) mod waits;
 
 pub use address::OriginAddress;
 pub use body::{IncomingBody, IncomingPiece};

@@ -123,11 +123,10 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         }
     }
     let (count, progress) = match tail {
-        Tail::None => (0, Progress::Done),
+        // Segments have gone with the output.
+        Tail::None | Tail::Segments(_) => (0, Progress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes),
         Tail::File(file) => write_file(fd, file),
-        // They have gone with the output.
-        Tail::Segments(_) => (0, Progress::Done),
     };
     (sent, total + count, progress)
 }

@@ -267,7 +267,8 @@ mod tests {
 
     #[test]
     fn names_have_no_folders() {
-        for (name, expected) in [("C:\\a\\b.txt", "b.txt"), ("a/b/c", "c"), ("..", ".."), ("a\r\nb\0", "ab"), ("/", "")] {
+        for (name, expected) in [("C:\\a\\b.txt", "b.txt"), ("a/b/c", "c"), ("..", ".."), ("a\r\nb\0", "ab"), ("/", "")]
+        {
             assert_eq!(bare_name(name.as_bytes()), expected.as_bytes());
         }
     }

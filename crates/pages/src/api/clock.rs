@@ -52,13 +52,14 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
 
     let date = sandbox.lua().create_table()?;
     let local = api.settings.zone.clone();
-    let made = sandbox.function(move |_, _, (time_s, how, zone): (Option<f64>, Option<LuaString>, Option<LuaString>)| {
-        let zoned = zoned(or_now(time_s), &named_zone(zone, &local)?)?;
-        match how {
-            Some(how) => format(&zoned, &text_of(&how)?),
-            None => format(&zoned, DEFAULT_FORMAT),
-        }
-    })?;
+    let made =
+        sandbox.function(move |_, _, (time_s, how, zone): (Option<f64>, Option<LuaString>, Option<LuaString>)| {
+            let zoned = zoned(or_now(time_s), &named_zone(zone, &local)?)?;
+            match how {
+                Some(how) => format(&zoned, &text_of(&how)?),
+                None => format(&zoned, DEFAULT_FORMAT),
+            }
+        })?;
     date.raw_set("format", made)?;
     let local = api.settings.zone.clone();
     let made = sandbox.function(move |_, _, (time_s, zone): (Option<f64>, Option<LuaString>)| {

@@ -60,7 +60,8 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     }
     for (name, table) in tables {
         if name == "url" {
-            table.raw_set("query", sandbox.function(|lua, _, fields: Table| Ok(lua.create_string(query(&fields)?)?))?)?;
+            table
+                .raw_set("query", sandbox.function(|lua, _, fields: Table| Ok(lua.create_string(query(&fields)?)?))?)?;
         }
         sandbox.global(name, table)?;
     }

@@ -101,10 +101,14 @@ impl CookieError {
                 "a cookie's value may not have spaces, quotation marks, commas, semicolons, backslashes, or anything \
                  but visible ASCII: use url.encode or base64.url_encode"
             }
-            Self::Attribute => "a cookie's path or domain has a control character or a semicolon, or is over 1024 bytes",
+            Self::Attribute => {
+                "a cookie's path or domain has a control character or a semicolon, or is over 1024 bytes"
+            }
             Self::TooLong => "a cookie's name and value may have 4096 bytes together",
             Self::NoneInsecure => "a cookie with same_site = \"none\" must be secure, or browsers refuse it",
-            Self::Prefix => "a cookie named __Secure-... must be secure, and one named __Host-... also have no domain and path = \"/\"",
+            Self::Prefix => {
+                "a cookie named __Secure-... must be secure, and one named __Host-... also have no domain and path = \"/\""
+            }
         }
     }
 }
@@ -119,7 +123,8 @@ impl Cookie<'_> {
             return Err(CookieError::NoneInsecure);
         }
         // Browsers compare the prefixes without regard to case (RFC 6265bis §5.7).
-        let has_prefix = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+        let has_prefix =
+            |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
         let host_only = domain.is_none() && path == "/";
         if (has_prefix("__Secure-") && !self.secure) || (has_prefix("__Host-") && !(self.secure && host_only)) {
             return Err(CookieError::Prefix);

@@ -7,7 +7,7 @@ use super::Api;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::{Fault, MakeValues, Wanted, wanted};
-use flatout_data::{Database, DataError, Parameters, Rows, Transaction, Value as Cell, ValueRef};
+use flatout_data::{DataError, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -93,9 +93,10 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
 }
 
 fn database(api: &Api) -> Result<&Database, Fault> {
-    api.settings.database.as_ref().ok_or_else(|| {
-        "there is no database: add `database \"./data/site.db\"` to the settings of these pages".into()
-    })
+    api.settings
+        .database
+        .as_ref()
+        .ok_or_else(|| "there is no database: add `database \"./data/site.db\"` to the settings of these pages".into())
 }
 
 /// Gives a statement to the database, or to the transaction that the page leads.
@@ -156,7 +157,10 @@ fn cell(value: &Value) -> Result<Cell, Fault> {
             Err(_) => Err("a text for the database is UTF-8: give other bytes as a buffer".into()),
         },
         Value::Buffer(buffer) => Ok(Cell::Blob(buffer.to_vec())),
-        other => Err(format!("a parameter is a text, a number, true, false, nil or a buffer, not a {}", other.type_name()).into()),
+        other => {
+            Err(format!("a parameter is a text, a number, true, false, nil or a buffer, not a {}", other.type_name())
+                .into())
+        }
     }
 }
 

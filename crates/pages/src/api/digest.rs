@@ -46,8 +46,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let random = sandbox.lua().create_table()?;
     let made = sandbox.function(|lua, _, count: Option<f64>| Ok(lua.create_string(random_bytes(count)?)?))?;
     random.raw_set("bytes", made)?;
-    let made =
-        sandbox.function(|_, _, count: Option<f64>| Ok(encode_base64(&random_bytes(count)?, Alphabet::Url)))?;
+    let made = sandbox.function(|_, _, count: Option<f64>| Ok(encode_base64(&random_bytes(count)?, Alphabet::Url)))?;
     random.raw_set("token", made)?;
     sandbox.global("random", random)
 }

@@ -88,7 +88,10 @@ fn prepare(api: &Api, upstream: &LuaString, path: &LuaString, options: Option<&T
     let target = path.as_bytes().to_vec();
     let is_target = target.first() == Some(&b'/') && target.len() <= 8192 && target.iter().all(u8::is_ascii_graphic);
     if !is_target || target.contains(&b'#') {
-        return Err("a path begins with / and has no spaces, line ends or #: use url.encode for what comes from elsewhere".into());
+        return Err(
+            "a path begins with / and has no spaces, line ends or #: use url.encode for what comes from elsewhere"
+                .into(),
+        );
     }
     let mut prepared = Prepared {
         address: address.clone(),
@@ -125,7 +128,9 @@ impl Prepared {
                         return wrong("headers are up to 64 names and values, without line ends");
                     }
                     if NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
-                        return wrong("Host and the headers of the connection and the framing are not for a page to set");
+                        return wrong(
+                            "Host and the headers of the connection and the framing are not for a page to set",
+                        );
                     }
                     for part in [&name[..], b": ", &value, b"\r\n"] {
                         self.lines.extend_from_slice(part);
@@ -142,7 +147,9 @@ impl Prepared {
                 self.timeout_ms = milliseconds as u64;
             }
             _ => {
-                return wrong("the options of fetch are method and body (texts), headers (a table), and timeout (seconds)");
+                return wrong(
+                    "the options of fetch are method and body (texts), headers (a table), and timeout (seconds)",
+                );
             }
         }
         Ok(())

@@ -67,13 +67,10 @@ mod tests {
     #[test]
     fn what_browsers_send() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(parsed("a=b&c=d+e%20f&&g&=h&a=2"), [
-            pair("a", "b"),
-            pair("c", "d e f"),
-            pair("g", ""),
-            pair("", "h"),
-            pair("a", "2")
-        ]);
+        assert_eq!(
+            parsed("a=b&c=d+e%20f&&g&=h&a=2"),
+            [pair("a", "b"), pair("c", "d e f"), pair("g", ""), pair("", "h"), pair("a", "2")]
+        );
         assert_eq!(parsed("%26=%3D&x=%zz%e2%82%ac%ff"), [pair("&", "="), pair("x", "%zz\u{20ac}\u{fffd}")]);
         assert!(parsed("").is_empty());
     }

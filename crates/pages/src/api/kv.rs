@@ -65,7 +65,9 @@ fn ttl_ms(ttl: Option<Value>) -> Result<Option<u64>, Fault> {
     };
     match seconds {
         Some(milliseconds) if milliseconds > 0 => Ok(Some(milliseconds)),
-        _ => Err("a time to live is a number of seconds above 0, or a text as \"60s\", \"5m\", \"2h\" or \"1d\"".into()),
+        _ => {
+            Err("a time to live is a number of seconds above 0, or a text as \"60s\", \"5m\", \"2h\" or \"1d\"".into())
+        }
     }
 }
 
@@ -77,7 +79,9 @@ fn kept(value: &Value) -> Result<KvValue, Fault> {
         Value::Integer(number) => Ok(KvValue::Real(*number as f64)),
         Value::Number(number) => Ok(KvValue::Real(*number)),
         Value::Buffer(buffer) => Ok(KvValue::Bytes(buffer.to_vec().into())),
-        other => Err(format!("kv keeps texts, numbers, true and false, not a {}: use json.encode", other.type_name()).into()),
+        other => {
+            Err(format!("kv keeps texts, numbers, true and false, not a {}: use json.encode", other.type_name()).into())
+        }
     }
 }
 

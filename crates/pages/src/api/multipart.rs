@@ -323,7 +323,9 @@ impl MultipartDecoder {
         match (self.state, byte) {
             (State::Delimiter, b'-') => Ok(State::Dash),
             (State::Dash, b'-') => Ok(State::End),
-            (State::Delimiter | State::Padding, b' ' | b'\t') if self.counted <= PADDING_BYTES_MAX => Ok(State::Padding),
+            (State::Delimiter | State::Padding, b' ' | b'\t') if self.counted <= PADDING_BYTES_MAX => {
+                Ok(State::Padding)
+            }
             (State::Delimiter | State::Padding, b'\r') => Ok(State::PaddingCr),
             (State::PaddingCr, b'\n') => {
                 self.head.clear();

@@ -141,7 +141,9 @@ mod tests {
     #[test]
     fn tags() {
         assert!(is_tag(b"article-17") && is_tag(b"a:b/c"));
-        assert!(!is_tag(b"") && !is_tag(b"a b") && !is_tag(b"a,b") && !is_tag(b"a\r\n") && !is_tag("\u{e9}".as_bytes()));
+        assert!(
+            !is_tag(b"") && !is_tag(b"a b") && !is_tag(b"a,b") && !is_tag(b"a\r\n") && !is_tag("\u{e9}".as_bytes())
+        );
         assert!(!is_tag(&[b'a'; 129]));
     }
 }

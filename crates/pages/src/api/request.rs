@@ -202,7 +202,8 @@ fn headers(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
 
 /// The value of all lines called `name`. Cookie's are joined in their own way (RFC 9113 §8.2.3).
 fn joined(facts: &Facts, name: &str) -> Option<Vec<u8>> {
-    let mut lines = facts.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
+    let mut lines =
+        facts.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
     let mut value = lines.next()?.to_vec();
     let between: &[u8] = if name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
     for line in lines {

@@ -145,7 +145,11 @@ fn add_field(exchange: &mut Exchange, name: &[u8], value: &[u8]) -> Result<(), F
         checked => checked,
     };
     checked.map_err(|error| {
-        Fault::from(format!("{}: {}", String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug(), error.text()))
+        Fault::from(format!(
+            "{}: {}",
+            String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug(),
+            error.text()
+        ))
     })?;
     exchange.draft.add_field(name, value);
     Ok(())

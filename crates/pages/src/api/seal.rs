@@ -34,12 +34,7 @@ pub struct Session {
 pub struct TooLarge;
 
 /// Signs a session: `version | when | id | content | HMAC-SHA256` in Base64.
-pub fn seal_session(
-    secret: &Secret,
-    id: [u8; ID_BYTES],
-    content: &[u8],
-    now_s: i64,
-) -> Result<String, TooLarge> {
+pub fn seal_session(secret: &Secret, id: [u8; ID_BYTES], content: &[u8], now_s: i64) -> Result<String, TooLarge> {
     let key = secret.first(Use::Session).ok_or(TooLarge)?;
     let mut bytes = Vec::with_capacity(HEAD_BYTES + content.len() + TAG_BYTES);
     bytes.push(VERSION);

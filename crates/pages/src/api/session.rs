@@ -207,7 +207,8 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bo
     let is_secure = exchange.facts.secure();
     let name = cookie_name(&exchange.facts);
     let sealed = if is_kept {
-        seal_session(secret(api)?, id, text.as_bytes(), Now::read().unix_s).map_err(|_| Fault::from("the session is too large for a cookie"))?
+        seal_session(secret(api)?, id, text.as_bytes(), Now::read().unix_s)
+            .map_err(|_| Fault::from("the session is too large for a cookie"))?
     } else {
         String::new()
     };

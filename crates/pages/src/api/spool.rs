@@ -89,8 +89,7 @@ impl Spool {
 
 fn create(folder: &Path) -> Result<OwnedFd, Errno> {
     let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
-    open(folder, unnamed, Mode::RUSR | Mode::WUSR)
-        .or_else(|_| memfd_create(c"flatout-upload", MemfdFlags::CLOEXEC))
+    open(folder, unnamed, Mode::RUSR | Mode::WUSR).or_else(|_| memfd_create(c"flatout-upload", MemfdFlags::CLOEXEC))
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {

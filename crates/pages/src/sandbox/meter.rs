@@ -57,7 +57,6 @@ pub(crate) struct Meter {
     limits: Cell<Limits>,
     running: Cell<bool>,
     fate: Cell<Fate>,
-    preempted: Cell<bool>,
     started: Cell<Option<Instant>>,
     looked: Cell<Option<Instant>>,
     /// CPU time of the slices before this one.
@@ -79,7 +78,6 @@ impl Default for Meter {
             limits: Cell::new(Limits::default()),
             running: Cell::new(false),
             fate: Cell::new(Fate::Alive),
-            preempted: Cell::new(false),
             started: Cell::new(None),
             looked: Cell::new(None),
             cpu_before: Cell::new(Duration::ZERO),
@@ -105,7 +103,6 @@ impl Meter {
         self.started.set(Some(now));
         self.looked.set(Some(now));
         self.fate.set(Fate::Alive);
-        self.preempted.set(false);
         self.running.set(true);
         // Only a state whose allocator cannot be limited refuses this; this one can.
         let _ = lua.set_memory_limit(used.saturating_add(limits.memory_bytes.saturating_mul(2)));
@@ -129,11 +126,6 @@ impl Meter {
     /// What is laid into the machine for good is nobody's.
     pub(crate) fn raise_floor(&self, bytes: isize) {
         self.memory_floor.set(self.memory_floor.get() + bytes);
-    }
-
-    /// Whether the slice was used up.
-    pub(crate) fn preempted(&self) -> bool {
-        self.preempted.get()
     }
 
     /// Makes the next interrupt look at the clock: whoever calls has done long work.
@@ -212,7 +204,6 @@ impl Meter {
         self.fuel.set(if late { 0 } else { FUEL });
         self.memory_next.set(lua.used_memory() + MEMORY_STEP_BYTES);
         if slice > limits.slice {
-            self.preempted.set(true);
             return Ok(VmState::Yield);
         }
         Ok(VmState::Continue)

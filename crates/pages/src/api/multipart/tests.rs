@@ -1,4 +1,6 @@
-use super::{BOUNDARY_BYTES_MAX, MultipartDecoder, MultipartError, PART_HEAD_BYTES_MAX, PartHead, Parts, Stop, parse_boundary};
+use super::{
+    BOUNDARY_BYTES_MAX, MultipartDecoder, MultipartError, PART_HEAD_BYTES_MAX, PartHead, Parts, Stop, parse_boundary,
+};
 use flatout_http::feed::assert_pieces_agree;
 use proptest::prelude::*;
 
@@ -133,8 +135,14 @@ fn what_is_malformed() {
         (b"--xYz\r\nContent-Disposition: form-data; name=\"a\r\n\r\nx", PartHead),
         (b"--xYz\r\nContent-Disposition: form-data; name=a\r\n X: folded\r\n\r\nx", PartHead),
         (b"--xYz\r\nContent-Disposition: form-data; name=\"a\0\"\r\n\r\nx", PartHead),
-        (b"--xYz\r\nContent-Disposition: form-data; name=a\r\nContent-Disposition: form-data; name=b\r\n\r\nx", PartHead),
-        (b"--xYz\r\nContent-Disposition: form-data; name=a\r\nContent-Transfer-Encoding: base64\r\n\r\nx", PartEncoding),
+        (
+            b"--xYz\r\nContent-Disposition: form-data; name=a\r\nContent-Disposition: form-data; name=b\r\n\r\nx",
+            PartHead,
+        ),
+        (
+            b"--xYz\r\nContent-Disposition: form-data; name=a\r\nContent-Transfer-Encoding: base64\r\n\r\nx",
+            PartEncoding,
+        ),
         (long_head.as_bytes(), PartHeadTooLong),
         (long_preamble.as_bytes(), Preamble),
     ] {
@@ -177,7 +185,10 @@ fn boundaries() {
         ("text/plain; boundary=a", None),
         ("multipart/form-data; boundary=a", Some(Ok(&b"a"[..]))),
         ("Multipart/Form-Data;charset=utf-8; Boundary=\"a b?\"; x=y", Some(Ok(b"a b?"))),
-        ("multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW", Some(Ok(b"----WebKitFormBoundary7MA4YWxkTrZu0gW"))),
+        (
+            "multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW",
+            Some(Ok(b"----WebKitFormBoundary7MA4YWxkTrZu0gW")),
+        ),
         ("multipart/form-data", Some(Err(MultipartError::Boundary))),
         ("multipart/form-data; boundary=", Some(Err(MultipartError::Boundary))),
         ("multipart/form-data; boundary=\"a ", Some(Err(MultipartError::Boundary))),
