@@ -107,7 +107,8 @@ impl Meter {
         let used = lua.used_memory();
         let now = Instant::now();
         self.limits.set(limits);
-        self.fuel.set(FUEL);
+        // A run of many short slices is looked at as well once it has used its time.
+        self.fuel.set(if account.cpu < limits.cpu { FUEL } else { 0 });
         self.memory_next.set(used + MEMORY_STEP_BYTES);
         self.memory_base.set(used as isize - account.memory_bytes as isize);
         self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);

@@ -41,18 +41,27 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     let at = Rc::clone(hub);
     let reserve = lua.create_function(move |lua, bytes: f64| Ok(at.reserve(lua, bytes as usize)?))?;
     natives.set("reserve", reserve)?;
-    natives.set("flush", function(lua, hub, |_, exchange, ()| {
-        exchange.flush = true;
-        Ok(())
-    })?)?;
-    natives.set("halt", function(lua, hub, |_, exchange, ()| {
-        exchange.halt();
-        Ok(())
-    })?)?;
-    natives.set("print", function(lua, hub, |_, exchange, text: LuaString| {
-        exchange.print(&text.as_bytes());
-        Ok(())
-    })?)
+    natives.set(
+        "flush",
+        function(lua, hub, |_, exchange, ()| {
+            exchange.flush = true;
+            Ok(())
+        })?,
+    )?;
+    natives.set(
+        "halt",
+        function(lua, hub, |_, exchange, ()| {
+            exchange.halt();
+            Ok(())
+        })?,
+    )?;
+    natives.set(
+        "print",
+        function(lua, hub, |_, exchange, text: LuaString| {
+            exchange.print(&text.as_bytes());
+            Ok(())
+        })?,
+    )
 }
 
 /// A native's error as the text that the page is to see, with its place; and a want of memory, which ends the run.

@@ -73,34 +73,48 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     let at = Rc::clone(&strings);
     natives.set("find", lua.create_function(move |lua, given| at.find(lua, given))?)?;
     let at = Rc::clone(&strings);
-    natives.set("match", lua.create_function(move |lua, (subject, pattern, init): (_, LuaString, _)| {
-        match start(&subject, init) {
+    natives.set(
+        "match",
+        lua.create_function(move |lua, (subject, pattern, init): (_, LuaString, _)| match start(&subject, init) {
             Some(from) => at.begin(lua, subject, &pattern, true, from, Aim::Match),
             None => nil(),
-        }
-    })?)?;
+        })?,
+    )?;
     let at = Rc::clone(&strings);
-    natives.set("gmatch", lua.create_function(move |lua, (subject, pattern, from): (_, LuaString, usize)| {
-        at.begin(lua, subject, &pattern, false, from.saturating_sub(1), Aim::Gmatch)
-    })?)?;
+    natives.set(
+        "gmatch",
+        lua.create_function(move |lua, (subject, pattern, from): (_, LuaString, usize)| {
+            at.begin(lua, subject, &pattern, false, from.saturating_sub(1), Aim::Gmatch)
+        })?,
+    )?;
     let at = Rc::clone(&strings);
-    natives.set("span", lua.create_function(move |lua, (subject, pattern, from): (_, LuaString, usize)| {
-        at.begin(lua, subject, &pattern, true, from.saturating_sub(1), Aim::Span)
-    })?)?;
+    natives.set(
+        "span",
+        lua.create_function(move |lua, (subject, pattern, from): (_, LuaString, usize)| {
+            at.begin(lua, subject, &pattern, true, from.saturating_sub(1), Aim::Span)
+        })?,
+    )?;
     natives.set("gsub", gsub(lua, &strings)?)?;
     let at = Rc::clone(&strings);
-    natives.set("check_pattern", lua.create_function(move |_, (_, pattern): (LuaString, LuaString)| {
-        at.pattern(&pattern.as_bytes(), true)?;
-        Ok(())
-    })?)?;
+    natives.set(
+        "check_pattern",
+        lua.create_function(move |_, (_, pattern): (LuaString, LuaString)| {
+            at.pattern(&pattern.as_bytes(), true)?;
+            Ok(())
+        })?,
+    )?;
     let at = Rc::clone(&strings);
-    natives.set("search_on", lua.create_function(move |lua, task: AnyUserData| {
-        let mut task = task.borrow_mut::<Task>()?;
-        Ok(at.run(lua, &mut task)?)
-    })?)?;
-    natives.set("search_result", lua.create_function(move |lua, task: AnyUserData| {
-        strings.result(lua, task.take::<Task>()?)
-    })?)
+    natives.set(
+        "search_on",
+        lua.create_function(move |lua, task: AnyUserData| {
+            let mut task = task.borrow_mut::<Task>()?;
+            Ok(at.run(lua, &mut task)?)
+        })?,
+    )?;
+    natives.set(
+        "search_result",
+        lua.create_function(move |lua, task: AnyUserData| strings.result(lua, task.take::<Task>()?))?,
+    )
 }
 
 /// `gsub` with a text in the place of what is found.
@@ -256,13 +270,7 @@ impl Strings {
 impl Substitution {
     /// Goes on until all is substituted or the budget is used up; whether it is finished. `room`: bytes that the result
     /// may have; it stops soon after having more.
-    fn run(
-        &mut self,
-        search: &mut Search,
-        subject: &[u8],
-        budget: &mut usize,
-        room: usize,
-    ) -> Result<bool, Fault> {
+    fn run(&mut self, search: &mut Search, subject: &[u8], budget: &mut usize, room: usize) -> Result<bool, Fault> {
         while self.count < self.max {
             let (first, end) = match search.run(subject, budget) {
                 Progress::Found(first, end) => (first, end),

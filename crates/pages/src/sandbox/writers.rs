@@ -22,10 +22,8 @@ const TEXTS: &[(&str, Escape)] = &[
 ];
 
 /// Writers of values as JSON: for a text, and for the JSON of anything else.
-const VALUES: &[(&str, Escape, Escape)] = &[
-    ("__j", escape::script_string, escape::script_json),
-    ("__e", escape::handler_string, escape::handler_json),
-];
+const VALUES: &[(&str, Escape, Escape)] =
+    &[("__j", escape::script_string, escape::script_json), ("__e", escape::handler_string, escape::handler_json)];
 
 /// As it is.
 fn raw(input: &[u8], out: &mut Vec<u8>) {
@@ -79,7 +77,9 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
             Some(text) => write(lua, hub, &text.as_bytes(), escape),
             None => Ok(()),
         },
-        Value::Table(table) if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) => {
+        Value::Table(table)
+            if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) =>
+        {
             // The page's own function: it runs before the exchange is taken.
             let text = value.to_string()?;
             write(lua, hub, text.as_bytes(), escape)
