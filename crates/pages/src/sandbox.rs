@@ -338,7 +338,7 @@ impl Sandbox {
         lua.sandbox(true)?;
         lua.gc_collect()?;
         lua.gc_collect()?;
-        self.inner.hub.meter.raise_floor(lua.used_memory() as isize);
+        self.inner.hub.meter.raise_floor(lua.used_memory().cast_signed());
         Ok(())
     }
 

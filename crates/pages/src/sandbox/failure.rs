@@ -209,12 +209,11 @@ const TRACEBACK: &str = "\nstack traceback:";
 /// What an error says, without tracebacks.
 pub(crate) fn plain_text(error: &mlua::Error) -> String {
     match error {
-        mlua::Error::CallbackError { cause, .. } => plain_text(cause),
+        mlua::Error::CallbackError { cause, .. } | mlua::Error::WithContext { cause, .. } => plain_text(cause),
         mlua::Error::RuntimeError(text) | mlua::Error::MemoryError(text) => {
             text.split(TRACEBACK).next().unwrap_or_default().to_owned()
         }
         mlua::Error::SyntaxError { message, .. } => message.clone(),
-        mlua::Error::WithContext { cause, .. } => plain_text(cause),
         mlua::Error::ExternalError(cause) => cause.to_string(),
         other => other.to_string(),
     }
