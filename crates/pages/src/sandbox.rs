@@ -10,7 +10,7 @@
 //! interface); a chunk's closure has no upvalues and is given to one run at a time; its globals are a table of its own,
 //! emptied afterwards; a coroutine is reset before it is used again.
 //!
-//! What keeps a page in bounds: see [`meter`]; and `prelude.luau`, which puts in the place of library functions that
+//! What keeps a page in bounds: see `meter.rs`; and `prelude.luau`, which puts in the place of library functions that
 //! run long or allocate much such that come back to the interrupt. What the library has and [`LIBRARY`] does not name
 //! is taken out.
 //!
