@@ -1,8 +1,11 @@
 //! Active pages, by the real binary: served, changed, failing, taking turns, kept.
 
 mod changes;
+mod check;
+mod database;
 mod demo;
 mod failures;
+mod injection;
 mod kept;
 mod serving;
 mod streaming;
