@@ -1,8 +1,8 @@
 //! The documents that are printed from tables in the code say what the tables say.
 
 use flatout_cache::reason::{Lookup, NoStore};
-use flatout_data::DataReason;
 use flatout_config::{Code, Memory, format, load};
+use flatout_data::DataReason;
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::OriginFailure;
@@ -66,7 +66,9 @@ fn reasons() -> String {
         writeln!(text, "| `{}` | {} |", error.name(), error.text()).unwrap();
     }
     text.push_str("\n## Outcomes: what became of a page\n\n");
-    text.push_str("Status 0 is the page's own. A line on standard error tells each failure, with the file and the line.\n\n");
+    text.push_str(
+        "Status 0 is the page's own. A line on standard error tells each failure, with the file and the line.\n\n",
+    );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     for index in 0..flatout_pages::Outcome::NAMES.len() {
         let outcome = flatout_pages::Outcome::from_index(index as u8);
