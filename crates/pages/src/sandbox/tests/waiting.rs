@@ -32,7 +32,7 @@ fn waits_at_any_depth_of_coroutines() {
         (
             "local t = { 'b', 'a', 'c' } table.sort(t, function(x, y) later('') return x < y end) __w(table.concat(t))",
             "abc",
-            3,
+            2,
         ),
         (
             "local ok, why = pcall(function() return setmetatable({}, { __index = function() return later('x') end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)",
