@@ -105,3 +105,13 @@ fn a_new_site_is_right_and_overwrites_nothing() {
     assert!(!folder.path().join("a/b/flatout.kdl").exists());
     assert_eq!(std::fs::read(folder.path().join("a/b/site/index.lhtml")).unwrap(), b"mine");
 }
+
+#[test]
+fn what_is_only_included_answers_for_nothing() {
+    let files = [("site/index.lhtml", "<p><?include \"_parts/x.lhtml\" ?></p>"), ("site/_parts/x.lhtml", "x"), ("site/_y.lhtml", "y")];
+    let (_folder, server) = super::site(&files, "", "");
+    assert_eq!(super::page(&server, "/"), "<p>x</p>");
+    for path in ["/_y", "/_y.lhtml", "/_parts/x", "/_parts/x.lhtml", "/%5Fy"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}

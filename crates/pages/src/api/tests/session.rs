@@ -93,3 +93,16 @@ fn a_form_needs_its_token() {
     let renewed = site.run(&with(&cookie, &[]), "session.user = 'ann' session:renew()").cookie();
     assert_eq!(send(&renewed, &body).refusal, Some(PageRefusal::CsrfInvalid));
 }
+
+#[test]
+fn after_a_flush_it_is_too_late() {
+    let site = Site::new();
+    let cookie = site.run(&Ask::default(), "session.a = 1").cookie();
+    let ask = with(&cookie, &[]);
+    for code in ["flush() local x = session.a", "local x = session.a flush() session.a = 2", "local x = session.a flush() session:clear()"] {
+        assert!(site.run(&ask, code).error.unwrap().contains("flush()"), "{code}");
+    }
+    // A token for a session that the browser has needs no cookie.
+    assert_eq!(site.run(&ask, "local x = session.a flush() csrf.token() __r(tostring(session.a))").text, "1");
+    assert!(site.error("local x = session.a flush() csrf.token()").contains("flush()"));
+}
