@@ -5,6 +5,7 @@
 //! canary that must fail; `make fuzz FUZZER=name` runs one under libFuzzer.
 
 mod cache;
+mod fastcgi;
 pub mod mutate;
 mod proxy;
 
@@ -76,6 +77,9 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "cache_stored", seeds: cache::STORED_SEEDS, check: cache::check_stored, must_fail: false },
     Fuzzer { name: "cache_decisions", seeds: cache::EXCHANGE_SEEDS, check: cache::check_decisions, must_fail: false },
     Fuzzer { name: "forward", seeds: proxy::FORWARD_SEEDS, check: proxy::check_forward, must_fail: false },
+    Fuzzer { name: "fcgi_records", seeds: fastcgi::RECORD_SEEDS, check: fastcgi::check_records, must_fail: false },
+    Fuzzer { name: "fcgi_params", seeds: fastcgi::PARAM_SEEDS, check: fastcgi::check_params, must_fail: false },
+    Fuzzer { name: "cgi_head", seeds: fastcgi::HEAD_SEEDS, check: fastcgi::check_head, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 
