@@ -2,9 +2,9 @@
 
 use crate::flags::{ServerArgs, parse_duration_ms};
 use clap::Args;
-use flatout_config::model::{Admin, Config, Files, Handler, Php, PhpAddress, StepKind};
+use flatout_config::model::{Admin, Config, Files, Handler, PageSettings, Pages, Php, PhpAddress, StepKind};
 use flatout_daemon::Failure;
-use flatout_serve::root::check_kernel;
+use flatout_net::root::check_kernel;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use std::process::ExitCode;
   flatout serve ./public --listen 0.0.0.0:80 --access-log /var/log/flatout.log
   flatout serve ./public --access-log - | grep ' 404 '
   flatout serve ./public --php unix:/run/php/php-fpm.sock
+  flatout serve ./site --dev                 active pages, for whoever writes them
 
 Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder.
 SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 opens the log anew, after it
@@ -43,6 +44,13 @@ pub(crate) struct ServeArgs {
     /// Have PHP-FPM at this address run the folder's scripts: unix:/run/php/php-fpm.sock, or tcp:127.0.0.1:9000.
     #[arg(long, value_name = "ADDRESS", value_parser = flatout_config::parse_php_address)]
     php: Option<PhpAddress>,
+    /// Run active pages: `x.lhtml` answers for `/x`, and the sources of pages and scripts are not given out.
+    #[arg(long)]
+    pages: bool,
+
+    /// The same for whoever writes them: errors are shown in the browser, and pages load again when they change.
+    #[arg(long)]
+    dev: bool,
 
     /// Answer `flatout status`, `reload` and `upgrade` on this Unix socket.
     #[arg(long, value_name = "PATH")]
@@ -62,12 +70,15 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     check_folder(&arguments.folder)?;
     let handler =
         Files { root: arguments.folder.clone(), hidden: arguments.hidden, ..flatout_config::files_defaults() };
+    let settings = PageSettings { dev: arguments.dev, ..PageSettings::default() };
+    let pages = (arguments.pages || arguments.dev)
+        .then(|| Handler::Pages(Box::new(Pages { path: arguments.folder.clone(), settings })));
     let php = arguments.php.clone().map(|address| {
-        let php = Php { address, root: arguments.folder.clone(), ..Php::default() };
-        StepKind::Handler(Handler::Php(Box::new(php)))
+        Handler::Php(Box::new(Php { address, root: arguments.folder.clone(), ..Php::default() }))
     });
-    let files = StepKind::Handler(Handler::Files(Box::new(handler)));
-    let mut config = arguments.server.config(php.into_iter().chain([files]))?;
+    let files = Handler::Files(Box::new(handler));
+    let steps = pages.into_iter().chain(php).chain([files]).map(StepKind::Handler);
+    let mut config = arguments.server.config(steps)?;
     for site in &mut config.sites {
         (site.recheck_ms, site.watch) = (arguments.recheck, arguments.watch);
     }

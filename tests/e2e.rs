@@ -22,6 +22,7 @@ mod e2e {
     mod harness;
     mod http2;
     mod memory;
+    mod pages;
     mod patience;
     mod php;
     mod pictures;

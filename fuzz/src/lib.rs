@@ -7,6 +7,7 @@
 mod cache;
 mod fastcgi;
 pub mod mutate;
+mod pages;
 mod proxy;
 
 use flatout_http::body::BodyDecoder;
@@ -53,6 +54,7 @@ const LIMITS: Limits = Limits {
     trailer_bytes_max: 64,
     pipelined_max: 4,
     output_bytes_max: 256,
+    unknown_codings: false,
 };
 
 /// All fuzzers.
@@ -80,6 +82,8 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "fcgi_records", seeds: fastcgi::RECORD_SEEDS, check: fastcgi::check_records, must_fail: false },
     Fuzzer { name: "fcgi_params", seeds: fastcgi::PARAM_SEEDS, check: fastcgi::check_params, must_fail: false },
     Fuzzer { name: "cgi_head", seeds: fastcgi::HEAD_SEEDS, check: fastcgi::check_head, must_fail: false },
+    Fuzzer { name: "pages", seeds: pages::SEEDS, check: pages::check_page, must_fail: false },
+    Fuzzer { name: "escapes", seeds: pages::VALUES, check: pages::check_escapes, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

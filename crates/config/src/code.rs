@@ -1,4 +1,5 @@
-//! Every kind of mistake that a configuration can hold: one table gives the code, its name, and what to do about it.
+//! Every kind of mistake that a configuration (`C`) or an active page (`P`) can hold: one table gives the code, its name,
+//! and what to do about it.
 
 macro_rules! codes {
     ($($variant:ident, $id:literal, $title:literal, $text:literal;)+) => {
@@ -101,8 +102,39 @@ codes! {
     CertificateUnused, "C0409", "certificate without use", "The site has a certificate and no address where TLS is spoken. Add `tls=#true` to a `listen`.";
     Contradiction, "C0410", "contradiction", "Two settings exclude one another.";
     SameTwice, "C0411", "the same twice", "The list has the same entry twice.";
-    NoAnswer, "C0412", "no answer", "Nothing in this site ever answers. Give it a handler: files, proxy, php, respond, redirect or metrics.";
+    NoAnswer, "C0412", "no answer", "Nothing in this site ever answers. Give it a handler: files, pages, php, proxy, respond, redirect or metrics.";
     CacheUnused, "C0413", "cache without use", "No `proxy` stands behind this `cache`, and only what origins answer is kept by it. Files have a cache of their own, which needs no setting.";
+
+    CodeUnclosed, "P0101", "code not closed", "A page's code begins with `<?` and ends with `?>`; the file ends before. In a text or a long comment of Luau, `?>` ends nothing.";
+    InsertionUnknown, "P0102", "unknown insertion", "Behind `<?` stands `=`, `raw`, `lua` or `include`, and nothing else. As text it is written `&lt;?`, in a script's strings `<\\?`.";
+    LuauBad, "P0103", "not Luau", "The code is not Luau. The message is the compiler's, or tells what is not closed.";
+    ExpressionBad, "P0104", "not one expression", "Between `<?=` or `<?raw` and `?>` stands one expression: no statement, and no list with commas.";
+    BlockUnclosed, "P0105", "block not closed", "An `if`, `for`, `while`, `do` or `repeat` is not closed by `end` or `until` in the file in which it begins.";
+    BlockStray, "P0106", "end too many", "This `end`, `else`, `elseif` or `until` belongs to nothing in this file.";
+    FunctionAround, "P0107", "function around a page's text", "A function ends in the block of code in which it begins: what it wrote would go to wherever it is called, and its escaping would be wrong there. Return a value, or include a file.";
+    StatementUnfinished, "P0108", "statement not finished", "A block of code ends within a statement. Brackets, expressions and the heads of `if`, `for` and `while` stand in one block.";
+    NameReserved, "P0109", "reserved name", "Names that begin with two underscores and one letter, as `__w`, belong to what the page is compiled to.";
+    PageUnreadable, "P0201", "unreadable page", "The page, or what it includes, cannot be read.";
+    PageNotText, "P0202", "not a text", "Pages are UTF-8, without NUL.";
+    PageTooLarge, "P0203", "page too large", "A file has at most 1 MiB, a page with all that it includes at most 4 MiB, in at most 256 includes nested at most 16 deep.";
+    PartForm, "P0204", "include form", "An include names one file in quotes: `<?include \"_head.lhtml\" ?>`. The path is relative to the file it stands in, has `/` between its parts, and leads nowhere out of the folder.";
+    PartMissing, "P0205", "nothing to include", "No file has the name that is to be included.";
+    PartCycle, "P0206", "include cycle", "A file includes itself, directly or through others.";
+    InTag, "P0301", "insertion in a tag", "What stands here becomes a name: of a tag or of an attribute. No escaping makes a name safe. Choose among written ones with `<?lua if … ?>`.";
+    InUnquoted, "P0302", "insertion without quotes", "An attribute's value that holds an insertion stands in quotes.";
+    InComment, "P0303", "insertion in a comment", "In HTML's comments and declarations nothing is inserted. A comment that visitors do not see is `<?lua --[[ … ]] ?>`.";
+    InStyle, "P0304", "insertion in a style sheet", "In CSS nothing is inserted. Choose among written classes; or put numbers into a `data-` attribute, and read them with a script.";
+    InScript, "P0305", "insertion in a script where no value stands", "In a script, a value stands where an expression stands, or within a string in quotes; not in a template literal's text, a regular expression or a comment, and not directly behind a name.";
+    InUrl, "P0306", "insertion in a URL that cannot be told", "Where a URL is run, or loads what is run, it begins with what is written: `/scripts/` or `https://host/`. A URL that begins with `javascript:` or `data:` takes no insertion.";
+    InAttribute, "P0307", "insertion in an attribute that is run", "The attribute's value is run, or changes how others are read. Put the value into a `data-` attribute, and read it with a script.";
+    InElement, "P0308", "insertion in an element that cannot be told", "Browsers do not agree on what the content of this element is, or do not decode it.";
+    InReference, "P0309", "insertion behind an open `&`", "The `&` in front would make a character reference of what is inserted. As itself it is written `&amp;`.";
+    InEither, "P0310", "insertion behind branches that differ", "The branches in front leave the insertion in different places, so its escaping cannot be told. Put it into each branch.";
+    BranchesDiffer, "P0401", "branches end in different places", "All branches of an `if`, and every round of a loop, end in the same place of the HTML: all in text, or all in the same attribute. Close in each branch what it opens.";
+    MarkupOpen, "P0402", "page ends within markup", "The page ends within a tag, a comment or a script. What follows in the browser would be read wrongly. A file that is only included has a name that begins with `_`.";
+    MarkupUnclear, "P0403", "markup that is read in two ways", "How browsers read this depends on what stands around it or on their settings. The message tells what to write instead.";
+    PageTangled, "P0404", "page too tangled", "Loops and branches are nested so that following the HTML through them takes too long. Move inner loops into functions that return text.";
+    PageFailed, "P0501", "page failed", "The page's code ended with an error while it ran.";
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod render;
 mod text;
 
 pub use render::Style;
-pub(crate) use text::{Span, Texts};
+pub use text::{Span, Texts};
 
 use crate::code::Code;
 use crate::model::Place;
@@ -119,7 +119,7 @@ impl std::error::Error for Diagnostics {}
 
 /// A mistake while it is gathered.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     code: Code,
     span: Span,
     message: String,
@@ -129,33 +129,43 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn label(&mut self, label: impl Into<String>) -> &mut Self {
+    /// Sets what stands behind the caret.
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
         self.label = label.into();
         self
     }
 
-    pub(crate) fn note(&mut self, note: impl Into<String>) -> &mut Self {
+    /// Adds what to do, or what is allowed.
+    pub fn note(&mut self, note: impl Into<String>) -> &mut Self {
         self.notes.push(note.into());
         self
     }
 
-    pub(crate) fn related(&mut self, span: Span, label: impl Into<String>) -> &mut Self {
+    /// Adds another place that belongs to it.
+    pub fn related(&mut self, span: Span, label: impl Into<String>) -> &mut Self {
         self.related.push((span, label.into()));
         self
     }
 }
 
-/// Mistakes while they are gathered.
+/// Mistakes while they are gathered: of a configuration, or of another text whose mistakes are told in the same style.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub struct Report {
     drafts: Vec<Draft>,
     /// Takes what comes when there is no more room.
     overflow: Draft,
     dropped: usize,
 }
 
+impl Default for Report {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Report {
-    pub(crate) fn new() -> Self {
+    /// None yet.
+    pub fn new() -> Self {
         let overflow = Draft {
             code: Code::Syntax,
             span: Span::default(),
@@ -167,7 +177,8 @@ impl Report {
         Self { drafts: Vec::new(), overflow, dropped: 0 }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
 
@@ -177,24 +188,24 @@ impl Report {
     }
 
     /// How many there are by now.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.drafts.len() + self.dropped
     }
 
     /// Whether one of this kind begins here already.
-    pub(crate) fn has_at(&self, code: Code, span: Span) -> bool {
+    pub fn has_at(&self, code: Code, span: Span) -> bool {
         self.drafts
             .iter()
             .any(|draft| draft.code == code && (draft.span.file, draft.span.start) == (span.file, span.start))
     }
 
     /// Whether there is one of this kind in the same text.
-    pub(crate) fn has_in(&self, code: Code, span: Span) -> bool {
+    pub fn has_in(&self, code: Code, span: Span) -> bool {
         self.drafts.iter().any(|draft| draft.code == code && draft.span.file == span.file)
     }
 
     /// Adds one; label, notes and other places can be put to what is returned.
-    pub(crate) fn add(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Draft {
+    pub fn add(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Draft {
         let draft =
             Draft { code, span, message: message.into(), label: String::new(), related: Vec::new(), notes: Vec::new() };
         if self.drafts.len() == DRAFTS_MAX {
@@ -208,7 +219,7 @@ impl Report {
     }
 
     /// Gives the drafts their lines.
-    pub(crate) fn finish(mut self, texts: &Texts) -> Diagnostics {
+    pub fn finish(mut self, texts: &Texts) -> Diagnostics {
         self.drafts.sort_by_key(|draft| (draft.span.file, draft.span.start));
         let more = self.drafts.len().saturating_sub(SHOWN_MAX) + self.dropped;
         let list = self.drafts.into_iter().take(SHOWN_MAX).map(|draft| settle(draft, texts)).collect();

@@ -16,6 +16,7 @@ use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
+use flatout_pages::{Folder, PagesWorker, SOURCE_ENDINGS};
 use flatout_proxy::{Accelerator, ProxyWorker};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{Files, Policy, Services, Store};
@@ -35,6 +36,7 @@ pub struct Engine {
     live: RefCell<Rc<Live>>,
     store: Rc<Store>,
     proxy: Rc<ProxyWorker>,
+    pages: Rc<PagesWorker>,
     policy_ids: Rc<Cell<u32>>,
 }
 
@@ -44,6 +46,8 @@ pub(crate) struct Live {
     pub(crate) files: Vec<Rc<Files>>,
     pub(crate) proxy: Rc<ProxyWorker>,
     pub(crate) php: Rc<PhpWorker>,
+    pub(crate) active: Vec<Rc<Folder>>,
+    pub(crate) pages: Rc<PagesWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
@@ -97,20 +101,23 @@ impl Engine {
     fn beside(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits, accelerator: &Arc<Accelerator>) -> Self {
         let store = Store::new(limits, services);
         let proxy = ProxyWorker::new(accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
+        let pages_base = u8::try_from(outcome::PAGES_BASE).unwrap_or(u8::MAX);
+        let pages = PagesWorker::new(Arc::clone(&spec.pages_shared), pages_base);
         let policy_ids = Rc::default();
-        let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, None, &policy_ids)));
-        Self { live, store, proxy, policy_ids }
+        let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, &pages, None, &policy_ids)));
+        Self { live, store, proxy, pages, policy_ids }
     }
 
     /// Answers from `spec` from now on.
     pub fn swap(&self, spec: Arc<Spec>) {
-        let next = make_live(spec, &self.store, &self.proxy, Some(&self.live.borrow()), &self.policy_ids);
+        let next = make_live(spec, &self.store, &self.proxy, &self.pages, Some(&self.live.borrow()), &self.policy_ids);
         // The old one is dropped after the borrow: it may be the last to hold much.
         let before = self.live.replace(Rc::new(next));
         drop(before);
         let live = self.live();
         self.proxy.watch(&live.spec.proxies);
         live.php.retain();
+        self.pages.retain(&live.spec.active);
         let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
         let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
         self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
@@ -125,6 +132,7 @@ fn make_live(
     spec: Arc<Spec>,
     store: &Rc<Store>,
     proxy: &Rc<ProxyWorker>,
+    pages: &Rc<PagesWorker>,
     before: Option<&Live>,
     policy_ids: &Rc<Cell<u32>>,
 ) -> Live {
@@ -136,9 +144,14 @@ fn make_live(
         });
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
-            let opened = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
-            Rc::new(opened.hiding(files.sources.clone()))
+            let step = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
+            let step = if files.withholds { step.withholding(SOURCE_ENDINGS) } else { step };
+            Rc::new(step.hiding(files.sources.clone()))
         })
+    });
+    let active = spec.active.iter().map(|step| {
+        let known = before.and_then(|before| before.active.iter().find(|folder| Arc::ptr_eq(folder.step(), step)));
+        known.map_or_else(|| Folder::new(Arc::clone(step)), Rc::clone)
     });
     // What none of the new steps could lead to is of no use any more.
     let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).map(parts_of).collect();
@@ -152,6 +165,8 @@ fn make_live(
             || Rc::new(PhpWorker::new(u8::try_from(outcome::PHP_BASE).unwrap_or(u8::MAX))),
             |before| Rc::clone(&before.php),
         ),
+        active: active.collect(),
+        pages: Rc::clone(pages),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),

@@ -11,11 +11,13 @@ use crate::rate::RateTable;
 use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
 use flatout_fastcgi::PhpStep;
+use flatout_net::root::Root;
+pub use flatout_pages::PagesShared;
+use flatout_pages::PagesStep;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
-use flatout_serve::root::Root;
 use flatout_serve::sources::SourceNames;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,6 +34,8 @@ pub struct Sources<'a> {
     pub metrics: Option<MetricsText>,
     /// What all proxies and caches of the process share; without it, nothing is kept of origins' answers.
     pub accelerator: Option<Arc<Accelerator>>,
+    /// What all active pages of the process share.
+    pub pages: Option<Arc<PagesShared>>,
 }
 
 impl fmt::Debug for Sources<'_> {
@@ -52,6 +56,12 @@ pub struct Spec {
     pub(crate) proxies: Vec<Arc<ProxyStep>>,
     pub(crate) cache_steps: Vec<Arc<CacheStep>>,
     pub(crate) php: Vec<PhpSpec>,
+    /// Steps of active pages.
+    pub(crate) active: Vec<Arc<PagesStep>>,
+    /// Where each of them stands.
+    pub(crate) active_places: Vec<Place>,
+    /// What all active pages of the process share.
+    pub(crate) pages_shared: Arc<PagesShared>,
     /// What all proxies and caches of the process share.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
@@ -108,6 +118,8 @@ pub(crate) struct FilesSpec {
     pub(crate) epoch: Option<Arc<AtomicU64>>,
     /// Names whose content is not given out, as scripts are run here.
     pub(crate) sources: Option<Arc<SourceNames>>,
+    /// Whether sources of active pages are as if they were not there.
+    pub(crate) withholds: bool,
 }
 
 impl FilesSpec {
@@ -117,6 +129,7 @@ impl FilesSpec {
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
             && self.sources == other.sources
+            && self.withholds == other.withholds
     }
 }
 
@@ -160,9 +173,36 @@ impl Spec {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
+    /// Opens what active pages keep and ask, for `workers` workers; what is open already stays as it is. To be called as the
+    /// user that the process runs as, before the configuration comes into force: until then its pages do not run.
+    pub fn open_pages(&self, workers: usize) -> Result<(), Vec<SpecError>> {
+        let mut errors = Vec::new();
+        for (step, place) in self.active.iter().zip(&self.active_places) {
+            if let Err((what, advice)) = self.pages_shared.open(step, workers) {
+                errors.push(SpecError::new(place, what, advice));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// The folders in which active pages write: those of databases. Uploads go elsewhere, and where that is forbidden they stay
+    /// in memory.
+    pub fn written_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let databases = self.active.iter().filter_map(|step| step.settings().database.as_ref());
+        databases.map(|database| match database.path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        })
+    }
+
     /// Whether some origin or application server has a name, which must be looked up while the process runs.
     pub fn asks_by_name(&self) -> bool {
-        self.proxies.iter().any(|proxy| proxy.asks_by_name()) || self.php.iter().any(|php| php.step.asks_by_name())
+        self.proxies.iter().any(|proxy| proxy.asks_by_name())
+            || self.php.iter().any(|php| php.step.asks_by_name())
+            || self.active.iter().any(|step| {
+                let upstreams = &step.settings().upstreams;
+                upstreams.iter().any(|(_, origin)| origin.host.parse::<IpAddr>().is_err())
+            })
     }
 
     /// Whether some step keeps origins' answers.

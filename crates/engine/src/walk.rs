@@ -403,6 +403,7 @@ impl<'w, T: Trace> Walk<'w, T> {
             }
             Kind::Proxy(index) => self.answer_proxy(step, *index),
             Kind::Php(index) => self.answer_php(step, *index),
+            Kind::Pages(index) => self.answer_page(step, *index),
         }
     }
 
@@ -414,6 +415,7 @@ impl<'w, T: Trace> Walk<'w, T> {
                 | Kind::Redirect { .. }
                 | Kind::Respond { .. }
                 | Kind::Metrics
+                | Kind::Pages(_)
                 | Kind::Rewrite(_)
                 | Kind::Php(_)
         );

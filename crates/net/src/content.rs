@@ -229,6 +229,17 @@ impl Offers {
         Self::with(true, length)
     }
 
+    /// For a request whose content is all at hand, because this process made it.
+    pub fn with_bytes(bytes: SharedBytes) -> Self {
+        let length = bytes.len() as u64;
+        let offers = Self::with(true, Some(length));
+        let (writer, content) = content_channel(Some(length));
+        writer.write(bytes);
+        writer.end(None);
+        *offers.carried.borrow_mut() = Some(content);
+        offers
+    }
+
     const fn with(has_content: bool, length: Option<u64>) -> Self {
         Self {
             has_content,

@@ -1,5 +1,7 @@
 //! Why each answer was what it was: one table gives the name for the log and the counter, and the meaning.
 
+use flatout_net::root::OpenFault;
+
 macro_rules! outcomes {
     ($($variant:ident, $name:literal, $text:literal;)+) => {
         /// Why an answer was what it was.
@@ -63,6 +65,20 @@ outcomes! {
     DotSegment, "dot_segment", "The path contains a segment that is only dots: 400.";
     TryStatus, "try_status", "The try list ends in a status.";
     TargetNul, "target_nul", "The path contains an encoded NUL: 400.";
+}
+
+impl From<OpenFault> for Outcome {
+    fn from(fault: OpenFault) -> Self {
+        match fault {
+            OpenFault::NotFound => Self::NotFound,
+            OpenFault::OutsideRoot => Self::OutsideRoot,
+            OpenFault::Forbidden => Self::Forbidden,
+            OpenFault::NotAFile => Self::NotAFile,
+            OpenFault::NoDescriptor => Self::NoDescriptor,
+            OpenFault::Unsettled => Self::FileUnsettled,
+            OpenFault::Failed => Self::FileFailed,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,21 +9,25 @@ const LINE_CHARACTERS_MAX: usize = 100;
 
 /// A stretch of one text, in bytes. Texts are at most 1 MiB, so 32 bits are ample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) file: u32,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
+pub struct Span {
+    /// The number of the text.
+    pub file: u32,
+    /// Where it begins.
+    pub start: u32,
+    /// Where it ends.
+    pub end: u32,
 }
 
 impl Span {
-    pub(crate) fn new(file: u32, start: usize, end: usize) -> Self {
+    /// From `start` to `end` of the text `file`.
+    pub fn new(file: u32, start: usize, end: usize) -> Self {
         Self { file, start: start as u32, end: end as u32 }
     }
 }
 
 /// The texts that were read.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub struct Texts {
     list: Vec<Text>,
     /// The last place that was looked up: places are mostly asked for in their order, and a hostile file may be one
     /// line of a mebibyte, which must not be counted anew for each.
@@ -49,7 +53,7 @@ struct Text {
 
 impl Texts {
     /// Takes a text in, and returns its number.
-    pub(crate) fn add(&mut self, name: String, text: String) -> u32 {
+    pub fn add(&mut self, name: String, text: String) -> u32 {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(starts).collect();
         self.list.push(Text { name, content: text, lines });
@@ -65,12 +69,13 @@ impl Texts {
         self.list.iter().map(|text| text.content.len()).sum()
     }
 
-    pub(crate) fn text(&self, file: u32) -> &str {
+    /// The text of this number; empty when there is none.
+    pub fn text(&self, file: u32) -> &str {
         self.list.get(file as usize).map_or("", |text| text.content.as_str())
     }
 
     /// Where a line and a column, from 1, are; columns count bytes.
-    pub(crate) fn offset(&self, file: u32, line: usize, column: usize) -> usize {
+    pub fn offset(&self, file: u32, line: usize, column: usize) -> usize {
         let Some(text) = self.list.get(file as usize) else { return 0 };
         let start = text.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
         let mut at = (start + column.saturating_sub(1)).min(text.content.len());
@@ -93,7 +98,7 @@ impl Texts {
     }
 
     /// Line and column, from 1; columns count characters.
-    pub(crate) fn place(&self, span: Span) -> Place {
+    pub fn place(&self, span: Span) -> Place {
         let Some(text) = self.list.get(span.file as usize) else {
             return Place::default();
         };

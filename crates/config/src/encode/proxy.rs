@@ -65,6 +65,7 @@ pub(super) fn proxy(writer: &mut Writer, proxy: &Proxy) {
         writer.begin("idle-connections").raw(&proxy.idle_connections_max.to_string()).end();
     }
     switch(writer, "upgrades", proxy.upgrades, defaults.upgrades);
+    flag(writer, "unknown-codings", proxy.unknown_codings);
     writer.close();
 }
 

@@ -141,6 +141,49 @@ impl<T: Trace> Walk<'_, T> {
         }
     }
 
+    pub(super) fn answer_page(&mut self, step: &Step, index: u32) -> Option<Reply> {
+        let live = self.live;
+        let folder = live.active.get(index as usize)?;
+        // Without them the path is one that only an origin may judge, and the walk does not come here.
+        let facts = self.facts?;
+        if T::TOLD {
+            let name = folder.name_of(&self.decoded, facts);
+            self.trace.step(step, || match &name {
+                Some(name) => format!("runs {}", folder.step().folder().join(name).display()),
+                None => "no page has this name: goes on".to_owned(),
+            });
+            // Nothing is run.
+            return name.map(|_| {
+                self.trace.run();
+                Reply::later(std::future::pending())
+            });
+        }
+        let policy = self.policy();
+        let changes = flatout_pages::Changes { id: policy.id, fields: Rc::clone(&policy.fields) };
+        let asking = flatout_pages::Asking {
+            request: self.request,
+            path: &self.path,
+            decoded: (&self.decoded, facts),
+            query: self.query.as_deref(),
+            changes: &changes,
+            now: self.now,
+        };
+        match live.pages.handle(folder, &asking) {
+            flatout_pages::Handled::Reply(response) => Some(Reply::Now(response)),
+            flatout_pages::Handled::Later(making) => {
+                let pages = Pages { live: Rc::clone(live), numbers: self.pages.clone(), policy, now: self.now };
+                Some(Reply::later(async move {
+                    match making.await {
+                        Ok(response) => response,
+                        Err(refused) => pages.fail(&refused.into()),
+                    }
+                }))
+            }
+            flatout_pages::Handled::Refused(refused) => Some(self.fail(&refused.into()).into()),
+            flatout_pages::Handled::NoPage => None,
+        }
+    }
+
     pub(super) fn answer_metrics(&mut self, step: &Step) -> Response {
         self.trace.step(step, || "answers with the counters".to_owned());
         match self.request.head.method {

@@ -1,0 +1,54 @@
+//! Checking pages without running them.
+
+use crate::template::{Files, Template, compile};
+use flatout_config::{Code, Diagnostics};
+use mlua::Error;
+use mlua::chunk::Compiler;
+
+/// Compiles a page or a script, and has Luau's compiler read what it was compiled to.
+pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
+    let template = compile(name, files).template?;
+    match Compiler::new().compile(&template.chunk) {
+        Ok(_) => Ok(template),
+        Err(Error::SyntaxError { message, .. }) => Err(syntax(&template, &message, files)),
+        Err(error) => Err(template.lines.blame(0, Code::LuauBad, &error.to_string(), files)),
+    }
+}
+
+/// A message of Luau's compiler, `12: what is wrong` or `name:12: what is wrong`, at the page's line.
+pub fn syntax(template: &Template, message: &str, files: &dyn Files) -> Diagnostics {
+    let parse = |text: &str| {
+        let (line, rest) = text.split_once(':')?;
+        Some((line.parse::<u32>().ok()?, rest.trim().to_owned()))
+    };
+    let starts = std::iter::once(0).chain(message.match_indices(':').map(|(at, _)| at + 1));
+    let found = starts.into_iter().find_map(|at| parse(&message[at..]));
+    let (line, text) = found.unwrap_or_else(|| (0, message.to_owned()));
+    template.lines.blame(line, Code::LuauBad, &text, files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::template::Memory;
+
+    fn fault(page: &str) -> String {
+        check("page.lhtml", &Memory::new().file("page.lhtml", page)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_syntax_error_is_told_at_the_line_of_the_page() {
+        let text = fault("<p>\n<?lua\nlocal a = 1\nlocal b = = 2\n?>\n");
+        assert!(text.contains("page.lhtml:4:1") && text.contains("4 | local b = = 2"), "{text}");
+        let text = fault("<p>\n  <?= a b ?>\n");
+        assert!(text.contains("page.lhtml:2:7"), "{text}");
+    }
+
+    #[test]
+    fn what_is_right_passes() {
+        let files = Memory::new().file("a.luau", "return 1 +\n 2").file("b.lhtml", "<?lua for i = 1, 3 do ?><?= i ?><?lua end ?>");
+        assert!(check("a.luau", &files).is_ok());
+        assert!(check("b.lhtml", &files).is_ok());
+        assert!(check("c.luau", &files).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! What a running page works on: the request's facts, the response in progress and the pieces of output.
+//!
+//! The driver owns an [`Exchange`], gives it to a [`Run`](crate::sandbox::Run) and has it back when the run has ended.
+//! Its buffers keep their room from one request to the next, and what a page does not use costs nothing. There is no
+//! Luau in here, and no input or output.
+
+pub mod draft;
+pub mod facts;
+pub mod output;
+
+use crate::sandbox::wait::Wanted;
+use draft::Draft;
+use facts::Facts;
+use flatout_net::content::Offers;
+use output::Output;
+use std::any::{Any, TypeId};
+
+/// Bytes that one request may print for the log; the rest is left out.
+pub const PRINTED_BYTES_MAX: usize = 64 * 1024;
+
+/// Everything one request's page sees and makes.
+#[derive(Default)]
+pub struct Exchange {
+    /// What was asked.
+    pub facts: Facts,
+    /// Status, field lines and cache policy of the answer.
+    pub draft: Draft,
+    /// What was written.
+    pub output: Output,
+    /// The request's content and the way for interim answers; the driver sets it when the request has content.
+    pub offers: Option<Offers>,
+    /// What was left for the driver to wait for: set by a waiting native, taken by the run.
+    pub(crate) wanted: Option<Wanted>,
+    /// Whether the page asked for what was written so far to be sent.
+    pub(crate) flush: bool,
+    /// Whether the page has said that it is done.
+    pub(crate) halted: bool,
+    /// Whether the head of the answer is on its way, so that nothing of it can be changed.
+    pub(crate) head_sent: bool,
+    /// What the page printed, a line each, for the log.
+    printed: Vec<u8>,
+    /// What parts of the interface keep for the length of the request, by their types.
+    slots: Vec<(TypeId, Box<dyn Any>)>,
+}
+
+impl Exchange {
+    /// Empties it for the next request. Room of up to [`output::ROOM_KEPT_BYTES_MAX`] stays.
+    pub fn clear(&mut self) {
+        self.facts.clear();
+        self.draft.clear();
+        self.output.clear();
+        self.offers = None;
+        self.wanted = None;
+        self.flush = false;
+        self.halted = false;
+        self.head_sent = false;
+        self.printed.clear();
+        self.printed.shrink_to(0);
+        self.slots.clear();
+    }
+
+    /// What the page printed: lines, for the log.
+    pub fn printed(&self) -> &[u8] {
+        &self.printed
+    }
+
+    /// Adds a line for the log, as far as there is room.
+    pub fn print(&mut self, text: &[u8]) {
+        let room = PRINTED_BYTES_MAX.saturating_sub(self.printed.len());
+        if room > 1 {
+            self.printed.extend_from_slice(&text[..text.len().min(room - 1)]);
+            self.printed.push(b'\n');
+        }
+    }
+
+    /// Bytes held outside of the virtual machine, which count against the run's memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.output.held_bytes() + self.draft.held_bytes() + self.printed.len()
+    }
+
+    /// The part of type `T`, made when it is first asked for. It lives until the request ends.
+    pub fn slot<T: Default + 'static>(&mut self) -> &mut T {
+        let wanted = TypeId::of::<T>();
+        let at = self.slots.iter().position(|(kind, _)| *kind == wanted).unwrap_or_else(|| {
+            self.slots.push((wanted, Box::new(T::default())));
+            self.slots.len() - 1
+        });
+        // The type was compared: only a broken `TypeId` could get past this to the fallback.
+        match self.slots[at].1.downcast_mut() {
+            Some(part) => part,
+            None => unreachable!("a slot is found by its type"),
+        }
+    }
+
+    /// The part of type `T`, when there is one.
+    pub fn slot_if<T: 'static>(&mut self) -> Option<&mut T> {
+        self.slots.iter_mut().find_map(|(_, part)| part.downcast_mut())
+    }
+
+    /// Ends the page's run at its next step, as if it had come to its end: what follows `redirect()` is not run.
+    pub fn halt(&mut self) {
+        self.halted = true;
+    }
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Exchange")
+            .field("facts", &self.facts)
+            .field("draft", &self.draft)
+            .field("output", &self.output)
+            .finish_non_exhaustive()
+    }
+}

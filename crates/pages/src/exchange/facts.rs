@@ -1,0 +1,108 @@
+//! What is known of the request: one buffer for all of its bytes.
+
+use std::net::SocketAddr;
+
+/// A part of the copied bytes. Heads are bounded far below what 32 bits can say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+/// Appends `more` and says where it stands.
+pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Span {
+    let start = bytes.len() as u32;
+    bytes.extend_from_slice(more);
+    Span { start, end: bytes.len() as u32 }
+}
+
+/// The request, copied: a page may wait, and the connection's buffer does not.
+#[derive(Debug, Default)]
+pub struct Facts {
+    bytes: Vec<u8>,
+    method: Span,
+    path: Span,
+    query: Option<Span>,
+    /// Name and value of each field line.
+    fields: Vec<(Span, Span)>,
+    client: Option<SocketAddr>,
+    secure: bool,
+}
+
+impl Facts {
+    /// Takes a request: its method, the path as sent (RFC 3986 §3.3, not decoded), the query without its question mark,
+    /// and the field lines in the order in which they came.
+    pub fn set<'a>(
+        &mut self,
+        method: &str,
+        path: &[u8],
+        query: Option<&[u8]>,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+        client: Option<SocketAddr>,
+        secure: bool,
+    ) {
+        self.clear();
+        self.method = append(&mut self.bytes, method.as_bytes());
+        self.path = append(&mut self.bytes, path);
+        self.query = query.map(|query| append(&mut self.bytes, query));
+        for (name, value) in fields {
+            let name = append(&mut self.bytes, name.as_bytes());
+            let value = append(&mut self.bytes, value);
+            self.fields.push((name, value));
+        }
+        self.client = client;
+        self.secure = secure;
+    }
+
+    /// Forgets the request.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.fields.clear();
+        self.method = Span::default();
+        self.path = Span::default();
+        self.query = None;
+        self.client = None;
+        self.secure = false;
+    }
+
+    /// The method as sent.
+    pub fn method(&self) -> &[u8] {
+        self.method.of(&self.bytes)
+    }
+
+    /// The path as sent, not decoded.
+    pub fn path(&self) -> &[u8] {
+        self.path.of(&self.bytes)
+    }
+
+    /// The query without its question mark; `None`: the target had none.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.query.map(|query| query.of(&self.bytes))
+    }
+
+    /// The first field line called `name`, whatever its case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find_map(|(known, value)| known.eq_ignore_ascii_case(name.as_bytes()).then_some(value))
+    }
+
+    /// All field lines as name and value, as they came.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
+    }
+
+    /// Who asks.
+    pub const fn client(&self) -> Option<SocketAddr> {
+        self.client
+    }
+
+    /// Whether the request came over TLS.
+    pub const fn secure(&self) -> bool {
+        self.secure
+    }
+}

@@ -1,0 +1,433 @@
+//! One Luau virtual machine a worker, in which every request's page runs as a coroutine of its own, with globals of
+//! its own, held to its share of time and memory.
+//!
+//! How it is used: [`Sandbox::new`], then the interface is laid in ([`Sandbox::global`], [`Sandbox::function`],
+//! [`Sandbox::waiting`]), then [`Sandbox::seal`] freezes all of it. [`Sandbox::load`] compiles a chunk;
+//! [`Sandbox::start`] makes a [`Run`] of it, and [`Run::resume`] runs it until it is done, waits, wants to flush, has
+//! used its slice or has failed.
+//!
+//! What keeps requests apart: all that is shared is frozen (libraries, metatables of strings and vectors, the
+//! interface); a chunk's closure has no upvalues and is given to one run at a time; its globals are a table of its own,
+//! emptied afterwards; a coroutine is reset before it is used again.
+//!
+//! What keeps a page in bounds: see [`meter`]; and `prelude.luau`, which puts in the place of library functions that
+//! run long or allocate much such that come back to the interrupt. What the library has and [`LIBRARY`] does not name
+//! is taken out.
+//!
+//! Absent: files, processes, sockets, `loadstring`, `require`, `getfenv`, `setfenv`, `debug`, `newproxy`, `os`,
+//! `collectgarbage`, `math.randomseed`, and any way to load bytecode.
+
+mod code;
+pub mod failure;
+mod hub;
+mod json;
+pub mod limits;
+mod meter;
+mod natives;
+mod pattern;
+mod run;
+mod strings;
+#[cfg(test)]
+mod tests;
+pub mod wait;
+mod writers;
+
+pub use code::Code;
+pub use failure::{Failure, FailureKind};
+pub use json::{JSON_BYTES_MAX, JSON_LEVELS_MAX, JSON_VALUES_MAX, encode_json};
+pub use limits::Limits;
+pub use run::{Run, Step};
+pub use wait::{Answer, Fault, Wanted, wanted};
+
+use crate::exchange::Exchange;
+use hub::Hub;
+use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Thread, Value};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+/// What of Luau's libraries a page gets: the library's name, then its functions and values.
+pub const LIBRARY: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "_VERSION",
+            "assert",
+            "error",
+            "getmetatable",
+            "ipairs",
+            "next",
+            "pairs",
+            "pcall",
+            "print",
+            "rawequal",
+            "rawget",
+            "rawlen",
+            "rawset",
+            "select",
+            "setmetatable",
+            "tonumber",
+            "tostring",
+            "type",
+            "typeof",
+            "xpcall",
+        ],
+    ),
+    (
+        "bit32",
+        &[
+            "arshift", "band", "bnot", "bor", "btest", "bxor", "byteswap", "countlz", "countrz", "extract", "lrotate",
+            "lshift", "replace", "rrotate", "rshift",
+        ],
+    ),
+    (
+        "buffer",
+        &[
+            "copy",
+            "create",
+            "fill",
+            "fromstring",
+            "len",
+            "readbits",
+            "readf32",
+            "readf64",
+            "readi16",
+            "readi32",
+            "readi8",
+            "readstring",
+            "readu16",
+            "readu32",
+            "readu8",
+            "tostring",
+            "writebits",
+            "writef32",
+            "writef64",
+            "writei16",
+            "writei32",
+            "writei8",
+            "writestring",
+            "writeu16",
+            "writeu32",
+            "writeu8",
+        ],
+    ),
+    ("coroutine", &["close", "create", "isyieldable", "resume", "running", "status", "wrap", "yield"]),
+    (
+        "math",
+        &[
+            "abs", "acos", "asin", "atan", "atan2", "ceil", "clamp", "cos", "cosh", "deg", "exp", "floor", "fmod",
+            "frexp", "huge", "isfinite", "isinf", "isnan", "ldexp", "lerp", "log", "log10", "map", "max", "min",
+            "modf", "noise", "pi", "pow", "rad", "random", "round", "sign", "sin", "sinh", "sqrt", "tan", "tanh",
+        ],
+    ),
+    (
+        "string",
+        &[
+            "byte", "char", "find", "format", "gmatch", "gsub", "len", "lower", "match", "pack", "packsize", "rep",
+            "reverse", "split", "sub", "unpack", "upper",
+        ],
+    ),
+    (
+        "table",
+        &[
+            "clear", "clone", "concat", "create", "find", "freeze", "insert", "isfrozen", "move", "pack", "remove",
+            "sort", "unpack",
+        ],
+    ),
+    ("utf8", &["char", "charpattern", "codepoint", "codes", "len", "offset"]),
+    (
+        "vector",
+        &[
+            "abs",
+            "angle",
+            "ceil",
+            "clamp",
+            "create",
+            "cross",
+            "dot",
+            "floor",
+            "lerp",
+            "magnitude",
+            "max",
+            "min",
+            "normalize",
+            "one",
+            "sign",
+            "zero",
+        ],
+    ),
+];
+
+/// A run that was charged for more leaves coroutine and globals to the collector, bytes.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// Coroutines kept for later runs.
+const THREADS_MAX: usize = 256;
+
+/// Time that one resume spends at most on the collection that a large run left owing.
+const TIDY: Duration = Duration::from_micros(100);
+
+/// What runs share.
+pub(crate) struct Inner {
+    lua: Lua,
+    hub: Rc<Hub>,
+    /// What every page's globals fall back to.
+    base: Table,
+    /// The metatable of every page's globals.
+    globals_metatable: Table,
+    /// A function that does nothing, to empty coroutines with.
+    nothing: Function,
+    /// What makes a waiting function of a native.
+    waiting: Function,
+    threads: RefCell<Vec<Thread>>,
+    owes_collection: Cell<bool>,
+}
+
+impl Inner {
+    fn put_thread(&self, thread: Thread) {
+        let mut threads = self.threads.borrow_mut();
+        if threads.len() < THREADS_MAX {
+            threads.push(thread);
+        }
+    }
+
+    /// Notes that a large run has ended.
+    fn owe_collection(&self) {
+        self.owes_collection.set(true);
+    }
+
+    /// Collects a little of what large runs have left.
+    fn tidy(&self) {
+        if !self.owes_collection.get() {
+            return;
+        }
+        let began = Instant::now();
+        while began.elapsed() < TIDY {
+            if self.lua.gc_step().unwrap_or(true) {
+                self.owes_collection.set(false);
+                return;
+            }
+        }
+    }
+}
+
+/// The virtual machine of one worker.
+pub struct Sandbox {
+    inner: Rc<Inner>,
+}
+
+impl Sandbox {
+    /// A machine with the libraries and what every page calls to write. It is not sealed yet.
+    pub fn new() -> mlua::Result<Self> {
+        static FLAGS: Once = Once::new();
+        // A table whose growth fails for want of memory stays as it was. The flag is the process's, and it is set before
+        // any machine is made; a Luau that has no such flag has it built in.
+        FLAGS.call_once(|| {
+            let _ = Lua::set_fflag("LuauTableRobustOom", true);
+        });
+        let libraries = StdLib::COROUTINE
+            | StdLib::TABLE
+            | StdLib::STRING
+            | StdLib::UTF8
+            | StdLib::BIT
+            | StdLib::MATH
+            | StdLib::BUFFER
+            | StdLib::VECTOR;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let hub = Rc::new(Hub::default());
+        let base = lua.globals();
+        let natives = lua.create_table()?;
+        natives::lay(&lua, &hub, &natives)?;
+        strings::lay(&lua, &hub, &natives)?;
+        writers::lay(&lua, &hub, &base)?;
+        natives.set_readonly(true);
+        let prelude: Table = lua
+            .load(include_str!("sandbox/prelude.luau"))
+            .set_name(format!("={}", failure::PRELUDE))
+            .call((natives, lua.create_table()?))?;
+        let waiting = prelude.get("waiting")?;
+        admit(&lua, &base, &prelude)?;
+        let globals_metatable = lua.create_table()?;
+        globals_metatable.set("__index", &base)?;
+        globals_metatable.set("__metatable", false)?;
+        globals_metatable.set_readonly(true);
+        let nothing = lua.load("").into_function()?;
+        lua.set_interrupt({
+            let hub = Rc::clone(&hub);
+            move |lua| hub.meter.interrupt(lua, || hub.held_bytes())
+        });
+        let inner = Inner {
+            lua,
+            hub,
+            base,
+            globals_metatable,
+            nothing,
+            waiting,
+            threads: RefCell::default(),
+            owes_collection: Cell::new(false),
+        };
+        Ok(Self { inner: Rc::new(inner) })
+    }
+
+    /// The machine, to make tables and strings of the interface with.
+    pub fn lua(&self) -> &Lua {
+        &self.inner.lua
+    }
+
+    /// A native that works on the exchange of the run that calls it. What it returns as [`Fault`] is an ordinary error
+    /// for the page. It must come back within a few microseconds: nothing can interrupt it.
+    pub fn function<A, R>(
+        &self,
+        act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, Fault> + 'static,
+    ) -> mlua::Result<Function>
+    where
+        A: FromLuaMulti,
+        R: IntoLuaMulti,
+    {
+        natives::function(&self.inner.lua, &self.inner.hub, act)
+    }
+
+    /// A native that waits: it leaves a future, and the page goes on with the values that the future makes, or with its
+    /// fault as an error. Within the page's own coroutines it suspends all of the page; within metamethods it is an
+    /// error.
+    pub fn waiting<A>(
+        &self,
+        act: impl Fn(&Lua, &mut Exchange, A) -> Result<Wanted, Fault> + 'static,
+    ) -> mlua::Result<Function>
+    where
+        A: FromLuaMulti,
+    {
+        let start = natives::function(&self.inner.lua, &self.inner.hub, move |lua, exchange, given: A| {
+            exchange.wanted = Some(act(lua, exchange, given)?);
+            Ok(())
+        })?;
+        self.inner.waiting.call(start)
+    }
+
+    /// Lays a value in, for all pages to see; before [`Sandbox::seal`], which freezes it.
+    pub fn global(&self, name: &str, value: impl IntoLua) -> mlua::Result<()> {
+        self.inner.base.raw_set(name, value)
+    }
+
+    /// Freezes everything that pages share. Nothing can be laid in afterwards.
+    pub fn seal(&self) -> mlua::Result<()> {
+        let lua = &self.inner.lua;
+        for metatable in [
+            lua.type_metatable::<mlua::LuaString>(),
+            lua.type_metatable::<mlua::Vector>(),
+            lua.type_metatable::<Function>(),
+            lua.type_metatable::<Thread>(),
+            lua.type_metatable::<mlua::Number>(),
+            lua.type_metatable::<bool>(),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            if !metatable.is_readonly() {
+                metatable.raw_set("__metatable", false)?;
+            }
+            freeze(&metatable, 0)?;
+        }
+        freeze(&self.inner.base, 0)?;
+        lua.sandbox(true)?;
+        lua.gc_collect()?;
+        lua.gc_collect()?;
+        self.inner.hub.meter.raise_floor(lua.used_memory() as isize);
+        Ok(())
+    }
+
+    /// Compiles a chunk from source; bytecode is refused. `name` is what messages call it. The machine is sealed.
+    pub fn load(&self, name: &str, source: &str) -> Result<Rc<Code>, Box<Failure>> {
+        Code::load(&self.inner, name, source).map(Rc::new).map_err(Box::new)
+    }
+
+    /// A run of `code`, which works on `exchange`. Nothing is run yet.
+    pub fn start(&self, code: &Rc<Code>, exchange: Box<Exchange>, limits: Limits) -> Run {
+        Run::new(Rc::clone(&self.inner), Rc::clone(code), exchange, limits)
+    }
+
+    /// Bytes that the machine uses, garbage included.
+    pub fn used_bytes(&self) -> usize {
+        self.inner.lua.used_memory()
+    }
+
+    /// Collects all garbage. That takes milliseconds when there is much: for tests, and for a worker with nothing to do.
+    pub fn collect(&self) {
+        // Only a finaliser could fail, and there are none.
+        let _ = self.inner.lua.gc_collect();
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Sandbox").field("used_bytes", &self.used_bytes()).finish_non_exhaustive()
+    }
+}
+
+/// Levels of tables within tables of the interface.
+const LEVELS_MAX: usize = 16;
+
+/// Freezes a table with all tables and metatables in it.
+fn freeze(table: &Table, level: usize) -> mlua::Result<()> {
+    if level > LEVELS_MAX {
+        return Err(mlua::Error::runtime("the interface is nested too deep"));
+    }
+    if level > 0 && table.is_readonly() {
+        return Ok(());
+    }
+    table.set_readonly(true);
+    if let Some(metatable) = table.metatable() {
+        freeze(&metatable, level + 1)?;
+    }
+    for pair in table.pairs::<Value, Value>() {
+        if let (_, Value::Table(inner)) = pair? {
+            freeze(&inner, level + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the prelude's functions in their places, and takes out what [`LIBRARY`] does not name.
+fn admit(lua: &Lua, base: &Table, prelude: &Table) -> mlua::Result<()> {
+    let mut admitted = Vec::new();
+    for (library, names) in LIBRARY {
+        let found: Table = if library.is_empty() { base.clone() } else { base.raw_get(*library)? };
+        let ours: Option<Table> = prelude.raw_get(*library)?;
+        let kept = lua.create_table()?;
+        for name in *names {
+            let mine: Value = ours.as_ref().map_or(Ok(Value::Nil), |ours| ours.raw_get(*name))?;
+            let value: Value = if mine.is_nil() { found.raw_get(*name)? } else { mine };
+            kept.raw_set(*name, value)?;
+        }
+        admitted.push((*library, kept));
+    }
+    let writers: Vec<(Value, Value)> = base
+        .pairs::<Value, Value>()
+        .filter(|pair| pair.as_ref().is_ok_and(|(name, _)| writers::is_name(name)))
+        .collect::<mlua::Result<_>>()?;
+    base.clear()?;
+    for (name, value) in writers {
+        base.raw_set(name, value)?;
+    }
+    for (library, kept) in admitted {
+        if library.is_empty() {
+            for pair in kept.pairs::<Value, Value>() {
+                let (name, value) = pair?;
+                base.raw_set(name, value)?;
+            }
+        } else {
+            base.raw_set(library, kept)?;
+        }
+    }
+    let extra: Table = prelude.raw_get("")?;
+    for name in ["flush", "exit"] {
+        base.raw_set(name, extra.raw_get::<Value>(name)?)?;
+    }
+    let strings: Table = base.raw_get("string")?;
+    if let Some(metatable) = lua.type_metatable::<mlua::LuaString>() {
+        // `("text"):find(...)` goes this way.
+        metatable.raw_set("__index", strings)?;
+    }
+    base.raw_set("_G", base)
+}

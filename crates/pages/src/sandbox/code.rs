@@ -1,0 +1,80 @@
+//! A chunk, compiled, and the closures of it that are not running.
+
+use super::Inner;
+use super::failure::{Failure, FailureKind};
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Table};
+use std::cell::RefCell;
+
+/// Closures kept of one chunk: as many runs of one page are seldom under way at once.
+const IDLE_MAX: usize = 16;
+
+/// A closure of the chunk with a table of globals of its own.
+pub(crate) struct Instance {
+    pub(crate) function: Function,
+    pub(crate) globals: Table,
+}
+
+/// A chunk that can be run, any number of times at once.
+pub struct Code {
+    name: String,
+    /// What instances are clones of; never run itself.
+    original: Function,
+    idle: RefCell<Vec<Instance>>,
+}
+
+impl Code {
+    pub(crate) fn load(inner: &Inner, name: &str, source: &str) -> Result<Self, Failure> {
+        let lua = &inner.lua;
+        let before = lua.used_memory() as isize;
+        let original = lua
+            .load(source)
+            .set_name(format!("={name}"))
+            .set_mode(ChunkMode::Text)
+            .set_environment(inner.base.clone())
+            .into_function()
+            .map_err(|error| {
+                let mut failure = Failure::of_error(&error);
+                failure.kind = FailureKind::ScriptError;
+                failure
+            })?;
+        inner.hub.meter.raise_floor((lua.used_memory() as isize - before).max(0));
+        Ok(Self { name: name.to_owned(), original, idle: RefCell::default() })
+    }
+
+    /// The name it was loaded with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A closure with empty globals.
+    pub(crate) fn take(&self, inner: &Inner) -> mlua::Result<Instance> {
+        if let Some(instance) = self.idle.borrow_mut().pop() {
+            return Ok(instance);
+        }
+        let globals = inner.lua.create_table()?;
+        globals.set_metatable(Some(inner.globals_metatable.clone()))?;
+        globals.set_safeenv(true);
+        let function = self.original.deep_clone()?;
+        function.set_environment(globals.clone())?;
+        Ok(Instance { function, globals })
+    }
+
+    /// Gives a closure back. What the page has set goes; nothing else of a run is in there: the chunk has no upvalues,
+    /// and what its functions closed over is garbage.
+    pub(crate) fn put(&self, instance: Instance) {
+        if !instance.globals.is_empty() && instance.globals.clear().is_err() {
+            return;
+        }
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < IDLE_MAX {
+            idle.push(instance);
+        }
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Code").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! Time and memory of the run under way, looked at from Luau's interrupt.
+//!
+//! Luau calls the interrupt at every call, return and turn of a loop. Most of these cost one subtraction and one
+//! comparison here; the clock is read when [`Meter::fuel`] is used up, or when the machine's memory has grown by
+//! [`MEMORY_STEP_BYTES`]. When a look comes late, because single steps of the page take long, the next looks come
+//! sooner.
+//!
+//! Memory: the machine is shared, so a run is charged for what the machine grew by during its slices. When that is
+//! more than its limit, garbage is collected, and the run is charged for what is left at the most. A hard limit of the
+//! allocator stands further out, against single huge allocations.
+//!
+//! A run that is over its limits is doomed: the interrupt gives control away for good, and where it cannot, within
+//! metamethods, raises an error again and again until it can. Nothing in the page can catch the former, and catching
+//! the latter helps for one step.
+
+use super::failure::{Failure, FailureKind, Place};
+use super::limits::Limits;
+use mlua::{Lua, VmState};
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// Interrupts between two looks at the clock, when all is quiet.
+const FUEL: u32 = 16;
+
+/// A look that comes later than this after the one before makes the next ones come at once.
+const LATE: Duration = Duration::from_micros(20);
+
+/// Growth of the machine's memory after which the clock is looked at, bytes.
+const MEMORY_STEP_BYTES: usize = 64 * 1024;
+
+/// What is to become of the run under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It goes on.
+    Alive,
+    /// It gives control away and does not get it back.
+    Leave,
+    /// It could not give control away: it is to fail where it stands.
+    Raise,
+}
+
+/// The account of one run between its slices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Account {
+    /// CPU time of its slices.
+    pub(crate) cpu: Duration,
+    /// Bytes it is charged for.
+    pub(crate) memory_bytes: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    fuel: Cell<u32>,
+    /// The machine's memory at which to look again.
+    memory_next: Cell<usize>,
+    limits: Cell<Limits>,
+    running: Cell<bool>,
+    fate: Cell<Fate>,
+    started: Cell<Option<Instant>>,
+    looked: Cell<Option<Instant>>,
+    /// CPU time of the slices before this one.
+    cpu_before: Cell<Duration>,
+    /// What the machine would use without this run's part.
+    memory_base: Cell<isize>,
+    /// What the machine uses when no run is under way.
+    memory_floor: Cell<isize>,
+    /// What runs that are not running are charged for, all in all.
+    memory_others: Cell<isize>,
+    doom: RefCell<Option<Failure>>,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            fuel: Cell::new(u32::MAX),
+            memory_next: Cell::new(usize::MAX),
+            limits: Cell::new(Limits::default()),
+            running: Cell::new(false),
+            fate: Cell::new(Fate::Alive),
+            started: Cell::new(None),
+            looked: Cell::new(None),
+            cpu_before: Cell::new(Duration::ZERO),
+            memory_base: Cell::new(0),
+            memory_floor: Cell::new(0),
+            memory_others: Cell::new(0),
+            doom: RefCell::new(None),
+        }
+    }
+}
+
+impl Meter {
+    /// Begins a slice of a run with this account.
+    pub(crate) fn begin(&self, lua: &Lua, account: Account, limits: Limits) {
+        let used = lua.used_memory();
+        let now = Instant::now();
+        self.limits.set(limits);
+        self.fuel.set(FUEL);
+        self.memory_next.set(used + MEMORY_STEP_BYTES);
+        self.memory_base.set(used as isize - account.memory_bytes as isize);
+        self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);
+        self.cpu_before.set(account.cpu);
+        self.started.set(Some(now));
+        self.looked.set(Some(now));
+        self.fate.set(Fate::Alive);
+        self.running.set(true);
+        // Only a state whose allocator cannot be limited refuses this; this one can.
+        let _ = lua.set_memory_limit(used.saturating_add(limits.memory_bytes.saturating_mul(2)));
+    }
+
+    /// Ends the slice: the run's account, and why it failed if it did.
+    pub(crate) fn end(&self, lua: &Lua) -> (Account, Option<Failure>) {
+        let _ = lua.set_memory_limit(0);
+        self.running.set(false);
+        let charged = self.charged(lua).max(0);
+        self.memory_others.set(self.memory_others.get() + charged);
+        let cpu = self.cpu_before.get() + self.started.get().map_or(Duration::ZERO, |started| started.elapsed());
+        (Account { cpu, memory_bytes: charged as usize }, self.doom.take())
+    }
+
+    /// A run has ended; what it was charged for is garbage now.
+    pub(crate) fn forget(&self, account: Account) {
+        self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);
+    }
+
+    /// What is laid into the machine for good is nobody's.
+    pub(crate) fn raise_floor(&self, bytes: isize) {
+        self.memory_floor.set(self.memory_floor.get() + bytes);
+    }
+
+    /// Makes the next interrupt look at the clock: whoever calls has done long work.
+    pub(crate) fn hurry(&self) {
+        self.fuel.set(0);
+    }
+
+    /// Ends the run, as if it had come to its end.
+    pub(crate) fn halt(&self) {
+        if self.fate.get() == Fate::Alive {
+            self.fate.set(Fate::Leave);
+            self.fuel.set(0);
+        }
+    }
+
+    /// Whether the run may use `bytes` beside what its values take.
+    pub(crate) fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
+        self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes as isize
+    }
+
+    /// Bytes that the run may still use, when it holds `held_bytes` beside its values.
+    pub(crate) fn room(&self, lua: &Lua, held_bytes: usize) -> usize {
+        let charged = self.charged(lua).max(0) as usize;
+        self.limits.get().memory_bytes.saturating_sub(charged.saturating_add(held_bytes))
+    }
+
+    /// Dooms the run for its memory.
+    pub(crate) fn exceed_memory(&self, lua: &Lua) {
+        self.doom(lua, FailureKind::MemoryLimit);
+    }
+
+    /// The interrupt. `held_bytes` says what the run holds outside of the machine.
+    #[inline]
+    pub(crate) fn interrupt(&self, lua: &Lua, held_bytes: impl FnOnce() -> usize) -> mlua::Result<VmState> {
+        let fuel = self.fuel.get();
+        if fuel > 0 && lua.used_memory() < self.memory_next.get() {
+            self.fuel.set(fuel - 1);
+            return Ok(VmState::Continue);
+        }
+        self.look(lua, held_bytes())
+    }
+
+    #[cold]
+    fn look(&self, lua: &Lua, held_bytes: usize) -> mlua::Result<VmState> {
+        if !self.running.get() {
+            self.fuel.set(u32::MAX);
+            self.memory_next.set(usize::MAX);
+            return Ok(VmState::Continue);
+        }
+        match self.fate.get() {
+            Fate::Alive => {}
+            Fate::Leave => {
+                self.fate.set(Fate::Raise);
+                return Ok(VmState::Yield);
+            }
+            Fate::Raise => {
+                self.fate.set(Fate::Leave);
+                return Err(mlua::Error::runtime("the run has ended"));
+            }
+        }
+        let now = Instant::now();
+        let limits = self.limits.get();
+        let slice = now - self.started.get().unwrap_or(now);
+        if self.cpu_before.get() + slice > limits.cpu {
+            self.doom(lua, FailureKind::CpuLimit);
+            self.fate.set(Fate::Raise);
+            return Ok(VmState::Yield);
+        }
+        if !self.has_room(lua, held_bytes) && !self.collect(lua, held_bytes) {
+            self.doom(lua, FailureKind::MemoryLimit);
+            self.fate.set(Fate::Raise);
+            return Ok(VmState::Yield);
+        }
+        let late = now - self.looked.get().unwrap_or(now) > LATE;
+        self.looked.set(Some(now));
+        self.fuel.set(if late { 0 } else { FUEL });
+        self.memory_next.set(lua.used_memory() + MEMORY_STEP_BYTES);
+        if slice > limits.slice {
+            return Ok(VmState::Yield);
+        }
+        Ok(VmState::Continue)
+    }
+
+    /// Collects garbage, and charges the run for what is left; whether that is within its limit.
+    fn collect(&self, lua: &Lua, held_bytes: usize) -> bool {
+        let charged = self.charged(lua);
+        if lua.gc_collect().is_err() {
+            return false;
+        }
+        let used = lua.used_memory() as isize;
+        // What is left, less what belongs to nobody and to others, is this run's; and never more than it took.
+        let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
+        self.memory_base.set(used - left);
+        self.has_room(lua, held_bytes)
+    }
+
+    /// What the run is charged for at this moment.
+    fn charged(&self, lua: &Lua) -> isize {
+        lua.used_memory() as isize - self.memory_base.get()
+    }
+
+    fn doom(&self, lua: &Lua, kind: FailureKind) {
+        if let Ok(mut doom) = self.doom.try_borrow_mut()
+            && doom.is_none()
+        {
+            *doom = Some(Failure::at(kind, kind.text().to_owned(), Place::here(lua)));
+        }
+        self.fate.set(Fate::Leave);
+        self.fuel.set(0);
+    }
+}

@@ -1,0 +1,89 @@
+//! Natives: how a Rust function becomes one that pages call, and those that the prelude stands on.
+
+use super::failure::{Failure, is_memory};
+use super::hub::Hub;
+use super::wait::Fault;
+use crate::exchange::Exchange;
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Thread, Value};
+use std::rc::Rc;
+
+impl From<Fault> for mlua::Error {
+    fn from(fault: Fault) -> Self {
+        Self::RuntimeError(fault.0.into_owned())
+    }
+}
+
+/// See [`Sandbox::function`](super::Sandbox::function).
+pub(crate) fn function<A, R>(
+    lua: &Lua,
+    hub: &Rc<Hub>,
+    act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, Fault> + 'static,
+) -> mlua::Result<Function>
+where
+    A: FromLuaMulti,
+    R: IntoLuaMulti,
+{
+    let hub = Rc::clone(hub);
+    lua.create_function(move |lua, given: A| Ok(hub.with(|exchange| act(lua, exchange, given))?))
+}
+
+/// What the prelude stands on, beside the searches in strings.
+pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
+    let at = Rc::clone(hub);
+    let error_text = lua.create_function(move |lua, error: Value| error_text(lua, &at, error))?;
+    natives.set("error_text", error_text)?;
+    let at = Rc::clone(hub);
+    natives.set("refuse_wait", lua.create_function(move |_, ()| Ok(at.refuse_wait()?))?)?;
+    let at = Rc::clone(hub);
+    natives.set("is_main", lua.create_function(move |_, thread: Thread| Ok(thread.to_pointer() == at.main.get()))?)?;
+    let at = Rc::clone(hub);
+    natives.set("take", lua.create_function(move |lua, ()| take(lua, &at))?)?;
+    let at = Rc::clone(hub);
+    let reserve = lua.create_function(move |lua, bytes: f64| Ok(at.reserve(lua, bytes as usize)?))?;
+    natives.set("reserve", reserve)?;
+    natives.set(
+        "flush",
+        function(lua, hub, |_, exchange, ()| {
+            exchange.flush = true;
+            Ok(())
+        })?,
+    )?;
+    natives.set(
+        "halt",
+        function(lua, hub, |_, exchange, ()| {
+            exchange.halt();
+            Ok(())
+        })?,
+    )?;
+    natives.set(
+        "print",
+        function(lua, hub, |_, exchange, text: LuaString| {
+            exchange.print(&text.as_bytes());
+            Ok(())
+        })?,
+    )
+}
+
+/// A native's error as the text that the page is to see, with its place; and a want of memory, which ends the run.
+fn error_text(lua: &Lua, hub: &Hub, error: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = error else {
+        if error.is_string() {
+            hub.meter.exceed_memory(lua);
+        }
+        return Ok(error);
+    };
+    if is_memory(&error) {
+        hub.meter.exceed_memory(lua);
+    }
+    lua.create_string(Failure::of_error(&error).text()).map(Value::String)
+}
+
+/// What came of the wait.
+fn take(lua: &Lua, hub: &Hub) -> mlua::Result<MultiValue> {
+    let answer = hub.answer.borrow_mut().take();
+    match answer {
+        Some(Ok(make)) => make(lua),
+        Some(Err(fault)) => Err(fault.into()),
+        None => Err(mlua::Error::runtime("nothing was waited for")),
+    }
+}

@@ -1,0 +1,128 @@
+//! The matcher beside Luau's own.
+
+use super::*;
+use mlua::{Lua, MultiValue, Value};
+use proptest::prelude::*;
+use std::rc::Rc;
+
+fn ours(subject: &[u8], pattern: &[u8], budget: usize) -> Result<Option<(usize, usize, Vec<Capture>)>, String> {
+    let mut search = Search::new(Rc::new(Pattern::parse(pattern, true)?), 0);
+    for _ in 0..1_000_000 {
+        let mut budget = budget;
+        match search.run(subject, &mut budget) {
+            Progress::Found(first, end) => return Ok(Some((first, end, search.captures().to_vec()))),
+            Progress::Absent => return Ok(None),
+            Progress::Unfinished => {}
+        }
+    }
+    panic!("no end");
+}
+
+/// Luau's own answer; `None`: it raised an error.
+fn theirs(lua: &Lua, subject: &[u8], pattern: &[u8]) -> Option<Vec<Value>> {
+    let find: mlua::Function = lua.globals().get::<mlua::Table>("string").unwrap().get("find").unwrap();
+    let given = (lua.create_string(subject).unwrap(), lua.create_string(pattern).unwrap());
+    find.call::<MultiValue>(given).ok().map(|values| values.into_iter().collect())
+}
+
+fn check(lua: &Lua, subject: &[u8], pattern: &[u8]) {
+    let Some(theirs) = theirs(lua, subject, pattern) else { return };
+    let Ok(ours_whole) = ours(subject, pattern, 1 << 20) else { return };
+    assert_eq!(Ok(ours_whole.clone()), ours(subject, pattern, 1), "in single steps");
+    let mut expected = Vec::new();
+    match ours_whole {
+        None => expected.push(Value::Nil),
+        Some((first, end, captures)) => {
+            expected.extend([Value::Integer(first as i64 + 1), Value::Integer(end as i64)]);
+            for capture in captures {
+                expected.push(match capture {
+                    Capture::Text { start, end } => Value::String(lua.create_string(&subject[start..end]).unwrap()),
+                    Capture::Position(at) => Value::Integer(at as i64 + 1),
+                    Capture::Open { .. } => Value::Nil,
+                });
+            }
+        }
+    }
+    let show = |values: &[Value]| values.iter().map(|value| value.to_string().unwrap()).collect::<Vec<_>>().join(",");
+    let (subject, pattern) = (String::from_utf8_lossy(subject), String::from_utf8_lossy(pattern));
+    assert_eq!(show(&expected), show(&theirs), "{subject:?} for {pattern:?}");
+}
+
+#[test]
+fn matches_as_luau_does() {
+    let lua = Lua::new();
+    for (subject, pattern) in [
+        ("hello world", "o w"),
+        ("hello", "l+"),
+        ("hello", "l-o"),
+        ("key=value", "^(%w+)=(%w*)$"),
+        ("  trim  ", "^%s*(.-)%s*$"),
+        ("f(a(b)c)d", "%b()"),
+        ("THE (quick) fox", "%((%a+)%)"),
+        ("THE (quick) fox", "%f[%a]%a+%f[%A]"),
+        ("abcabc", "(abc)%1"),
+        ("aaa", "a?a?a?aaa"),
+        ("x]y", "[]]"),
+        ("x^y", "[x^]+"),
+        ("a-b", "[a%-]+"),
+        ("abc", "[^a]"),
+        ("abc", "()b()"),
+        ("", ""),
+        ("abc", "$"),
+        ("a$c", "a$c"),
+        ("a*c", "a%*c"),
+        ("0x1F", "0[xX](%x+)"),
+        ("\0a", "%z"),
+        ("a\0b", "a.b"),
+        ("((a)", "%b()"),
+        ("aXb", "%u"),
+        ("abab", "(a)(b)%1%2"),
+        ("x", "[a-]"),
+        ("-", "[a-]"),
+        ("äö", "[\x80-\x7ff]"),
+    ] {
+        check(&lua, subject.as_bytes(), pattern.as_bytes());
+    }
+}
+
+#[test]
+fn refuses_what_is_no_pattern() {
+    for pattern in ["[", "[a", "[^", "[]", "%", "(", "(a", ")", "a)", "%b", "%bx", "%f", "%fa", "%1", "(%1)", "%0"] {
+        assert!(Pattern::parse(pattern.as_bytes(), true).is_err(), "{pattern}");
+    }
+    assert!(Pattern::parse(&b"()".repeat(33), true).is_err());
+    assert!(Pattern::parse(&b"a".repeat(PATTERN_BYTES_MAX + 1), true).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+    /// Patterns of few characters over subjects of few characters: most match somewhere.
+    #[test]
+    fn matches_what_luau_matches(
+        subject in "[ab()1 %-]{0,12}",
+        pattern in r"\^?(a|b|\.|%a|%d|%A|[ab]|1|%-|%[|%s|\[ab\]|\[^a\]|\[%d-\]|\(a\)|\(b\*\)|\(\.-\)|\(\)|%b\(\)|%f\[a\]|%1){1,5}(\*|\+|-|\?)?(a|b|\.){0,2}\$?",
+    ) {
+        let lua = Lua::new();
+        check(&lua, subject.as_bytes(), pattern.as_bytes());
+    }
+
+    /// Any bytes as a pattern: no panic, and what both take they match alike.
+    #[test]
+    fn reads_anything(subject in prop::collection::vec(any::<u8>(), 0..12), pattern in prop::collection::vec(prop::sample::select(b"ab.%[]^$*+-?()1dbf \0\xff".to_vec()), 0..9)) {
+        let lua = Lua::new();
+        check(&lua, &subject, &pattern);
+    }
+}
+
+#[test]
+fn comes_back_in_time() {
+    // Exponential for a matcher that goes back.
+    let pattern = Rc::new(Pattern::parse(b"(.-)(.-)(.-)(.-)(.-)(.-)x", true).unwrap());
+    let subject = vec![b'a'; 4000];
+    let mut search = Search::new(pattern, 0);
+    for _ in 0..1000 {
+        let mut budget = 1000;
+        assert_eq!(search.run(&subject, &mut budget), Progress::Unfinished);
+    }
+}

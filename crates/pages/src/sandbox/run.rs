@@ -1,0 +1,204 @@
+//! One request's run of a chunk.
+
+use super::code::{Code, Instance};
+use super::failure::{Failure, FailureKind, Place};
+use super::limits::Limits;
+use super::meter::Account;
+use super::wait::{Answer, Wanted};
+use super::{Inner, KEPT_BYTES_MAX};
+use crate::exchange::Exchange;
+use mlua::thread::ThreadStatus;
+use mlua::{Thread, Value};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How far a resume has come.
+pub enum Step {
+    /// The page has come to its end.
+    Done,
+    /// The page waits. Poll this, give what comes of it to [`Run::answer`], and resume.
+    Wants(Wanted),
+    /// The page wants what it has written so far to be sent. Resume afterwards.
+    Flush,
+    /// The slice is used up. Resume when the loop's other work was done.
+    Preempted,
+    /// The run has failed, and cannot be resumed.
+    Failed(Box<Failure>),
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Done => "Done",
+            Self::Wants(_) => "Wants",
+            Self::Flush => "Flush",
+            Self::Preempted => "Preempted",
+            Self::Failed(failure) => return formatter.debug_tuple("Failed").field(failure).finish(),
+        })
+    }
+}
+
+/// A run: a coroutine, globals of its own, and the exchange it works on. Dropped, it leaves nothing behind.
+pub struct Run {
+    inner: Rc<Inner>,
+    code: Rc<Code>,
+    instance: Option<Instance>,
+    thread: Option<Thread>,
+    exchange: Option<Box<Exchange>>,
+    account: Account,
+    limits: Limits,
+    answer: Option<Answer>,
+    /// Whether the last step was the last one.
+    ended: bool,
+}
+
+impl Run {
+    pub(crate) fn new(inner: Rc<Inner>, code: Rc<Code>, exchange: Box<Exchange>, limits: Limits) -> Self {
+        Self {
+            inner,
+            code,
+            instance: None,
+            thread: None,
+            exchange: Some(exchange),
+            account: Account::default(),
+            limits: limits.bounded(),
+            answer: None,
+            ended: false,
+        }
+    }
+
+    /// Runs on, for a slice at most.
+    pub fn resume(&mut self) -> Step {
+        if self.ended {
+            return Step::Done;
+        }
+        let step = self.step();
+        if matches!(step, Step::Done | Step::Failed(_)) {
+            self.ended = true;
+            self.release();
+        }
+        step
+    }
+
+    fn step(&mut self) -> Step {
+        let inner = Rc::clone(&self.inner);
+        inner.tidy();
+        let (lua, hub) = (&inner.lua, &inner.hub);
+        if self.thread.is_none()
+            && let Err(error) = self.begin()
+        {
+            return Step::Failed(Box::new(Failure::of_error(&error)));
+        }
+        let (Some(thread), Some(exchange)) = (&self.thread, self.exchange.take()) else { return Step::Done };
+        hub.main.set(thread.to_pointer());
+        *hub.exchange.borrow_mut() = Some(exchange);
+        if self.answer.is_some() {
+            *hub.answer.borrow_mut() = self.answer.take();
+        }
+        hub.meter.begin(lua, self.account, self.limits);
+        let result = thread.resume::<Value>(());
+        let (account, doom) = hub.meter.end(lua);
+        self.account = account;
+        let mut exchange = hub.exchange.take();
+        let halted = exchange.as_ref().is_some_and(|exchange| exchange.halted);
+        let wanted = exchange.as_mut().and_then(|exchange| exchange.wanted.take());
+        let flush = exchange.as_mut().is_some_and(|exchange| std::mem::take(&mut exchange.flush));
+        self.exchange = exchange;
+        hub.forget();
+        if let Some(doom) = doom {
+            return Step::Failed(Box::new(doom));
+        }
+        if halted {
+            return Step::Done;
+        }
+        match result {
+            Err(error) => {
+                let mut failure = Failure::of_error(&error);
+                if failure.chunk.is_empty() {
+                    self.code.name().clone_into(&mut failure.chunk);
+                }
+                Step::Failed(Box::new(failure))
+            }
+            Ok(_) if thread.status() != ThreadStatus::Resumable => Step::Done,
+            Ok(Value::Nil) => match wanted {
+                Some(wanted) => Step::Wants(wanted),
+                None if flush => Step::Flush,
+                None => Step::Preempted,
+            },
+            Ok(_) => {
+                let kind = FailureKind::Stray;
+                let mut failure = Failure::at(kind, kind.text().to_owned(), Place::default());
+                self.code.name().clone_into(&mut failure.chunk);
+                Step::Failed(Box::new(failure))
+            }
+        }
+    }
+
+    fn begin(&mut self) -> mlua::Result<()> {
+        let instance = self.code.take(&self.inner)?;
+        self.thread = Some(match self.inner.threads.borrow_mut().pop() {
+            Some(thread) => {
+                thread.reset(instance.function.clone())?;
+                thread
+            }
+            None => self.inner.lua.create_thread(instance.function.clone())?,
+        });
+        self.instance = Some(instance);
+        Ok(())
+    }
+
+    /// Gives what the page waited for; before the next [`Run::resume`].
+    pub fn answer(&mut self, answer: Answer) {
+        self.answer = Some(answer);
+    }
+
+    /// What it works on. Between resumes it is always there.
+    pub fn exchange(&mut self) -> &mut Exchange {
+        self.exchange.get_or_insert_default()
+    }
+
+    /// How long its slices are from now on.
+    pub const fn set_slice(&mut self, slice: Duration) {
+        self.limits.slice = slice;
+    }
+
+    /// CPU time it has used.
+    pub const fn cpu_used(&self) -> Duration {
+        self.account.cpu
+    }
+
+    /// Ends it, wherever it is.
+    pub fn finish(mut self) -> Box<Exchange> {
+        self.release();
+        self.exchange.take().unwrap_or_default()
+    }
+
+    /// Coroutine and globals go back to where they came from, emptied; what a large run used is left to the collector.
+    fn release(&mut self) {
+        let account = std::mem::take(&mut self.account.memory_bytes);
+        self.inner.hub.meter.forget(Account { cpu: Duration::ZERO, memory_bytes: account });
+        let (Some(thread), Some(instance)) = (self.thread.take(), self.instance.take()) else { return };
+        if account > KEPT_BYTES_MAX {
+            drop((thread, instance));
+            self.inner.owe_collection();
+            return;
+        }
+        if thread.status() != ThreadStatus::Finished && thread.reset(self.inner.nothing.clone()).is_err() {
+            return;
+        }
+        self.code.put(instance);
+        self.inner.put_thread(thread);
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Run").field("code", &self.code).field("ended", &self.ended).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,346 @@
+//! Searches in strings, as natives for the prelude: `find`, `match`, `gmatch`, `gsub`.
+//!
+//! A search that is not finished within [`BUDGET`] steps comes back as a userdata, for the prelude to go on with
+//! (`search_on`), so that Luau's interrupt is reached in between.
+
+use super::hub::Hub;
+use super::pattern::{Capture, Pattern, Progress, Search};
+use super::wait::Fault;
+use mlua::{AnyUserData, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::rc::Rc;
+
+/// Steps of one go: some tens of microseconds.
+const BUDGET: usize = 8 * 1024;
+
+/// A go that took more steps makes the next interrupt look at the clock.
+const LONG_STEPS: usize = 2 * 1024;
+
+/// Patterns kept as they were read, each in its place by its hash.
+const KEPT: usize = 128;
+
+/// Bytes of a pattern that is kept.
+const KEPT_BYTES_MAX: usize = 256;
+
+/// A pattern that is kept: its text, whether `^` is an anchor, and what was read.
+type Kept = Option<(Box<[u8]>, bool, Rc<Pattern>)>;
+
+/// What the natives share.
+struct Strings {
+    hub: Rc<Hub>,
+    kept: RefCell<Vec<Kept>>,
+    hasher: foldhash::fast::FixedState,
+    /// A search whose room can be used again.
+    spare: RefCell<Option<Search>>,
+}
+
+/// What becomes of a match.
+enum Aim {
+    Find,
+    Match,
+    Gmatch,
+    Span,
+    Gsub(Box<Substitution>),
+}
+
+struct Substitution {
+    replacement: LuaString,
+    out: Vec<u8>,
+    /// As far as this, the subject was copied.
+    copied: usize,
+    count: usize,
+    max: usize,
+}
+
+/// A search with what it is for.
+struct Task {
+    search: Search,
+    subject: LuaString,
+    aim: Aim,
+    /// What a finished search came to.
+    found: Option<Option<(usize, usize)>>,
+}
+
+/// Lays the searches in.
+pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
+    let strings = Rc::new(Strings {
+        hub: Rc::clone(hub),
+        kept: RefCell::new((0..KEPT).map(|_| None).collect()),
+        hasher: foldhash::fast::FixedState::default(),
+        spare: RefCell::default(),
+    });
+    let at = Rc::clone(&strings);
+    natives.set("find", lua.create_function(move |lua, given| at.find(lua, given))?)?;
+    let at = Rc::clone(&strings);
+    natives.set(
+        "match",
+        lua.create_function(move |lua, (subject, pattern, init): (_, LuaString, _)| match start(&subject, init) {
+            Some(from) => at.begin(lua, subject, &pattern, true, from, Aim::Match),
+            None => nil(),
+        })?,
+    )?;
+    let at = Rc::clone(&strings);
+    natives.set(
+        "gmatch",
+        lua.create_function(move |lua, (subject, pattern, from): (_, LuaString, usize)| {
+            at.begin(lua, subject, &pattern, false, from.saturating_sub(1), Aim::Gmatch)
+        })?,
+    )?;
+    let at = Rc::clone(&strings);
+    natives.set(
+        "span",
+        lua.create_function(move |lua, (subject, pattern, from): (_, LuaString, usize)| {
+            at.begin(lua, subject, &pattern, true, from.saturating_sub(1), Aim::Span)
+        })?,
+    )?;
+    natives.set("gsub", gsub(lua, &strings)?)?;
+    let at = Rc::clone(&strings);
+    natives.set(
+        "check_pattern",
+        lua.create_function(move |_, (_, pattern): (LuaString, LuaString)| {
+            at.pattern(&pattern.as_bytes(), true)?;
+            Ok(())
+        })?,
+    )?;
+    let at = Rc::clone(&strings);
+    natives.set(
+        "search_on",
+        lua.create_function(move |lua, task: AnyUserData| {
+            let mut task = task.borrow_mut::<Task>()?;
+            Ok(at.run(lua, &mut task)?)
+        })?,
+    )?;
+    natives.set(
+        "search_result",
+        lua.create_function(move |lua, task: AnyUserData| strings.result(lua, task.take::<Task>()?))?,
+    )
+}
+
+/// `gsub` with a text in the place of what is found.
+fn gsub(lua: &Lua, strings: &Rc<Strings>) -> mlua::Result<Function> {
+    let at = Rc::clone(strings);
+    lua.create_function(move |lua, given: (LuaString, LuaString, LuaString, Option<f64>)| {
+        let (subject, pattern, replacement, max) = given;
+        let max = max.map_or(usize::MAX, |max| max.max(0.0) as usize);
+        let aim = Substitution { replacement, out: Vec::new(), copied: 0, count: 0, max };
+        at.begin(lua, subject, &pattern, true, 0, Aim::Gsub(Box::new(aim)))
+    })
+}
+
+fn nil() -> mlua::Result<MultiValue> {
+    Ok(MultiValue::from_iter([Value::Nil]))
+}
+
+/// Where a search begins, from 0, for a place given from 1, or from the end when it is negative.
+fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
+    let length = subject.as_bytes().len();
+    let init = init.map_or(1, |init| init as i64);
+    let from = if init < 0 { (init + length as i64 + 1).max(1) } else { init.max(1) } as usize - 1;
+    (from <= length).then_some(from)
+}
+
+impl Strings {
+    /// The pattern of this text, from what is kept if it is there.
+    fn pattern(&self, text: &[u8], anchors: bool) -> Result<Rc<Pattern>, Fault> {
+        if text.len() > KEPT_BYTES_MAX {
+            self.hub.meter.hurry();
+            return Ok(Rc::new(Pattern::parse(text, anchors)?));
+        }
+        let place = std::hash::BuildHasher::hash_one(&self.hasher, (text, anchors)) as usize % KEPT;
+        let mut kept = self.kept.borrow_mut();
+        if let Some((known, how, pattern)) = &kept[place]
+            && &known[..] == text
+            && *how == anchors
+        {
+            return Ok(Rc::clone(pattern));
+        }
+        let pattern = Rc::new(Pattern::parse(text, anchors)?);
+        kept[place] = Some((text.into(), anchors, Rc::clone(&pattern)));
+        Ok(pattern)
+    }
+
+    fn find(
+        &self,
+        lua: &Lua,
+        (subject, pattern, init, plain): (LuaString, LuaString, Option<f64>, Option<bool>),
+    ) -> mlua::Result<MultiValue> {
+        let Some(from) = start(&subject, init) else { return nil() };
+        if !plain.unwrap_or(false) && !Pattern::is_plain(&pattern.as_bytes()) {
+            return self.begin(lua, subject, &pattern, true, from, Aim::Find);
+        }
+        let (bytes, wanted) = (subject.as_bytes(), pattern.as_bytes());
+        if bytes.len() - from > 64 * LONG_STEPS {
+            self.hub.meter.hurry();
+        }
+        match memchr::memmem::find(&bytes[from..], &wanted) {
+            Some(found) => (from + found + 1, from + found + wanted.len()).into_lua_multi(lua),
+            None => nil(),
+        }
+    }
+
+    fn begin(
+        &self,
+        lua: &Lua,
+        subject: LuaString,
+        pattern: &LuaString,
+        anchors: bool,
+        from: usize,
+        aim: Aim,
+    ) -> mlua::Result<MultiValue> {
+        let pattern = self.pattern(&pattern.as_bytes(), anchors)?;
+        let search = match self.spare.borrow_mut().take() {
+            Some(spare) => spare.with(pattern, from),
+            None => Search::new(pattern, from),
+        };
+        let mut task = Task { search, subject, aim, found: None };
+        if self.run(lua, &mut task)? {
+            return self.result(lua, task);
+        }
+        lua.create_any_userdata(task)?.into_lua_multi(lua)
+    }
+
+    /// Goes on for a budget; whether it is finished.
+    fn run(&self, lua: &Lua, task: &mut Task) -> Result<bool, Fault> {
+        let mut budget = BUDGET;
+        let subject = task.subject.as_bytes();
+        let finished = match &mut task.aim {
+            Aim::Gsub(substitution) => {
+                let room = self.hub.meter.room(lua, self.hub.held_bytes());
+                let finished = substitution.run(&mut task.search, &subject, &mut budget, room)?;
+                if substitution.out.len() > room {
+                    self.hub.meter.exceed_memory(lua);
+                    return Err(Fault::from("not enough memory"));
+                }
+                finished
+            }
+            _ => match task.search.run(&subject, &mut budget) {
+                Progress::Found(first, end) => {
+                    task.found = Some(Some((first, end)));
+                    true
+                }
+                Progress::Absent => {
+                    task.found = Some(None);
+                    true
+                }
+                Progress::Unfinished => false,
+            },
+        };
+        if BUDGET - budget > LONG_STEPS {
+            self.hub.meter.hurry();
+        }
+        Ok(finished)
+    }
+
+    /// The values of a finished search.
+    fn result(&self, lua: &Lua, task: Task) -> mlua::Result<MultiValue> {
+        let Task { search, subject, aim, found } = task;
+        let values = match (aim, found.flatten()) {
+            (Aim::Gsub(substitution), _) => {
+                (lua.create_string(&substitution.out)?, substitution.count).into_lua_multi(lua)?
+            }
+            (_, None) => return nil(),
+            (aim, Some((first, end))) => {
+                let mut values = MultiValue::with_capacity(search.captures().len() + 2);
+                match aim {
+                    Aim::Find => values.extend([Value::Integer(first as i64 + 1), Value::Integer(end as i64)]),
+                    Aim::Span => values.extend([Value::Integer(first as i64 + 1), Value::Integer(end as i64)]),
+                    Aim::Gmatch => values.push_back(Value::Integer(end as i64 + 1 + i64::from(first == end))),
+                    _ => {}
+                }
+                let bytes = subject.as_bytes();
+                if search.captures().is_empty() && !matches!(aim, Aim::Find) {
+                    values.push_back(Value::String(lua.create_string(&bytes[first..end])?));
+                }
+                for capture in search.captures() {
+                    values.push_back(match *capture {
+                        Capture::Text { start, end } => Value::String(lua.create_string(&bytes[start..end])?),
+                        Capture::Position(at) => Value::Integer(at as i64 + 1),
+                        Capture::Open { .. } => return Err(mlua::Error::runtime("unfinished capture")),
+                    });
+                }
+                values
+            }
+        };
+        *self.spare.borrow_mut() = Some(search);
+        Ok(values)
+    }
+}
+
+impl Substitution {
+    /// Goes on until all is substituted or the budget is used up; whether it is finished. `room`: bytes that the result
+    /// may have; it stops soon after having more.
+    fn run(&mut self, search: &mut Search, subject: &[u8], budget: &mut usize, room: usize) -> Result<bool, Fault> {
+        while self.count < self.max {
+            let (first, end) = match search.run(subject, budget) {
+                Progress::Found(first, end) => (first, end),
+                Progress::Absent => break,
+                Progress::Unfinished => return Ok(false),
+            };
+            self.count += 1;
+            self.out.extend_from_slice(&subject[self.copied..first]);
+            self.replace(search.captures(), subject, first, end, room)?;
+            self.copied = end;
+            *budget = budget.saturating_sub(self.replacement.as_bytes().len() / 8);
+            if self.out.len() > room {
+                return Ok(true);
+            }
+            let from = if end == first { end + 1 } else { end };
+            if from > subject.len() || search.pattern().anchored {
+                break;
+            }
+            search.restart(from);
+            if *budget == 0 {
+                return Ok(self.count == self.max && self.finish(subject));
+            }
+        }
+        Ok(self.finish(subject))
+    }
+
+    fn finish(&mut self, subject: &[u8]) -> bool {
+        self.out.extend_from_slice(subject.get(self.copied..).unwrap_or_default());
+        self.copied = subject.len();
+        true
+    }
+
+    /// Appends the replacement, with what `%0` to `%9` stand for.
+    fn replace(
+        &mut self,
+        captures: &[Capture],
+        subject: &[u8],
+        first: usize,
+        end: usize,
+        room: usize,
+    ) -> Result<(), Fault> {
+        let replacement = self.replacement.as_bytes();
+        let mut rest = &replacement[..];
+        while let Some(at) = memchr::memchr(b'%', rest) {
+            self.out.extend_from_slice(&rest[..at]);
+            let capture = match rest.get(at + 1) {
+                Some(b'%') => {
+                    self.out.push(b'%');
+                    rest = &rest[at + 2..];
+                    continue;
+                }
+                Some(b'0') => Capture::Text { start: first, end },
+                Some(b'1') if captures.is_empty() => Capture::Text { start: first, end },
+                Some(&digit @ b'1'..=b'9') => *captures
+                    .get(usize::from(digit - b'1'))
+                    .ok_or_else(|| Fault::from(format!("invalid capture index %{}", char::from(digit))))?,
+                _ => return Err(Fault::from("invalid use of '%' in replacement string")),
+            };
+            match capture {
+                Capture::Text { start, end } => self.out.extend_from_slice(&subject[start..end]),
+                // A vector of bytes takes all that is written.
+                Capture::Position(at) => drop(write!(self.out, "{}", at + 1)),
+                Capture::Open { .. } => return Err(Fault::from("unfinished capture")),
+            }
+            rest = &rest[at + 2..];
+            if self.out.len() > room {
+                return Ok(());
+            }
+        }
+        self.out.extend_from_slice(rest);
+        Ok(())
+    }
+}

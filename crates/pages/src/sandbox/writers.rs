@@ -1,0 +1,113 @@
+//! What a template's chunk calls to write: `__s` for static segments, the others for values.
+
+use super::hub::Hub;
+use super::json::append_json;
+use super::wait::Fault;
+use crate::template::escape;
+use mlua::{Lua, Table, Value};
+use std::io::Write as _;
+use std::rc::Rc;
+
+/// An escaper.
+type Escape = fn(&[u8], &mut Vec<u8>);
+
+/// Writers of text.
+const TEXTS: &[(&str, Escape)] = &[
+    ("__w", escape::text),
+    ("__a", escape::attribute),
+    ("__u", escape::url_part),
+    ("__h", escape::url),
+    ("__q", escape::script_text),
+    ("__r", raw),
+];
+
+/// Writers of values as JSON: for a text, and for the JSON of anything else.
+const VALUES: &[(&str, Escape, Escape)] =
+    &[("__j", escape::script_string, escape::script_json), ("__e", escape::handler_string, escape::handler_json)];
+
+/// As it is.
+fn raw(input: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(input);
+}
+
+/// Whether this is a writer's name.
+pub(crate) fn is_name(name: &Value) -> bool {
+    name.as_string().is_some_and(|name| name.as_bytes().starts_with(b"__"))
+}
+
+/// Lays the writers in.
+pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
+    let at = Rc::clone(hub);
+    let segment = lua.create_function(move |_, index: u32| {
+        at.with(|exchange| {
+            exchange.output.segment(index);
+            Ok(())
+        })?;
+        Ok(())
+    })?;
+    base.set("__s", segment)?;
+    for &(name, escape) in TEXTS {
+        let at = Rc::clone(hub);
+        base.set(name, lua.create_function(move |lua, value: Value| Ok(write_text(lua, &at, &value, escape)?))?)?;
+    }
+    for &(name, text, json) in VALUES {
+        let at = Rc::clone(hub);
+        let write = lua.create_function(move |lua, value: Value| Ok(write_json(lua, &at, &value, text, json)?))?;
+        base.set(name, write)?;
+    }
+    Ok(())
+}
+
+/// Writes a value as text: texts and numbers as they are, truth values by name, nil as nothing, tables by their
+/// `__tostring`.
+fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(), Fault> {
+    match value {
+        Value::String(text) => write(lua, hub, &text.as_bytes(), escape),
+        Value::Nil => Ok(()),
+        Value::Boolean(truth) => write(lua, hub, if *truth { b"true" } else { b"false" }, escape),
+        Value::Integer(number) => {
+            let mut digits = [0; 24];
+            let mut rest = &mut digits[..];
+            // 24 bytes hold every number of 64 bits.
+            let _ = write!(rest, "{number}");
+            let length = 24 - rest.len();
+            write(lua, hub, &digits[..length], escape)
+        }
+        Value::Number(_) => match lua.coerce_string(value.clone())? {
+            Some(text) => write(lua, hub, &text.as_bytes(), escape),
+            None => Ok(()),
+        },
+        Value::Table(table)
+            if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) =>
+        {
+            // The page's own function: it runs before the exchange is taken.
+            let text = value.to_string()?;
+            write(lua, hub, text.as_bytes(), escape)
+        }
+        other => Err(Fault::from(format!("a {} cannot be written: give its text", other.type_name()))),
+    }
+}
+
+fn write(lua: &Lua, hub: &Hub, text: &[u8], escape: Escape) -> Result<(), Fault> {
+    if text.len() > LONG_BYTES {
+        hub.meter.hurry();
+        // An escaper makes six bytes of one at the most.
+        hub.reserve(lua, text.len().saturating_mul(6))?;
+    }
+    hub.with(|exchange| {
+        exchange.output.write(|out| escape(text, out));
+        Ok(())
+    })
+}
+
+/// From here on the limits are looked at before and after, bytes.
+const LONG_BYTES: usize = 16 * 1024;
+
+fn write_json(lua: &Lua, hub: &Hub, value: &Value, text: Escape, json: Escape) -> Result<(), Fault> {
+    if let Value::String(string) = value {
+        return write(lua, hub, &string.as_bytes(), text);
+    }
+    let mut buffer = Vec::new();
+    append_json(value, &mut buffer)?;
+    write(lua, hub, &buffer, json)
+}

@@ -1,0 +1,601 @@
+//! Where in the HTML a place of the page stands, as a browser would read it.
+//!
+//! This is the tokenizer of HTML (section 13.2.5), byte by byte, with what little of tree construction decides how
+//! bytes are read: which elements hold text instead of markup. A written byte moves the context on; an insertion does
+//! not, for its escaper is chosen so that it cannot.
+//!
+//! Where the context depends on more than what is written, there are three ways out, and none is a guess. Branches of
+//! code are joined ([`super::join`]). Markup that browsers read in two ways (within SVG, MathML, `<noscript>` and
+//! `<select>`) is accepted as long as both readings agree, which they do while no `<` stands where one of them sees
+//! text. And an insertion where nothing can be told does not compile.
+
+use super::names::{Content, Value, content_of, is_integration_point, value_of};
+use super::script::{Language, Script};
+use super::url::Url;
+use flatout_config::diagnostic::Span;
+
+/// Stands for every byte that is not ASCII.
+const OTHER: u8 = 0xff;
+
+/// Bytes of a name that are kept: longer than any that means something here.
+const NAME_BYTES: usize = 32;
+
+/// Bytes of an attribute's value that are kept, to know a script's language.
+const KEPT_BYTES: usize = 48;
+
+/// A name of an element or an attribute, in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Name(Vec<u8>);
+
+impl Name {
+    fn push(&mut self, byte: u8, bytes_max: usize) {
+        if self.0.len() < bytes_max {
+            self.0.push(byte.to_ascii_lowercase());
+        } else if let Some(first) = self.0.first_mut() {
+            // Too long to be any name that is known, however it begins.
+            *first = b'?';
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What the tokenizer is reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Text,
+    /// Behind `<`.
+    TagOpen,
+    /// Behind `</`.
+    EndTagOpen,
+    TagName,
+    /// Where an attribute may begin.
+    Gap,
+    /// Branches ended in different names, or one in a name and one in a gap: what follows must end the name, and be no
+    /// `=`. Whether white space has ended it already.
+    Separator(bool),
+    AttributeName,
+    AfterName,
+    /// Behind `=`.
+    BeforeValue,
+    /// A value, by its quote.
+    Value(u8),
+    Unquoted,
+    AfterValue,
+    /// Behind `<!`; how many hyphens.
+    Declaration(u8),
+    Comment(Dashes),
+    /// Up to the next `>`.
+    Bogus,
+    /// The content of an element that is no markup; how much of its end tag has been read.
+    Raw(Content, u8),
+}
+
+/// What stands in front in a comment (HTML, sections 13.2.5.43 to 13.2.5.52).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dashes {
+    /// Its beginning: `<!-->` is a whole comment.
+    Start,
+    /// Its beginning and one: so is `<!--->`.
+    StartOne,
+    None,
+    One,
+    Two,
+    /// `--!`.
+    Mark,
+}
+
+impl Dashes {
+    /// Behind one more byte; nothing when it ends the comment.
+    fn advance(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Start | Self::StartOne | Self::Two | Self::Mark, b'>') => return None,
+            (Self::Start, b'-') => Self::StartOne,
+            (Self::None | Self::Mark, b'-') => Self::One,
+            (Self::StartOne | Self::One | Self::Two, b'-') => Self::Two,
+            (Self::Two, b'!') => Self::Mark,
+            _ => Self::None,
+        })
+    }
+}
+
+/// The tag being read, or the element whose content is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tag {
+    pub(super) name: Name,
+    pub(super) is_end: bool,
+    /// Whether a `/` stands in front.
+    pub(super) slash: bool,
+    pub(super) attribute: Name,
+    pub(super) value: Option<Value>,
+    /// The value so far, of a script's type.
+    pub(super) kept: Name,
+    /// The language of a script element; of several types, as `type` and `language`, the stranger.
+    pub(super) language: Option<Language>,
+    /// `content` of a `<meta>` holds an insertion.
+    pub(super) content_inserted: bool,
+    /// The tag has `http-equiv`.
+    pub(super) http_equiv: bool,
+}
+
+/// How deep in elements whose content is read in two ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Depth {
+    svg: u16,
+    math: u16,
+    noscript: u16,
+    select: u16,
+    /// From here on to the end of the page.
+    lasting: bool,
+}
+
+impl Depth {
+    /// Whether an element that holds text may hold markup instead.
+    pub(super) fn is_unclear(self) -> bool {
+        self.is_foreign() || self.noscript > 0 || self.select > 0
+    }
+
+    pub(super) fn is_foreign(self) -> bool {
+        self.lasting || self.svg > 0 || self.math > 0
+    }
+}
+
+/// Where a place stands.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) state: State,
+    /// Where that began.
+    pub(super) since: Span,
+    pub(super) tag: Tag,
+    pub(super) depth: Depth,
+    /// What of a character reference stands in front, with its `&`; empty when none does.
+    pub(super) reference: Name,
+    pub(super) script: Option<Script>,
+    pub(super) url: Url,
+    /// Directly behind the start tag of an element that drops a line break there.
+    pub(super) first: bool,
+    /// How much of `<!--` has been read in a script's content.
+    pub(super) comment: u8,
+}
+
+/// What is wrong with what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unclear {
+    /// `<` in an element's text, which others read as markup.
+    Text,
+    /// `<` in `<noscript>` where a browser that runs scripts sees text.
+    Noscript,
+    /// `<!--` in a script.
+    ScriptComment,
+    /// `<![CDATA[` in SVG or MathML.
+    Cdata,
+    /// `<plaintext>`.
+    Endless,
+    /// `<script/>` in SVG.
+    SelfClosing,
+    /// Two branches, one of which ended in a name.
+    Separator,
+    /// `http-equiv` behind an inserted `content`.
+    Refresh,
+}
+
+impl Context {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Text,
+            since: Span::default(),
+            tag: Tag::default(),
+            depth: Depth::default(),
+            reference: Name::default(),
+            script: None,
+            url: Url::Start,
+            first: false,
+            comment: 0,
+        }
+    }
+
+    /// Whether both are the same place, wherever it began.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.state == other.state
+            && self.tag == other.tag
+            && self.depth == other.depth
+            && self.reference == other.reference
+            && self.script == other.script
+            && self.url == other.url
+            && self.first == other.first
+            && self.comment == other.comment
+    }
+
+    /// Whether the content of this element, or this attribute's value, is decoded.
+    fn is_decoded(&self) -> bool {
+        matches!(self.state, State::Text | State::Value(_) | State::Unquoted | State::Raw(Content::Text, _))
+    }
+
+    /// Reads a written character, which stands at `at`.
+    pub(super) fn advance(&mut self, character: char, at: Span) -> Result<(), Unclear> {
+        // All that HTML looks at is ASCII.
+        let byte = if character.is_ascii() { character as u8 } else { OTHER };
+        // Browsers drop a line break here; what else stands here is content.
+        self.first = false;
+        if self.is_decoded() {
+            self.refer(byte, character);
+        }
+        // Where scripts run, all of `<noscript>` is text up to its end tag, which must then be where it is for others.
+        let in_markup = !matches!(self.state, State::Text | State::TagOpen | State::Raw(..));
+        if byte == b'<' && self.depth.noscript > 0 && in_markup {
+            return Err(Unclear::Noscript);
+        }
+        match self.state {
+            State::Text => {
+                if byte == b'<' {
+                    self.enter(State::TagOpen, at);
+                    self.reference = Name::default();
+                }
+            }
+            State::TagOpen => match byte {
+                b'!' => self.state = State::Declaration(0),
+                b'/' => self.state = State::EndTagOpen,
+                b'?' => self.state = State::Bogus,
+                _ if byte.is_ascii_alphabetic() => self.begin_tag(byte, false),
+                // No tag at all (section 13.2.5.6).
+                _ => {
+                    self.state = State::Text;
+                    return self.advance(character, at);
+                }
+            },
+            State::EndTagOpen => match byte {
+                b'>' => self.state = State::Text,
+                _ if byte.is_ascii_alphabetic() => self.begin_tag(byte, true),
+                _ => self.state = State::Bogus,
+            },
+            State::TagName => match byte {
+                b'/' | b'>' => return self.gap(byte, at),
+                _ if is_space(byte) => self.state = State::Gap,
+                _ => self.tag.name.push(byte, NAME_BYTES),
+            },
+            State::Gap | State::AfterValue => return self.gap(byte, at),
+            State::Separator(_) if is_space(byte) => self.state = State::Separator(true),
+            State::Separator(spaced) => {
+                let separates = matches!(byte, b'/' | b'>') || (spaced && byte != b'=');
+                return self.gap(byte, at).and(if separates { Ok(()) } else { Err(Unclear::Separator) });
+            }
+            State::AttributeName => match byte {
+                b'/' | b'>' => return self.gap(byte, at),
+                b'=' => return self.end_name(),
+                _ if is_space(byte) => self.state = State::AfterName,
+                _ => self.tag.attribute.push(byte, NAME_BYTES),
+            },
+            State::AfterName => match byte {
+                b'=' => return self.end_name(),
+                _ => return self.gap(byte, at),
+            },
+            State::BeforeValue => match byte {
+                b'"' | b'\'' => self.enter(State::Value(byte), at),
+                b'>' => return self.end_value().and_then(|()| self.gap(byte, at)),
+                _ if is_space(byte) => {}
+                _ => {
+                    self.enter(State::Unquoted, at);
+                    return self.advance(character, at);
+                }
+            },
+            State::Value(quote) if byte == quote => {
+                self.state = State::AfterValue;
+                return self.end_value();
+            }
+            State::Unquoted if byte == b'>' || is_space(byte) => {
+                self.state = State::Gap;
+                return self.end_value().and_then(|()| self.gap(byte, at));
+            }
+            State::Value(_) | State::Unquoted => {
+                if self.tag.value == Some(Value::ScriptType) {
+                    self.tag.kept.push(byte, KEPT_BYTES);
+                }
+            }
+            State::Declaration(hyphens) => match byte {
+                b'-' if hyphens == 1 => self.state = State::Comment(Dashes::Start),
+                b'-' => self.state = State::Declaration(1),
+                b'>' => self.state = State::Text,
+                b'[' if self.depth.is_foreign() => {
+                    self.state = State::Bogus;
+                    return Err(Unclear::Cdata);
+                }
+                _ => self.state = State::Bogus,
+            },
+            State::Comment(dashes) => self.state = dashes.advance(byte).map_or(State::Text, State::Comment),
+            State::Bogus => {
+                if byte == b'>' {
+                    self.state = State::Text;
+                }
+            }
+            State::Raw(content, read) => return self.raw(content, read, (byte, character), at),
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, state: State, at: Span) {
+        self.state = state;
+        self.since = at;
+    }
+
+    fn begin_tag(&mut self, byte: u8, is_end: bool) {
+        self.tag = Tag { is_end, ..Tag::default() };
+        self.tag.name.push(byte, NAME_BYTES);
+        self.state = State::TagName;
+    }
+
+    /// Between attributes, or at the end of a name or a value.
+    fn gap(&mut self, byte: u8, at: Span) -> Result<(), Unclear> {
+        match byte {
+            b'>' => return self.end_tag(at),
+            b'/' => {
+                self.tag.slash = true;
+                self.state = State::Gap;
+            }
+            _ if is_space(byte) => {
+                self.tag.slash = false;
+                // A name keeps waiting for its `=`.
+                if self.state != State::AfterName {
+                    self.state = State::Gap;
+                }
+            }
+            _ => {
+                self.tag.slash = false;
+                self.tag.attribute = Name::default();
+                self.tag.value = None;
+                self.tag.attribute.push(byte, NAME_BYTES);
+                self.state = State::AttributeName;
+            }
+        }
+        Ok(())
+    }
+
+    /// `=` behind an attribute's name.
+    fn end_name(&mut self) -> Result<(), Unclear> {
+        let value = value_of(self.tag.name.bytes(), self.tag.attribute.bytes());
+        self.state = State::BeforeValue;
+        self.tag.value = Some(value);
+        self.tag.kept = Name::default();
+        self.reference = Name::default();
+        self.url = Url::Start;
+        self.script = (value == Value::Handler).then(|| Script::new(Language::JavaScript));
+        if self.tag.attribute.bytes() == b"http-equiv" {
+            self.tag.http_equiv = true;
+            if self.tag.content_inserted {
+                return Err(Unclear::Refresh);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_value(&mut self) -> Result<(), Unclear> {
+        if self.tag.value == Some(Value::ScriptType) {
+            let kept = self.tag.kept.bytes();
+            let language = if self.tag.attribute.bytes() == b"language" && !kept.is_empty() {
+                Language::of_type(&[b"text/", kept].concat())
+            } else {
+                Language::of_type(kept)
+            };
+            let stranger = self.tag.language.filter(|known| *known != language).map(|_| Language::Other);
+            self.tag.language = Some(stranger.unwrap_or(language));
+        }
+        self.script = None;
+        self.url = Url::Start;
+        self.reference = Name::default();
+        self.tag.value = None;
+        self.tag.attribute = Name::default();
+        Ok(())
+    }
+
+    /// `>`: the element's content follows.
+    fn end_tag(&mut self, at: Span) -> Result<(), Unclear> {
+        let tag = std::mem::take(&mut self.tag);
+        let name = tag.name.bytes();
+        self.reference = Name::default();
+        self.enter(State::Text, at);
+        let step = |depth: &mut u16| {
+            *depth = if tag.is_end { depth.saturating_sub(1) } else { depth.saturating_add(u16::from(!tag.slash)) };
+        };
+        match name {
+            b"svg" => step(&mut self.depth.svg),
+            b"math" => step(&mut self.depth.math),
+            // Of HTML's elements, a slash closes none.
+            b"noscript" => self.depth.noscript = u16::from(!tag.is_end),
+            b"select" => self.depth.select = u16::from(!tag.is_end),
+            b"frameset" => self.depth.lasting = true,
+            _ if self.depth.is_foreign() && is_integration_point(name) => self.depth.lasting = true,
+            _ => {}
+        }
+        if tag.is_end {
+            return Ok(());
+        }
+        self.first = matches!(name, b"textarea" | b"pre" | b"listing");
+        let content = content_of(name);
+        if content == Content::Markup {
+            return Ok(());
+        }
+        let closes_itself = tag.slash && self.depth.is_unclear();
+        if content == Content::Script {
+            self.script = Some(Script::new(tag.language.unwrap_or(Language::JavaScript)));
+        }
+        self.comment = 0;
+        self.tag = Tag { name: tag.name, ..Tag::default() };
+        self.state = State::Raw(content, 0);
+        match content {
+            Content::Endless => Err(Unclear::Endless),
+            _ if closes_itself => Err(Unclear::SelfClosing),
+            _ => Ok(()),
+        }
+    }
+
+    /// The content of an element that is no markup, up to its end tag (sections 13.2.5.9 to 13.2.5.17).
+    fn raw(&mut self, content: Content, read: u8, (byte, character): (u8, char), at: Span) -> Result<(), Unclear> {
+        let name = self.tag.name.bytes();
+        let (next, ends) = match usize::from(read) {
+            0 => (u8::from(byte == b'<'), false),
+            1 if byte == b'/' => (2, false),
+            1 => (u8::from(byte == b'<'), false),
+            read if name.get(read - 2) == Some(&byte.to_ascii_lowercase()) => (read as u8 + 1, false),
+            read if read - 2 == name.len() && (is_space(byte) || matches!(byte, b'/' | b'>')) => (0, true),
+            _ => (u8::from(byte == b'<'), false),
+        };
+        if ends {
+            self.script = None;
+            self.reference = Name::default();
+            let name = self.tag.name.clone();
+            self.tag = Tag { name, is_end: true, ..Tag::default() };
+            self.state = State::Gap;
+            return self.gap(byte, at);
+        }
+        self.state = State::Raw(content, next);
+        if let Some(script) = &mut self.script {
+            script.advance(character);
+        }
+        let comment = self.comment;
+        self.comment = match (comment, byte) {
+            (_, b'<') => 1,
+            (1, b'!') => 2,
+            (2, b'-') => 3,
+            _ => 0,
+        };
+        if content == Content::Script && comment == 3 && byte == b'-' {
+            return Err(Unclear::ScriptComment);
+        }
+        // A `<` that turns out not to begin the element's own end tag.
+        if read > 0 && next <= 1 && self.depth.is_unclear() {
+            return Err(Unclear::Text);
+        }
+        Ok(())
+    }
+
+    /// Follows character references in text and in attributes: what a reference stands for is what counts for URLs and
+    /// scripts, and an open one must not reach into an insertion.
+    fn refer(&mut self, byte: u8, character: char) {
+        let is_value = matches!(self.state, State::Value(quote) if byte != quote)
+            || (self.state == State::Unquoted && byte != b'>' && !is_space(byte));
+        if byte == b'&' || self.reference.bytes().is_empty() {
+            if is_value && !self.reference.bytes().is_empty() {
+                self.settle(byte);
+            }
+            self.reference = Name::default();
+            if byte == b'&' {
+                self.reference.0.push(b'&');
+            } else if is_value {
+                self.mean(character);
+            }
+            return;
+        }
+        if byte.is_ascii_alphanumeric() || byte == b'#' {
+            // The longest that stands for a character that counts is far shorter.
+            if self.reference.0.len() < NAME_BYTES {
+                self.reference.0.push(byte);
+            }
+            return;
+        }
+        if matches!(self.state, State::Value(_) | State::Unquoted) {
+            self.settle(byte);
+            if byte != b';' && is_value {
+                self.mean(character);
+            }
+        }
+        self.reference = Name::default();
+    }
+
+    /// A reference has ended before `byte`.
+    fn settle(&mut self, byte: u8) {
+        let reference = std::mem::take(&mut self.reference.0);
+        let name = reference.get(1..).unwrap_or_default();
+        let closed = byte == b';';
+        match resolve(name, closed, byte) {
+            Resolved::Character(character) => self.mean(character),
+            Resolved::Literal => {
+                for byte in reference.iter().copied().chain(closed.then_some(b';')) {
+                    self.mean(char::from(byte));
+                }
+            }
+            Resolved::Unclear => {
+                if let Some(script) = &mut self.script {
+                    script.give_up();
+                }
+                if self.url != Url::Settled {
+                    self.url = Url::Unclear;
+                }
+            }
+        }
+    }
+
+    /// A character of an attribute's value, decoded.
+    fn mean(&mut self, character: char) {
+        match self.tag.value {
+            Some(Value::Handler) => {
+                if let Some(script) = &mut self.script {
+                    script.advance(character);
+                }
+            }
+            Some(Value::Url | Value::Resource) => self.url = self.url.advance(character),
+            // Commas and spaces lie between URLs; behind a space stands what is no URL.
+            Some(Value::UrlList) => {
+                self.url = match character {
+                    ',' => Url::Start,
+                    ' ' | '\t' | '\n' | '\r' if self.url != Url::Start => Url::Unclear,
+                    _ => self.url.advance(character),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a character reference has been begun.
+    pub(super) fn is_within_reference(&self) -> bool {
+        self.is_decoded() && !self.reference.bytes().is_empty()
+    }
+
+    /// Whether the end tag of the element whose content this is has been begun.
+    pub(super) fn is_within_end(&self) -> bool {
+        matches!(self.state, State::Raw(_, read) if read > 0)
+    }
+}
+
+/// What a character reference stands for.
+#[derive(Debug, PartialEq, Eq)]
+enum Resolved {
+    Character(char),
+    /// Itself: it is none.
+    Literal,
+    /// It has a name that is not known here.
+    Unclear,
+}
+
+/// Resolves a reference in an attribute's value (HTML, section 13.2.5.72 and following).
+fn resolve(name: &[u8], closed: bool, next: u8) -> Resolved {
+    if let Some(number) = name.strip_prefix(b"#") {
+        let (digits, radix) = match number {
+            [b'x' | b'X', digits @ ..] => (digits, 16),
+            digits => (digits, 10),
+        };
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, radix).ok());
+        return number.and_then(char::from_u32).map_or(Resolved::Unclear, Resolved::Character);
+    }
+    let character = match name {
+        b"amp" | b"AMP" => '&',
+        b"lt" | b"LT" => '<',
+        b"gt" | b"GT" => '>',
+        b"quot" | b"QUOT" => '"',
+        _ if !closed => return Resolved::Literal,
+        b"apos" => '\'',
+        b"colon" => ':',
+        b"sol" => '/',
+        b"Tab" => '\t',
+        b"NewLine" => '\n',
+        b"nbsp" => '\u{a0}',
+        b"" => return Resolved::Literal,
+        _ => return Resolved::Unclear,
+    };
+    // Without `;`, and with `=` behind it, it is none in an attribute.
+    if closed || next != b'=' { Resolved::Character(character) } else { Resolved::Literal }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0c)
+}

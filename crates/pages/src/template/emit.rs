@@ -1,0 +1,151 @@
+//! Writing the chunk, the segments, and where each line comes from.
+
+use super::lines::{Lines, Origin};
+use super::part::Part;
+use super::segments::Segments;
+use super::walk::Chosen;
+use super::{Escape, SEGMENT_FUNCTION, Template};
+use flatout_config::diagnostic::{Span, Texts};
+
+/// Writes what a page is compiled to.
+pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<String>) -> Template {
+    let has_code = parts.iter().any(|part| matches!(part, Part::Insert { .. } | Part::Block(_)));
+    let mut writer = Writer {
+        texts,
+        segments: Segments::default(),
+        chunk: String::new(),
+        origins: Vec::new(),
+        pending: Vec::new(),
+        pending_at: Span::default(),
+    };
+    // A part with variables of its own gets a block; one without code needs none.
+    let mut with_blocks = blocks_within(parts).into_iter();
+    let mut open = Vec::new();
+    for part in parts {
+        match *part {
+            Part::Text(span) => writer.text(span),
+            Part::Insert { code, number } => {
+                let chosen = chosen.get(number).copied().unwrap_or_default();
+                if chosen.line_break {
+                    writer.pending.push(b'\n');
+                }
+                writer.flush();
+                writer.insert(code, chosen.escape.unwrap_or(Escape::Text));
+            }
+            Part::Block(span) => {
+                writer.flush();
+                writer.source(span);
+                writer.line_end();
+            }
+            Part::Enter(span) => {
+                let with_block = with_blocks.next().unwrap_or(false);
+                open.push(with_block);
+                if with_block {
+                    writer.flush();
+                    writer.line("if true then", span);
+                }
+            }
+            Part::Leave(span) => {
+                if open.pop() == Some(true) {
+                    writer.flush();
+                    writer.line("end", span);
+                }
+            }
+        }
+    }
+    writer.flush();
+    Template { segments: writer.segments, chunk: writer.chunk, lines: Lines::new(names, writer.origins, has_code) }
+}
+
+/// For each included file, in their order, whether statements stand in it.
+fn blocks_within(parts: &[Part]) -> Vec<bool> {
+    let (mut found, mut open) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Part::Enter(_) => {
+                open.push(found.len());
+                found.push(false);
+            }
+            Part::Leave(_) => {
+                open.pop();
+            }
+            Part::Block(_) => {
+                for &number in &open {
+                    found[number] = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+struct Writer<'a> {
+    texts: &'a Texts,
+    segments: Segments,
+    chunk: String,
+    origins: Vec<Origin>,
+    /// Text that has not become a segment, and where it begins.
+    pending: Vec<u8>,
+    pending_at: Span,
+}
+
+impl Writer<'_> {
+    fn text(&mut self, span: Span) {
+        if self.pending.is_empty() {
+            self.pending_at = span;
+        }
+        let text = self.texts.text(span.file).get(span.start as usize..span.end as usize);
+        self.pending.extend_from_slice(text.unwrap_or_default().as_bytes());
+    }
+
+    fn flush(&mut self) {
+        if !self.pending.is_empty() {
+            let number = self.segments.add(&self.pending);
+            self.pending.clear();
+            // `if true then … end` is a statement wherever it stands, and Luau's compiler makes nothing of it.
+            self.line(&format!("if true then {SEGMENT_FUNCTION}({number}) end"), self.pending_at);
+        }
+    }
+
+    fn insert(&mut self, code: Span, escape: Escape) {
+        self.chunk.push_str("if true then ");
+        self.chunk.push_str(escape.function());
+        self.chunk.push_str("((");
+        self.source(code);
+        // On a line of its own, for the expression may end in a comment.
+        self.line_end();
+        self.line(")) end", Span::new(code.file, code.end as usize, code.end as usize));
+    }
+
+    /// Source of the page; its last line stays open.
+    fn source(&mut self, span: Span) {
+        let source = self.texts.text(span.file).get(span.start as usize..span.end as usize).unwrap_or_default();
+        let mut at = span.start as usize;
+        for (number, line) in source.split('\n').enumerate() {
+            if number > 0 {
+                self.line_end();
+            }
+            let blank = line.len() - line.trim_start().len();
+            self.origin(Span::new(span.file, at + blank, at + blank));
+            self.chunk.push_str(line);
+            at += line.len() + 1;
+        }
+    }
+
+    fn line(&mut self, text: &str, at: Span) {
+        self.origin(at);
+        self.chunk.push_str(text);
+        self.line_end();
+    }
+
+    fn line_end(&mut self) {
+        self.chunk.push('\n');
+    }
+
+    /// Notes where the line that is begun comes from.
+    fn origin(&mut self, at: Span) {
+        let place = self.texts.place(at);
+        self.origins.push(Origin { file: at.file, line: place.line, column: place.column });
+    }
+}

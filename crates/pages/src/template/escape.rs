@@ -1,0 +1,40 @@
+//! Escapers: pure functions from a value's bytes to bytes that mean just this value in their place.
+//!
+//! All take any bytes and write valid UTF-8: what is none becomes U+FFFD, so that no half character swallows the quote
+//! behind it. None of them writes a byte that could end the place it is for, whatever stands before and behind.
+
+mod html;
+mod script;
+mod url;
+
+pub use html::{attribute, text};
+pub use script::{handler_json, handler_string, script_data, script_json, script_string, script_text};
+pub use url::{REFUSED_URL, SCHEMES, url, url_part};
+
+/// Writes `input` piece by piece: what `plain` accepts as it is, everything else through `other`.
+fn write(input: &[u8], out: &mut Vec<u8>, plain: fn(u8) -> bool, other: fn(char, &mut Vec<u8>)) {
+    for chunk in input.utf8_chunks() {
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.bytes().position(|byte| !plain(byte)) {
+            let (before, after) = rest.split_at(at);
+            out.extend_from_slice(before.as_bytes());
+            let mut characters = after.chars();
+            if let Some(character) = characters.next() {
+                other(character, out);
+            }
+            rest = characters.as_str();
+        }
+        out.extend_from_slice(rest.as_bytes());
+        if !chunk.invalid().is_empty() {
+            other(char::REPLACEMENT_CHARACTER, out);
+        }
+    }
+}
+
+/// Writes a character as it is.
+fn push(character: char, out: &mut Vec<u8>) {
+    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+#[cfg(test)]
+mod tests;

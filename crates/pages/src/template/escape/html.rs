@@ -1,0 +1,34 @@
+//! Text and attributes of HTML.
+
+use super::{push, write};
+
+/// Text: between tags, in `<title>` and in `<textarea>`. A browser shows it as it is, but for U+0000, which HTML cannot
+/// hold and which becomes U+FFFD.
+pub fn text(input: &[u8], out: &mut Vec<u8>) {
+    write(input, out, is_plain, reference);
+}
+
+/// An attribute's value between double or single quotes.
+pub fn attribute(input: &[u8], out: &mut Vec<u8>) {
+    // Quotes are escaped in text as well: it costs little, and text is moved into attributes by scripts.
+    text(input, out);
+}
+
+fn is_plain(byte: u8) -> bool {
+    !matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'' | b'\r' | 0)
+}
+
+fn reference(character: char, out: &mut Vec<u8>) {
+    let name: &[u8] = match character {
+        '&' => b"&amp;",
+        '<' => b"&lt;",
+        '>' => b"&gt;",
+        '"' => b"&#34;",
+        '\'' => b"&#39;",
+        // A bare one would be read as LF (HTML, section 13.2.3.5).
+        '\r' => b"&#13;",
+        '\0' => "\u{fffd}".as_bytes(),
+        other => return push(other, out),
+    };
+    out.extend_from_slice(name);
+}

@@ -1,0 +1,103 @@
+//! Values in scripts: JSON that no HTML parser can end, and text within strings.
+
+use super::{push, write};
+
+/// A text as a value of a script, in its quotes: for script elements, of JavaScript and of JSON.
+pub fn script_string(input: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    script_text(input, out);
+    out.push(b'"');
+}
+
+/// The JSON of a value, for script elements of JavaScript: nothing in it can end the element or begin a comment.
+pub fn script_json(json: &[u8], out: &mut Vec<u8>) {
+    // A number's sign must not join one in front: `1-` and `-1` would be a decrement.
+    if json.first() == Some(&b'-') {
+        out.push(b' ');
+    }
+    harden(json, b"\"", true, out);
+}
+
+/// The JSON of a value, for script elements that hold JSON. It stays JSON.
+pub fn script_data(json: &[u8], out: &mut Vec<u8>) {
+    harden(json, b"\"", false, out);
+}
+
+/// A text as a value of a script, in its quotes: for event attributes, as `onclick`.
+pub fn handler_string(input: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"&#34;");
+    script_text(input, out);
+    out.extend_from_slice(b"&#34;");
+}
+
+/// The JSON of a value, for event attributes, as `onclick`.
+pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
+    if json.first() == Some(&b'-') {
+        out.push(b' ');
+    }
+    harden(json, b"&#34;", true, out);
+}
+
+/// Text within a string of a script, in double or single quotes; in elements, in event attributes, and in JSON. All but
+/// letters, digits and a few marks is written as `\uXXXX`, so it means the same to JavaScript, to JSON and to HTML.
+pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
+    write(
+        input,
+        out,
+        |byte| byte.is_ascii_alphanumeric() || b" _.,:-".contains(&byte),
+        |character, out| {
+            if character.is_ascii() || matches!(character, '\u{2028}' | '\u{2029}') {
+                escape(character, out);
+            } else {
+                push(character, out);
+            }
+        },
+    );
+}
+
+/// In JSON, everything but quotes that HTML looks at stands within strings, and there `\\uXXXX` means the same.
+fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
+    const PROTOTYPE: &[u8] = b"\"__proto__\"";
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        let rest = &json[at..];
+        let is_key = || rest.strip_prefix(PROTOTYPE).is_some_and(|after| after.trim_ascii_start().starts_with(b":"));
+        match byte {
+            // In an object literal of JavaScript, this key would set the prototype; a computed one is a plain key. A
+            // backslash in front says that this is the end of another string.
+            b'"' if is_literal && at.checked_sub(1).is_none_or(|before| json[before] != b'\\') && is_key() => {
+                for part in [&b"["[..], quote, b"__proto__", quote, b"]"] {
+                    out.extend_from_slice(part);
+                }
+                at += PROTOTYPE.len();
+                continue;
+            }
+            b'"' => out.extend_from_slice(quote),
+            b'\t' | b'\n' | b'\r' => out.push(b' '),
+            b'<' | b'>' | b'&' | b'\'' | 0..0x20 | 0x7f => escape(char::from(byte), out),
+            _ if byte.is_ascii() => out.push(byte),
+            _ => {
+                let end = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
+                write(
+                    &rest[..end],
+                    out,
+                    |_| false,
+                    |character, out| {
+                        if matches!(character, '\u{2028}' | '\u{2029}') {
+                            escape(character, out)
+                        } else {
+                            push(character, out)
+                        }
+                    },
+                );
+                at += end;
+                continue;
+            }
+        }
+        at += 1;
+    }
+}
+
+fn escape(character: char, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
+}

@@ -1,0 +1,64 @@
+//! URLs in attributes.
+
+use super::{html, write};
+
+/// Schemes that a page may lead to. None of them runs what it is given.
+pub const SCHEMES: &[&str] = &["http", "https", "mailto", "tel", "sms", "geo", "ftp"];
+
+/// What is written in the place of a URL whose scheme is not one of [`SCHEMES`]. It leads nowhere.
+pub const REFUSED_URL: &str = "about:invalid#refused";
+
+/// A part of a URL behind its beginning: everything but letters, digits and `-._~` is percent-encoded (RFC 3986,
+/// section 2.3), so that it ends neither a segment, nor a parameter, nor the attribute.
+pub fn url_part(input: &[u8], out: &mut Vec<u8>) {
+    write(input, out, is_unreserved, encode);
+}
+
+/// A URL from its beginning, absolute or relative, in an attribute's value in quotes. What cannot stand in a URL is
+/// percent-encoded; what is encoded stays so. A scheme that is none of [`SCHEMES`] makes it [`REFUSED_URL`].
+pub fn url(input: &[u8], out: &mut Vec<u8>) {
+    if !is_allowed(input) {
+        out.extend_from_slice(REFUSED_URL.as_bytes());
+        return;
+    }
+    write(
+        input,
+        out,
+        |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte),
+        |character, out| {
+            if character == '&' { html::text(b"&", out) } else { encode(character, out) }
+        },
+    );
+}
+
+/// Whether a URL has no scheme or an allowed one, as browsers read it: they drop controls and spaces in front, and tabs
+/// and line breaks everywhere (URL Standard, section 4.4).
+fn is_allowed(input: &[u8]) -> bool {
+    let start = input.iter().position(|&byte| byte > b' ').unwrap_or(input.len());
+    let mut scheme = [0; 8];
+    let mut length = 0;
+    for &byte in input[start..].iter().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')) {
+        match byte {
+            b':' => return SCHEMES.iter().any(|allowed| allowed.as_bytes() == &scheme[..length]),
+            b'/' | b'?' | b'#' => return true,
+            // Longer than any that is allowed; whether it is one at all is for what follows to say.
+            _ if length == scheme.len() => scheme[0] = 0,
+            _ => {
+                scheme[length] = byte.to_ascii_lowercase();
+                length += 1;
+            }
+        }
+    }
+    true
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+fn encode(character: char, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+        out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+}

@@ -1,0 +1,389 @@
+//! Luau's tokens: where a piece of code ends, and whether it is in one piece.
+//!
+//! The compiler puts the page's code into a chunk together with its own. For that to be sound, a piece must not reach
+//! beyond itself: its texts and long comments end within it, its brackets match, and it names none of the functions
+//! that the chunk calls. The tokens are those of Luau's own lexer. Whether they make sense is for its parser to say,
+//! which reads the whole chunk; [`super::structure`] draws on that.
+
+use std::ops::Range;
+
+/// A kind of token, as far as anybody here asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A name, a reserved word too.
+    Word,
+    /// A number or a text.
+    Literal,
+    /// A text up to a `{` within it, or from a `}` to the next: what it needs behind it is an expression.
+    LiteralOpen,
+    /// `(`, `[`, `{`.
+    Open,
+    /// `)`, `]`, `}`.
+    Close,
+    /// Any other mark; operators of several characters are one token.
+    Mark,
+}
+
+/// A token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) range: Range<usize>,
+}
+
+/// A piece of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    /// Where it stands, without `<?lua` and `?>`.
+    pub(super) range: Range<usize>,
+    pub(super) tokens: Vec<Token>,
+}
+
+/// Why a piece of code is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) range: Range<usize>,
+    pub(super) kind: FaultKind,
+    /// Where to go on reading, when that can be told.
+    pub(super) resume: Option<usize>,
+    /// Whether it goes to the end of the file.
+    is_long: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FaultKind {
+    /// No `?>` until the end of the file.
+    Unclosed,
+    /// A text that does not end on its line, or a long one that does not end at all.
+    TextOpen,
+    CommentOpen,
+    /// A bracket that nothing closes.
+    BracketOpen,
+    /// A bracket that closes nothing, or another.
+    BracketStray,
+    /// `{{` in a text with values in it.
+    BraceTwice,
+    /// A character that Luau has no use for.
+    Character,
+    /// A function of the chunk.
+    NameReserved,
+}
+
+/// Brackets open at a time: beyond, Luau's own parser gives up.
+const BRACKETS_MAX: usize = 200;
+
+/// Reads a piece of code from `start` up to the `?>` that ends it, in neither a text nor a long comment.
+pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
+    let mut scanner = Scanner { bytes: text.as_bytes(), at: start, tokens: Vec::new(), brackets: Vec::new() };
+    let mut fault: Option<Fault> = None;
+    loop {
+        match scanner.step() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(found) => {
+                // Where a long text ends nowhere, there is no telling where the code does.
+                let stops = matches!(found.kind, FaultKind::Unclosed) || found.is_long;
+                let first = fault.get_or_insert(found);
+                if stops {
+                    // What was found before explains why the end was missed.
+                    return Err(first.clone());
+                }
+                scanner.recover();
+            }
+        }
+    }
+    let end = scanner.at;
+    if fault.is_none()
+        && let Some(&(_, at)) = scanner.brackets.last()
+    {
+        fault = Some(Fault { range: at..at + 1, kind: FaultKind::BracketOpen, resume: None, is_long: false });
+    }
+    match fault {
+        Some(fault) => Err(Fault { resume: Some(end), ..fault }),
+        None => Ok(Code { range: start..end, tokens: scanner.tokens }),
+    }
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    tokens: Vec<Token>,
+    /// What closes each open bracket, and where it was opened; '`' stands for a `{` within a text.
+    brackets: Vec<(u8, usize)>,
+}
+
+impl Scanner<'_> {
+    fn peek(&self, ahead: usize) -> u8 {
+        // NUL is refused wherever it stands, so it can stand for the end.
+        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn fault(&self, start: usize, kind: FaultKind) -> Fault {
+        Fault { range: start..self.at.max(start + 1).min(self.bytes.len().max(start)), kind, resume: None, is_long: false }
+    }
+
+    /// Goes to where code is likely to go on: the next line, or the end of the piece.
+    fn recover(&mut self) {
+        while self.at < self.bytes.len() && self.peek(0) != b'\n' && !(self.peek(0) == b'?' && self.peek(1) == b'>') {
+            self.at += 1;
+        }
+    }
+
+    fn push(&mut self, kind: Kind, start: usize) {
+        self.tokens.push(Token { kind, range: start..self.at });
+    }
+
+    /// Reads one token, or white space; false at the end of the piece.
+    fn step(&mut self) -> Result<bool, Fault> {
+        let start = self.at;
+        let byte = self.peek(0);
+        if start >= self.bytes.len() {
+            return Err(Fault { range: start..start, kind: FaultKind::Unclosed, resume: None, is_long: false });
+        }
+        match byte {
+            b'?' if self.peek(1) == b'>' => return Ok(false),
+            b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c => self.at += 1,
+            b'-' if self.peek(1) == b'-' => self.comment()?,
+            b'"' | b'\'' => {
+                self.quoted(byte)?;
+                self.push(Kind::Literal, start);
+            }
+            b'`' => self.interpolated(start)?,
+            b'[' => {
+                let level = self.separator();
+                match level {
+                    Some(level) => {
+                        self.long(level, FaultKind::TextOpen, start)?;
+                        self.push(Kind::Literal, start);
+                    }
+                    None if self.at == start + 1 => self.open(b']', start)?,
+                    None => return Err(self.fault(start, FaultKind::Character)),
+                }
+            }
+            b'(' => {
+                self.at += 1;
+                self.open(b')', start)?;
+            }
+            b'{' => {
+                self.at += 1;
+                self.open(b'}', start)?;
+            }
+            b')' | b']' | b'}' => self.close(byte, start)?,
+            b'.' if self.peek(1).is_ascii_digit() => self.number(),
+            b'0'..=b'9' => self.number(),
+            _ if is_word(byte) => {
+                while is_word(self.peek(0)) || self.peek(0).is_ascii_digit() {
+                    self.at += 1;
+                }
+                if is_reserved(&self.bytes[start..self.at]) {
+                    return Err(self.fault(start, FaultKind::NameReserved));
+                }
+                self.push(Kind::Word, start);
+            }
+            // An attribute with parameters, which would be read as a long text here and as two brackets there.
+            b'@' if self.peek(1) == b'[' => {
+                self.at += 2;
+                return Err(self.fault(start, FaultKind::Character));
+            }
+            _ if byte.is_ascii_graphic() => {
+                const LONG: [&[u8]; 9] = [b"...", b"..=", b"//=", b"..", b"//", b"==", b"~=", b"::", b"->"];
+                let rest = &self.bytes[start..];
+                let two = matches!(byte, b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%' | b'^') && self.peek(1) == b'=';
+                let long = LONG.iter().find(|mark| rest.starts_with(mark)).map(|mark| mark.len());
+                self.at += long.unwrap_or(if two { 2 } else { 1 });
+                self.push(Kind::Mark, start);
+            }
+            _ => {
+                self.at += 1;
+                return Err(self.fault(start, FaultKind::Character));
+            }
+        }
+        Ok(true)
+    }
+
+    fn open(&mut self, closer: u8, start: usize) -> Result<(), Fault> {
+        if self.brackets.len() == BRACKETS_MAX {
+            return Err(self.fault(start, FaultKind::BracketOpen));
+        }
+        self.brackets.push((closer, start));
+        self.push(Kind::Open, start);
+        Ok(())
+    }
+
+    fn close(&mut self, byte: u8, start: usize) -> Result<(), Fault> {
+        self.at += 1;
+        match self.brackets.last() {
+            Some(&(closer, _)) if closer == byte => {
+                self.brackets.pop();
+                self.push(Kind::Close, start);
+                Ok(())
+            }
+            Some(&(b'`', opened)) if byte == b'}' => {
+                self.brackets.pop();
+                self.section(opened)
+            }
+            _ => Err(self.fault(start, FaultKind::BracketStray)),
+        }
+    }
+
+    /// `[`, any number of `=`, and a second `[`, or with `]` alike: how many `=`. The second bracket is not used up.
+    fn separator(&mut self) -> Option<usize> {
+        let bracket = self.peek(0);
+        self.at += 1;
+        let mut level = 0;
+        while self.peek(0) == b'=' {
+            self.at += 1;
+            level += 1;
+        }
+        (self.peek(0) == bracket).then_some(level)
+    }
+
+    /// A long text or comment, from its second bracket.
+    fn long(&mut self, level: usize, open: FaultKind, start: usize) -> Result<(), Fault> {
+        self.at += 1;
+        while self.at < self.bytes.len() {
+            match self.peek(0) {
+                b']' => {
+                    if self.separator() == Some(level) {
+                        self.at += 1;
+                        return Ok(());
+                    }
+                }
+                0 => return Err(self.character()),
+                _ => self.at += 1,
+            }
+        }
+        self.at = start + 2 + level;
+        Err(Fault { is_long: true, ..self.fault(start, open) })
+    }
+
+    fn character(&mut self) -> Fault {
+        let start = self.at;
+        self.at += 1;
+        self.fault(start, FaultKind::Character)
+    }
+
+    fn comment(&mut self) -> Result<(), Fault> {
+        let start = self.at;
+        self.at += 2;
+        if self.peek(0) == b'[' {
+            let after = self.at;
+            if let Some(level) = self.separator() {
+                return self.long(level, FaultKind::CommentOpen, start);
+            }
+            self.at = after;
+        }
+        // A short comment ends with its piece too, so that `<?lua -- a note ?>` is one.
+        while self.at < self.bytes.len() {
+            match self.peek(0) {
+                b'\n' | b'\r' => break,
+                b'?' if self.peek(1) == b'>' => break,
+                0 => return Err(self.character()),
+                _ => self.at += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Behind a backslash in a text.
+    fn backslash(&mut self) {
+        self.at += 1;
+        match self.peek(0) {
+            b'\r' => {
+                self.at += 1;
+                if self.peek(0) == b'\n' {
+                    self.at += 1;
+                }
+            }
+            b'z' => {
+                self.at += 1;
+                while matches!(self.peek(0), b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c) {
+                    self.at += 1;
+                }
+            }
+            0 => {}
+            _ => self.at += 1,
+        }
+    }
+
+    fn quoted(&mut self, quote: u8) -> Result<(), Fault> {
+        let start = self.at;
+        self.at += 1;
+        loop {
+            match self.peek(0) {
+                0 | b'\r' | b'\n' => return Err(self.fault(start, FaultKind::TextOpen)),
+                b'\\' => self.backslash(),
+                byte => {
+                    self.at += 1;
+                    if byte == quote {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn interpolated(&mut self, start: usize) -> Result<(), Fault> {
+        self.at += 1;
+        self.section(start)
+    }
+
+    /// A stretch of a text in backquotes, up to its end or to a value in it.
+    fn section(&mut self, opened: usize) -> Result<(), Fault> {
+        let start = self.at - 1;
+        loop {
+            match self.peek(0) {
+                0 | b'\r' | b'\n' => return Err(self.fault(opened, FaultKind::TextOpen)),
+                b'\\' if self.peek(1) == b'u' && self.peek(2) == b'{' => self.at += 3,
+                b'\\' => self.backslash(),
+                b'{' => {
+                    self.at += 1;
+                    if self.peek(0) == b'{' {
+                        return Err(self.fault(self.at - 1, FaultKind::BraceTwice));
+                    }
+                    if self.brackets.len() == BRACKETS_MAX {
+                        return Err(self.fault(opened, FaultKind::BracketOpen));
+                    }
+                    self.brackets.push((b'`', opened));
+                    self.push(Kind::LiteralOpen, start);
+                    return Ok(());
+                }
+                byte => {
+                    self.at += 1;
+                    if byte == b'`' {
+                        self.push(Kind::Literal, start);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// As Luau's lexer does, which takes all that looks like a number and checks it later.
+    fn number(&mut self) {
+        let start = self.at;
+        self.at += 1;
+        while self.peek(0).is_ascii_digit() || matches!(self.peek(0), b'.' | b'_') {
+            self.at += 1;
+        }
+        if matches!(self.peek(0), b'e' | b'E') {
+            self.at += 1;
+            if matches!(self.peek(0), b'+' | b'-') {
+                self.at += 1;
+            }
+        }
+        while is_word(self.peek(0)) || self.peek(0).is_ascii_digit() {
+            self.at += 1;
+        }
+        self.push(Kind::Literal, start);
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_'
+}
+
+/// Two underscores and one letter: [`super::Escape`] and the segments have their functions there.
+fn is_reserved(word: &[u8]) -> bool {
+    matches!(word, [b'_', b'_', letter] if letter.is_ascii_lowercase())
+}

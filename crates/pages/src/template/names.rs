@@ -1,0 +1,159 @@
+//! What the names of elements and attributes mean to browsers: which attributes are URLs, which are run, and which
+//! elements' content is no markup. Names are compared in lower case.
+
+/// What an attribute's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// Text.
+    Plain,
+    /// A URL that a person may follow, or that loads what is not run.
+    Url,
+    /// A URL that loads what is run, or that other URLs are relative to.
+    Resource,
+    /// URLs with commas between them.
+    UrlList,
+    /// A script.
+    Handler,
+    /// A style sheet.
+    Style,
+    /// The language of a script element.
+    ScriptType,
+    /// `content` of `<meta>`, which means what `http-equiv` says.
+    MetaContent,
+    /// No insertion; the reason completes "this attribute …".
+    Refused(&'static str),
+}
+
+/// How the content of an element is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// As markup.
+    Markup,
+    /// As a script.
+    Script,
+    /// As a style sheet.
+    Style,
+    /// As text with character references.
+    Text,
+    /// As text without; or as markup, by other browsers or in other modes.
+    Opaque,
+    /// To the end of the document.
+    Endless,
+}
+
+/// How the content of an element is read (HTML, sections 13.2.6.4.4 and 13.2.6.4.7).
+pub(super) fn content_of(element: &[u8]) -> Content {
+    match element {
+        b"script" => Content::Script,
+        b"style" => Content::Style,
+        b"textarea" | b"title" => Content::Text,
+        b"xmp" | b"iframe" | b"noembed" | b"noframes" => Content::Opaque,
+        b"plaintext" => Content::Endless,
+        _ => Content::Markup,
+    }
+}
+
+/// Elements of SVG and MathML whose content is HTML again, so that a browser may find ends that this compiler does not.
+pub(super) fn is_integration_point(element: &[u8]) -> bool {
+    matches!(element, b"foreignobject" | b"desc" | b"annotation-xml" | b"mi" | b"mo" | b"mn" | b"ms" | b"mtext")
+}
+
+/// Attributes that browsers do not run and libraries do: Vue, Alpine, Angular, htmx, hyperscript, Knockout, Datastar.
+const LIBRARIES: &[&[u8]] = &[
+    b"v-",
+    b"x-",
+    b"ng-",
+    b"data-ng-",
+    b"data-v-",
+    b"data-x-",
+    b"hx-on",
+    b"hx-vals",
+    b"hx-vars",
+    b"hx-headers",
+    b"data-hx-on",
+    b"data-hx-vals",
+    b"data-hx-vars",
+    b"data-bind",
+    b"data-on-",
+    b"data-on:",
+];
+
+/// Attributes that are URLs, in whatever element they stand.
+const URLS: &[&[u8]] = &[
+    b"action",
+    b"background",
+    b"cite",
+    b"data",
+    b"dynsrc",
+    b"formaction",
+    b"href",
+    b"icon",
+    b"longdesc",
+    b"lowsrc",
+    b"manifest",
+    b"ping",
+    b"poster",
+    b"profile",
+    b"src",
+    b"usemap",
+];
+
+/// What the value of this attribute in this element is.
+pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
+    const RUN: &str = "is run by libraries";
+    let first = attribute.first().copied().unwrap_or(b' ');
+    if !(first.is_ascii_alphabetic() || !first.is_ascii())
+        || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix))
+    {
+        return Value::Refused(RUN);
+    }
+    if attribute.starts_with(b"on") {
+        return Value::Handler;
+    }
+    // With a namespace's prefix: as what stands behind it. `xml:base` and declarations change how others are read.
+    let name = match attribute.iter().position(|&byte| byte == b':') {
+        Some(_) if attribute.starts_with(b"xmlns") || attribute == b"xml:base" => {
+            return Value::Refused("changes how others are read");
+        }
+        Some(at) => &attribute[at + 1..],
+        None => attribute,
+    };
+    if let Some(kept) = name.strip_prefix(b"data-") {
+        // Scripts copy them to where their names say.
+        let holds = |part: &[u8]| kept.windows(part.len()).any(|window| window == part);
+        let is_url = [&b"src"[..], b"href", b"url", b"uri"].iter().any(|part| holds(part));
+        return if is_url { Value::Url } else { Value::Plain };
+    }
+    let refused = match (element, name) {
+        (_, b"style") => return Value::Style,
+        (_, b"srcdoc") => Some("holds a document of its own"),
+        (_, b"http-equiv") => Some("changes how the page is read"),
+        (_, b"is") => Some("chooses what is run"),
+        (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => Some("changes how others are read"),
+        (b"script", b"type" | b"language") => return Value::ScriptType,
+        (b"meta", b"content") => return Value::MetaContent,
+        (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("chooses what is loaded"),
+        (b"iframe", b"sandbox" | b"allow" | b"csp") => Some("limits what the frame may do"),
+        (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => {
+            Some("chooses what is run")
+        }
+        (b"applet", _) | (b"param", b"value" | b"name") => Some("is handed to what is run"),
+        (
+            b"animate" | b"set" | b"animatetransform" | b"animatemotion" | b"animatecolor",
+            b"attributename" | b"to" | b"from" | b"by" | b"values",
+        ) => Some("can become the value of any other"),
+        _ => None,
+    };
+    if let Some(why) = refused {
+        return Value::Refused(why);
+    }
+    match (element, name) {
+        (_, b"srcset" | b"imagesrcset" | b"archive") => Value::UrlList,
+        (b"script" | b"embed" | b"frame", b"src" | b"href")
+        | (b"link" | b"base", b"href")
+        | (b"object", b"data")
+        | (_, b"manifest" | b"codebase" | b"classid") => Value::Resource,
+        _ if URLS.contains(&name) => Value::Url,
+        _ => Value::Plain,
+    }
+}

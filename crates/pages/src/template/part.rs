@@ -1,0 +1,366 @@
+//! Reading a page and what it includes, to one row of parts.
+
+use super::emit::emit;
+use super::files::Files;
+use super::lines::{Lines, Origin};
+use super::luau::{Code as LuauCode, Fault, FaultKind, scan};
+use super::segments::Segments;
+use super::structure::{Structure, check_expression};
+use super::walk::{Step, walk};
+use super::{Compiled, FILE_BYTES_MAX, INCLUDES_MAX, LEVELS_MAX, PAGE_BYTES_MAX, Template};
+use flatout_config::Code;
+use flatout_config::diagnostic::{Report, Span, Texts};
+use std::io;
+use std::ops::Range;
+
+/// A part of a page.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// Text as it is written.
+    Text(Span),
+    /// An expression; the number of the insertion.
+    Insert { code: Span, number: usize },
+    /// Statements.
+    Block(Span),
+    /// An included file begins, with variables of its own.
+    Enter(Span),
+    /// It ends.
+    Leave(Span),
+}
+
+/// Compiles a page or a script.
+pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
+    let mut report = Report::new();
+    let mut reader = Reader {
+        files,
+        report: &mut report,
+        texts: Texts::default(),
+        bytes: 0,
+        read: Vec::new(),
+        numbers: Vec::new(),
+        chain: Vec::new(),
+        includes: 0,
+        parts: Vec::new(),
+        steps: Vec::new(),
+        insertions: 0,
+        structure: Structure::new(),
+    };
+    let is_script = std::path::Path::new(name).extension().is_some_and(|extension| extension == "luau");
+    let file = reader.file(name, None);
+    let (Some(file), false) = (file, is_script) else {
+        let (read, texts) = (reader.read, reader.texts);
+        let template = if report.is_empty() { Ok(script(&texts, name)) } else { Err(report.finish(&texts)) };
+        return Compiled { template, files: read };
+    };
+    reader.page(file, name);
+    let Reader { texts, read, numbers, parts, steps, insertions, .. } = reader;
+    // What is no code says nothing about the places in it.
+    let chosen = if report.is_empty() { walk(&steps, insertions, &texts, &mut report) } else { Vec::new() };
+    let template = if report.is_empty() {
+        let names = numbers.iter().map(|&number| read[number].clone()).collect();
+        Ok(emit(&parts, &chosen, &texts, names))
+    } else {
+        Err(report.finish(&texts))
+    };
+    Compiled { template, files: read }
+}
+
+/// A script is its own chunk, line by line.
+fn script(texts: &Texts, name: &str) -> Template {
+    let chunk = texts.text(0).to_owned();
+    let lines = chunk.split('\n').count() as u32;
+    let origins = (1..=lines).map(|line| Origin { file: 0, line, column: 1 }).collect();
+    Template { segments: Segments::default(), chunk, lines: Lines::new(vec![name.to_owned()], origins, true) }
+}
+
+struct Reader<'a> {
+    files: &'a dyn Files,
+    report: &'a mut Report,
+    texts: Texts,
+    bytes: usize,
+    /// All names that were read or looked for.
+    read: Vec<String>,
+    /// By number of the text: the file's number in `read`.
+    numbers: Vec<usize>,
+    /// The files that include the present one.
+    chain: Vec<String>,
+    includes: usize,
+    parts: Vec<Part>,
+    steps: Vec<Step>,
+    insertions: usize,
+    structure: Structure,
+}
+
+impl Reader<'_> {
+    /// Reads a file, and returns the number of its text; `asked` is where it is included.
+    fn file(&mut self, name: &str, asked: Option<Span>) -> Option<u32> {
+        let number = self.read.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.read.push(name.to_owned());
+            self.read.len() - 1
+        });
+        let shown = self.files.show(name);
+        // A file that is included twice is one text.
+        if let Some(known) = self.numbers.iter().position(|known| *known == number) {
+            self.bytes += self.texts.text(known as u32).len();
+            return self.fits(asked).then_some(known as u32);
+        }
+        let fault = match self.files.read(name, FILE_BYTES_MAX) {
+            Ok(content) if content.len() > FILE_BYTES_MAX => {
+                (Code::PageTooLarge, format!("{shown} is larger than 1 MiB"))
+            }
+            Ok(content) => match String::from_utf8(content) {
+                Ok(text) if text.contains('\0') => (Code::PageNotText, format!("{shown} has a NUL in it")),
+                Ok(text) => {
+                    self.bytes += text.len();
+                    self.numbers.push(number);
+                    let file = self.texts.add(shown, text);
+                    return self.fits(asked).then_some(file);
+                }
+                Err(error) => {
+                    let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                    let line = valid.split(|byte| *byte == b'\n').count();
+                    (Code::PageNotText, format!("{shown} is not UTF-8 (line {line})"))
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound && asked.is_some() => {
+                (Code::PartMissing, format!("there is no file {shown}"))
+            }
+            Err(error) => (Code::PageUnreadable, format!("cannot read {shown}: {}", reason(&error))),
+        };
+        let span = asked.unwrap_or_else(|| {
+            self.numbers.push(number);
+            Span::new(self.texts.add(shown, String::new()), 0, 0)
+        });
+        let draft = self.report.add(fault.0, span, fault.1);
+        if fault.0 == Code::PartMissing {
+            draft.note("a path is relative to the file it stands in");
+        }
+        None
+    }
+
+    /// Whether the page is still small enough.
+    fn fits(&mut self, asked: Option<Span>) -> bool {
+        if self.bytes <= PAGE_BYTES_MAX {
+            return true;
+        }
+        let message = "the page with all that it includes is larger than 4 MiB";
+        self.report.add(Code::PageTooLarge, asked.unwrap_or_default(), message);
+        false
+    }
+
+    /// Takes a page apart.
+    fn page(&mut self, file: u32, name: &str) {
+        self.chain.push(name.to_owned());
+        let base = self.structure.depth();
+        // The text is needed while its parts are added; it is at most 1 MiB, and depth is bounded.
+        let text = self.texts.text(file).to_owned();
+        let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        while let Some(found) = text[at..].find("<?").map(|found| at + found) {
+            self.text(file, at..found);
+            at = self.insertion(file, &text, found, base, name);
+        }
+        self.text(file, at..text.len());
+        self.structure.close(base, self.report);
+        self.chain.pop();
+    }
+
+    fn text(&mut self, file: u32, range: Range<usize>) {
+        if !range.is_empty() {
+            let span = Span::new(file, range.start, range.end);
+            self.parts.push(Part::Text(span));
+            self.steps.push(Step::Text(span));
+        }
+    }
+
+    /// What begins with `<?` at `start`; returns where it ends.
+    fn insertion(&mut self, file: u32, text: &str, start: usize, base: usize, name: &str) -> usize {
+        let word_bytes = text[start + 2..].bytes().take_while(u8::is_ascii_alphabetic).count();
+        let word = &text[start + 2..start + 2 + word_bytes];
+        let code_start = start + 2 + if text[start + 2..].starts_with('=') { 1 } else { word_bytes };
+        let is_known = code_start > start + 2 && matches!(word, "" | "raw" | "lua" | "include");
+        let ends_word = text[code_start..].chars().next().is_none_or(|next| next.is_whitespace() || next == '?');
+        if !is_known || !(ends_word || word.is_empty()) {
+            let shown: String = text[start..].chars().take_while(|c| !c.is_whitespace()).take(20).collect();
+            self.report
+                .add(
+                    Code::InsertionUnknown,
+                    Span::new(file, start, start + shown.len()),
+                    format!("`{shown}` is no insertion"),
+                )
+                .note("there are <?= expression ?>, <?raw expression ?>, <?lua statements ?> and <?include \"file\" ?>")
+                .note("as text it is written &lt;?, in a script's strings <\\?");
+            return start + 2;
+        }
+        let code = match scan(text, code_start) {
+            Ok(code) => code,
+            Err(fault) => {
+                let resume = fault.resume.map_or(text.len(), |end| end + 2);
+                self.fault(&fault, (file, start), text);
+                return resume;
+            }
+        };
+        let end = code.range.end + 2;
+        let span = Span::new(file, start, end);
+        match word {
+            "lua" => {
+                self.block((file, text), &code, base);
+                // As in other languages of templates: a line with nothing but code leaves none behind.
+                let rest = &text[end..];
+                return end + if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
+            }
+            "include" => {
+                self.include(text, &code, span, name);
+                let rest = &text[end..];
+                return end + if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
+            }
+            _ => {
+                check_expression((file, text), &code, self.report);
+                let number = self.insertions;
+                self.insertions += 1;
+                let inner = Span::new(file, code.range.start, code.range.end);
+                self.parts.push(Part::Insert { code: inner, number });
+                self.steps.push(Step::Insert { span, number, raw: word == "raw" });
+            }
+        }
+        end
+    }
+
+    fn block(&mut self, (file, text): (u32, &str), code: &LuauCode, base: usize) {
+        if code.tokens.is_empty() {
+            return;
+        }
+        let events = self.structure.read((file, text), &code.tokens, base, self.report);
+        self.steps.extend(events.into_iter().map(|(event, span)| Step::Event(event, span)));
+        self.parts.push(Part::Block(Span::new(file, code.range.start, code.range.end)));
+    }
+
+    fn include(&mut self, text: &str, code: &LuauCode, span: Span, name: &str) {
+        let literal = match &code.tokens[..] {
+            [token] => text[token.range.clone()]
+                .strip_prefix(['"', '\''])
+                .and_then(|rest| rest.strip_suffix(['"', '\'']))
+                .filter(|path| !path.contains(['\\', '\n', '\r', '\0'])),
+            _ => None,
+        };
+        let Some(path) = literal else {
+            self.report
+                .add(Code::PartForm, span, "an include names one file in quotes")
+                .note("as in: <?include \"_head.lhtml\" ?>");
+            return;
+        };
+        let target = match resolve(name, path) {
+            Ok(target) => target,
+            Err(why) => {
+                self.report
+                    .add(Code::PartForm, span, format!("`{path}` {why}"))
+                    .note("a path is relative to the file it stands in, and stays within the folder of the pages");
+                return;
+            }
+        };
+        if self.chain.contains(&target) {
+            let mut round = self.chain.clone();
+            round.push(target.clone());
+            let shown = round.iter().skip_while(|link| **link != target).cloned().collect::<Vec<_>>().join(" → ");
+            self.report
+                .add(Code::PartCycle, span, format!("{target} includes itself: {shown}"))
+                .label("by this include");
+            return;
+        }
+        self.includes += 1;
+        let fault = if self.chain.len() > LEVELS_MAX {
+            Some(format!("includes are nested deeper than {LEVELS_MAX} levels"))
+        } else if self.includes > INCLUDES_MAX {
+            Some(format!("the page has more than {INCLUDES_MAX} includes"))
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            if !self.report.has_in(Code::PageTooLarge, span) {
+                self.report.add(Code::PageTooLarge, span, fault);
+            }
+            return;
+        }
+        if let Some(included) = self.file(&target, Some(span)) {
+            self.parts.push(Part::Enter(span));
+            self.page(included, &target);
+            self.parts.push(Part::Leave(span));
+        }
+    }
+
+    fn fault(&mut self, fault: &Fault, (file, start): (u32, usize), text: &str) {
+        let span = Span::new(file, fault.range.start, fault.range.end);
+        let word = text.get(fault.range.clone()).unwrap_or_default();
+        match fault.kind {
+            FaultKind::Unclosed => {
+                self.report
+                    .add(Code::CodeUnclosed, Span::new(file, start, start + 2), "this code is not closed")
+                    .note("it ends with ?>; in a text or a long comment of Luau, ?> ends nothing");
+            }
+            FaultKind::TextOpen => {
+                self.report.add(Code::LuauBad, span, "this text is not closed");
+            }
+            FaultKind::CommentOpen => {
+                self.report.add(Code::LuauBad, span, "this comment is not closed");
+            }
+            FaultKind::BracketOpen => {
+                self.report.add(Code::StatementUnfinished, span, format!("`{word}` is not closed in its code"));
+            }
+            FaultKind::BracketStray => {
+                self.report.add(Code::LuauBad, span, format!("`{word}` closes nothing in its code"));
+            }
+            FaultKind::BraceTwice => {
+                self.report
+                    .add(Code::LuauBad, span, "`{{` cannot stand in a text with values")
+                    .note("a brace that is meant is written `\\{`");
+            }
+            FaultKind::Character => {
+                self.report.add(Code::LuauBad, span, format!("Luau has no use for `{word}` here"));
+            }
+            FaultKind::NameReserved => {
+                self.report
+                    .add(Code::NameReserved, span, format!("`{word}` belongs to what the page is compiled to"))
+                    .note("choose another name");
+            }
+        }
+    }
+}
+
+/// A path in an include, from the folder of the pages.
+fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
+    if path.is_empty() {
+        return Err("is no path");
+    }
+    if path.starts_with('/') {
+        return Err("begins with a slash");
+    }
+    if path.len() > 1024 {
+        return Err("is too long");
+    }
+    let mut parts: Vec<&str> = name.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." => {
+                parts.pop().ok_or("leads out of the folder")?;
+            }
+            "" => return Err("has an empty part"),
+            other => parts.push(other),
+        }
+    }
+    Ok(parts.join("/"))
+}
+
+/// Why a file could not be read, in words that do not change with the system.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".into(),
+        io::ErrorKind::PermissionDenied => "no permission".into(),
+        io::ErrorKind::IsADirectory => "it is a folder".into(),
+        io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
+        _ if error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error()) => {
+            "it leads out of the folder".into()
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,372 @@
+//! The block structure of a page's code: which `if` a text stands in, and which `end` closes it.
+//!
+//! The whole chunk is read by Luau's parser, so nothing has to be parsed here again: *given that the chunk is Luau*, its
+//! reserved words alone tell its blocks. They are not names anywhere, and each opens or closes what it says. One of
+//! them needs a look around: `if` begins a statement, which has an `end`, or an expression, which has none. Which one
+//! is told by the token in front: behind what needs an operand stands an expression, behind what can end a statement a
+//! statement. One token is either, `>`, which compares and closes a type's parameters; there an `if` is refused.
+//!
+//! Two things make the page's own text a statement of its own wherever it stands. A block of code that ends where an
+//! operand is needed, or within a head, a function or an expression, is refused. And what is emitted for text begins
+//! with `if true then` and ends with `end`: as an expression it would need an `else`, so where it could be taken for one
+//! the chunk does not compile.
+
+use super::luau::{Code as LuauCode, Kind, Token};
+use flatout_config::diagnostic::Span;
+use flatout_config::{Code, diagnostic::Report};
+
+/// What code does to the order in which the page's parts are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// `if`.
+    If,
+    /// `elseif`, and `else`, which is the last.
+    Else { last: bool },
+    /// The `end` of an `if`.
+    EndIf,
+    /// The body of a loop begins.
+    Loop,
+    /// `break` or `continue`.
+    Jump,
+    /// The `end` or `until` of a loop.
+    EndLoop,
+}
+
+/// Blocks within blocks: as deep as Luau's parser goes by far.
+const DEPTH_MAX: usize = 200;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    /// A statement; `then` is still to come.
+    If {
+        pending: bool,
+    },
+    /// An expression, up to its `else`, which is the last that has an end.
+    Choice,
+    /// `for` and `while`; `do` is still to come.
+    Loop {
+        pending: bool,
+    },
+    Do,
+    Repeat,
+    Function,
+}
+
+/// What may stand behind a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Statement,
+    Operand,
+    /// Neither can be told: `>`.
+    Unclear,
+}
+
+/// The blocks that are open, through all pieces of code of a page.
+#[derive(Debug, Default)]
+pub(super) struct Structure {
+    open: Vec<(Block, Span)>,
+    /// Functions open: what happens in them is no concern of the page's text.
+    functions: usize,
+}
+
+impl Structure {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many blocks are open.
+    pub(super) fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Reads a block of code. `base` blocks belong to the files that include this one.
+    pub(super) fn read(
+        &mut self,
+        (file, text): (u32, &str),
+        tokens: &[Token],
+        base: usize,
+        report: &mut Report,
+    ) -> Vec<(Event, Span)> {
+        let mut events = Vec::new();
+        let mut behind = Behind::Statement;
+        for token in tokens {
+            let span = Span::new(file, token.range.start, token.range.end);
+            let word = &text[token.range.clone()];
+            match self.token(token.kind, word, span, behind, base, &mut events) {
+                Ok(next) => behind = next,
+                Err(fault) => {
+                    fault.tell(report, word, span);
+                    return events;
+                }
+            }
+        }
+        self.finish(tokens, (file, text), behind, report);
+        events
+    }
+
+    /// Checks that a block of code ends where a statement of the page's own can stand.
+    fn finish(&mut self, tokens: &[Token], (file, text): (u32, &str), behind: Behind, report: &mut Report) {
+        let Some(last) = tokens.last() else { return };
+        if behind != Behind::Statement {
+            let word = &text[last.range.clone()];
+            let span = Span::new(file, last.range.start, last.range.end);
+            let message = format!("the block ends behind `{word}`, within a statement");
+            let draft = report.add(Code::StatementUnfinished, span, message);
+            if word == "return" {
+                draft.note("to end the page here, write: <?lua do return end ?>");
+            } else if word == ">" {
+                draft.note("behind a type, write `;`");
+            }
+            return;
+        }
+        // Whatever is open and cannot hold text is taken off, so that it is told once.
+        while let Some(&(block, span)) = self.open.last() {
+            let (code, message) = match block {
+                Block::Function => (Code::FunctionAround, "this function holds text of the page, or is not closed"),
+                Block::Choice => {
+                    (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block")
+                }
+                Block::If { pending: true } => (Code::StatementUnfinished, "`then` is missing in this block"),
+                Block::Loop { pending: true } => (Code::StatementUnfinished, "`do` is missing in this block"),
+                _ => return,
+            };
+            report.add(code, span, message);
+            self.pop();
+        }
+    }
+
+    /// Checks that everything is closed which was opened since `base` blocks were open.
+    pub(super) fn close(&mut self, base: usize, report: &mut Report) {
+        while self.open.len() > base {
+            if let Some((block, span)) = self.open.last().copied() {
+                let name = match block {
+                    Block::If { .. } | Block::Choice => "if",
+                    Block::Loop { .. } => "loop",
+                    Block::Do => "do",
+                    Block::Repeat => "repeat",
+                    Block::Function => "function",
+                };
+                let closer = if block == Block::Repeat { "until" } else { "end" };
+                report
+                    .add(Code::BlockUnclosed, span, format!("this `{name}` has no `{closer}` in its file"))
+                    .note(format!("where it ends, write: <?lua {closer} ?>"));
+            }
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) -> Option<Block> {
+        let (block, _) = self.open.pop()?;
+        if block == Block::Function {
+            self.functions -= 1;
+        }
+        Some(block)
+    }
+
+    fn push(&mut self, block: Block, span: Span) -> Result<(), Fault> {
+        if self.open.len() == DEPTH_MAX {
+            return Err(Fault::Deep);
+        }
+        if block == Block::Function {
+            self.functions += 1;
+        }
+        self.open.push((block, span));
+        Ok(())
+    }
+
+    fn token(
+        &mut self,
+        kind: Kind,
+        word: &str,
+        span: Span,
+        behind: Behind,
+        base: usize,
+        events: &mut Vec<(Event, Span)>,
+    ) -> Result<Behind, Fault> {
+        Ok(match kind {
+            Kind::Word => return self.word(word, span, behind, base, events),
+            Kind::Literal | Kind::Close => Behind::Statement,
+            Kind::LiteralOpen | Kind::Open => Behind::Operand,
+            Kind::Mark => match word {
+                "..." | ";" | "?" => Behind::Statement,
+                ">" => Behind::Unclear,
+                _ => Behind::Operand,
+            },
+        })
+    }
+
+    fn word(
+        &mut self,
+        word: &str,
+        span: Span,
+        behind: Behind,
+        base: usize,
+        events: &mut Vec<(Event, Span)>,
+    ) -> Result<Behind, Fault> {
+        let outside = self.functions == 0;
+        let mut tell = |event| {
+            if outside {
+                events.push((event, span));
+            }
+        };
+        let top = (self.open.len() > base).then(|| self.open.last().map(|(block, _)| *block)).flatten();
+        Ok(match word {
+            "if" => match behind {
+                Behind::Unclear => return Err(Fault::Unclear),
+                Behind::Operand => {
+                    self.push(Block::Choice, span)?;
+                    Behind::Operand
+                }
+                Behind::Statement => {
+                    self.push(Block::If { pending: true }, span)?;
+                    tell(Event::If);
+                    Behind::Operand
+                }
+            },
+            "then" => match top {
+                Some(Block::Choice) => Behind::Operand,
+                Some(Block::If { pending: true }) => {
+                    self.set(Block::If { pending: false });
+                    Behind::Statement
+                }
+                _ => return Err(Fault::Stray),
+            },
+            "else" => match top {
+                // Its last branch ends where the expression does, and nothing marks that.
+                Some(Block::Choice) => {
+                    self.pop();
+                    Behind::Operand
+                }
+                Some(Block::If { pending: false }) => {
+                    tell(Event::Else { last: true });
+                    Behind::Statement
+                }
+                _ => return Err(Fault::Stray),
+            },
+            "elseif" => match top {
+                Some(Block::Choice) => Behind::Operand,
+                Some(Block::If { pending: false }) => {
+                    self.set(Block::If { pending: true });
+                    tell(Event::Else { last: false });
+                    Behind::Operand
+                }
+                _ => return Err(Fault::Stray),
+            },
+            "for" | "while" => {
+                self.push(Block::Loop { pending: true }, span)?;
+                Behind::Operand
+            }
+            "do" => {
+                if top == Some(Block::Loop { pending: true }) {
+                    self.set(Block::Loop { pending: false });
+                    tell(Event::Loop);
+                } else {
+                    self.push(Block::Do, span)?;
+                }
+                Behind::Statement
+            }
+            "repeat" => {
+                self.push(Block::Repeat, span)?;
+                tell(Event::Loop);
+                Behind::Statement
+            }
+            "function" => {
+                self.push(Block::Function, span)?;
+                Behind::Operand
+            }
+            "end" => {
+                match top {
+                    Some(Block::If { pending: false }) => tell(Event::EndIf),
+                    Some(Block::Loop { pending: false }) => tell(Event::EndLoop),
+                    Some(Block::Do | Block::Function) => {}
+                    _ => return Err(Fault::Stray),
+                }
+                self.pop();
+                Behind::Statement
+            }
+            "until" => {
+                if top != Some(Block::Repeat) {
+                    return Err(Fault::Stray);
+                }
+                tell(Event::EndLoop);
+                self.pop();
+                Behind::Operand
+            }
+            // `continue` can be a name as well; taking it for a jump only makes the rule stricter.
+            "break" | "continue" => {
+                tell(Event::Jump);
+                Behind::Statement
+            }
+            "and" | "or" | "not" | "in" | "return" | "local" => Behind::Operand,
+            _ => Behind::Statement,
+        })
+    }
+
+    fn set(&mut self, block: Block) {
+        if let Some(last) = self.open.last_mut() {
+            last.0 = block;
+        }
+    }
+}
+
+/// Checks that a piece of code is one expression: it is put between parentheses, and given that the chunk is Luau, what
+/// stands between matching parentheses there is one, if there is something at all.
+pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, report: &mut Report) {
+    let mut structure = Structure::new();
+    let (mut brackets, mut behind) = (0_usize, Behind::Operand);
+    let mut ignored = Vec::new();
+    for token in &code.tokens {
+        let span = Span::new(file, token.range.start, token.range.end);
+        let word = &text[token.range.clone()];
+        match token.kind {
+            Kind::Open => brackets += 1,
+            Kind::Close => brackets = brackets.saturating_sub(1),
+            Kind::Mark if brackets == 0 && structure.depth() == 0 && matches!(word, "," | ";" | "=") => {
+                report
+                    .add(Code::ExpressionBad, span, format!("`{word}` cannot stand in an insertion"))
+                    .note("an insertion holds one expression; statements stand in <?lua … ?>");
+                return;
+            }
+            _ => {}
+        }
+        match structure.token(token.kind, word, span, behind, 0, &mut ignored) {
+            Ok(next) => behind = next,
+            Err(fault) => return fault.tell(report, word, span),
+        }
+    }
+    let range = code.tokens.first().zip(code.tokens.last());
+    let range = range.map_or(code.range.clone(), |(first, last)| first.range.start..last.range.end);
+    let span = Span::new(file, range.start, range.end);
+    if code.tokens.is_empty() {
+        report.add(Code::ExpressionBad, span, "nothing is inserted here").label("an expression belongs here");
+    } else if behind == Behind::Operand || structure.depth() > 0 {
+        report.add(Code::ExpressionBad, span, "the expression is not finished");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Stray,
+    Unclear,
+    Deep,
+}
+
+impl Fault {
+    fn tell(self, report: &mut Report, word: &str, span: Span) {
+        match self {
+            Self::Stray => {
+                report
+                    .add(Code::BlockStray, span, format!("this `{word}` belongs to nothing"))
+                    .note("what a file opens, the same file closes");
+            }
+            Self::Unclear => {
+                report
+                    .add(Code::StatementUnfinished, span, "`if` behind `>` is a statement or an expression")
+                    .note("before a statement, write `;`; around an expression, parentheses");
+            }
+            Self::Deep => {
+                report.add(Code::PageTangled, span, format!("blocks are nested deeper than {DEPTH_MAX} levels"));
+            }
+        }
+    }
+}

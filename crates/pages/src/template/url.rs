@@ -1,0 +1,146 @@
+//! Where in a URL an insertion stands, told by what is written in front of it.
+
+use super::escape::SCHEMES;
+
+/// How far a URL has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Url {
+    /// Nothing but white space.
+    Start,
+    /// What may become a scheme, in lower case; its first characters only.
+    Name([u8; 8], u8),
+    /// A scheme that is allowed, and its colon.
+    Scheme,
+    /// One slash from the beginning; whether an insertion stands behind it, which may be empty.
+    Slash(bool),
+    /// Behind two slashes, or a scheme; whether a host has begun, for browsers take any number of slashes.
+    Host(bool),
+    /// Behind the host, or in a relative URL: scheme and host are settled.
+    Settled,
+    /// It began with an insertion, and nothing since settled where it leads.
+    Inserted,
+    /// A scheme that is run, or is unknown.
+    Foreign,
+    /// Branches differ, or what was written cannot be told.
+    Unclear,
+}
+
+impl Url {
+    /// Reads a written character.
+    #[must_use]
+    pub(super) fn advance(self, character: char) -> Self {
+        // Browsers drop these everywhere (URL Standard, section 4.4).
+        if matches!(character, '\t' | '\n' | '\r') {
+            return self;
+        }
+        let is_slash = matches!(character, '/' | '\\');
+        match self {
+            Self::Start if character <= ' ' => self,
+            Self::Start if is_slash => Self::Slash(false),
+            Self::Start if matches!(character, '?' | '#') => Self::Settled,
+            Self::Start => Self::name([0; 8], 0, character),
+            Self::Name(name, length) => match character {
+                ':' if SCHEMES.iter().any(|scheme| scheme.as_bytes() == &name[..usize::from(length)]) => Self::Scheme,
+                ':' => Self::Foreign,
+                '/' | '\\' | '?' | '#' => Self::Settled,
+                _ => Self::name(name, length, character),
+            },
+            Self::Scheme => Self::Host(!is_slash),
+            Self::Slash(_) if is_slash => Self::Host(false),
+            Self::Slash(_) => Self::Settled,
+            Self::Host(false) if is_slash => self,
+            Self::Host(_) if is_slash || matches!(character, '?' | '#') => Self::Settled,
+            Self::Host(_) => Self::Host(true),
+            Self::Inserted if is_slash || matches!(character, '?' | '#') => Self::Settled,
+            // What was inserted may be `javascript`; a colon would make a scheme of it.
+            Self::Inserted if character == ':' => Self::Foreign,
+            other => other,
+        }
+    }
+
+    fn name(mut name: [u8; 8], length: u8, character: char) -> Self {
+        let mut bytes = [0; 4];
+        let first = character.to_ascii_lowercase().encode_utf8(&mut bytes).as_bytes()[0];
+        match name.get_mut(usize::from(length)) {
+            Some(place) => {
+                *place = first;
+                Self::Name(name, length + 1)
+            }
+            // No scheme that is allowed is as long.
+            None => {
+                name[0] = 0;
+                Self::Name(name, length)
+            }
+        }
+    }
+
+    /// Where it is behind an insertion.
+    #[must_use]
+    pub(super) fn insert(self) -> Self {
+        match self {
+            Self::Start => Self::Inserted,
+            // Whatever it says, it is no scheme that is allowed by what is written.
+            Self::Name(_, length) => Self::Name([0; 8], length),
+            // A part is encoded, so it brings no slash; but it may be empty.
+            Self::Slash(_) => Self::Slash(true),
+            other => other,
+        }
+    }
+
+    /// Two branches that come together.
+    #[must_use]
+    pub(super) fn join(self, other: Self) -> Self {
+        if self == other { self } else { Self::Unclear }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    fn read(text: &str) -> Url {
+        text.chars().fold(Url::Start, |url, character| match character {
+            '$' => url.insert(),
+            other => url.advance(other),
+        })
+    }
+
+    #[test]
+    fn what_is_written_in_front_tells_where_an_insertion_stands() {
+        for (text, url) in [
+            ("", Url::Start),
+            (" \n", Url::Start),
+            ("/", Url::Slash(false)),
+            ("//", Url::Host(false)),
+            ("\\\\", Url::Host(false)),
+            ("//host/", Url::Settled),
+            ("https:", Url::Scheme),
+            ("https:host", Url::Host(true)),
+            ("https:/host", Url::Host(true)),
+            ("https:///", Url::Host(false)),
+            ("https://$/", Url::Host(false)),
+            ("HTTPS://host", Url::Host(true)),
+            ("ht\ntps://host?", Url::Settled),
+            ("mailto:a?", Url::Settled),
+            ("a/b:c", Url::Settled),
+            ("?a:b", Url::Settled),
+            ("javascript:", Url::Foreign),
+            ("java\tscript:", Url::Foreign),
+            ("longer-than-any:", Url::Foreign),
+            ("data:", Url::Foreign),
+            ("é:", Url::Foreign),
+            ("$", Url::Inserted),
+            ("$/a", Url::Settled),
+            ("$:", Url::Foreign),
+            ("$$:", Url::Foreign),
+            ("/$", Url::Slash(true)),
+            ("/$/", Url::Host(false)),
+            ("/$$/$", Url::Host(false)),
+            ("/$a", Url::Settled),
+        ] {
+            assert_eq!(read(text), url, "{text:?}");
+        }
+        assert!(matches!(read("java$"), Url::Name(..)));
+        assert_eq!(read("java$script:"), Url::Foreign);
+    }
+}

@@ -1,0 +1,471 @@
+//! Following the HTML through the page's branches, and choosing an escaper for each insertion.
+
+use super::Escape;
+use super::context::{Context, State, Unclear};
+use super::names::{Content, Value};
+use super::script::{Language, Place};
+use super::structure::Event;
+use super::url::Url;
+use flatout_config::Code;
+use flatout_config::diagnostic::{Report, Span, Texts};
+
+/// What a page is, in the order in which it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Text as it is written.
+    Text(Span),
+    /// An insertion; the number of its escaper.
+    Insert { span: Span, number: usize, raw: bool },
+    /// What code does to the order.
+    Event(Event, Span),
+}
+
+/// What the walk has found out of an insertion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) escape: Option<Escape>,
+    /// A line break goes in front, which browsers drop.
+    pub(super) line_break: bool,
+}
+
+/// Bytes and insertions that are followed, rounds of loops counted as often as they are walked, for each byte of the
+/// page: two rounds suffice but for what a loop leaves open, and loops within loops multiply them.
+const ROUNDS_MAX: usize = 64;
+
+/// Rounds of one loop until nothing changes: every round gives up something, and there is little.
+const LOOP_ROUNDS_MAX: usize = 8;
+
+enum Frame {
+    If { entry: Context, exit: Option<Context>, has_else: bool },
+    Loop { entry: Context, back: Option<Context>, start: usize, rounds: usize },
+}
+
+/// Walks through a page's steps; `insertions` says how many numbers there are.
+pub(super) fn walk(steps: &[Step], insertions: usize, texts: &Texts, report: &mut Report) -> Vec<Chosen> {
+    let mut walker =
+        Walker { context: Context::new(), frames: Vec::new(), chosen: vec![Chosen::default(); insertions], report };
+    let mut budget = ROUNDS_MAX * (texts_bytes(steps) + steps.len());
+    let (mut at, mut last) = (0, Span::default());
+    while let Some(step) = steps.get(at) {
+        let cost = match step {
+            Step::Text(span) => (span.end - span.start) as usize,
+            _ => 1,
+        };
+        let span = match *step {
+            Step::Text(span) | Step::Event(_, span) | Step::Insert { span, .. } => span,
+        };
+        let Some(rest) = budget.checked_sub(cost) else {
+            walker.report.add(Code::PageTangled, span, "loops are nested so that the page cannot be followed");
+            return walker.chosen;
+        };
+        budget = rest;
+        last = Span::new(span.file, span.end as usize, span.end as usize);
+        at += 1;
+        match *step {
+            Step::Text(span) => walker.text(span, texts.text(span.file)),
+            Step::Insert { span, number, raw } => walker.insert(span, number, raw),
+            Step::Event(event, span) => {
+                if let Some(start) = walker.event(event, span, at) {
+                    at = start;
+                }
+            }
+        }
+    }
+    walker.end(last);
+    walker.chosen
+}
+
+fn texts_bytes(steps: &[Step]) -> usize {
+    let bytes = |step: &Step| match step {
+        Step::Text(span) => (span.end - span.start) as usize,
+        _ => 0,
+    };
+    steps.iter().map(bytes).sum()
+}
+
+struct Walker<'a> {
+    context: Context,
+    frames: Vec<Frame>,
+    chosen: Vec<Chosen>,
+    report: &'a mut Report,
+}
+
+impl Walker<'_> {
+    fn text(&mut self, span: Span, text: &str) {
+        let text = text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        for (offset, character) in text.char_indices() {
+            let start = span.start as usize + offset;
+            let at = Span::new(span.file, start, start + character.len_utf8());
+            if let Err(unclear) = self.context.advance(character, at)
+                && !self.report.has_at(Code::MarkupUnclear, at)
+            {
+                let (message, note) = explain(unclear);
+                self.report.add(Code::MarkupUnclear, at, message).note(note);
+                if unclear == Unclear::Endless {
+                    self.context = Context::new();
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event, span: Span, next: usize) -> Option<usize> {
+        match event {
+            Event::If => {
+                self.frames.push(Frame::If { entry: self.context.clone(), exit: None, has_else: false });
+            }
+            Event::Else { last } => {
+                if let Some(Frame::If { entry, exit, has_else }) = self.frames.pop() {
+                    let joined = self.join(exit, span);
+                    self.context = entry.clone();
+                    self.frames.push(Frame::If { entry, exit: Some(joined), has_else: has_else || last });
+                }
+            }
+            Event::EndIf => {
+                if let Some(Frame::If { entry, exit, has_else }) = self.frames.pop() {
+                    self.context = self.join(exit, span);
+                    if !has_else {
+                        self.context = self.join(Some(entry), span);
+                    }
+                }
+            }
+            Event::Loop => {
+                self.frames.push(Frame::Loop { entry: self.context.clone(), back: None, start: next, rounds: 0 });
+            }
+            Event::Jump => {
+                let found = self.frames.iter().rposition(|frame| matches!(frame, Frame::Loop { .. }));
+                if let Some(Frame::Loop { back, .. }) = found.and_then(|at| self.frames.get_mut(at)) {
+                    let before = back.take();
+                    let joined = self.join(before, span);
+                    if let Some(Frame::Loop { back, .. }) = found.and_then(|at| self.frames.get_mut(at)) {
+                        *back = Some(joined);
+                    }
+                }
+            }
+            Event::EndLoop => {
+                if let Some(Frame::Loop { entry, back, start, rounds }) = self.frames.pop() {
+                    let errors = self.report.count();
+                    self.context = self.join(back, span);
+                    self.context = self.join(Some(entry.clone()), span);
+                    let changed = !self.context.is_same(&entry) && self.report.count() == errors;
+                    if changed && rounds < LOOP_ROUNDS_MAX {
+                        let entry = self.context.clone();
+                        self.frames.push(Frame::Loop { entry, back: None, start, rounds: rounds + 1 });
+                        return Some(start);
+                    }
+                    if changed {
+                        self.differ(&entry, span);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The present place and the end of another way, joined; the other one when they differ, which is told.
+    fn join(&mut self, other: Option<Context>, span: Span) -> Context {
+        let Some(other) = other else { return self.context.clone() };
+        if let Some(joined) = other.join(&self.context) {
+            return joined;
+        }
+        self.differ(&other, span);
+        other
+    }
+
+    fn differ(&mut self, other: &Context, span: Span) {
+        if self.report.has_at(Code::BranchesDiffer, span) {
+            return;
+        }
+        let (one, two) = (describe(other), describe(&self.context));
+        let message = if one == two {
+            format!("the ways that meet here end in different places, both {one}")
+        } else {
+            format!("the ways that meet here end in different places: one {one}, one {two}")
+        };
+        let (since, other_since) = (self.context.since, other.since);
+        let draft = self.report.add(Code::BranchesDiffer, span, message);
+        for (since, what) in [(other_since, one), (since, two)] {
+            if since.end > since.start && since != span {
+                draft.related(since, format!("{what} since here"));
+            }
+        }
+        draft.note("close in each branch, and in each round, what it opens");
+    }
+
+    fn insert(&mut self, span: Span, number: usize, raw: bool) {
+        let refusal = match choose(&self.context) {
+            Ok(escape) => {
+                let escape = if raw { Escape::Raw } else { escape };
+                let line_break = self.context.first && !raw;
+                if let Some(chosen) = self.chosen.get_mut(number) {
+                    *chosen = Chosen { escape: Some(escape), line_break };
+                }
+                None
+            }
+            // What the author vouches for needs no escaper; it needs a place.
+            Err(refusal) if raw && refusal.is_place => {
+                if let Some(chosen) = self.chosen.get_mut(number) {
+                    *chosen = Chosen { escape: Some(Escape::Raw), line_break: false };
+                }
+                None
+            }
+            Err(refusal) => Some(refusal),
+        };
+        self.insert_into();
+        if let Some(refusal) = refusal
+            && !self.report.has_at(refusal.code, span)
+        {
+            let draft = self.report.add(refusal.code, span, refusal.message);
+            draft.label(refusal.label);
+            for note in refusal.notes {
+                draft.note(note);
+            }
+        }
+    }
+
+    /// What an insertion leaves behind: the place is the same, and something stands in it.
+    fn insert_into(&mut self) {
+        let context = &mut self.context;
+        context.first = false;
+        if matches!(context.state, State::Raw(..) | State::Value(_))
+            && let Some(script) = &mut context.script
+        {
+            script.insert();
+        }
+        if matches!(context.state, State::Value(_)) {
+            context.url = context.url.insert();
+            context.tag.content_inserted |= context.tag.value == Some(Value::MetaContent);
+        }
+    }
+
+    fn end(&mut self, last: Span) {
+        if self.context.state == State::Text || !self.report.is_empty() {
+            return;
+        }
+        let what = describe(&self.context);
+        let since = self.context.since;
+        self.report
+            .add(Code::MarkupOpen, last, format!("the page ends {what}"))
+            .related(since, "which begins here")
+            .note("close it; or, if the file is only included, give it a name that begins with `_`");
+    }
+}
+
+/// Why an insertion does not compile.
+struct Refusal {
+    code: Code,
+    message: String,
+    label: &'static str,
+    notes: Vec<String>,
+    /// Whether the place itself can be told, so that `<?raw ?>` may stand there.
+    is_place: bool,
+}
+
+impl Refusal {
+    fn new(code: Code, message: impl Into<String>, note: &str) -> Self {
+        Self { code, message: message.into(), label: "", notes: vec![note.to_owned()], is_place: false }
+    }
+
+    fn vouched(self) -> Self {
+        Self { is_place: true, ..self }
+    }
+}
+
+/// The escaper of a place.
+fn choose(context: &Context) -> Result<Escape, Refusal> {
+    if context.is_within_reference() {
+        let note = "as itself, `&` is written `&amp;`";
+        return Err(Refusal::new(Code::InReference, "the `&` in front would swallow what is inserted", note));
+    }
+    match context.state {
+        State::Text => Ok(Escape::Text),
+        State::TagOpen | State::EndTagOpen | State::TagName => {
+            let note = "write the names of tags, and choose among them with <?lua if … ?>";
+            Err(Refusal::new(Code::InTag, "an insertion cannot stand in a tag's name", note))
+        }
+        State::Gap | State::AfterValue => Err(between_attributes().vouched()),
+        State::Separator(_) | State::AttributeName | State::AfterName => Err(between_attributes()),
+        State::BeforeValue | State::Unquoted => {
+            let message = "an attribute's value that holds an insertion stands in quotes";
+            let name = shown(context.tag.attribute.bytes());
+            Err(Refusal::new(Code::InUnquoted, message, &format!("as in: {name}=\"<?= … ?>\"")))
+        }
+        State::Value(_) if context.tag.is_end => {
+            Err(Refusal::new(Code::InAttribute, "an end tag has no attributes", "remove it"))
+        }
+        State::Value(_) => choose_value(context),
+        State::Declaration(_) | State::Comment(_) | State::Bogus => {
+            let note = "a comment that visitors do not see is written <?lua --[[ … ]] ?>";
+            Err(Refusal::new(Code::InComment, format!("an insertion cannot stand {}", describe(context)), note)
+                .vouched())
+        }
+        State::Raw(..) if context.is_within_end() => {
+            let note = "within a script's text, `<` can be written `\\x3c`";
+            Err(Refusal::new(Code::InElement, "the `<` in front may begin the element's end tag", note))
+        }
+        State::Raw(Content::Text, _) => Ok(Escape::Text),
+        State::Raw(Content::Script, _) => {
+            if context.depth.is_unclear() {
+                let note = "move the script out of <svg>, <math>, <noscript> or <select>";
+                return Err(Refusal::new(Code::InElement, "scripts in here are read in two ways", note));
+            }
+            choose_script(context)
+        }
+        State::Raw(Content::Style, _) => Err(style().vouched()),
+        State::Raw(..) => {
+            let name = shown(context.tag.name.bytes());
+            let message = format!("an insertion cannot stand in <{name}>");
+            Err(Refusal::new(Code::InElement, message, "browsers do not agree on what its content is"))
+        }
+    }
+}
+
+fn between_attributes() -> Refusal {
+    let mut refusal = Refusal::new(
+        Code::InTag,
+        "an insertion cannot stand where an attribute's name does",
+        "write the attribute, and its value in quotes: name=\"<?= … ?>\"",
+    );
+    refusal.notes.push("one without a value: <?lua if checked then ?> checked<?lua end ?>".to_owned());
+    refusal
+}
+
+fn style() -> Refusal {
+    let note = "choose among written classes, or put the value into a data- attribute and read it with a script";
+    Refusal::new(Code::InStyle, "an insertion cannot stand in a style sheet", note)
+}
+
+fn choose_value(context: &Context) -> Result<Escape, Refusal> {
+    let name = shown(context.tag.attribute.bytes());
+    let element = shown(context.tag.name.bytes());
+    match context.tag.value {
+        Some(Value::Plain) => Ok(Escape::Attribute),
+        Some(Value::MetaContent) if context.tag.http_equiv => {
+            let note = "redirect with response.redirect, and set other fields with response.header";
+            Err(Refusal::new(Code::InAttribute, "`content` changes how the page is read, behind `http-equiv`", note))
+        }
+        Some(Value::MetaContent) => Ok(Escape::Attribute),
+        Some(Value::Url) => match context.url {
+            Url::Start => Ok(Escape::Url),
+            Url::Foreign => {
+                let note = "a URL with an insertion has the scheme http, https, mailto, tel, sms, geo or ftp, or none";
+                let message = format!("the scheme of the URL in `{name}` is none that takes an insertion");
+                Err(Refusal::new(Code::InUrl, message, note).vouched())
+            }
+            Url::Unclear => Err(unclear_url(&name).vouched()),
+            _ => Ok(Escape::UrlPart),
+        },
+        Some(Value::Resource) => match context.url {
+            Url::Settled | Url::Slash(_) => Ok(Escape::UrlPart),
+            Url::Unclear => Err(unclear_url(&name)),
+            _ => {
+                let message = format!("`{name}` of <{element}> loads what is run, so its beginning is written");
+                Err(Refusal::new(Code::InUrl, message, "begin with a path or with a host: \"/files/<?= … ?>\"")
+                    .vouched())
+            }
+        },
+        Some(Value::UrlList) => match context.url {
+            Url::Settled | Url::Slash(_) | Url::Host(_) | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
+            _ => {
+                let message = format!("in `{name}`, the beginning of each URL is written");
+                Err(Refusal::new(Code::InUrl, message, "as in: srcset=\"/images/<?= … ?> 2x\""))
+            }
+        },
+        Some(Value::Handler) => choose_handler(context),
+        Some(Value::Style) => Err(style().vouched()),
+        Some(Value::ScriptType) => {
+            let message = format!("`{name}` of <script> says how the script is read, so it is written");
+            Err(Refusal::new(Code::InAttribute, message, "choose among written ones with <?lua if … ?>"))
+        }
+        Some(Value::Refused(why)) => {
+            let note = format!("put the value into a data- attribute, and read it with a script; `{name}` {why}");
+            Err(Refusal::new(Code::InAttribute, format!("`{name}` of <{element}> takes no insertion"), &note))
+        }
+        None => Err(between_attributes()),
+    }
+}
+
+fn unclear_url(name: &str) -> Refusal {
+    let note = "put the insertion into each branch, or compute the whole URL first";
+    Refusal::new(Code::InEither, format!("it cannot be told where in the URL of `{name}` this stands"), note)
+}
+
+fn script_place(context: &Context) -> Result<(Place, Language), Refusal> {
+    let unknown =
+        || Refusal::new(Code::InScript, "the script cannot be followed", "put the value into a data- attribute");
+    let script = context.script.as_ref().ok_or_else(unknown)?;
+    match script.place() {
+        Place::None(why) => {
+            let note = "write: const name = <?= … ?>; and use the name where it is needed";
+            Err(Refusal::new(Code::InScript, format!("the insertion stands {why}"), note).vouched())
+        }
+        place => Ok((place, script.language())),
+    }
+}
+
+fn choose_script(context: &Context) -> Result<Escape, Refusal> {
+    Ok(match script_place(context)? {
+        (Place::Text, _) => Escape::ScriptText,
+        (_, Language::Json) => Escape::Data,
+        _ => Escape::Script,
+    })
+}
+
+fn choose_handler(context: &Context) -> Result<Escape, Refusal> {
+    Ok(match script_place(context)? {
+        (Place::Text, _) => Escape::ScriptText,
+        _ => Escape::Handler,
+    })
+}
+
+/// A name as it can be shown.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Where a place stands, as a person would say it.
+fn describe(context: &Context) -> String {
+    let name = shown(context.tag.name.bytes());
+    match context.state {
+        State::Text => "in text".to_owned(),
+        State::TagOpen | State::EndTagOpen | State::TagName => "in a tag's name".to_owned(),
+        State::Gap | State::Separator(_) | State::AttributeName | State::AfterName | State::AfterValue => {
+            format!("in the tag <{name}>")
+        }
+        State::BeforeValue | State::Value(_) | State::Unquoted => {
+            format!("in the value of `{}`", shown(context.tag.attribute.bytes()))
+        }
+        State::Declaration(_) | State::Comment(_) => "in a comment".to_owned(),
+        State::Bogus => "in a declaration".to_owned(),
+        State::Raw(..) => format!("in <{name}>"),
+    }
+}
+
+/// What is unclear, and what to write.
+fn explain(unclear: Unclear) -> (&'static str, &'static str) {
+    match unclear {
+        Unclear::Text => (
+            "within <svg>, <math>, <select> and <noscript>, some browsers read `<` in this element as markup",
+            "write it as `&lt;`, or move the element out",
+        ),
+        Unclear::Noscript => (
+            "within <noscript>, browsers that run scripts read this `<` as the end of something else",
+            "write it as `&lt;`",
+        ),
+        Unclear::ScriptComment => ("`<!--` in a script changes where the script ends", "write it as `<\\!--`"),
+        Unclear::Cdata => {
+            ("in HTML, `<![CDATA[` means one thing within <svg> and another elsewhere", "write plain text")
+        }
+        Unclear::Endless => ("nothing ends <plaintext>", "use <pre>"),
+        Unclear::SelfClosing => {
+            ("this element ends here within <svg>, and goes on elsewhere", "write its end tag: <script></script>")
+        }
+        Unclear::Separator => (
+            "the branches in front end in different names, and this goes on with one of them",
+            "end each branch with a space, or with the whole attribute",
+        ),
+        Unclear::Refresh => (
+            "`http-equiv` behind a `content` with an insertion would make an order of it",
+            "write `content` without insertion",
+        ),
+    }
+}
