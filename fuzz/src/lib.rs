@@ -5,6 +5,7 @@
 //! canary that must fail; `make fuzz FUZZER=name` runs one under libFuzzer.
 
 mod cache;
+mod content;
 mod fastcgi;
 pub mod mutate;
 mod pages;
@@ -84,6 +85,8 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "cgi_head", seeds: fastcgi::HEAD_SEEDS, check: fastcgi::check_head, must_fail: false },
     Fuzzer { name: "pages", seeds: pages::SEEDS, check: pages::check_page, must_fail: false },
     Fuzzer { name: "escapes", seeds: pages::VALUES, check: pages::check_escapes, must_fail: false },
+    Fuzzer { name: "multipart", seeds: content::MULTIPART_SEEDS, check: content::check_multipart, must_fail: false },
+    Fuzzer { name: "content_fields", seeds: content::FIELD_SEEDS, check: content::check_fields, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

@@ -145,12 +145,17 @@ fn every_code_is_documented() {
 /// A block of the document is a whole configuration, settings of the top level, or settings of a site.
 #[test]
 fn every_example_of_a_configuration_is_valid() {
-    let documents = [include_str!("../../docs/config.md"), include_str!("../../docs/accelerator.md")];
+    let documents = [
+        include_str!("../../docs/config.md"),
+        include_str!("../../docs/accelerator.md"),
+        include_str!("../../docs/pages.md"),
+    ];
     let examples = documents.map(|document| {
         let blocks = document.split("```kdl\n").skip(1).filter_map(|rest| rest.split_once("```\n"));
         blocks.map(|(block, _)| block).collect::<Vec<&str>>()
     });
-    assert!(examples[0].len() > 15 && examples[1].len() > 8, "{} {}", examples[0].len(), examples[1].len());
+    let counts = examples.iter().map(Vec::len).collect::<Vec<usize>>();
+    assert!(counts[0] > 15 && counts[1] > 8 && counts[2] > 4, "{counts:?}");
     let hash = "$2b$12$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n";
     for example in examples.concat() {
         let wholes = [

@@ -45,9 +45,9 @@ pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
     pub(crate) proxy: Rc<ProxyWorker>,
-    pub(crate) php: Rc<PhpWorker>,
     pub(crate) active: Vec<Rc<Folder>>,
     pub(crate) pages: Rc<PagesWorker>,
+    pub(crate) php: Rc<PhpWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
@@ -116,8 +116,8 @@ impl Engine {
         drop(before);
         let live = self.live();
         self.proxy.watch(&live.spec.proxies);
-        live.php.retain();
         self.pages.retain(&live.spec.active);
+        live.php.retain();
         let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
         let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
         self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
@@ -145,8 +145,8 @@ fn make_live(
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
             let step = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
-            let step = if files.withholds { step.withholding(SOURCE_ENDINGS) } else { step };
-            Rc::new(step.hiding(files.sources.clone()))
+            let step = step.hiding(files.sources.clone());
+            Rc::new(if files.withholds { step.withholding(SOURCE_ENDINGS) } else { step })
         })
     });
     let active = spec.active.iter().map(|step| {
@@ -161,12 +161,12 @@ fn make_live(
     Live {
         files: files.collect(),
         proxy: Rc::clone(proxy),
+        active: active.collect(),
+        pages: Rc::clone(pages),
         php: before.map_or_else(
             || Rc::new(PhpWorker::new(u8::try_from(outcome::PHP_BASE).unwrap_or(u8::MAX))),
             |before| Rc::clone(&before.php),
         ),
-        active: active.collect(),
-        pages: Rc::clone(pages),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),

@@ -1,5 +1,5 @@
 //! Why the engine, and not a handler, answered: one table, between those of `flatout-serve` and `flatout-proxy`;
-//! behind them stand those of `flatout-pages` and `flatout-fastcgi`.
+//! behind them stand those of `flatout-pages` and of `flatout-fastcgi`.
 
 use flatout_fastcgi::Outcome as Run;
 use flatout_pages::Outcome as Paged;
@@ -65,8 +65,8 @@ pub(crate) const PHP_BASE: usize = PAGES_BASE + Paged::NAMES.len();
 
 const COUNT: usize = PHP_BASE + Run::NAMES.len();
 
-/// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, of proxies, of pages, and of
-/// application servers.
+/// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, of proxies, of pages, and
+/// of application servers.
 pub const OUTCOMES: [&str; COUNT] = {
     let mut names = [""; COUNT];
     let mut index = 0;

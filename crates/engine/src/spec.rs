@@ -55,13 +55,13 @@ pub struct Spec {
     pub(crate) changes: Vec<Change>,
     pub(crate) proxies: Vec<Arc<ProxyStep>>,
     pub(crate) cache_steps: Vec<Arc<CacheStep>>,
-    pub(crate) php: Vec<PhpSpec>,
     /// Steps of active pages.
     pub(crate) active: Vec<Arc<PagesStep>>,
     /// Where each of them stands.
     pub(crate) active_places: Vec<Place>,
     /// What all active pages of the process share.
     pub(crate) pages_shared: Arc<PagesShared>,
+    pub(crate) php: Vec<PhpSpec>,
     /// What all proxies and caches of the process share.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
@@ -116,10 +116,10 @@ pub(crate) struct FilesSpec {
     pub(crate) settings: model::Files,
     pub(crate) recheck_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
-    /// Names whose content is not given out, as scripts are run here.
-    pub(crate) sources: Option<Arc<SourceNames>>,
     /// Whether sources of active pages are as if they were not there.
     pub(crate) withholds: bool,
+    /// Names whose content is not given out, as scripts are run here.
+    pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
 impl FilesSpec {
@@ -128,8 +128,8 @@ impl FilesSpec {
             && self.recheck_ms == other.recheck_ms
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
-            && self.sources == other.sources
             && self.withholds == other.withholds
+            && self.sources == other.sources
     }
 }
 

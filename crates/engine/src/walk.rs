@@ -402,8 +402,8 @@ impl<'w, T: Trace> Walk<'w, T> {
                 None
             }
             Kind::Proxy(index) => self.answer_proxy(step, *index),
-            Kind::Php(index) => self.answer_php(step, *index),
             Kind::Pages(index) => self.answer_page(step, *index),
+            Kind::Php(index) => self.answer_php(step, *index),
         }
     }
 

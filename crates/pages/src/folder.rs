@@ -7,6 +7,7 @@
 use crate::page::Loaded;
 use crate::sandbox::Sandbox;
 use crate::step::PagesStep;
+use crate::template;
 use flatout_http::path::PathFacts;
 use flatout_net::clock::Now;
 use flatout_net::root::Named;
@@ -190,7 +191,9 @@ impl Folder {
             let what = page(only.clone().into_bytes()).unwrap_or(What::Nothing);
             return (what, missing);
         }
-        if facts.hidden_segment || facts.encoded_slash || facts.empty_segment {
+        // What is only included answers for nothing: it may be half a page.
+        let is_part = std::str::from_utf8(path).is_ok_and(template::is_part);
+        if facts.hidden_segment || facts.encoded_slash || facts.empty_segment || is_part {
             return (What::Nothing, missing);
         }
         let what = if path.is_empty() || path.ends_with(b"/") {

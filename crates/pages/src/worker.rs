@@ -18,6 +18,7 @@ use crate::sandbox::limits::Limits;
 use crate::sandbox::wait::Fault;
 use crate::sandbox::{Run, Sandbox, Step};
 use crate::step::{PagesShared, PagesStep};
+use flatout_http::framing::Version;
 use flatout_http::request::Method;
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -155,11 +156,14 @@ impl PagesWorker {
             return Handled::Reply(response);
         };
         let request = asking.request;
+        // Over HTTP/2 the host is no field (RFC 9113 §8.3.1); pages find it where it always is.
+        let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let host = request.head.host.filter(|_| request.head.version == Version::Http2 && !has_host());
         exchange.facts.set(
             request.head.method.as_str(),
             asking.path,
             asking.query,
-            request.head.fields.iter(),
+            host.map(|host| ("host", host)).into_iter().chain(request.head.fields.iter()),
             request.client,
             request.secure,
         );
@@ -209,7 +213,7 @@ impl PagesWorker {
         mut run: Run,
         outcome: PageOutcome,
     ) -> Result<Response, Refused> {
-        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange(), false) {
+        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange()) {
             return self.fail(vm, step, page, run, &head_failure(&fault));
         }
         let mut exchange = run.finish();

@@ -83,10 +83,10 @@ pub struct Files {
     recheck_ms: u64,
     /// Changes below the root that the kernel has told of; `None` when it is not asked to.
     epoch: Option<Arc<AtomicU64>>,
-    /// Names that are not answered with their content; `None` where no scripts are run.
-    sources: Option<Arc<SourceNames>>,
     /// Endings of names that are not given out: sources of pages.
     withheld: &'static [&'static str],
+    /// Names that are not answered with their content; `None` where no scripts are run.
+    sources: Option<Arc<SourceNames>>,
     store: Rc<Store>,
 }
 

@@ -45,8 +45,8 @@ const FRAMING_FIELDS: [&str; 9] = [
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
     let mut compiler = Compiler {
         previous: sources.previous,
-        scripts: script_folders(config),
         withholds: config.sites.iter().flat_map(|site| &site.block).any(|step| has_pages(&step.kind)),
+        scripts: script_folders(config),
         errors: Vec::new(),
         path: String::new(),
         answers: 0,
@@ -63,10 +63,10 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             changes: Vec::new(),
             proxies: Vec::new(),
             cache_steps: Vec::new(),
-            php: Vec::new(),
             active: Vec::new(),
             active_places: Vec::new(),
             pages_shared: sources.pages.clone().unwrap_or_default(),
+            php: Vec::new(),
             accelerator: sources.accelerator.clone().unwrap_or_default(),
             rates: Vec::new(),
             verifier: None,
@@ -113,10 +113,10 @@ fn forwards(kind: &StepKind) -> bool {
 
 pub(super) struct Compiler<'a> {
     pub(super) previous: Option<&'a Spec>,
-    /// Folders with scripts, and how their names end.
-    pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     /// Whether there are active pages: then no site gives out their sources, whichever folder they lie in.
     withholds: bool,
+    /// Folders with scripts, and how their names end.
+    pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     errors: Vec<SpecError>,
     /// Hosts and conditions around the step at hand: what tells one rate limit from another across a reload.
     path: String,
@@ -252,7 +252,6 @@ impl Compiler<'_> {
             }
             Handler::Metrics => Kind::Metrics,
             Handler::Proxy(proxy) => self.add_proxy(place, proxy, site)?,
-            Handler::Php(php) => self.add_php(place, php, site)?,
             Handler::Pages(pages) => self.add_pages(place, pages, None, site)?,
             Handler::Page(page) => {
                 let Some(name) = page.path.file_name().and_then(|name| name.to_str()) else {
@@ -262,6 +261,7 @@ impl Compiler<'_> {
                 };
                 self.add_pages(place, page, Some(name.to_owned()), site)?
             }
+            Handler::Php(php) => self.add_php(place, php, site)?,
         })
     }
 
@@ -438,9 +438,9 @@ impl Compiler<'_> {
     pub(super) fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
         let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
         let root = Arc::clone(&folder.root);
-        let (withholds, sources) = (self.withholds, self.sources(&settings.root, site));
-        let recheck_ms = site.recheck_ms;
-        let mut files = FilesSpec { id: 0, root, settings, recheck_ms, epoch, withholds, sources };
+        let withholds = self.withholds;
+        let sources = self.sources(&settings.root, site);
+        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, withholds, sources };
         if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
             return index as u32;
         }

@@ -114,7 +114,8 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("cache", made)
 }
 
-fn check_open(exchange: &Exchange) -> Result<(), Fault> {
+/// Refuses what would change a head that is on its way.
+pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     if exchange.head_sent {
         return Err("the head of the answer has been sent already, by flush()".into());
     }

@@ -7,7 +7,7 @@ use super::digest::fill;
 use super::json;
 use super::refusal::{PageRefusal, Refused};
 use super::request::sent_cookies;
-use super::response::set_cookie;
+use super::response::{check_open, set_cookie};
 use super::seal::{ID_BYTES, SESSION_TEXT_BYTES_MAX, check_token, make_token, open_session, seal_session};
 use super::secret::Secret;
 use crate::exchange::Exchange;
@@ -51,6 +51,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let session = lua.create_table()?;
     let using = Rc::clone(api);
     let made = sandbox.function(move |lua, exchange, _: Option<Value>| {
+        check_open(exchange)?;
         let opened = open(&using, lua, exchange)?;
         opened.table.clear()?;
         opened.id = new_id()?;
@@ -61,6 +62,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     session.raw_set("clear", made)?;
     let using = Rc::clone(api);
     let made = sandbox.function(move |lua, exchange, _: Option<Value>| {
+        check_open(exchange)?;
         let opened = open(&using, lua, exchange)?;
         opened.id = new_id()?;
         opened.came = None;
@@ -76,6 +78,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
     let made = sandbox.function(move |lua, exchange, (_, name, value): (Value, Value, Value)| {
         let Value::String(name) = name else { return Err("a session's values have texts as names".into()) };
+        check_open(exchange)?;
         let opened = open(&using, lua, exchange)?;
         let before: Value = opened.table.raw_get(&name)?;
         opened.table.raw_set(&name, value)?;
@@ -147,6 +150,8 @@ fn new_id() -> Result<[u8; ID_BYTES], Fault> {
 /// The session of the request, opened when it is first looked at.
 fn open<'a>(api: &Api, lua: &Lua, exchange: &'a mut Exchange) -> Result<&'a mut Session, Fault> {
     if exchange.slot::<Opened>().0.is_none() {
+        // An answer that has begun may have told caches that it is for all.
+        check_open(exchange)?;
         let opened = read(api, lua, &exchange.facts)?;
         exchange.slot::<Opened>().0 = Some(opened);
     }
@@ -187,6 +192,11 @@ fn content(lua: &Lua, table: &Table) -> Result<String, Fault> {
 
 fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Fault> {
     let secret = Arc::clone(secret(api)?);
+    let opened = open(api, lua, exchange)?;
+    let needs_cookie = opened.came.is_none() && !opened.is_bound;
+    if needs_cookie {
+        check_open(exchange)?;
+    }
     let opened = open(api, lua, exchange)?;
     opened.is_bound = true;
     let mut nonce = [0; 16];

@@ -101,10 +101,21 @@ impl Site {
     }
 
     fn with_database() -> Self {
-        let path = std::env::temp_dir().join(format!("flatout-api-db-{}-{:?}", std::process::id(), std::thread::current().id()));
+        Self::with_database_and(|_| {})
+    }
+
+    fn with_database_and(change: impl FnOnce(&mut ApiSettings)) -> Self {
+        let path = std::env::temp_dir().join(format!(
+            "flatout-api-db-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         std::fs::create_dir_all(&path).unwrap();
         let database = Database::open(&path.join("site.db"), 2, flatout_data::Limits::default()).unwrap();
-        let mut site = Self::with(|settings| settings.database = Some(database));
+        let mut site = Self::with(|settings| {
+            settings.database = Some(database);
+            change(settings);
+        });
         // One folder is removed at the end.
         let own = std::mem::replace(&mut site.folder, path);
         std::fs::remove_dir_all(own).unwrap();
