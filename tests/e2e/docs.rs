@@ -83,6 +83,11 @@ fn reasons() -> String {
     for failure in TlsFailure::ALL {
         writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
     }
+    text.push_str("\n## Scripts: what became of a request for an application server\n\n");
+    text.push_str("Status 0 is the script's own.\n\n| name | status | meaning |\n|---|---|---|\n");
+    for outcome in flatout_fastcgi::Outcome::ALL {
+        writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
+    }
     text
 }
 
@@ -100,7 +105,7 @@ fn every_reason_is_documented() {
 /// the client's was cut.
 #[test]
 fn every_name_is_in_one_table() {
-    let tables: [(&str, Vec<&str>); 13] = [
+    let tables: [(&str, Vec<&str>); 14] = [
         ("files", Outcome::ALL.iter().map(|one| one.name()).collect()),
         ("steps", flatout_engine::Outcome::ALL.iter().map(|one| one.name()).collect()),
         ("refusals", Refusal::ALL.iter().map(|one| one.name()).collect()),
@@ -114,6 +119,7 @@ fn every_name_is_in_one_table() {
         ("esi", EsiError::NAMES.to_vec()),
         ("pages", flatout_pages::Outcome::NAMES.to_vec()),
         ("data", DataReason::NAMES.to_vec()),
+        ("scripts", flatout_fastcgi::Outcome::NAMES.to_vec()),
     ];
     let mut seen: HashMap<&str, &str> = HashMap::new();
     let mut twice = Vec::new();
