@@ -91,7 +91,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     })?;
     metatable.raw_set("__index", made)?;
     let made = sandbox.function(|_, exchange, (_, name, value): (Value, Value, Value)| {
-        match (name, value.as_number()) {
+        match (name, number(&value)) {
             (Value::String(name), Some(status)) if *name.as_bytes() == *b"status" => {
                 check_open(exchange)?;
                 exchange.draft.status = checked_status(status)?;
@@ -115,7 +115,16 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
 }
 
 /// Refuses what would change a head that is on its way.
-pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
+pub(super) /// A number as pages write it: a whole one is an integer to us.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     if exchange.head_sent {
         return Err("the head of the answer has been sent already, by flush()".into());
     }
