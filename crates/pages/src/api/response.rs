@@ -114,8 +114,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("cache", made)
 }
 
-/// Refuses what would change a head that is on its way.
-pub(super) /// A number as pages write it: a whole one is an integer to us.
+/// A number as pages write it: a whole one is an integer to us.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(number) => Some(*number as f64),
@@ -124,7 +123,8 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn check_open(exchange: &Exchange) -> Result<(), Fault> {
+/// Refuses what would change a head that is on its way.
+pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     if exchange.head_sent {
         return Err("the head of the answer has been sent already, by flush()".into());
     }
