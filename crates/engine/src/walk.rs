@@ -417,7 +417,6 @@ impl<'w, T: Trace> Walk<'w, T> {
                 | Kind::Metrics
                 | Kind::Pages(_)
                 | Kind::Rewrite(_)
-                | Kind::Rewrite(_)
                 | Kind::Php(_)
         );
         if !answers {

@@ -16,7 +16,7 @@ fn folder() -> Folder {
 fn each_failure_has_its_status_and_its_name() {
     let folder = folder();
     let app = Scripted::start(folder.path(), |asked, stream| {
-        let endless = || {
+        let mut endless = || {
             let line = "X-A: b\r\n".repeat(1_000);
             while send(stream, &stdout(&line)) {}
             false
