@@ -113,15 +113,6 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("cache", made)
 }
 
-/// A number as pages write it: a whole one is an integer to us.
-pub(super) fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Integer(number) => Some(*number as f64),
-        Value::Number(number) => Some(*number),
-        _ => None,
-    }
-}
-
 /// Refuses what would change a head that is on its way.
 pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     if exchange.head_sent {
