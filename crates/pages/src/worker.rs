@@ -247,7 +247,7 @@ impl PagesWorker {
         failure: &Failure,
     ) -> Result<Response, Refused> {
         let exchange = run.exchange();
-        let refusal = api::refusal(exchange);
+        let refusal = api::refusal(exchange, &failure.message);
         let lines = api::take_log(exchange);
         self.give_back(run.finish());
         self.log(step, page, lines);

@@ -9,7 +9,6 @@ use super::session;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
-use flatout_http::status::reason;
 use mlua::{Lua, LuaString, Table, Value};
 
 /// What is known of one request's answer besides its draft.
@@ -91,7 +90,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     })?;
     metatable.raw_set("__index", made)?;
     let made = sandbox.function(|_, exchange, (_, name, value): (Value, Value, Value)| {
-        match (name, value.as_number()) {
+        match (name, number(&value)) {
             (Value::String(name), Some(status)) if *name.as_bytes() == *b"status" => {
                 check_open(exchange)?;
                 exchange.draft.status = checked_status(status)?;
@@ -122,9 +121,18 @@ pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
+/// A number, whether it is whole or not.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(whole) => Some(*whole as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
 fn checked_status(status: f64) -> Result<u16, Fault> {
     let whole = status as u16;
-    if f64::from(whole) == status && (200..=599).contains(&whole) && !reason(whole).is_empty() {
+    if f64::from(whole) == status && (200..=599).contains(&whole) {
         Ok(whole)
     } else {
         Err(format!("{status} is no status that a page can answer with").into())
