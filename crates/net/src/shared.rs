@@ -31,6 +31,11 @@ impl SharedBytes {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(Rc::new(buffer)) }
     }
 
+    /// The bytes of a buffer of this worker's that others hold as well.
+    pub fn from_shared_buffer(buffer: Rc<Vec<u8>>) -> Self {
+        Self { end: buffer.len(), start: 0, bytes: Owner::Received(buffer) }
+    }
+
     /// The part `range` of this part.
     ///
     /// # Panics

@@ -323,25 +323,60 @@ fn own_answer(
     Ok(response)
 }
 
+/// Why `query`, whose answer is not at hand, is asked by its client alone and at once; `None`: more is to be looked at.
+pub(crate) fn asks_alone(worker: &ProxyWorker, query: &Query, now: Now) -> Option<Lookup> {
+    let store = worker.store()?;
+    let (hash, key) = (query.key.hash(), query.key.as_bytes());
+    let marker = store.marker(hash, now.monotonic_ms);
+    let has_credentials = || query.with(|request| request.field("authorization").is_some());
+    let is_known = marker.is_some() || has_credentials();
+    if !is_known || query.ask.request.method() != "GET" || store.find(hash, key).is_some() || store.may_be_on_disk(key)
+    {
+        return None;
+    }
+    let missed = Found::Nothing(Lookup::MissCold, None);
+    let Verdict::Forward { reason } = verdict_of(query, &missed, now.unix_s) else { return None };
+    match reason {
+        Lookup::RequestPrecondition => None,
+        reason if marker.is_some() && has_credentials() => Some(reason),
+        _ if marker.is_some() => Some(Lookup::HitForMiss),
+        reason => Some(reason),
+    }
+}
+
 /// Fetches for nobody else.
-async fn fetch_alone(
+pub(crate) async fn fetch_alone(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     conditions: Option<(Conditions, bool)>,
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Result<Response, Refused> {
-    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
-    let fills = &worker.accelerator().fills;
-    let dooms = fills.dooms();
+    let dooms = worker.accelerator().fills.dooms();
     let (conditions, completes) =
         conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
     let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
-    let missing = || Refused::not_held();
     // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
-    match fetch.ask(worker).await {
+    let asked = fetch.ask(worker).await;
+    answer_alone(worker, fetch, asked, dooms, reason, had_kept)
+}
+
+/// What was asked for nobody else, as the answer to its client. `dooms` as they were before.
+pub(crate) fn answer_alone(
+    worker: &Rc<ProxyWorker>,
+    fetch: Fetch,
+    asked: Asked,
+    dooms: u64,
+    reason: Lookup,
+    had_kept: bool,
+) -> Result<Response, Refused> {
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
+    let query = &Rc::clone(&fetch.query);
+    let fills = &worker.accelerator().fills;
+    let missing = || Refused::not_held();
+    match asked {
         Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
         Asked::Settled(Standing::Failed(refused)) => Err(refused),
         Asked::Settled(Standing::Use(object, how)) => {
