@@ -4,7 +4,7 @@
 //! Whatever is unusual leaves this way: a connection that the origin had closed, an answer that is not here whole or may
 //! be kept, a failure. What was done until then goes along as [`Begun`].
 
-use crate::exchange::{Answered, Ask, Begun, Hold, report_answer};
+use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer};
 use crate::fetch::{Asked, Fetch, learn_links, note_storing};
 use crate::forward::{Passage, Return, Strip, write_request_lines};
 use crate::group::{Ticket, Tried};
@@ -38,22 +38,29 @@ const CONTENT_BYTES_MAX: usize = 16 * 1024;
 /// What an answer is for.
 pub(crate) enum Aim {
     /// It is passed on, and no cache is asked.
-    Plain { step: Arc<ProxyStep>, ask: Ask, changes: Rc<[FieldOp]> },
+    Plain(Box<Plain>),
     /// A cache has nothing, and nobody else waits for it.
     Alone { query: Rc<Query>, reason: Lookup },
+}
+
+/// A request that is passed on.
+pub(crate) struct Plain {
+    pub(crate) step: Arc<ProxyStep>,
+    pub(crate) ask: Ask,
+    pub(crate) changes: Rc<[FieldOp]>,
 }
 
 impl Aim {
     fn step(&self) -> &Arc<ProxyStep> {
         match self {
-            Self::Plain { step, .. } => step,
+            Self::Plain(plain) => &plain.step,
             Self::Alone { query, .. } => &query.step,
         }
     }
 
     fn ask(&self) -> &Ask {
         match self {
-            Self::Plain { ask, .. } => ask,
+            Self::Plain(plain) => &plain.ask,
             Self::Alone { query, .. } => &query.ask,
         }
     }
@@ -64,8 +71,8 @@ pub(crate) struct Sent {
     exchange: KeptExchange,
     ticket: Ticket,
     permit: Permit,
-    sent_ns: u64,
-    sent_s: i64,
+    since_ns: u64,
+    since_s: i64,
     /// Purges before it was sent.
     generation: u64,
     /// Fills that had been doomed before.
@@ -87,7 +94,7 @@ pub(crate) fn send(
         return None;
     }
     let ticket = step.group.choose(asking.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
-    let place = |ticket, permit| ask.begun.set(Some(Begun::with_place(ticket, permit)));
+    let place = |ticket, permit| ask.begun.set(Some(Box::new(Begun::with_place(ticket, permit))));
     let (gate, address) = (step.gates.get(ticket.index())?, step.addresses.get(ticket.index())?);
     let Some(permit) = gate.try_acquire() else {
         place(ticket, None);
@@ -112,7 +119,7 @@ pub(crate) fn send(
         place(ticket, Some(permit));
         return None;
     };
-    Some(Sent { exchange, ticket, permit, sent_ns: precise_ns(), sent_s: asking.now.unix_s, generation, dooms })
+    Some(Sent { exchange, ticket, permit, since_ns: precise_ns(), since_s: asking.now.unix_s, generation, dooms })
 }
 
 /// A request that is answered without more ado, or goes on as any other.
@@ -137,19 +144,21 @@ impl Direct {
                 aim.ask().request.offers().interims().send(interim);
             };
             let worker = &self.worker;
-            let look = |answer: &WholeAnswer<'_>| look(worker, aim, sent.sent_s, answer);
+            let look = |answer: &WholeAnswer<'_>| look(worker, aim, sent.since_s, answer);
             let polled = ready!(sent.exchange.poll(context, tell, look));
             let Some((aim, sent)) = self.under_way.take() else { return Poll::Pending };
             match polled {
                 KeptAnswer::Taken(response) => {
-                    let Sent { mut ticket, mut permit, sent_ns, .. } = sent;
-                    let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
-                    report_answer(worker, aim.step(), &mut ticket, &mut permit, response.status, delay_us);
+                    let ns = precise_ns();
+                    let delay_us = ns.saturating_sub(sent.since_ns) / 1000;
+                    // The same clock as the coarse one, and finer.
+                    let (place, now_ms) = ((sent.ticket, sent.permit), ns / 1_000_000);
+                    finish_answer(worker, aim.step(), place, response.status, delay_us, now_ms);
                     return Poll::Ready(Ok(response));
                 }
                 KeptAnswer::Incoming(incoming) => return Poll::Ready(answer(worker, aim, sent, incoming)),
                 KeptAnswer::Again => {
-                    aim.ask().begun.set(Some(Begun::with_place(sent.ticket, Some(sent.permit))));
+                    aim.ask().begun.set(Some(Box::new(Begun::with_place(sent.ticket, Some(sent.permit)))));
                     self.slow = Some(go_on(worker, aim));
                 }
                 KeptAnswer::Failed(failure) => match give_up(worker, aim, sent, failure) {
@@ -187,8 +196,9 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
         return None;
     }
     match aim {
-        Aim::Plain { step, changes, .. } => {
-            Some(pass_on(worker, step, changes, answer, Outcome::forward(ForwardOutcome::Forwarded)))
+        Aim::Plain(plain) => {
+            let outcome = Outcome::forward(ForwardOutcome::Forwarded);
+            Some(pass_on(worker, &plain.step, &plain.changes, answer, outcome))
         }
         Aim::Alone { query, reason } => {
             let head = answer.head;
@@ -248,18 +258,19 @@ fn pass_on(
 
 /// An answer as any other.
 fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refused> {
-    let Sent { ticket, permit, sent_ns, sent_s, generation, dooms, .. } = sent;
-    let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
+    let Sent { ticket, permit, since_ns, since_s, generation, dooms, .. } = sent;
+    let delay_us = precise_ns().saturating_sub(since_ns) / 1000;
     let hold = Hold::new(worker, aim.step(), (ticket, permit), incoming.status, delay_us);
     let answered = Answered { incoming, hold, again: false };
     match aim {
-        Aim::Plain { step, ask, changes } => {
+        Aim::Plain(plain) => {
+            let Plain { step, ask, changes } = *plain;
             let outcome = Outcome::forward(ForwardOutcome::Forwarded);
             pass::respond(&step, &ask, &changes, answered, None, outcome).map(|(response, _)| response)
         }
         Aim::Alone { query, reason } => {
             let fetch = Fetch { query, kept: None, conditions: None, completes: false, interims: None };
-            let asked: Asked = fetch.decide(worker, answered, (sent_s, Now::read().unix_s), generation);
+            let asked: Asked = fetch.decide(worker, answered, (since_s, Now::read().unix_s), generation);
             answer_alone(worker, fetch, asked, dooms, reason, false)
         }
     }
@@ -278,7 +289,7 @@ fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFail
 fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
     let worker = Rc::clone(worker);
     match aim {
-        Aim::Plain { step, ask, changes } => Box::pin(pass::plain(worker, step, ask, changes)),
+        Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),
         Aim::Alone { query, reason } => Box::pin(async move { fetch_alone(&worker, &query, None, None, reason).await }),
     }
 }

@@ -49,8 +49,8 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// Nothing but the origin was chosen, and perhaps a place taken.
-    pub(crate) fn with_place(ticket: Ticket, permit: Option<Permit>) -> Box<Self> {
-        Box::new(Self { place: Some((ticket, permit)), ..Self::default() })
+    pub(crate) fn with_place(ticket: Ticket, permit: Option<Permit>) -> Self {
+        Self { place: Some((ticket, permit)), ..Self::default() }
     }
 }
 
@@ -234,8 +234,30 @@ impl Begun {
     }
 }
 
+const fn sample_of_answer(status: u16, delay_us: u64) -> Sample {
+    match status {
+        503 => Sample::Refused,
+        101 | 429 => Sample::Nothing,
+        _ => Sample::Answered { delay_us },
+    }
+}
+
+/// The whole of an answer with `status` has come, `delay_us` after the request was sent.
+pub(crate) fn finish_answer(
+    worker: &ProxyWorker,
+    step: &ProxyStep,
+    (mut ticket, permit): (Ticket, Permit),
+    status: u16,
+    delay_us: u64,
+    now_ms: u64,
+) {
+    permit.finish(sample_of_answer(status, delay_us), now_ms);
+    let change = ticket.report(Ending::Answered, now_ms);
+    worker.accelerator().tell_change(step, ticket.index(), change);
+}
+
 /// The head of an answer with `status` has come, `delay_us` after the request was sent.
-pub(crate) fn report_answer(
+fn report_answer(
     worker: &ProxyWorker,
     step: &ProxyStep,
     ticket: &mut Ticket,
@@ -244,12 +266,7 @@ pub(crate) fn report_answer(
     delay_us: u64,
 ) {
     let now_ms = Now::read().monotonic_ms;
-    let sample = match status {
-        503 => Sample::Refused,
-        101 | 429 => Sample::Nothing,
-        _ => Sample::Answered { delay_us },
-    };
-    permit.report(sample, now_ms);
+    permit.report(sample_of_answer(status, delay_us), now_ms);
     let change = ticket.report(Ending::Answered, now_ms);
     worker.accelerator().tell_change(step, ticket.index(), change);
 }

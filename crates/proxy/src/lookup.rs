@@ -9,10 +9,12 @@ use crate::meta::Meta;
 use crate::note::Note;
 use crate::pass;
 use crate::query::Query;
-use crate::store::{Bucket, Purged};
+use crate::store::{Bucket, Purged, Store};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::request::CacheRequest;
+use flatout_cache::rules::Rules;
 use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
@@ -323,24 +325,28 @@ fn own_answer(
     Ok(response)
 }
 
-/// Why `query`, whose answer is not at hand, is asked by its client alone and at once; `None`: more is to be looked at.
-pub(crate) fn asks_alone(worker: &ProxyWorker, query: &Query, now: Now) -> Option<Lookup> {
-    let store = worker.store()?;
-    let (hash, key) = (query.key.hash(), query.key.as_bytes());
-    let marker = store.marker(hash, now.monotonic_ms);
-    let has_credentials = || query.with(|request| request.field("authorization").is_some());
-    let is_known = marker.is_some() || has_credentials();
-    if !is_known || query.ask.request.method() != "GET" || store.find(hash, key).is_some() || store.may_be_on_disk(key)
-    {
+/// Why the origin is asked at once by this client alone, about a request with this key for which nothing is kept; `None`:
+/// there is more to look at. Known are keys whose answers were not for all, and requests with credentials.
+pub(crate) fn asks_alone(
+    store: &Store<Meta>,
+    request: &CacheRequest<'_>,
+    (hash, key): (u64, &[u8]),
+    rules: &Rules,
+    now: Now,
+) -> Option<Lookup> {
+    let has_credentials = request.field("authorization").is_some();
+    let is_marked = store.marker(hash, now.monotonic_ms).is_some();
+    if !(is_marked || has_credentials) || request.method != "GET" {
         return None;
     }
-    let missed = Found::Nothing(Lookup::MissCold, None);
-    let Verdict::Forward { reason } = verdict_of(query, &missed, now.unix_s) else { return None };
-    match reason {
-        Lookup::RequestPrecondition => None,
-        reason if marker.is_some() && has_credentials() => Some(reason),
-        _ if marker.is_some() => Some(Lookup::HitForMiss),
-        reason => Some(reason),
+    if store.find(hash, key).is_some() || store.may_be_on_disk(key) {
+        return None;
+    }
+    match decide_miss(request, Lookup::MissCold, rules) {
+        Verdict::Forward { reason: Lookup::RequestPrecondition } => None,
+        Verdict::Forward { .. } if is_marked && !has_credentials => Some(Lookup::HitForMiss),
+        Verdict::Forward { reason } => Some(reason),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::compose;
-use crate::direct::{self, Aim, Direct};
+use crate::direct::{self, Aim, Direct, Plain};
 use crate::exchange::Ask;
 use crate::forward::{Strip, effective_host};
 use crate::front::Front;
@@ -246,7 +246,7 @@ impl ProxyWorker {
         let changes = Rc::clone(asking.changes.fields);
         let step = Arc::clone(step);
         if let Some(sent) = direct::send(self, &step, &ask, asking, (Strip::default(), &[])) {
-            let aim = Aim::Plain { step, ask, changes };
+            let aim = Aim::Plain(Box::new(Plain { step, ask, changes }));
             return Handled::Later(Box::pin(Direct::new(self, aim, sent)));
         }
         self.later(move |worker| pass::plain(worker, step, ask, changes), false)
@@ -302,6 +302,9 @@ impl ProxyWorker {
             response.outcome = response.outcome.saturating_add(self.base);
             return Handled::Reply(response);
         }
+        let alone = (intake == Intake::LookUp && !cache.esi)
+            .then(|| lookup::asks_alone(store, &cache_request, (hash, &key), &cache.rules, asking.now))
+            .flatten();
         let ask = make_ask(step, Some(cache), asking);
         let query = Query {
             ask,
@@ -319,6 +322,9 @@ impl ProxyWorker {
             return self.later(move |worker| pass::purge(worker, query), shows_status);
         }
         let query = Rc::new(query);
+        if let Some(reason) = alone {
+            return self.ask_alone(query, asking, reason);
+        }
         match intake {
             Intake::LookUp => {
                 if let Some(mut response) = lookup::answer_at_once(self, &query, asking.now) {
@@ -327,9 +333,6 @@ impl ProxyWorker {
                 }
                 if cache.esi {
                     return self.later(move |worker| compose::serve(worker, query, intake), shows_status);
-                }
-                if let Some(reason) = lookup::asks_alone(self, &query, asking.now) {
-                    return self.ask_alone(query, asking, reason);
                 }
                 self.later(move |worker| lookup::serve(worker, query), shows_status)
             }

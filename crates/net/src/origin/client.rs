@@ -116,14 +116,12 @@ impl OriginClient {
         self.begin_sweep();
         let mut exchange = http1::Exchange::new(shared, &pool, transport, true, request);
         // What the socket does not take now is sent when the exchange is polled.
-        match exchange.poll_upload(&mut Context::from_waker(Waker::noop())) {
-            Ok(()) => Some(KeptExchange { exchange, is_idempotent: request.is_idempotent() }),
+        if exchange.poll_upload(&mut Context::from_waker(Waker::noop())).is_err() {
             // Nothing was sent.
-            Err(_) => {
-                shared.counts.repeats.add(1);
-                None
-            }
+            shared.counts.repeats.add(1);
+            return None;
         }
+        Some(KeptExchange { exchange, is_idempotent: request.is_idempotent() })
     }
 
     /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of

@@ -65,13 +65,16 @@ impl Name {
     /// Understands `name`, whatever its case.
     pub fn new(name: &str) -> Self {
         let mut room = [0_u8; NAME_BYTES_MAX];
-        let Some(lower) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
+        let Some(copy) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
+        copy.copy_from_slice(name.as_bytes());
+        // All of the room, however short the name: as many bytes each time are done several at once.
         let mut underscored = false;
-        for (lower, byte) in lower.iter_mut().zip(name.bytes()) {
-            underscored |= byte == b'_';
-            *lower = if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        for byte in &mut room {
+            let is_underscore = *byte == b'_';
+            underscored |= is_underscore;
+            *byte = if is_underscore { b'-' } else { byte.to_ascii_lowercase() };
         }
-        Self { kind: kind(lower), underscored }
+        Self { kind: kind(&room[..name.len()]), underscored }
     }
 
     /// Whether Connection cannot have it removed: it is meant for all recipients (RFC 9110 §7.6.1).
