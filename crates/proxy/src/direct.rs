@@ -198,7 +198,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
     match aim {
         Aim::Plain(plain) => {
             let outcome = Outcome::forward(ForwardOutcome::Forwarded);
-            Some(pass_on(worker, &plain.step, &plain.changes, answer, outcome))
+            Some(pass_on(worker, &plain.step, &plain.changes, answer, None, outcome))
         }
         Aim::Alone { query, reason } => {
             let head = answer.head;
@@ -214,21 +214,21 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
                 return None;
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
-            if query.cache.early_hints && head.status == 200 {
+            let has_links = || head.fields.first("link").is_some() || worker.accelerator().has_hints();
+            if query.cache.early_hints && head.status == 200 && has_links() {
                 learn_links(worker, query, answer.lines);
             }
-            let mut response = pass_on(worker, &query.step, &query.changes, answer, Outcome::cache(*reason));
-            if query.shows_status {
-                response.extra = Some(note(*reason, Some(why)).lines(None, None, true));
-            }
+            let note = query.shows_status.then(|| note(*reason, why));
+            let outcome = Outcome::cache(*reason);
+            let mut response = pass_on(worker, &query.step, &query.changes, answer, note, outcome);
             response.cache = Some(why.name());
             Some(response)
         }
     }
 }
 
-const fn note(reason: Lookup, why: Option<NoStore>) -> Note {
-    Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why }
+const fn note(reason: Lookup, why: NoStore) -> Note {
+    Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) }
 }
 
 /// The client's answer, of one buffer.
@@ -237,6 +237,7 @@ fn pass_on(
     step: &ProxyStep,
     changes: &[FieldOp],
     answer: &WholeAnswer<'_>,
+    note: Option<Note>,
     outcome: Outcome,
 ) -> Response {
     let head = answer.head;
@@ -246,6 +247,9 @@ fn pass_on(
     let bytes = worker.write_answer(|room| {
         write_status_line(head.status, room);
         pass::write_lines(step, changes, head.fields, &back, room);
+        if let Some(note) = note {
+            note.write_lines(None, None, true, room);
+        }
         head_bytes = room.len();
         room.extend_from_slice(answer.content);
     });
