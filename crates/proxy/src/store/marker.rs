@@ -12,7 +12,7 @@ const MARKERS_MAX: usize = 65_536;
 const SHARDS: usize = 16;
 
 /// How much earlier than a new marker one may end that is left in its place, in milliseconds.
-const NEW_MS: u64 = 1000;
+const NEW_MS: u64 = 100;
 
 #[derive(Debug, Default)]
 struct Shard {
