@@ -12,7 +12,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s%s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: ## build, serve demo/site, bench it for ten seconds, leave it serving until Ctrl-C
+demo: ## build, serve the demo, bench it for ten seconds, leave it serving until Ctrl-C
 	@tools/setup.sh demo
 	@tools/demo.sh
 

@@ -8,6 +8,7 @@ mod explain;
 mod flags;
 mod limits;
 mod man;
+mod pages;
 mod purge;
 mod reload;
 mod run;
@@ -36,6 +37,7 @@ enum Verb {
     Upgrade(reload::UpgradeArgs),
     Bench(bench::BenchArgs),
     Limits(limits::LimitsArgs),
+    Pages(pages::PagesArgs),
     Validate(config::ValidateArgs),
     Fmt(config::FmtArgs),
     Adapt(config::AdaptArgs),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Verb::Upgrade(arguments) => reload::upgrade(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Limits(arguments) => limits::run(arguments),
+        Verb::Pages(arguments) => pages::run(&arguments),
         Verb::Validate(arguments) => config::validate(&arguments),
         Verb::Fmt(arguments) => config::fmt(&arguments),
         Verb::Adapt(arguments) => config::adapt(&arguments),

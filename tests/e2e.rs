@@ -22,7 +22,9 @@ mod e2e {
     mod harness;
     mod http2;
     mod memory;
+    mod pages;
     mod patience;
+    mod php;
     mod pictures;
     mod real_site;
     mod redbot;

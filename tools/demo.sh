@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Serves demo/site, benches it with the machine's limit beside it, and leaves it serving until Ctrl-C.
+# Serves the demo, which is files and a few active pages, benches it with the machine's limit beside it, and leaves it serving until Ctrl-C.
 #
 #   DEMO_LISTEN=ADDR:PORT   where to listen (127.0.0.1:8080)
 #   DEMO_SECONDS=N          how long to bench (10)
@@ -57,7 +57,7 @@ trap 'exit 0' INT TERM
 
 # Job control gives the server a process group of its own: Ctrl-C reaches this script alone, which then stops it.
 set -m
-"$flatout" serve demo/site --listen "$listen" &
+DEMO_LISTEN=$listen DEMO_URL=http://$listen "$flatout" run -c demo/flatout.kdl &
 server=$!
 set +m
 for _ in $(seq 100); do

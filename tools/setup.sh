@@ -37,10 +37,14 @@ test_programs=(
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
   nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
-  varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm
+  varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm php:php-cli
 )
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
+bench_files=(
+  /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua /usr/share/doc/php-fpm:php-fpm
+  /usr/share/doc/php-sqlite3:php-sqlite3
+)
 test_files=(
   /usr/share/doc/python3-doc/html/index.html:python3-doc
   /usr/share/dokuwiki/doku.php:dokuwiki /usr/share/doc/php-fpm:php-fpm
@@ -61,7 +65,7 @@ programs=() files=()
 case "$profile" in
   demo) programs=("${demo_programs[@]}") files=("${demo_files[@]}") ;;
   test) programs=("${demo_programs[@]}" "${test_programs[@]}") files=("${demo_files[@]}" "${test_files[@]}") ;;
-  bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}") ;;
+  bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}" "${bench_files[@]}") ;;
   *) fail "usage: tools/setup.sh demo|test|bench" ;;
 esac
 

@@ -41,6 +41,16 @@ const DICTIONARY: &[&[u8]] = &[
     b"/>",
     b"-->",
     b"&#",
+    b"<?= v ?>",
+    b"<?lua if v then ?>",
+    b"<?lua else ?>",
+    b"<?lua end ?>",
+    b"<script>",
+    b"</script>",
+    b"<svg>",
+    b" onclick=\"",
+    b" href='",
+    b"`",
 ];
 
 /// A xorshift generator: small, fast, and good enough to cut and splice.

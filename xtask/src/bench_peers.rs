@@ -12,15 +12,20 @@ mod cases;
 mod clients;
 mod configs;
 mod cores;
+mod coyote;
+mod dynamic;
 mod fronts;
 mod machine;
 mod origin;
 mod proc;
+mod query;
 mod report;
 mod rounds;
 mod servers;
 mod site;
 mod subjects;
+mod suites;
+mod timed;
 
 use crate::failure::{Context, Outcome};
 use crate::shell;
@@ -30,14 +35,16 @@ use machine::Machine;
 use rounds::CaseResult;
 use std::path::PathBuf;
 use std::time::Duration;
+use suites::{SUITES, Suite};
 
 const USAGE: &str = "\
 usage: cargo xtask bench-peers [OPTIONS]
 
+  --suite NAME    another suite than the first; they are listed below
   --quick         few and short rounds: to see that everything runs, not to quote
-  --rounds N      rounds of every case (7; a result needs at least 5)
-  --seconds N     seconds of each round (2)
-  --only CASE     one case alone; may be repeated
+  --rounds N      rounds of every case (a result needs at least 5)
+  --seconds N     seconds of each round
+  --only CASE     one case alone, or the cases of one table; may be repeated
   --json FILE     write every sample to a file as well, after each case
   --doc           write docs/performance.md whatever was measured; without it, only a whole run does: every
                   case, at least 5 rounds, nobody left out
@@ -47,6 +54,7 @@ usage: cargo xtask bench-peers [OPTIONS]
 FLATOUT_BIN names the binary to measure; without it, target/release/flatout.";
 
 struct Options {
+    suite: &'static Suite,
     rounds: usize,
     seconds: u64,
     only: Vec<String>,
@@ -68,13 +76,15 @@ enum Doc {
 pub(crate) fn run(args: &[String]) -> Outcome<()> {
     let Some(options) = parse(args)? else {
         println!("{USAGE}");
-        println!("\ncases:");
-        for case in cases::CASES {
-            println!("  {:<16}{}", case.name, case.title);
+        for suite in SUITES {
+            println!("\n{}: {} ({} rounds of {} s)", suite.name, suite.title, suite.rounds, suite.seconds);
+            for case in suite.cases {
+                println!("  {:<24}{}", case.name, case.title);
+            }
         }
         return Ok(());
     };
-    let cases: Vec<&Case> = cases::CASES.iter().filter(|case| options.takes(case.name)).collect();
+    let cases: Vec<&Case> = options.suite.cases.iter().filter(|case| options.takes(case)).collect();
     if cases.is_empty() {
         return Err("no case is left to measure; `bench-peers --help` lists them".into());
     }
@@ -103,7 +113,7 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     println!("\n{markdown}");
     let left_out: usize = results.iter().map(|result| result.left_out.len()).sum();
     if options.publishes(left_out) {
-        report::write_into_doc(&markdown)?;
+        report::write_into_doc(options.suite, &markdown)?;
     } else {
         eprintln!("docs/performance.md left as it is");
     }
@@ -138,8 +148,9 @@ fn in_words(time: Duration) -> String {
 }
 
 impl Options {
-    fn takes(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    fn takes(&self, case: &Case) -> bool {
+        let named = |wanted: &String| wanted == case.name || case.row.is_some_and(|row| wanted == row.table);
+        self.only.is_empty() || self.only.iter().any(named)
     }
 
     /// Whether such a run replaces the published tables.
@@ -154,15 +165,21 @@ impl Options {
 
 /// `None` when help is asked for.
 fn parse(args: &[String]) -> Outcome<Option<Options>> {
+    let suite = SUITES.first().cannot("find a suite")?;
     let mut options =
-        Options { rounds: 7, seconds: 2, only: Vec::new(), json: None, doc: Doc::WhenWhole, checks: false };
+        Options { suite, rounds: 0, seconds: 0, only: Vec::new(), json: None, doc: Doc::WhenWhole, checks: false };
+    let (mut rounds, mut seconds) = (None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cannot(&format!("do without a value after {arg}"));
         match arg.as_str() {
-            "--quick" => (options.rounds, options.seconds) = (3, 1),
-            "--rounds" => options.rounds = value()?.parse().cannot("read the number of rounds")?,
-            "--seconds" => options.seconds = value()?.parse().cannot("read the seconds of a round")?,
+            "--suite" => {
+                let name = value()?;
+                options.suite = Suite::named(name).cannot(&format!("find a suite named `{name}`"))?;
+            }
+            "--quick" => (rounds, seconds) = (Some(3), Some(1)),
+            "--rounds" => rounds = Some(value()?.parse().cannot("read the number of rounds")?),
+            "--seconds" => seconds = Some(value()?.parse().cannot("read the seconds of a round")?),
             "--only" => options.only.push(value()?.clone()),
             "--json" => options.json = Some(PathBuf::from(value()?)),
             "--doc" => options.doc = Doc::Always,
@@ -172,6 +189,8 @@ fn parse(args: &[String]) -> Outcome<Option<Options>> {
             other => return Err(format!("bench-peers does not know `{other}`\n{USAGE}").into()),
         }
     }
+    options.rounds = rounds.unwrap_or(options.suite.rounds);
+    options.seconds = seconds.unwrap_or(options.suite.seconds);
     if options.rounds == 0 || options.seconds == 0 {
         return Err("a run needs at least one round of one second".into());
     }
@@ -191,8 +210,15 @@ mod tests {
     fn options_are_read_and_wrong_ones_refused() {
         let options = parsed("--quick --seconds 2 --only keep-alive --no-doc").unwrap().unwrap();
         assert_eq!((options.rounds, options.seconds, options.doc), (3, 2, Doc::Never));
-        assert!(options.takes("keep-alive") && !options.takes("large-file"));
-        for bad in ["--rounds", "--rounds x", "--rounds 0", "--fast"] {
+        let takes = |options: &Options, name: &str| {
+            let case = options.suite.cases.iter().find(|case| case.name == name);
+            case.is_some_and(|case| options.takes(case))
+        };
+        assert!(takes(&options, "keep-alive") && !takes(&options, "large-file"));
+        let options = parsed("--suite coyote --only coyote-5").unwrap().unwrap();
+        assert_eq!((options.rounds, options.seconds), (5, 1));
+        assert!(takes(&options, "coyote-5-317") && !takes(&options, "coyote-50-317"));
+        for bad in ["--rounds", "--rounds x", "--rounds 0", "--fast", "--suite x"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(parsed("--help").unwrap().is_none());
@@ -211,10 +237,11 @@ mod tests {
 
     #[test]
     fn a_whole_run_stays_within_seventeen_minutes() {
-        let options = parsed("").unwrap().unwrap();
-        let cases: Vec<&Case> = cases::CASES.iter().collect();
-        let time = estimate(&cases, options.rounds, options.seconds);
-        assert!(time < Duration::from_mins(17), "{}", in_words(time));
+        for suite in SUITES {
+            let cases: Vec<&Case> = suite.cases.iter().collect();
+            let time = estimate(&cases, suite.rounds, suite.seconds);
+            assert!(time < Duration::from_mins(17), "{}: {}", suite.name, in_words(time));
+        }
         assert_eq!(in_words(Duration::from_secs(61)), "61 seconds");
     }
 }

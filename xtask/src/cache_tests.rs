@@ -54,7 +54,7 @@ site \"*\" {
     cache {
         set-cookie \"store\"; language-select #true; uneven-parts #true
     }
-    proxy \"http://127.0.0.1:{origin}\"
+    proxy \"http://127.0.0.1:{origin}\" { unknown-codings #true; }
 }
 ",
         file: "flatout.kdl",

@@ -89,6 +89,7 @@ codes! {
     LinkBad, "C0320", "not a link", "A hint is the value of a Link field (RFC 8288): `</app.css>; rel=preload; as=style`.";
     ForwardBad, "C0321", "nothing to forward to", "Requests are forwarded to `http://` or `https://`, a host and perhaps a port, and nothing behind: `http://127.0.0.1:3000`, `https://origin.example`. `:3000` is port 3000 of this machine.";
     QueryNameBad, "C0322", "not a query parameter", "A parameter's name as it stands in the query, without `?`, `&`, `=` and `#`; a star at its end stands for all that begin so: `utm_*`.";
+    ServerBad, "C0330", "no application server", "An application server listens on a socket in the file system, `unix:/run/php/php-fpm.sock`, or at a host and a port, `tcp:127.0.0.1:9000`.";
 
     HostTwice, "C0401", "host twice", "Two sites answer for the same host name at the same address; nobody could tell which is meant.";
     CertificateMissing, "C0402", "no certificate", "The site listens for TLS and has no certificate. Give it one: `tls cert=\"chain.pem\" key=\"key.pem\"`, or `tls \"internal\"` for our own.";
@@ -101,7 +102,7 @@ codes! {
     CertificateUnused, "C0409", "certificate without use", "The site has a certificate and no address where TLS is spoken. Add `tls=#true` to a `listen`.";
     Contradiction, "C0410", "contradiction", "Two settings exclude one another.";
     SameTwice, "C0411", "the same twice", "The list has the same entry twice.";
-    NoAnswer, "C0412", "no answer", "Nothing in this site ever answers. Give it a handler: files, proxy, respond, redirect or metrics.";
+    NoAnswer, "C0412", "no answer", "Nothing in this site ever answers. Give it a handler: files, pages, php, proxy, respond, redirect or metrics.";
     CacheUnused, "C0413", "cache without use", "No `proxy` stands behind this `cache`, and only what origins answer is kept by it. Files have a cache of their own, which needs no setting.";
 
     CodeUnclosed, "P0101", "code not closed", "A page's code begins with `<?` and ends with `?>`; the file ends before. In a text or a long comment of Luau, `?>` ends nothing.";

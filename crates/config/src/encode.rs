@@ -1,5 +1,7 @@
 //! A configuration printed as KDL: what is printed reads as the same configuration, places apart.
 
+mod pages;
+mod php;
 mod proxy;
 mod site;
 mod writer;

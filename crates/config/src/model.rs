@@ -5,11 +5,15 @@
 //! block behind a condition: what it adds stays added for the steps behind it, as inheritance adds.
 
 mod handler;
+mod pages;
+mod php;
 mod process;
 mod proxy;
 mod step;
 
 pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
+pub use pages::{Database, PageSettings, Pages};
+pub use php::{Php, PhpAddress};
 pub use process::{
     Admin, CacheBudget, Config, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation, Timeouts,
 };

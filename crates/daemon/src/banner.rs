@@ -9,6 +9,7 @@ use flatout_net::server::Protocol;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 /// Prints the lines; to standard error when a log has standard output for itself.
 pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], workers: usize) {
@@ -62,12 +63,17 @@ fn of_flags(config: &Config, text: &mut String) -> String {
             let _ = writeln!(text, "holding {holding}");
             "accelerating".to_owned()
         }
-        Some(Handler::Files(files)) => {
-            let folder = files.root.canonicalize().unwrap_or_else(|_| files.root.clone());
-            format!("serving {}", folder.display())
+        Some(Handler::Files(files)) => format!("serving {}", shown(&files.root)),
+        Some(Handler::Pages(pages)) => {
+            let dev = if pages.settings.dev { ", for development" } else { "" };
+            format!("serving {} with active pages{dev}", shown(&pages.path))
         }
         _ => "serving".to_owned(),
     }
+}
+
+fn shown(folder: &Path) -> String {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).display().to_string()
 }
 
 /// What may be held: `up to 256MiB and 1000000 objects in memory, 10GiB in /var/cache/flatout`.
@@ -104,6 +110,8 @@ mod tests {
             assert!(text.ends_with("\nholding nothing: every request goes to the origin\n"), "{text}");
         }
         assert_eq!(said("files \"/\""), (String::new(), "serving /".to_owned()));
+        let (_, what) = said("pages \"/\" { dev }; files \"/\"");
+        assert_eq!(what, "serving / with active pages, for development");
     }
 
     #[test]

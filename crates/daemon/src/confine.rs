@@ -1,4 +1,5 @@
-//! A second wall: worker threads may read below the configured roots, and open nothing else at all (Landlock).
+//! A second wall: worker threads may read below the configured roots, write in the folders of pages' databases, and open
+//! nothing else at all (Landlock).
 //!
 //! The control thread is not confined: it reads the configuration, certificates and logs, and starts an upgrade. A
 //! confined thread stays so for life, so what a reload brings must lie within.
@@ -23,10 +24,12 @@ const RESOLVER_FILES: [&str; 8] = [
     "/usr/lib",
 ];
 
-/// What worker threads may read.
+/// What worker threads may read, and where they may write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
     paths: BTreeSet<PathBuf>,
+    /// Of those, the folders in which they may also write.
+    written: BTreeSet<PathBuf>,
 }
 
 impl Confinement {
@@ -36,13 +39,18 @@ impl Confinement {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         // Threads that look names up are started by workers, and read what the resolver is told by.
         let resolver = RESOLVER_FILES.iter().map(Path::new).filter(|path| spec.asks_by_name() && path.exists());
-        Self { paths: spec.folders().chain(resolver).map(real).collect() }
+        let written: BTreeSet<PathBuf> = spec.written_folders().map(|path| real(&path)).collect();
+        let paths = spec.folders().chain(resolver).map(real).chain(written.iter().cloned()).collect();
+        Self { paths, written }
     }
 
     /// The first of the paths in `wanted` that lies outside.
     pub(crate) fn find_outside<'a>(&self, wanted: &'a Self) -> Option<&'a Path> {
-        let is_inside = |path: &Path| self.paths.iter().any(|allowed| path.starts_with(allowed));
-        wanted.paths.iter().map(PathBuf::as_path).find(|path| !is_inside(path))
+        let is_inside =
+            |path: &Path, allowed: &BTreeSet<PathBuf>| allowed.iter().any(|folder| path.starts_with(folder));
+        let read = wanted.paths.iter().find(|path| !is_inside(path, &self.paths));
+        let written = wanted.written.iter().find(|path| !is_inside(path, &self.written));
+        read.or(written).map(PathBuf::as_path)
     }
 
     /// Confines this thread for good. Returns whether the kernel has done so.
@@ -55,7 +63,9 @@ impl Confinement {
         let confine = || -> Result<RulesetStatus, RulesetError> {
             let reading = AccessFs::ReadFile | AccessFs::ReadDir;
             let rules = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.create()?;
-            Ok(rules.add_rules(path_beneath_rules(&self.paths, reading))?.restrict_self()?.ruleset)
+            let writing = reading | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+            let rules = rules.add_rules(path_beneath_rules(&self.paths, reading))?;
+            Ok(rules.add_rules(path_beneath_rules(&self.written, writing))?.restrict_self()?.ruleset)
         };
         confine().map(|status| status != RulesetStatus::NotEnforced).map_err(io::Error::other)
     }
@@ -69,7 +79,7 @@ mod tests {
     use std::path::Path;
 
     fn confinement(paths: &[&Path]) -> Confinement {
-        Confinement { paths: paths.iter().map(|path| path.to_path_buf()).collect() }
+        Confinement { paths: paths.iter().map(|path| path.to_path_buf()).collect(), ..Confinement::default() }
     }
 
     #[test]

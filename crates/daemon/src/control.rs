@@ -20,7 +20,7 @@ use crate::workers::{Workers, worker_name};
 use arc_swap::ArcSwap;
 use flatout_config::model::Config;
 use flatout_engine::engine::Engine;
-use flatout_engine::spec::{MetricsText, Spec};
+use flatout_engine::spec::{MetricsText, PagesShared, Spec};
 use flatout_net::access::Logs;
 use flatout_net::counters::{Counters, sum_rows};
 use flatout_net::server::{Phase, Signals, Told};
@@ -44,6 +44,8 @@ pub(crate) struct Control {
     pub(crate) metrics: MetricsText,
     /// What all proxies and caches share.
     pub(crate) accelerator: Arc<Accelerator>,
+    /// What all active pages share.
+    pub(crate) pages: Arc<PagesShared>,
     /// Each worker's share of descriptors.
     pub(crate) shares: Shares,
     /// `None` when nothing is watched.

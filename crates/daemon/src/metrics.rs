@@ -95,6 +95,13 @@ impl Rows {
             shared.upgrades_failed.load(Ordering::Relaxed),
         );
         rows.gauge("start_time_seconds", "When the process was started, since 1970.", shared.started_unix_s());
+        rows.0.push(Family {
+            name: "build_info",
+            help: "Always 1; the label says what is running.",
+            counter: false,
+            label: "version",
+            samples: vec![Sample { label: Some(Cow::Borrowed(env!("CARGO_PKG_VERSION"))), value: 1 }],
+        });
         for row in shared.store.metric_rows() {
             rows.store(row);
         }

@@ -11,7 +11,7 @@ use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::logs::log_settings;
-use crate::spec::compile;
+use crate::spec::{compile, open_pages};
 use crate::watch;
 use flatout_config::Style;
 use flatout_config::model::Config;
@@ -76,8 +76,9 @@ impl Control {
     fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
-        let spec = compile(&config, Some(&self.spec), &self.metrics, &self.accelerator)?;
+        let spec = compile(&config, Some(&self.spec), &self.metrics, &self.accelerator, &self.pages)?;
         self.check_confinement(&spec)?;
+        open_pages(&spec, self.workers.all.len())?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
             None => None,

@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::metrics::encode_metrics;
 use crate::status::Shared;
 use flatout_config::model::Config;
-use flatout_engine::spec::{MetricsText, Sources, Spec};
+use flatout_engine::SpecError;
+use flatout_engine::spec::{MetricsText, PagesShared, Sources, Spec};
 use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
@@ -23,10 +24,26 @@ pub(crate) fn compile(
     previous: Option<&Spec>,
     metrics: &MetricsText,
     accelerator: &Arc<Accelerator>,
+    pages: &Arc<PagesShared>,
 ) -> Result<Arc<Spec>, Failure> {
-    let sources = Sources { previous, metrics: Some(Arc::clone(metrics)), accelerator: Some(Arc::clone(accelerator)) };
-    Spec::compile(config, &sources).map(Arc::new).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(|error| format!("error: {error}")).collect();
-        Failure::diagnostics(lines.join("\n"))
-    })
+    let sources = Sources {
+        previous,
+        metrics: Some(Arc::clone(metrics)),
+        accelerator: Some(Arc::clone(accelerator)),
+        pages: Some(Arc::clone(pages)),
+    };
+    Spec::compile(config, &sources).map(Arc::new).map_err(|errors| explain(&errors))
+}
+
+/// Opens what active pages keep and ask: databases, brought up to date, and secrets.
+///
+/// # Errors
+/// With everything that stands against it: exit code 2.
+pub(crate) fn open_pages(spec: &Spec, workers: usize) -> Result<(), Failure> {
+    spec.open_pages(workers).map_err(|errors| explain(&errors))
+}
+
+fn explain(errors: &[SpecError]) -> Failure {
+    let lines: Vec<String> = errors.iter().map(|error| format!("error: {error}")).collect();
+    Failure::diagnostics(lines.join("\n"))
 }

@@ -17,7 +17,7 @@ use crate::logs::log_settings;
 use crate::privileges::{decide_identity, drop_privileges};
 use crate::shares::{Shares, raise_open_files, share_descriptors};
 use crate::source::Source;
-use crate::spec::{compile, metrics_text};
+use crate::spec::{compile, metrics_text, open_pages};
 use crate::status::Shared;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
@@ -25,7 +25,7 @@ use crate::workers::{Worker, Workers, start_worker};
 use arc_swap::ArcSwap;
 use flatout_config::model::{Admin, Certificate, Config, Protocol};
 use flatout_engine::engine::Engine;
-use flatout_engine::spec::Spec;
+use flatout_engine::spec::{PagesShared, Spec};
 use flatout_http::limits::Limits;
 use flatout_net::access::Logs;
 use flatout_net::counters::Counters;
@@ -56,7 +56,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let told = Arc::default();
     let metrics = metrics_text(&told);
     let accelerator = Arc::<Accelerator>::default();
-    let spec = compile(&config, None, &metrics, &accelerator)?;
+    let pages = Arc::<PagesShared>::default();
+    let spec = compile(&config, None, &metrics, &accelerator, &pages)?;
     // A configuration may get https by a reload, flags may not: what is never used is not made.
     let mut certificates = match &options.source {
         Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
@@ -77,6 +78,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         become_less(identity, admin.as_ref(), loaded.as_ref())?;
     }
     // What this process writes belongs to who it is from now on: it will be opened again, by an upgrade at the latest.
+    open_pages(&spec, worker_count)?;
     let logs = open_logs(&config)?;
     if uses_authority(&config) {
         loaded = load(certificates.as_mut(), &config)?;
@@ -116,6 +118,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         in_force,
         metrics,
         accelerator,
+        pages,
         shares,
         watch,
         certificates,

@@ -12,9 +12,11 @@ use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
 use flatout_config::model::FieldOp;
+use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
+use flatout_pages::{Folder, PagesWorker, SOURCE_ENDINGS};
 use flatout_proxy::{Accelerator, ProxyWorker};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{Files, Policy, Services, Store};
@@ -34,6 +36,7 @@ pub struct Engine {
     live: RefCell<Rc<Live>>,
     store: Rc<Store>,
     proxy: Rc<ProxyWorker>,
+    pages: Rc<PagesWorker>,
     policy_ids: Rc<Cell<u32>>,
 }
 
@@ -42,6 +45,9 @@ pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
     pub(crate) proxy: Rc<ProxyWorker>,
+    pub(crate) active: Vec<Rc<Folder>>,
+    pub(crate) pages: Rc<PagesWorker>,
+    pub(crate) php: Rc<PhpWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
@@ -95,19 +101,23 @@ impl Engine {
     fn beside(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits, accelerator: &Arc<Accelerator>) -> Self {
         let store = Store::new(limits, services);
         let proxy = ProxyWorker::new(accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
+        let pages_base = u8::try_from(outcome::PAGES_BASE).unwrap_or(u8::MAX);
+        let pages = PagesWorker::new(Arc::clone(&spec.pages_shared), pages_base);
         let policy_ids = Rc::default();
-        let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, None, &policy_ids)));
-        Self { live, store, proxy, policy_ids }
+        let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, &pages, None, &policy_ids)));
+        Self { live, store, proxy, pages, policy_ids }
     }
 
     /// Answers from `spec` from now on.
     pub fn swap(&self, spec: Arc<Spec>) {
-        let next = make_live(spec, &self.store, &self.proxy, Some(&self.live.borrow()), &self.policy_ids);
+        let next = make_live(spec, &self.store, &self.proxy, &self.pages, Some(&self.live.borrow()), &self.policy_ids);
         // The old one is dropped after the borrow: it may be the last to hold much.
         let before = self.live.replace(Rc::new(next));
         drop(before);
         let live = self.live();
         self.proxy.watch(&live.spec.proxies);
+        self.pages.retain(&live.spec.active);
+        live.php.retain();
         let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
         let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
         self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
@@ -122,6 +132,7 @@ fn make_live(
     spec: Arc<Spec>,
     store: &Rc<Store>,
     proxy: &Rc<ProxyWorker>,
+    pages: &Rc<PagesWorker>,
     before: Option<&Live>,
     policy_ids: &Rc<Cell<u32>>,
 ) -> Live {
@@ -133,8 +144,14 @@ fn make_live(
         });
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
-            Rc::new(Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store))
+            let step = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
+            let step = step.hiding(files.sources.clone());
+            Rc::new(if files.withholds { step.withholding(SOURCE_ENDINGS) } else { step })
         })
+    });
+    let active = spec.active.iter().map(|step| {
+        let known = before.and_then(|before| before.active.iter().find(|folder| Arc::ptr_eq(folder.step(), step)));
+        known.map_or_else(|| Folder::new(Arc::clone(step)), Rc::clone)
     });
     // What none of the new steps could lead to is of no use any more.
     let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).map(parts_of).collect();
@@ -144,6 +161,12 @@ fn make_live(
     Live {
         files: files.collect(),
         proxy: Rc::clone(proxy),
+        active: active.collect(),
+        pages: Rc::clone(pages),
+        php: before.map_or_else(
+            || Rc::new(PhpWorker::new(u8::try_from(outcome::PHP_BASE).unwrap_or(u8::MAX))),
+            |before| Rc::clone(&before.php),
+        ),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),

@@ -26,10 +26,10 @@ use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
+use flatout_net::root::{Named, Root};
 use flatout_proxy::explain::Sought;
 use flatout_proxy::forward::effective_host;
 use flatout_proxy::{Accelerator, CacheExplanation, CacheStep, ProxyStep};
-use flatout_serve::root::{Named, Root};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -111,6 +111,8 @@ pub struct Explanation {
     pub fields: Vec<FieldTold>,
     /// Bytes of content that a GET would have.
     pub body_bytes: u64,
+    /// Whether an active page answers; then there is no status, as its code decides that.
+    pub runs: bool,
     /// Who answers instead of this server; then there is no status and no outcome.
     pub proxy: Option<ProxyTold>,
 }
@@ -157,6 +159,9 @@ impl Spec {
             return told;
         }
         match reply {
+            Reply::Later(_) if told.runs => {
+                told.outcome = ("page", "An active page answers, and its code decides with what.");
+            }
             Reply::Now(response) => told.set_answer(&response, &changes),
             Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
         }
@@ -281,6 +286,10 @@ impl Trace for Teller {
     fn forward(&mut self, _: &Step, forwarding: impl FnOnce() -> Forwarding) {
         self.forwarding = Some(forwarding());
     }
+
+    fn run(&mut self) {
+        self.told.runs = true;
+    }
 }
 
 /// What the kernel says of `name` below `root`.
@@ -295,7 +304,13 @@ fn describe_name(root: &Root, name: &[u8]) -> String {
             format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
         }
         Ok(Named::Folder) => "a folder".to_owned(),
-        Err(outcome) => outcome.text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_owned(),
+        Err(fault) => flatout_serve::outcome::Outcome::from(fault)
+            .text()
+            .split(": ")
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('.')
+            .to_owned(),
     }
 }
 
@@ -341,7 +356,7 @@ impl Explanation {
             })).collect::<Vec<_>>(),
             "files": self.files.iter().map(|(name, is)| json!({ "name": name, "is": is })).collect::<Vec<_>>(),
             "error_page": self.page.as_ref().map(|(name, at)| json!({ "name": name, "place": place(at) })),
-            "status": answers.then_some(self.status),
+            "status": (answers && !self.runs).then_some(self.status),
             "outcome": answers.then_some(self.outcome.0),
             "why": answers.then_some(self.outcome.1),
             "body_bytes": self.body_bytes,

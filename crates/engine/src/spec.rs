@@ -2,6 +2,7 @@
 //! and all workers share it; a reload is another one.
 
 mod compile;
+mod php;
 
 use crate::auth::Verifier;
 use crate::error::SpecError;
@@ -9,10 +10,14 @@ use crate::host::HostTable;
 use crate::rate::RateTable;
 use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
+use flatout_fastcgi::PhpStep;
+use flatout_net::root::Root;
+pub use flatout_pages::PagesShared;
+use flatout_pages::PagesStep;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
-use flatout_serve::root::Root;
+use flatout_serve::sources::SourceNames;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,6 +34,8 @@ pub struct Sources<'a> {
     pub metrics: Option<MetricsText>,
     /// What all proxies and caches of the process share; without it, nothing is kept of origins' answers.
     pub accelerator: Option<Arc<Accelerator>>,
+    /// What all active pages of the process share.
+    pub pages: Option<Arc<PagesShared>>,
 }
 
 impl fmt::Debug for Sources<'_> {
@@ -48,6 +55,13 @@ pub struct Spec {
     pub(crate) changes: Vec<Change>,
     pub(crate) proxies: Vec<Arc<ProxyStep>>,
     pub(crate) cache_steps: Vec<Arc<CacheStep>>,
+    /// Steps of active pages.
+    pub(crate) active: Vec<Arc<PagesStep>>,
+    /// Where each of them stands.
+    pub(crate) active_places: Vec<Place>,
+    /// What all active pages of the process share.
+    pub(crate) pages_shared: Arc<PagesShared>,
+    pub(crate) php: Vec<PhpSpec>,
     /// What all proxies and caches of the process share.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
@@ -102,6 +116,10 @@ pub(crate) struct FilesSpec {
     pub(crate) settings: model::Files,
     pub(crate) recheck_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
+    /// Whether sources of active pages are as if they were not there.
+    pub(crate) withholds: bool,
+    /// Names whose content is not given out, as scripts are run here.
+    pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
 impl FilesSpec {
@@ -110,7 +128,19 @@ impl FilesSpec {
             && self.recheck_ms == other.recheck_ms
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
+            && self.withholds == other.withholds
+            && self.sources == other.sources
     }
+}
+
+/// A `php` step, and the folders from which its scripts may have files sent.
+#[derive(Debug)]
+pub(crate) struct PhpSpec {
+    pub(crate) step: Arc<PhpStep>,
+    /// Folders as they are written in X-Sendfile, each an index into [`Spec::files`].
+    pub(crate) sendfile: Vec<(PathBuf, u32)>,
+    /// Beginnings of addresses in X-Accel-Redirect, the longest first.
+    pub(crate) accel: Vec<(String, u32)>,
 }
 
 /// An `error-page` step.
@@ -143,9 +173,36 @@ impl Spec {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
-    /// Whether some origin has a name, which must be looked up while the process runs.
+    /// Opens what active pages keep and ask, for `workers` workers; what is open already stays as it is. To be called as the
+    /// user that the process runs as, before the configuration comes into force: until then its pages do not run.
+    pub fn open_pages(&self, workers: usize) -> Result<(), Vec<SpecError>> {
+        let mut errors = Vec::new();
+        for (step, place) in self.active.iter().zip(&self.active_places) {
+            if let Err((what, advice)) = self.pages_shared.open(step, workers) {
+                errors.push(SpecError::new(place, what, advice));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// The folders in which active pages write: those of databases. Uploads go elsewhere, and where that is forbidden they stay
+    /// in memory.
+    pub fn written_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let databases = self.active.iter().filter_map(|step| step.settings().database.as_ref());
+        databases.map(|database| match database.path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        })
+    }
+
+    /// Whether some origin or application server has a name, which must be looked up while the process runs.
     pub fn asks_by_name(&self) -> bool {
         self.proxies.iter().any(|proxy| proxy.asks_by_name())
+            || self.php.iter().any(|php| php.step.asks_by_name())
+            || self.active.iter().any(|step| {
+                let upstreams = &step.settings().upstreams;
+                upstreams.iter().any(|(_, origin)| origin.host.parse::<IpAddr>().is_err())
+            })
     }
 
     /// Whether some step keeps origins' answers.

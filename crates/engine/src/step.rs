@@ -77,6 +77,10 @@ pub(crate) enum Kind {
     Cache(u32),
     /// By its number among the proxies.
     Proxy(u32),
+    /// By its number among the steps of active pages.
+    Pages(u32),
+    /// By its number among the application servers.
+    Php(u32),
 }
 
 #[derive(Debug)]

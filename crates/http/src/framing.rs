@@ -106,13 +106,27 @@ impl FramingFields {
         Ok(self.decide_common(version)?.unwrap_or(Framing::None))
     }
 
+    /// Whether there are transfer codings and a length is given by none of them, nor by Content-Length.
+    pub const fn is_unknown_coding(&self) -> bool {
+        self.transfer_encoding && !self.chunked && self.content_length.is_none()
+    }
+
     /// The framing of a response to a request, which was HEAD or not (RFC 9112 §6.3, rules 1 to 8).
     pub fn decide_response(&self, version: Version, status: u16, to_head: bool) -> Result<Framing, Refusal> {
         let common = self.decide_common(version)?;
+        Ok(Self::frame_response(common, status, to_head))
+    }
+
+    /// The same for a response of which only the connection's end says where it ends.
+    pub(crate) fn decide_until_close(status: u16, to_head: bool) -> Framing {
+        Self::frame_response(None, status, to_head)
+    }
+
+    fn frame_response(common: Option<Framing>, status: u16, to_head: bool) -> Framing {
         if to_head || (100..200).contains(&status) || status == 204 || status == 304 {
-            return Ok(Framing::None);
+            return Framing::None;
         }
-        Ok(common.unwrap_or(Framing::UntilClose))
+        common.unwrap_or(Framing::UntilClose)
     }
 }
 

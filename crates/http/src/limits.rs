@@ -27,6 +27,9 @@ pub struct Limits {
     /// Bytes of answers made before they are sent. A client that asks for much and reads nothing has so much, and one
     /// answer more, held for it.
     pub output_bytes_max: usize,
+    /// Whether a response in transfer codings none of which is known lasts until the connection's end (RFC 9112 §6.3),
+    /// instead of being refused: its content is in a form then that nobody here can tell.
+    pub unknown_codings: bool,
 }
 
 impl Limits {
@@ -42,6 +45,7 @@ impl Limits {
         trailer_bytes_max: 4 * 1024,
         pipelined_max: 16,
         output_bytes_max: 32 * 1024,
+        unknown_codings: false,
     };
 
     /// What the lab's client allows a server: larger heads, any body.

@@ -59,7 +59,11 @@ pub fn parse_response_head<'a>(
             _ => {}
         }
     }
-    let decided = framing.decide_response(version, status, to_head)?;
+    let decided = if limits.unknown_codings && version == Version::Http11 && framing.is_unknown_coding() {
+        FramingFields::decide_until_close(status, to_head)
+    } else {
+        framing.decide_response(version, status, to_head)?
+    };
     Ok(Some(ResponseHead {
         version,
         status,
@@ -67,6 +71,7 @@ pub fn parse_response_head<'a>(
         framing: decided,
         content_length: framing.content_length(),
         persistent: decided != Framing::UntilClose
+            && !framing.is_unknown_coding()
             && !options.close
             && (version == Version::Http11 || options.keep_alive),
         head_bytes: end.head_bytes,
@@ -102,6 +107,32 @@ mod tests {
     use crate::head::FieldStorage;
     use crate::limits::Limits;
     use crate::refusal::Refusal;
+
+    #[test]
+    fn unknown_transfer_codings() {
+        let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: squeezed\r\n\r\n";
+        let limits = Limits { unknown_codings: true, ..Limits::CLIENT };
+        let framing = |bytes: &[u8], limits: &Limits| {
+            let mut storage = FieldStorage::new();
+            parse_response_head(bytes, false, limits, &mut storage).map(|head| {
+                let head = head.expect("it is whole");
+                (head.framing, head.persistent)
+            })
+        };
+        assert_eq!(framing(bytes, &Limits::CLIENT), Err(Refusal::TransferEncodingInvalid));
+        assert_eq!(framing(bytes, &limits), Ok((Framing::UntilClose, false)));
+        // What readers could differ over stays refused.
+        for (lines, refusal) in [
+            ("Transfer-Encoding: squeezed\r\nContent-Length: 1\r\n", Refusal::LengthWithTransferEncoding),
+            ("Transfer-Encoding: squeezed, chunked\r\n", Refusal::TransferEncodingUnknown),
+            ("Transfer-Encoding: chunked, squeezed\r\n", Refusal::TransferEncodingInvalid),
+        ] {
+            let bytes = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+            assert_eq!(framing(bytes.as_bytes(), &limits), Err(refusal), "{lines}");
+        }
+        let old = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: squeezed\r\n\r\n";
+        assert_eq!(framing(old, &limits), Err(Refusal::TransferEncodingVersion));
+    }
 
     fn outcome(bytes: &[u8]) -> Option<Result<(String, usize), Refusal>> {
         let mut storage = FieldStorage::new();

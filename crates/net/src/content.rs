@@ -229,6 +229,17 @@ impl Offers {
         Self::with(true, length)
     }
 
+    /// For a request whose content is all at hand, because this process made it.
+    pub fn with_bytes(bytes: SharedBytes) -> Self {
+        let length = bytes.len() as u64;
+        let offers = Self::with(true, Some(length));
+        let (writer, content) = content_channel(Some(length));
+        writer.write(bytes);
+        writer.end(None);
+        *offers.carried.borrow_mut() = Some(content);
+        offers
+    }
+
     const fn with(has_content: bool, length: Option<u64>) -> Self {
         Self {
             has_content,
@@ -253,6 +264,11 @@ impl Offers {
     /// Whether the request has content.
     pub const fn has_content(&self) -> bool {
         self.has_content
+    }
+
+    /// Bytes of content, when the request says how many.
+    pub const fn content_length(&self) -> Option<u64> {
+        self.length
     }
 
     /// The request's content, for a [`Reply::Later`](crate::handler::Reply::Later); `None` when it has none, or when it was taken already. Content

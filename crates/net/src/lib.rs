@@ -8,10 +8,11 @@
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
 //! | [`process`] | who the process is, and descriptors it was started with |
-//! | [`timer`], [`memory`] | ticks; memory given back after a crowd |
+//! | [`timer`], [`memory`], [`huge`] | ticks; memory given back after a crowd; huge pages for memory files |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
+//! | [`root`] | opening below a folder, and why a name cannot be opened |
 //! | [`stream`], [`content`] | content that comes bit by bit, either way |
 //! | [`handler`], [`owned`] | what a site is to this crate; a request that is kept |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
@@ -19,6 +20,7 @@
 //! | `http2` | HTTP/2 over the same handler |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
 //! | [`origin`] | this process as a client of origin servers |
+//! | [`fastcgi`] | connections to application servers |
 //!
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
 
@@ -29,9 +31,11 @@ pub mod content;
 pub mod counters;
 pub mod deadline;
 pub mod ending;
+pub mod fastcgi;
 pub mod file;
 pub mod handler;
 pub(crate) mod http2;
+pub mod huge;
 pub mod memory;
 pub mod origin;
 pub mod owned;
@@ -39,6 +43,7 @@ pub mod page;
 pub mod process;
 pub mod registered;
 pub mod response;
+pub mod root;
 pub mod runtime;
 pub mod server;
 pub mod shared;

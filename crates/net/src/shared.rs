@@ -31,6 +31,12 @@ impl SharedBytes {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(Rc::new(buffer)) }
     }
 
+    /// The bytes of a buffer that its owner shares: whoever made it has it back, to fill it anew, once no part of it is
+    /// left.
+    pub fn from_shared(buffer: Rc<Vec<u8>>) -> Self {
+        Self { end: buffer.len(), start: 0, bytes: Owner::Received(buffer) }
+    }
+
     /// The part `range` of this part.
     ///
     /// # Panics

@@ -15,13 +15,14 @@ pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
     }
 }
 
-/// A message of Luau's compiler, `:12: what is wrong`, or `name:12: what is wrong`, at the page's line.
+/// A message of Luau's compiler, `12: what is wrong` or `name:12: what is wrong`, at the page's line.
 pub fn syntax(template: &Template, message: &str, files: &dyn Files) -> Diagnostics {
     let parse = |text: &str| {
         let (line, rest) = text.split_once(':')?;
         Some((line.parse::<u32>().ok()?, rest.trim().to_owned()))
     };
-    let found = message.match_indices(':').find_map(|(at, _)| parse(&message[at + 1..]));
+    let starts = std::iter::once(0).chain(message.match_indices(':').map(|(at, _)| at + 1));
+    let found = starts.into_iter().find_map(|at| parse(&message[at..]));
     let (line, text) = found.unwrap_or_else(|| (0, message.to_owned()));
     template.lines.blame(line, Code::LuauBad, &text, files)
 }
@@ -45,7 +46,9 @@ mod tests {
 
     #[test]
     fn what_is_right_passes() {
-        let files = Memory::new().file("a.luau", "return 1 +\n 2").file("b.lhtml", "<?lua for i = 1, 3 do ?><?= i ?><?lua end ?>");
+        let files = Memory::new()
+            .file("a.luau", "return 1 +\n 2")
+            .file("b.lhtml", "<?lua for i = 1, 3 do ?><?= i ?><?lua end ?>");
         assert!(check("a.luau", &files).is_ok());
         assert!(check("b.lhtml", &files).is_ok());
         assert!(check("c.luau", &files).is_err());

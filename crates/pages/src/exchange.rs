@@ -35,6 +35,8 @@ pub struct Exchange {
     pub(crate) flush: bool,
     /// Whether the page has said that it is done.
     pub(crate) halted: bool,
+    /// Whether the head of the answer is on its way, so that nothing of it can be changed.
+    pub(crate) head_sent: bool,
     /// What the page printed, a line each, for the log.
     printed: Vec<u8>,
     /// What parts of the interface keep for the length of the request, by their types.
@@ -51,6 +53,7 @@ impl Exchange {
         self.wanted = None;
         self.flush = false;
         self.halted = false;
+        self.head_sent = false;
         self.printed.clear();
         self.printed.shrink_to(0);
         self.slots.clear();

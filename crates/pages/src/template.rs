@@ -128,3 +128,6 @@ pub fn is_part(name: &str) -> bool {
 pub fn compile(name: &str, files: &dyn Files) -> Compiled {
     part::compile(name, files)
 }
+
+#[cfg(test)]
+mod tests;

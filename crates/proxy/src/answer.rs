@@ -15,12 +15,14 @@ use flatout_cache::stored::{Extent, Stored};
 use flatout_config::model::FieldOp;
 use flatout_http::ranges::{Part, format_part_head, format_parts_end, make_boundary};
 use flatout_net::file::OpenFile;
+use flatout_net::huge;
 use flatout_net::response::{Body, FileBody, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::Stream;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// The line that says that the answer came by us (RFC 9110 §7.6.3).
 fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
@@ -85,6 +87,15 @@ pub(crate) struct Ready {
     note: RefCell<(i64, Rc<[u8]>)>,
 }
 
+/// What is asked for again is worth moving into huge pages, by a thread of its own.
+fn join_pages(object: &Kept) {
+    if let Ok(runtime) = Handle::try_current()
+        && let Some((fd, bytes)) = object.take_unjoined()
+    {
+        runtime.spawn_blocking(move || huge::join_pages(&fd, bytes));
+    }
+}
+
 impl Ready {
     /// Builds the head and the body of a whole answer.
     pub(crate) fn new(
@@ -100,6 +111,7 @@ impl Ready {
             write_line(b"Content-Length", object.body().len().to_string().as_bytes(), &mut lines);
         }
         let links = if hints { early_links(&lines) } else { Vec::new() };
+        join_pages(object);
         Self {
             object: Arc::clone(object),
             changes_id,

@@ -248,22 +248,16 @@ impl Fetch {
         }
     }
 
-    fn decide(&self, worker: &ProxyWorker, answered: Answered, times: (i64, i64), generation: u64) -> Asked {
+    pub(crate) fn decide(&self, worker: &ProxyWorker, answered: Answered, times: (i64, i64), generation: u64) -> Asked {
         let query = &self.query;
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
         let Some(store) = worker.store() else { return Asked::Unshared(Box::new(answered), NoStore::Off) };
-        if let Storing::No(reason) | Storing::Remember(reason, _) = &storing {
-            worker.note_not_kept(query, *reason, answered.incoming.status);
-        }
-        match storing {
-            Storing::Store(stored) => Asked::Shared(Box::new(answered), stored, generation),
-            Storing::No(reason) => Asked::Unshared(Box::new(answered), reason),
-            Storing::Remember(reason, seconds) => {
-                let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
-                store.mark(query.key.hash(), Marker { reason: reason as u16, until_ms });
-                if let Some(kept) = &self.kept {
+        match note_storing(worker, query, answered.incoming.status, storing) {
+            Ok(stored) => Asked::Shared(Box::new(answered), stored, generation),
+            Err((reason, is_remembered)) => {
+                if let Some(kept) = self.kept.as_ref().filter(|_| is_remembered) {
                     // What is kept is not what the origin would answer any more.
                     store.remove_object(kept);
                 }
@@ -407,6 +401,27 @@ impl Fetch {
             }
         }
     }
+}
+
+/// Counts and remembers that an answer with `status` is not kept, when it is not. Returns why, and whether nobody is to
+/// wait for the next.
+pub(crate) fn note_storing(
+    worker: &ProxyWorker,
+    query: &Query,
+    status: u16,
+    storing: Storing,
+) -> Result<Box<Stored>, (NoStore, bool)> {
+    let (reason, seconds) = match storing {
+        Storing::Store(stored) => return Ok(stored),
+        Storing::No(reason) => (reason, None),
+        Storing::Remember(reason, seconds) => (reason, Some(seconds)),
+    };
+    worker.note_not_kept(query, reason, status);
+    if let (Some(seconds), Some(store)) = (seconds, worker.store()) {
+        let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
+        store.mark(query.key.hash(), Marker { reason: reason as u16, until_ms });
+    }
+    Err((reason, seconds.is_some()))
 }
 
 /// Remembers the links of an answer for the next one to the same question.

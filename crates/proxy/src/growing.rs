@@ -13,8 +13,9 @@ use std::sync::Arc;
 /// Content up to this size is kept in memory; larger content is kept in a file and sent by sendfile. As for files.
 pub const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
-/// The most that a reader is given at once: what a slow one may hold on to.
-const SEGMENT_BYTES_MAX: u64 = 1024 * 1024;
+/// The most that a reader is given at once, before all others have their turn: so a crowd that waits for one fetch is
+/// done together.
+const SEGMENT_BYTES_MAX: u64 = 128 * 1024;
 
 /// Content that grows at its end.
 #[derive(Debug, Default)]

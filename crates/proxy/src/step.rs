@@ -132,6 +132,7 @@ impl ProxyStep {
             idle_timeout_ms: timeouts.idle_timeout_ms,
             idle_connections_max: self.settings.idle_connections_max,
             http2: self.settings.http2,
+            unknown_codings: self.settings.unknown_codings,
             ..OriginSettings::default()
         }
     }

@@ -10,10 +10,10 @@ use crate::media::{content_type, is_compressible};
 use crate::outcome::Outcome;
 pub use crate::policy::Policy;
 use crate::question::{KeptQuestion, Question};
-use crate::root::{Named, Root};
 use crate::rules::Rules;
 pub use crate::services::Services;
 use crate::slot::{Begin, Slot};
+use crate::sources::SourceNames;
 use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
@@ -26,6 +26,7 @@ use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
+use flatout_net::root::{Named, OpenFault, Root};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -82,6 +83,10 @@ pub struct Files {
     recheck_ms: u64,
     /// Changes below the root that the kernel has told of; `None` when it is not asked to.
     epoch: Option<Arc<AtomicU64>>,
+    /// Endings of names that are not given out: sources of pages.
+    withheld: &'static [&'static str],
+    /// Names that are not answered with their content; `None` where no scripts are run.
+    sources: Option<Arc<SourceNames>>,
     store: Rc<Store>,
 }
 
@@ -91,6 +96,12 @@ enum Missing {
     /// The name is a folder's and lacks its slash.
     Slash,
     Outcome(Outcome),
+}
+
+impl From<OpenFault> for Missing {
+    fn from(fault: OpenFault) -> Self {
+        Self::Outcome(fault.into())
+    }
 }
 
 impl From<Outcome> for Missing {
@@ -137,7 +148,19 @@ impl Files {
         store: &Rc<Store>,
     ) -> Self {
         let rules = Rc::new(Rules::new(settings, store.limits.bytes_max));
-        Self { id, root, rules, recheck_ms, epoch, store: Rc::clone(store) }
+        Self { id, root, rules, recheck_ms, epoch, withheld: &[], sources: None, store: Rc::clone(store) }
+    }
+
+    /// The same, but names with one of `endings` (with their dot, in any case of letters) are as if they were not there.
+    #[must_use]
+    pub fn withholding(self, endings: &'static [&'static str]) -> Self {
+        Self { withheld: endings, ..self }
+    }
+
+    /// The same, but that what `sources` hides is not here.
+    #[must_use]
+    pub fn hiding(self, sources: Option<Arc<SourceNames>>) -> Self {
+        Self { sources, ..self }
     }
 
     /// Looks for the file at `location` and answers `request` with it, under `policy`.
@@ -270,7 +293,17 @@ impl Files {
 
     /// What stands at `path` now: the name of the file that answers for it, and what a look at it sees.
     fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
+        match self.look_for(path) {
+            Ok((name, _)) if self.withheld.iter().any(|ending| ends_with(&name, ending)) => {
+                Err(Outcome::NotFound.into())
+            }
+            found => found,
+        }
+    }
+
+    fn look_for(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
         if !path.is_empty() && !path.ends_with(b"/") {
+            self.refuse_source(path)?;
             return match self.root.identify(path) {
                 Ok(Named::File(identity)) => Ok((path.to_vec(), self.seen(path, 0, identity))),
                 Ok(Named::Folder) => Err(Missing::Slash),
@@ -281,10 +314,11 @@ impl Files {
             let name = [path, index].concat();
             match self.root.identify(&name) {
                 Ok(Named::File(identity)) => {
+                    self.refuse_source(&name)?;
                     let seen = self.seen(&name, index_at, identity);
                     return Ok((name, seen));
                 }
-                Ok(Named::Folder) | Err(Outcome::NotFound) => {}
+                Ok(Named::Folder) | Err(OpenFault::NotFound) => {}
                 Err(outcome) => return Err(outcome.into()),
             }
         }
@@ -293,6 +327,14 @@ impl Files {
             Ok(Named::Folder) => Err(Outcome::NoIndex.into()),
             Ok(Named::File(_)) => Err(Outcome::NotFound.into()),
             Err(outcome) => Err(outcome.into()),
+        }
+    }
+
+    /// Whatever leads to a name, an index and a try included: the text of a script is nobody's to read.
+    fn refuse_source(&self, name: &[u8]) -> Result<(), Missing> {
+        match &self.sources {
+            Some(sources) if sources.hides(name) => Err(Outcome::SourceHidden.into()),
+            _ => Ok(()),
         }
     }
 
@@ -478,6 +520,10 @@ impl Waiting {
         let answered = self.question.ask(|question| answer(&means, &self.version, representation, question, outcome));
         answered.unwrap_or_else(|error| error.respond(&self.policy))
     }
+}
+
+fn ends_with(name: &[u8], ending: &str) -> bool {
+    name.len() >= ending.len() && name[name.len() - ending.len()..].eq_ignore_ascii_case(ending.as_bytes())
 }
 
 /// 301 to the path without its empty segments. It begins with one slash only, so it cannot be read as another host's

@@ -10,7 +10,6 @@
 //! | `rules`, [`policy`] | its settings; the header steps in force |
 //! | `question`, [`found`] | what an answer must know of its request, and what comes of it |
 //! | `answer`, `choice` | from a version to a response; which representation |
-//! | [`root`] | opening below a folder, and why a name cannot be opened |
 //! | `version`, `representation` | one version of a file; one form of it: entity tag, heads, content |
 //! | [`cache`] | versions by path, within bounds |
 //! | `listing` | a folder as a page |
@@ -35,9 +34,9 @@ pub mod outcome;
 pub mod policy;
 mod question;
 mod representation;
-pub mod root;
 mod rules;
 pub mod services;
 mod slot;
+pub mod sources;
 mod version;
 mod workshop;

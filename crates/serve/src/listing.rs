@@ -20,9 +20,8 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
-use crate::outcome::Outcome;
-use crate::root::Root;
 use entry::{Entry, Kind};
+use flatout_net::root::{OpenFault, Root};
 use rustix::fs::{Dir, FileType};
 
 pub(crate) use wish::{Format, Wish};
@@ -104,7 +103,7 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<E
         let stat = match root.stat(&path) {
             Ok(stat) => stat,
             // Every further name would fail alike: no page is better than one that lacks half its entries.
-            Err(Outcome::NoDescriptor) => return None,
+            Err(OpenFault::NoDescriptor) => return None,
             Err(_) => continue,
         };
         let kind = match FileType::from_raw_mode(stat.st_mode) {

@@ -1,5 +1,7 @@
 //! Why each answer was what it was: one table gives the name for the log and the counter, and the meaning.
 
+use flatout_net::root::OpenFault;
+
 macro_rules! outcomes {
     ($($variant:ident, $name:literal, $text:literal;)+) => {
         /// Why an answer was what it was.
@@ -51,6 +53,7 @@ outcomes! {
     NotFound, "not_found", "No file has this name: 404.";
     NoIndex, "no_index", "The folder has none of the index files: 404.";
     HiddenName, "hidden_name", "A name begins with a dot, and such names are not served unless asked for: 404.";
+    SourceHidden, "source_hidden", "The name is that of a script, or of a copy of one, where scripts are run: 404.";
     OutsideRoot, "outside_root", "A symbolic link leads out of the folder that is served: 404.";
     NotAFile, "not_a_file", "The name is a device's, a pipe's or a socket's: 404.";
     Forbidden, "forbidden", "The file's permissions do not let us read it: 403.";
@@ -62,6 +65,20 @@ outcomes! {
     DotSegment, "dot_segment", "The path contains a segment that is only dots: 400.";
     TryStatus, "try_status", "The try list ends in a status.";
     TargetNul, "target_nul", "The path contains an encoded NUL: 400.";
+}
+
+impl From<OpenFault> for Outcome {
+    fn from(fault: OpenFault) -> Self {
+        match fault {
+            OpenFault::NotFound => Self::NotFound,
+            OpenFault::OutsideRoot => Self::OutsideRoot,
+            OpenFault::Forbidden => Self::Forbidden,
+            OpenFault::NotAFile => Self::NotAFile,
+            OpenFault::NoDescriptor => Self::NoDescriptor,
+            OpenFault::Unsettled => Self::FileUnsettled,
+            OpenFault::Failed => Self::FileFailed,
+        }
+    }
 }
 
 #[cfg(test)]

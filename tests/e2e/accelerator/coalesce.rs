@@ -13,10 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 50;
+const AUTHORIZATION: &str = "Authorization: Basic bWU6bWU=\r\n";
 const DELAY: Duration = Duration::from_millis(500);
 
 /// Asks for `target` with as many clients at once, each with a name of its own; their answers, and when the last came.
 fn ask_at_once(server: &Server, clients: usize, target: &str) -> (Vec<Answer>, Duration) {
+    ask_at_once_with("", server, clients, target)
+}
+
+/// The same with more lines of fields.
+fn ask_at_once_with(more: &str, server: &Server, clients: usize, target: &str) -> (Vec<Answer>, Duration) {
     let start_line = Barrier::new(clients + 1);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..clients)
@@ -25,7 +31,7 @@ fn ask_at_once(server: &Server, clients: usize, target: &str) -> (Vec<Answer>, D
                 scope.spawn(move || {
                     let mut stream = server.connect();
                     start_line.wait();
-                    let fields = format!("Host: test\r\nX-Client: {client}\r\nConnection: close\r\n");
+                    let fields = format!("Host: test\r\nX-Client: {client}\r\n{more}Connection: close\r\n");
                     write!(stream, "GET {target} HTTP/1.1\r\n{fields}\r\n").unwrap();
                     let mut bytes = Vec::new();
                     stream.read_to_end(&mut bytes).unwrap();
@@ -74,15 +80,18 @@ fn all_three_at_once() {
         let (answers, known) = ask_at_once(&server, CLIENTS, "/private");
         assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
 
+        let (answers, authorized) = ask_at_once_with(AUTHORIZATION, &server, CLIENTS, "/mine");
+        assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
+
         is_failing.store(true, Ordering::SeqCst);
         let (answers, failed) = ask_at_once(&server, CLIENTS, "/shared");
         assert!(answers.iter().all(|answer| answer.status == 200 && answer.text() == "shared"), "{:?}", answers[0]);
         println!(
             "{workers} workers, {CLIENTS} clients, an origin of {DELAY:?}: shared {shared:?}, private {cold:?}, private \
-             once known {known:?}, stale instead of 503 {failed:?}"
+             once known {known:?}, private with Authorization {authorized:?}, stale instead of 503 {failed:?}"
         );
         // A busy machine may take long, but one after another they would take 25 seconds.
-        for time in [shared, cold, known, failed] {
+        for time in [shared, cold, known, authorized, failed] {
             assert!(time < DELAY * 10, "{time:?}");
         }
     }
@@ -101,6 +110,20 @@ fn what_is_known_to_be_private_waits_for_nobody() {
     let server = accelerate(&origin, &["--workers", "2"]);
     assert_eq!(get(&server, "/private").status, 200);
     let (answers, _) = ask_at_once(&server, CLIENTS, "/private");
+    assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
+}
+
+/// What is asked for with Authorization belongs to who asks, as far as anybody knows: nobody waits, not even the first
+/// time.
+#[test]
+fn what_is_asked_for_with_authorization_waits_for_nobody() {
+    let all = Arc::new(Barrier::new(CLIENTS));
+    let origin = Origin::answering(move |request| {
+        all.wait();
+        response("200 OK", "Cache-Control: private\r\n", request.field("x-client").unwrap_or_default().as_bytes())
+    });
+    let server = accelerate(&origin, &["--workers", "2"]);
+    let (answers, _) = ask_at_once_with(AUTHORIZATION, &server, CLIENTS, "/mine");
     assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
 }
 

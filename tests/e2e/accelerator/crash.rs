@@ -105,8 +105,7 @@ fn fifty_kills_under_load_lead_to_no_wrong_answer() {
     let [one, two] = disks.each_ref().map(|disk| format!("{}=16MiB", disk.path().display()));
     // At an address of its own: the port of one that was killed may be given to a server of another test, whose answers
     // are none of ours.
-    let arguments =
-        ["--listen", "127.0.0.77:0", "--workers", "2", "--memory", "1MiB", "--disk", &one, "--disk", &two];
+    let arguments = ["--listen", "127.0.0.77:0", "--workers", "2", "--memory", "1MiB", "--disk", &one, "--disk", &two];
     let seed = u64::from(std::process::id());
     println!("seed {seed}");
     let mut random = Random(seed);

@@ -5,6 +5,7 @@ use super::cases::{Behind, Case, Kind, Speech};
 use super::origin;
 use super::servers::Server;
 use super::subjects::{Mark, Setup, Subject};
+use super::{dynamic, timed};
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use std::path::Path;
@@ -36,7 +37,34 @@ pub(super) fn check(bench: &Bench, subject: Subject, case: &Case, server: &Serve
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    if subject.setup.is_active() {
+        check_freshness(bench, subject, case, server)?;
+    }
     case.behind.map_or(Ok(()), |behind| check_forwarding(bench, subject, case, server, behind))
+}
+
+/// Makes sure that a page is made anew, and the time in it the time.
+fn check_freshness(bench: &Bench, subject: Subject, case: &Case, server: &Server) -> Outcome<()> {
+    let mut earlier = None;
+    for _ in 0..2 {
+        let answer = ask(bench, subject, case, server)?;
+        let inserted = case.file.inserted(&answer.body).cannot("find what it puts into the page")?;
+        if case.file.is_timed() && !timed::is_now(&inserted)? {
+            return Err(format!("it says that it is {inserted}").into());
+        }
+        if earlier.replace(inserted.clone()).is_some_and(|earlier| earlier == inserted) {
+            return Err(format!("it says {inserted} again after more than a second").into());
+        }
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    // PHP that compiles the page for each request would be no peer.
+    if subject.setup == Setup::NginxPhp {
+        let said = text(&server.url(&dynamic::opcache_path(case.file.stem())))?;
+        if said != "cached" {
+            return Err(format!("its script is {said}").into());
+        }
+    }
+    Ok(())
 }
 
 /// Warms a cache, and makes sure by the origin's own count that answers come from where they must.
@@ -95,7 +123,7 @@ fn ask(bench: &Bench, subject: Subject, case: &Case, server: &Server) -> Outcome
     }
     curl.arg("--output").arg(&body).args(["--dump-header", "-"]);
     curl.args(["--write-out", "%{http_code} %{http_version}"]);
-    let said = shell::output_of(curl.arg(server.url(&format!("/{}", case.file.path))))?;
+    let said = shell::output_of(curl.arg(server.url(&subject.path(case.file))))?;
     let (status, version) = said.lines().last().and_then(|line| line.split_once(' ')).cannot("read what curl saw")?;
     let fields = said.lines().filter_map(|line| line.split_once(':'));
     Ok(Answer {
@@ -116,6 +144,10 @@ fn is_right(answer: &Answer, subject: Subject, case: &Case) -> Outcome<()> {
     }
     // The bare loop sends as many bytes, not the same.
     let sends_the_file = subject.setup != Setup::Bare || case.kind == Kind::ServerPerMebibyte;
+    if subject.setup.is_active() {
+        let is_page = case.file.inserted(body).is_some();
+        return if is_page { Ok(()) } else { Err("what it sends is not the page".into()) };
+    }
     if sends_the_file && *body != case.file.contents() {
         return Err("what it sends is not the file".into());
     }

@@ -2,7 +2,7 @@
 
 use super::configs::{CERTIFICATE, KEY};
 use super::cores::Cores;
-use super::{machine, site};
+use super::{dynamic, machine, site};
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,13 @@ impl Bench {
             ("ab", &["-V"]),
             ("openssl", &["version"]),
         ];
+        let fpm = dynamic::php_fpm_program();
+        versions.push((
+            "php-fpm",
+            fpm.map_or_else(|| "not installed".to_owned(), |fpm| machine::first_line(Command::new(fpm).arg("-v"))),
+        ));
+        let lua = ["-W", "-f", "${Package} ${Version}", "libnginx-mod-http-lua"];
+        versions.push(("nginx's Lua module", machine::said_by("dpkg-query", &lua)));
         versions.extend(asked.map(|(program, args)| (program, machine::said_by(program, args))));
         versions
     }

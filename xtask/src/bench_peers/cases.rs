@@ -27,12 +27,26 @@ pub(super) struct Case {
     pub(super) behind: Option<Behind>,
     /// The host asked for; `None` is the server's address.
     pub(super) host: Option<&'static str>,
+    /// Which line it is of which table, where several cases share one.
+    pub(super) row: Option<Row>,
+    /// Whether the table has the latency as well. Clients that ask again as soon as they are answered see in it how
+    /// many they are.
+    pub(super) shows_p99: bool,
     /// Those who take turns.
     pub(super) subjects: &'static [Subject],
     /// Whom the others are measured against, in the columns' order.
     pub(super) references: &'static [Subject],
     /// What we promise, and what is worth a line beside it.
     pub(super) promises: &'static [Promise],
+}
+
+/// A line of a table that several cases share; they share its heading, its subjects and its references too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    /// For `--only`: all cases of the table.
+    pub(super) table: &'static str,
+    /// The size of the page, with its head.
+    pub(super) bytes: usize,
 }
 
 /// Whose processor time counts, and by what it is divided.
@@ -165,6 +179,8 @@ const KEEP_ALIVE: Case = Case {
     file: site::SMALL,
     behind: None,
     host: None,
+    row: None,
+    shows_p99: false,
     subjects: &[BARE, FLATOUT, NGINX, NGINX_READING, LIGHTTPD],
     references: &[BARE, NGINX, NGINX_READING, LIGHTTPD],
     // Against nginx with sendfile, as its manual has it; the ratio to the other stands in its column.
@@ -330,7 +346,10 @@ mod tests {
     #[test]
     fn every_case_measures_us_and_everyone_its_columns_and_promises_name() {
         let is_ours = |subject: &Subject| {
-            matches!(subject.setup, Setup::Serve | Setup::Run(_) | Setup::Accelerate | Setup::FlatoutBench)
+            matches!(
+                subject.setup,
+                Setup::Pages | Setup::Serve | Setup::Run(_) | Setup::Accelerate | Setup::FlatoutBench
+            )
         };
         for case in CASES {
             assert!(case.subjects.iter().any(is_ours), "{}", case.name);

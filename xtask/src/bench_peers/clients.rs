@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Makes wrk print exact counts; it defines no per-request hook, so it costs nothing while wrk runs.
 pub(super) const WRK_SCRIPT: &str = r#"done = function(summary, latency, requests)
   local e = summary.errors
-  io.write(string.format("COUNTS %d %d %d %d\n", summary.requests, summary.bytes, summary.duration,
-    e.connect + e.read + e.write + e.status + e.timeout))
+  io.write(string.format("COUNTS %d %d %d %d %d\n", summary.requests, summary.bytes, summary.duration,
+    e.connect + e.read + e.write + e.status + e.timeout, latency:percentile(99)))
 end
 "#;
 
@@ -32,11 +32,13 @@ struct Counts {
     bytes: u64,
     seconds: f64,
     errors: u64,
+    /// The latency that one in a hundred exceeds, where the client says it.
+    p99_us: Option<u64>,
 }
 
 /// The command of the client that asks a subject.
 pub(super) fn command(bench: &Bench, case: &Case, subject: Subject, server: &Server, seconds: u64) -> Command {
-    let url = server.url(&format!("/{}", case.file.path));
+    let url = server.url(&subject.path(case.file));
     let fields = answers::request_fields(subject, case);
     let mut command = match case.load {
         _ if subject.setup == Setup::FlatoutBench => {
@@ -96,7 +98,8 @@ pub(super) fn server_sample(
         Kind::ServerPerMebibyte => counts.bytes as f64 / 1024.0 / 1024.0,
         _ => counts.requests as f64,
     };
-    let sample = Sample { cpu_ns: spent, client_ns: Some(client_ns), work, seconds: counts.seconds };
+    let sample =
+        Sample { cpu_ns: spent, client_ns: Some(client_ns), work, seconds: counts.seconds, p99_us: counts.p99_us };
     Ok((not_stalled(sample)?, agreed_tls(&said)))
 }
 
@@ -135,7 +138,7 @@ pub(super) fn client_sample(
     if requests == 0 {
         return Err("the server counted no request".into());
     }
-    Ok(Sample { cpu_ns: spent, client_ns: None, work: requests as f64, seconds: seconds as f64 })
+    Ok(Sample { cpu_ns: spent, client_ns: None, work: requests as f64, seconds: seconds as f64, p99_us: None })
 }
 
 /// Makes sure, by nginx's own word, that a client never takes up a TLS session again.
@@ -173,8 +176,10 @@ fn wrk_counts(said: &str) -> Outcome<Counts> {
     let line = said.lines().find_map(|line| line.strip_prefix("COUNTS ")).cannot("find wrk's counts")?;
     let numbers: Result<Vec<u64>, _> = line.split(' ').map(str::parse).collect();
     match numbers.cannot("read wrk's counts")?[..] {
-        [requests, bytes, micros, errors] => Ok(Counts { requests, bytes, seconds: micros as f64 / 1e6, errors }),
-        _ => Err("wrk's counts are not four".into()),
+        [requests, bytes, micros, errors, p99_us] => {
+            Ok(Counts { requests, bytes, seconds: micros as f64 / 1e6, errors, p99_us: Some(p99_us) })
+        }
+        _ => Err("wrk's counts are not five".into()),
     }
 }
 
@@ -187,7 +192,7 @@ fn h2load_counts(said: &str, seconds: u64) -> Outcome<Counts> {
         part.and_then(|number| number.trim().parse().ok()).cannot(&format!("read how many h2load has{what}"))
     };
     let errors = of(" failed")? + of(" errored")? + of(" timeout")?;
-    Ok(Counts { requests: of(" succeeded")?, bytes: 0, seconds: seconds as f64, errors })
+    Ok(Counts { requests: of(" succeeded")?, bytes: 0, seconds: seconds as f64, errors, p99_us: None })
 }
 
 fn ab_counts(said: &str) -> Outcome<Counts> {
@@ -203,6 +208,7 @@ fn ab_counts(said: &str) -> Outcome<Counts> {
         bytes: 0,
         seconds: seconds.cannot("read how long ab took")?,
         errors: number("Failed requests:")? + refused,
+        p99_us: None,
     })
 }
 
@@ -226,9 +232,12 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_what_wrk_prints() {
-        let said = "Running 1s test\n  10 requests in 1.00s\nCOUNTS 10 20480 1500000 2\n";
-        assert_eq!(wrk_counts(said).unwrap(), Counts { requests: 10, bytes: 20480, seconds: 1.5, errors: 2 });
-        for bad in ["", "COUNTS 1 2 3", "COUNTS 1 2 3 x"] {
+        let said = "Running 1s test\n  10 requests in 1.00s\nCOUNTS 10 20480 1500000 2 310\n";
+        assert_eq!(
+            wrk_counts(said).unwrap(),
+            Counts { requests: 10, bytes: 20480, seconds: 1.5, errors: 2, p99_us: Some(310) }
+        );
+        for bad in ["", "COUNTS 1 2 3", "COUNTS 1 2 3 4", "COUNTS 1 2 3 4 x"] {
             assert!(wrk_counts(bad).is_err(), "{bad}");
         }
     }
@@ -237,7 +246,10 @@ mod tests {
     fn counts_are_read_from_what_h2load_prints() {
         let said = "finished in 1.00s, 9.00 req/s, 9KB/s\n\
             requests: 9 total, 12 started, 9 done, 7 succeeded, 1 failed, 1 errored, 3 timeout\n";
-        assert_eq!(h2load_counts(said, 1).unwrap(), Counts { requests: 7, bytes: 0, seconds: 1.0, errors: 5 });
+        assert_eq!(
+            h2load_counts(said, 1).unwrap(),
+            Counts { requests: 7, bytes: 0, seconds: 1.0, errors: 5, p99_us: None }
+        );
         assert!(h2load_counts("requests: none", 1).is_err());
     }
 
@@ -246,7 +258,7 @@ mod tests {
         let said = "SSL/TLS Protocol:       TLSv1.3,TLS_AES_256_GCM_SHA384,256,256\n\
             Server Temp Key:        X25519 253 bits\nTime taken for tests:   1.500 seconds\n\
             Complete requests:      748\nFailed requests:        1\n";
-        let expected = |errors| Counts { requests: 748, bytes: 0, seconds: 1.5, errors };
+        let expected = |errors| Counts { requests: 748, bytes: 0, seconds: 1.5, errors, p99_us: None };
         assert_eq!(ab_counts(said).unwrap(), expected(1));
         assert_eq!(ab_counts(&format!("{said}Non-2xx responses:      3\n")).unwrap(), expected(4));
         assert!(ab_counts("Complete requests: many").is_err());
@@ -256,14 +268,15 @@ mod tests {
 
     #[test]
     fn a_round_with_a_failed_request_or_without_any_is_refused() {
-        let counts = |requests, errors| Counts { requests, bytes: 0, seconds: 1.0, errors };
+        let counts = |requests, errors| Counts { requests, bytes: 0, seconds: 1.0, errors, p99_us: None };
         assert!(faultless(counts(10, 0)).is_ok());
         assert!(faultless(counts(10, 1)).is_err() && faultless(counts(0, 0)).is_err());
     }
 
     #[test]
     fn a_round_in_which_nobody_was_busy_is_refused() {
-        let sample = |cpu_ns, client_ns| Sample { cpu_ns, client_ns: Some(client_ns), work: 640.0, seconds: 1.0 };
+        let sample =
+            |cpu_ns, client_ns| Sample { cpu_ns, client_ns: Some(client_ns), work: 640.0, seconds: 1.0, p99_us: None };
         assert!(not_stalled(sample(17_000_000, 20_000_000)).is_err());
         assert!(not_stalled(sample(17_000_000, 200_000_000)).is_ok());
         assert!(not_stalled(sample(200_000_000, 20_000_000)).is_ok());

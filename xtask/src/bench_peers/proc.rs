@@ -3,20 +3,22 @@
 use crate::failure::{Context, Outcome};
 use std::path::Path;
 
-/// What a process and its direct children have spent on a processor.
+/// What some processes and their direct children have spent on a processor.
 ///
-/// Children, because nginx does its work in one: its parent only looks after it.
+/// Children, because nginx does its work in one: its parent only looks after it. So does PHP-FPM, in many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OnCpu {
     /// The nanoseconds of the threads that are there.
     threads_ns: u64,
     /// The hundredths of a second of all there ever were, and of children that have ended.
     ticks: u64,
+    /// How many they are.
+    processes: u64,
 }
 
 impl OnCpu {
     /// Looks at them now.
-    pub(super) fn of(pid: u32) -> Outcome<Self> {
+    pub(super) fn of(pids: &[u32]) -> Outcome<Self> {
         let mut total = Self::default();
         for entry in std::fs::read_dir("/proc").cannot("list /proc")?.flatten() {
             let Some(other) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -24,13 +26,14 @@ impl OnCpu {
             };
             // A process that ends while it is read has nothing more to add.
             let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-            if other == pid || parent_of(&stat) == Some(pid) {
+            if pids.contains(&other) || parent_of(&stat).is_some_and(|parent| pids.contains(&parent)) {
+                total.processes += 1;
                 total.threads_ns += threads_ns(&entry.path())?;
                 total.ticks += ticks(&stat, OWN_TIME_FIELD, 4).cannot("read the time of a process")?;
             }
         }
         if total.threads_ns == 0 {
-            return Err(format!("the kernel counts no time for process {pid} in /proc/{pid}/task/*/schedstat").into());
+            return Err(format!("the kernel counts no time for {pids:?} in /proc/PID/task/*/schedstat").into());
         }
         Ok(total)
     }
@@ -41,13 +44,15 @@ impl OnCpu {
         let by_ticks = self.ticks.checked_sub(before.ticks).cannot("add up a server's time: it has gone backwards")?;
         let by_ticks = by_ticks * NS_PER_TICK;
         let by_threads = self.threads_ns.checked_sub(before.threads_ns);
-        let exact = by_threads.filter(|ns| by_ticks <= ns + TICKS_ERROR_MAX * NS_PER_TICK);
+        let exact = by_threads.filter(|ns| by_ticks <= ns + self.ticks_error_max() * NS_PER_TICK);
         Ok(exact.unwrap_or(by_ticks))
     }
-}
 
-/// User and system time are each cut to a whole tick, of two processes that have something to do.
-const TICKS_ERROR_MAX: u64 = 4;
+    /// User and system time are each cut to a whole tick, of at least two processes.
+    fn ticks_error_max(self) -> u64 {
+        2 * self.processes.max(2)
+    }
+}
 
 /// The nanoseconds that children of this process have spent, counted when each was waited for.
 pub(super) fn ended_children_ns() -> Outcome<u64> {
@@ -105,14 +110,14 @@ mod tests {
 
     #[test]
     fn our_own_time_is_counted_and_a_dead_process_has_none() {
-        assert!(OnCpu::of(std::process::id()).is_ok());
-        assert!(OnCpu::of(u32::MAX).is_err());
+        assert!(OnCpu::of(&[std::process::id()]).is_ok());
+        assert!(OnCpu::of(&[u32::MAX]).is_err());
         assert!(ended_children_ns().is_ok());
     }
 
     #[test]
     fn time_of_threads_that_have_ended_is_not_lost() {
-        let at = |threads_ms: u64, ticks| OnCpu { threads_ns: threads_ms * 1_000_000, ticks };
+        let at = |threads_ms: u64, ticks| OnCpu { threads_ns: threads_ms * 1_000_000, ticks, processes: 2 };
         let before = at(1000, 100);
         // Both clocks agree, but for their resolution: the exact one counts.
         assert_eq!(at(1515, 150).ns_since(before).unwrap(), 515_000_000);

@@ -1,10 +1,13 @@
 //! A run as Markdown for people and as JSON for programs.
 
+mod lines;
+
 use super::cases::{Bound, Promise};
 use super::cores::Cores;
 use super::machine::Machine;
 use super::rounds::{CaseResult, Series, Spread};
 use super::subjects::Subject;
+use super::suites::Suite;
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use serde_json::{Value, json};
@@ -12,8 +15,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 const DOC: &str = "docs/performance.md";
-const BEGIN: &str = "<!-- bench-peers:begin -->";
-const END: &str = "<!-- bench-peers:end -->";
 
 /// A result needs this many rounds before anybody should quote it.
 pub(super) const ROUNDS_MIN: usize = 5;
@@ -46,8 +47,18 @@ pub(super) fn markdown(run: &Run<'_>) -> String {
     for (name, value) in &run.machine.facts {
         let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
     }
+    let mut tables: Vec<&str> = Vec::new();
     for result in run.results {
-        case_table(&mut text, result);
+        let Some(row) = result.case.row else {
+            case_table(&mut text, result);
+            continue;
+        };
+        // Its lines stand where the first of them does.
+        if !tables.contains(&row.table) {
+            tables.push(row.table);
+            let shares = |other: &&CaseResult| other.case.row.is_some_and(|other| other.table == row.table);
+            lines::table(&mut text, &run.results.iter().filter(shares).collect::<Vec<_>>());
+        }
     }
     commands(&mut text, run.results);
     text
@@ -57,15 +68,22 @@ fn case_table(text: &mut String, result: &CaseResult) {
     let case = result.case;
     let _ = writeln!(text, "\n### {}\n", case.title);
     let _ = write!(text, "| | {} | {} |", case.kind.unit(), case.kind.rate_unit());
+    if case.shows_p99 {
+        text.push_str(" p99 ms |");
+    }
     for reference in case.references {
         let _ = write!(text, " × {} |", reference.name);
     }
-    let _ = writeln!(text, "\n|---|---:|---:|{}", "---:|".repeat(case.references.len()));
+    let _ = writeln!(text, "\n|---|---:|---:|{}", "---:|".repeat(case.references.len() + usize::from(case.shows_p99)));
     for series in &result.series {
         let _ = write!(text, "| {} |", series.subject.name);
         let _ = write!(text, " {} |", spread(Spread::of(series.samples.iter().map(|sample| sample.cost()))));
         let rate = Spread::of(series.samples.iter().map(|sample| sample.rate()));
         let _ = write!(text, " {} |", rate.map_or_else(String::new, |rate| grouped(rate.median)));
+        if case.shows_p99 {
+            let p99 = series.samples.iter().filter_map(|sample| sample.p99_us).map(|us| us as f64 / 1e3);
+            let _ = write!(text, " {} |", spread(Spread::of(p99)));
+        }
         for reference in case.references {
             let ratio = if *reference == series.subject {
                 "1".to_owned()
@@ -185,9 +203,11 @@ fn configurations(results: &[CaseResult]) -> Vec<(Subject, &str, Vec<&str>)> {
     for result in results {
         for series in &result.series {
             let Some(config) = series.config.as_deref() else { continue };
+            let name = result.case.row.map_or(result.case.name, |row| row.table);
             match found.iter_mut().find(|known| (known.0, known.1) == (series.subject, config)) {
-                Some((_, _, cases)) => cases.push(result.case.name),
-                None => found.push((series.subject, config, vec![result.case.name])),
+                Some((_, _, cases)) if cases.contains(&name) => {}
+                Some((_, _, cases)) => cases.push(name),
+                None => found.push((series.subject, config, vec![name])),
             }
         }
     }
@@ -221,7 +241,7 @@ pub(super) fn json(run: &Run<'_>) -> Value {
     let series = |series: &Series| {
         let samples = series.samples.iter().map(|sample| {
             json!({ "cpu_ns": sample.cpu_ns, "work": sample.work, "seconds": sample.seconds, "cost_us": sample.cost(),
-                "rate": sample.rate(), "client_cpu_ns": sample.client_ns })
+                "rate": sample.rate(), "client_cpu_ns": sample.client_ns, "p99_us": sample.p99_us })
         });
         json!({
             "subject": series.subject.name,
@@ -274,19 +294,19 @@ pub(super) fn json(run: &Run<'_>) -> Value {
     })
 }
 
-/// Puts the report between the markers of docs/performance.md.
-pub(super) fn write_into_doc(markdown: &str) -> Outcome<()> {
+/// Puts the report between the suite's markers in docs/performance.md.
+pub(super) fn write_into_doc(suite: &Suite, markdown: &str) -> Outcome<()> {
     let file = shell::root().join(DOC);
     let text = std::fs::read_to_string(&file).cannot(&format!("read {DOC}"))?;
-    let text = replaced(&text, markdown)?;
+    let text = replaced(&text, &suite.markers(), markdown)?;
     std::fs::write(&file, text).cannot(&format!("write {DOC}"))
 }
 
-fn replaced(text: &str, markdown: &str) -> Outcome<String> {
-    let missing = format!("find `{BEGIN}` and `{END}` in {DOC}");
-    let (before, rest) = text.split_once(BEGIN).cannot(&missing)?;
-    let (_, after) = rest.split_once(END).cannot(&missing)?;
-    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", markdown.trim_end()))
+fn replaced(text: &str, (begin, end): &(String, String), markdown: &str) -> Outcome<String> {
+    let missing = format!("find `{begin}` and `{end}` in {DOC}");
+    let (before, rest) = text.split_once(begin).cannot(&missing)?;
+    let (_, after) = rest.split_once(end).cannot(&missing)?;
+    Ok(format!("{before}{begin}\n{}\n{end}{after}", markdown.trim_end()))
 }
 
 #[cfg(test)]
@@ -294,10 +314,11 @@ mod tests {
     use super::super::cases::CASES;
     use super::super::rounds::Sample;
     use super::super::subjects::{APACHE, APACHE_DIGEST, BARE, FLATOUT, NGINX};
+    use super::super::suites::SUITES;
     use super::*;
 
     fn series(subject: Subject, cpu_ns: u64) -> Series {
-        let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001 };
+        let sample = Sample { cpu_ns, client_ns: Some(990_000), work: 1.0, seconds: 0.001, p99_us: None };
         Series { samples: vec![sample], ..Series::of(subject) }
     }
 
@@ -343,8 +364,14 @@ mod tests {
 
     #[test]
     fn only_what_stands_between_the_markers_is_replaced() {
-        let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(replaced(&text, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
-        assert!(replaced("no markers", "new").is_err());
+        for suite in SUITES {
+            let markers = suite.markers();
+            let (begin, end) = &markers;
+            let text = format!("a\n{begin}\nold\n{end}\nb\n");
+            assert_eq!(replaced(&text, &markers, "new\n").unwrap(), format!("a\n{begin}\nnew\n{end}\nb\n"));
+            assert!(replaced("no markers", &markers, "new").is_err());
+            let doc = std::fs::read_to_string(shell::root().join(DOC)).unwrap();
+            assert!(replaced(&doc, &markers, "new").is_ok(), "{}", suite.name);
+        }
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Sample {
     /// Requests, or MiB.
     pub(super) work: f64,
     pub(super) seconds: f64,
+    /// The latency that one request in a hundred exceeds, where the client says it.
+    pub(super) p99_us: Option<u64>,
 }
 
 impl Sample {
@@ -122,7 +124,7 @@ impl CaseResult {
 
 /// Measures a case. What fails in it stands in the result.
 pub(super) fn measure(case: &'static Case, bench: &Bench, rounds: usize, seconds: u64) -> CaseResult {
-    eprintln!("━━━ {}", case.title);
+    eprintln!("━━━ {}{}", case.title, case.row.map_or_else(String::new, |row| format!(", {} bytes", row.bytes)));
     let mut result = match case.kind {
         Kind::ClientPerRequest => measure_clients(case, bench, rounds, seconds),
         _ => measure_servers(case, bench, rounds, seconds),
@@ -156,6 +158,9 @@ fn measure_servers(case: &'static Case, bench: &Bench, rounds: usize, seconds: u
                 series.config.clone_from(&server.config);
                 let client = clients::command(bench, case, *subject, server, seconds);
                 series.client = bench.shown(&shell::shown(&client), server.port());
+                if case.row.is_some() {
+                    series.client = series.client.replace(case.file.stem(), "PAGE");
+                }
                 result.series.push(series);
             }
             Err(failure) => result.leave_out(*subject, &failure.to_string()),
@@ -288,7 +293,7 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_each_round() {
         let series = |subject, costs: [u64; 3]| {
-            let sample = |cpu_ns| Sample { cpu_ns, client_ns: None, work: 1.0, seconds: cpu_ns as f64 };
+            let sample = |cpu_ns| Sample { cpu_ns, client_ns: None, work: 1.0, seconds: cpu_ns as f64, p99_us: None };
             Series { samples: costs.into_iter().map(sample).collect(), ..Series::of(subject) }
         };
         let result = CaseResult {
@@ -315,7 +320,7 @@ mod tests {
             if series.subject == NGINX && order.len() > 5 {
                 return Err("it fell over".into());
             }
-            Ok(Sample { cpu_ns: 1, client_ns: None, work: 1.0, seconds: 1.0 })
+            Ok(Sample { cpu_ns: 1, client_ns: None, work: 1.0, seconds: 1.0, p99_us: None })
         });
         let warm_up = [(NGINX, 1), (FLATOUT, 1), (BARE, 1)];
         let first = [(BARE, 5), (FLATOUT, 5), (NGINX, 5)];

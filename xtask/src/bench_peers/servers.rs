@@ -4,20 +4,26 @@ use super::answers;
 use super::bench::Bench;
 use super::cases::{Case, Kind, Load};
 use super::configs::{self, Ground, STATUS_PATH};
+use super::dynamic;
 use super::fronts;
 use super::origin::Origin;
 use super::proc::OnCpu;
+use super::query;
+use super::site;
 use super::subjects::{NginxLog, Setup, Subject};
 use crate::failure::{Context, Failure, Outcome};
 use crate::shell;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A running server; it stops when dropped.
 pub(super) struct Server {
     child: Child,
+    /// Who works for it beside its own children.
+    companion: Option<Companion>,
     port: u16,
     scheme: &'static str,
     /// What stands behind it, if something does.
@@ -30,27 +36,46 @@ pub(super) struct Server {
     pub(super) config: Option<String>,
 }
 
+/// A server of its own that a server needs; it stops when dropped.
+struct Companion(Child);
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        stop(&mut self.0);
+    }
+}
+
 /// How a server is started.
 struct Start {
     command: Command,
     config: Option<String>,
     log: Option<PathBuf>,
+    /// What must run before it, and the socket on which it then listens.
+    companion: Option<(Command, PathBuf)>,
 }
 
 impl Server {
     /// Starts a subject's server on the server's core and waits until it listens.
     pub(super) fn start(bench: &Bench, subject: Subject, case: &Case) -> Outcome<Self> {
+        if case.file == site::QUERY {
+            query::prepare(bench.folder())?;
+        }
         let port = free_port()?;
         let slug = subject.slug();
         let behind = case.behind.filter(|_| subject.setup.is_front());
         let origin = behind.map(|behind| Origin::start(bench, case, behind, &slug)).transpose()?;
         let origin_port = origin.as_ref().map_or(0, |origin| origin.port);
         let ground = Ground { case, folder: bench.folder(), slug: &slug, port, origin: origin_port };
-        let Start { command, config, log } = start(bench, subject.setup, ground)?;
+        let Start { command, config, log, companion } = start(bench, subject.setup, ground)?;
         let readable = |text: &str| match origin_port {
             0 => bench.shown(text, port),
             origin => bench.shown(&text.replace(&origin.to_string(), "ORIGIN"), port),
         };
+        // The sizes of one table differ by nothing but the page's name.
+        let readable =
+            |text: &str| case.row.map_or_else(|| readable(text), |_| readable(text).replace(case.file.stem(), "PAGE"));
+        let companion =
+            companion.map(|(command, socket)| start_companion(bench, &slug, &command, &socket)).transpose()?;
         let shown = readable(&shell::shown(&command));
         let said = bench.folder().join(format!("{slug}.log"));
         let out = std::fs::File::create(&said).cannot("create a server's log")?;
@@ -65,7 +90,7 @@ impl Server {
             Some(origin) => Some(readable(&format!("{}{}", config.unwrap_or_default(), origin.shown))),
             None => config.map(|text| readable(&text)),
         };
-        let mut server = Self { child, port, scheme: case.speech.scheme(), origin, log, shown, config };
+        let mut server = Self { child, companion, port, scheme: case.speech.scheme(), origin, log, shown, config };
         wait_until_ready(&mut server.child, port).map_err(|failure| {
             let said = std::fs::read_to_string(&said).unwrap_or_default();
             // The first line says what is wrong; those behind it say where.
@@ -86,7 +111,8 @@ impl Server {
 
     /// What it has spent so far.
     pub(super) fn on_cpu(&self) -> Outcome<OnCpu> {
-        OnCpu::of(self.child.id())
+        let companion = self.companion.as_ref().map(|companion| companion.0.id());
+        OnCpu::of(&[Some(self.child.id()), companion].into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// The requests that have reached its origin; `None` when nothing stands behind it.
@@ -128,6 +154,26 @@ impl Server {
         let file = std::fs::OpenOptions::new().write(true).open(log).cannot("open a log of requests")?;
         file.set_len(0).cannot("empty a log of requests")
     }
+}
+
+/// Starts what a server needs, on the server's core too, and waits until it listens.
+fn start_companion(bench: &Bench, slug: &str, command: &Command, socket: &Path) -> Outcome<Companion> {
+    let shown = shell::shown(command);
+    let said = bench.folder().join(format!("{slug}.companion.log"));
+    let out = std::fs::File::create(&said).cannot("create a server's log")?;
+    let mut command = bench.on_server_core(command);
+    command.stdin(Stdio::null()).stdout(out.try_clone().cannot("create a server's log")?).stderr(out);
+    let mut companion = Companion(command.spawn().cannot(&format!("start {shown}"))?);
+    let start = Instant::now();
+    while UnixStream::connect(socket).is_err() {
+        let ended = companion.0.try_wait().cannot("look after a server")?;
+        if ended.is_some() || start.elapsed() > START_PATIENCE {
+            let said = std::fs::read_to_string(&said).unwrap_or_default();
+            return Err(format!("it does not listen ({shown}) {}", said.lines().next().unwrap_or("")).into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(companion)
 }
 
 /// Waits until somebody listens.
@@ -189,13 +235,13 @@ fn start(bench: &Bench, setup: Setup, ground: Ground<'_>) -> Outcome<Start> {
             if matches!(case.load, Load::Wrk { closes: true, .. }) {
                 command.arg("--close");
             }
-            Ok(Start { command, config: None, log: None })
+            Ok(Start { command, config: None, log: None, companion: None })
         }
         Setup::Serve => {
             let mut command = flatout(bench)?;
             command.arg("serve").arg(bench.folder().join(case.file.root));
             command.args(["--listen", &address, "--workers", "1"]);
-            Ok(Start { command, config: None, log: None })
+            Ok(Start { command, config: None, log: None, companion: None })
         }
         Setup::Run(settings) => {
             let mut command = flatout(bench)?;
@@ -228,7 +274,7 @@ fn start(bench: &Bench, setup: Setup, ground: Ground<'_>) -> Outcome<Start> {
             let mut command = flatout(bench)?;
             command.args(["accelerate", &format!("http://127.0.0.1:{}", ground.origin)]);
             command.args(["--listen", &address, "--workers", "1", "--admin", "off"]);
-            Ok(Start { command, config: None, log: None })
+            Ok(Start { command, config: None, log: None, companion: None })
         }
         Setup::Varnish => {
             let mut command = program("varnishd")?;
@@ -250,10 +296,37 @@ fn start(bench: &Bench, setup: Setup, ground: Ground<'_>) -> Outcome<Start> {
             let mut command = program("traffic_server")?;
             let (folder, config) = fronts::traffic_server(ground)?;
             command.arg(format!("--run-root={}", folder.display()));
-            Ok(Start { command, config: Some(config), log: None })
+            Ok(Start { command, config: Some(config), log: None, companion: None })
         }
+        Setup::Pages => {
+            let mut command = flatout(bench)?;
+            command.args(["run", "-c"]);
+            configured(command, dynamic::flatout(ground), ground, "kdl", None)
+        }
+        Setup::NginxLua => {
+            let mut command = program("nginx")?;
+            command.arg("-p").arg(bench.folder()).arg("-c");
+            configured(command, dynamic::nginx_lua(ground), ground, "conf", None)
+        }
+        Setup::NginxPhp => with_php(bench, ground),
         Setup::FlatoutBench | Setup::Wrk => Err("it is a client".into()),
     }
+}
+
+/// nginx, and PHP-FPM before it.
+fn with_php(bench: &Bench, ground: Ground<'_>) -> Outcome<Start> {
+    let fpm = dynamic::php_fpm_program().cannot("find PHP-FPM: Debian's package php-fpm has it")?;
+    let mut fpm = Command::new(fpm);
+    let file = bench.folder().join(format!("{}.fpm.conf", ground.slug));
+    let text = dynamic::php_fpm(ground);
+    std::fs::write(&file, &text).cannot("write a configuration")?;
+    fpm.arg("--fpm-config").arg(file);
+    let mut nginx = program("nginx")?;
+    nginx.arg("-p").arg(bench.folder()).arg("-c");
+    let mut start = configured(nginx, dynamic::nginx_php(ground), ground, "conf", None)?;
+    start.config = start.config.map(|config| format!("{config}# PHP-FPM: {}\n{text}", shell::shown(&fpm)));
+    start.companion = Some((fpm, dynamic::socket(ground)));
+    Ok(start)
 }
 
 /// Programs whose Debian package has another name.
@@ -278,7 +351,7 @@ fn configured(
     let file = ground.folder.join(format!("{}.{ending}", ground.slug));
     std::fs::write(&file, &config).cannot("write a configuration")?;
     command.arg(file);
-    Ok(Start { command, config: Some(config), log })
+    Ok(Start { command, config: Some(config), log, companion: None })
 }
 
 pub(super) fn flatout(bench: &Bench) -> Outcome<Command> {

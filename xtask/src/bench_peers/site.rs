@@ -1,5 +1,8 @@
 //! The files that are asked for, and what they hold.
 
+use super::coyote;
+use super::query;
+use super::timed;
 use crate::failure::{Context, Outcome};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,10 @@ enum Contents {
     Binary,
     /// A web page of common words in no order, which compresses about as pages do.
     Page,
+    /// A page with the time in it, which some servers have from the file and others insert.
+    Timed,
+    /// Ten rows of a table, which are others each time.
+    Queried,
 }
 
 /// The folder that nearly everything is served from.
@@ -45,7 +52,15 @@ pub(super) const JIGSAW: File = File { root: SITE, path: "jigsaw.bin", bytes: 6_
 /// A page of a usual size.
 pub(super) const PAGE: File = File { root: SITE, path: "page.html", bytes: 8192, contents: Contents::Page };
 
-const FILES: &[File] = &[SMALL, SMALL_BY_LAST_ROUTE, LARGE, JIGSAW, PAGE];
+/// A page of Coyote's experiment, by the seed's figure.
+pub(super) const fn timed(path: &'static str, bytes_with_head: usize) -> File {
+    File { root: "coyote", path, bytes: bytes_with_head - timed::HEAD_BYTES, contents: Contents::Timed }
+}
+
+/// The page with a query.
+pub(super) const QUERY: File = File { root: "query", path: "query.html", bytes: 625, contents: Contents::Queried };
+
+const FILES: &[File] = &[SMALL, SMALL_BY_LAST_ROUTE, LARGE, JIGSAW, PAGE, QUERY];
 
 impl File {
     /// What it holds.
@@ -56,7 +71,37 @@ impl File {
             }
             Contents::Binary => (0..self.bytes).map(|at| (at * 31 % 251) as u8).collect(),
             Contents::Page => page(self.bytes),
+            Contents::Queried => query::page(1).into_bytes(),
+            Contents::Timed => timed::Page::of(self.bytes).with_some_time().into_bytes(),
         }
+    }
+
+    /// What an active page has put into it, if all else is right.
+    pub(super) fn inserted(self, body: &[u8]) -> Option<String> {
+        match self.contents {
+            Contents::Timed => timed::Page::of(self.bytes).inserted(body).map(str::to_owned),
+            Contents::Queried => query::category(body).map(|category| category.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Whether the time is what is put into it.
+    pub(super) fn is_timed(self) -> bool {
+        self.contents == Contents::Timed
+    }
+
+    /// Writes what the servers that make it anew read.
+    fn write_templates(self, folder: &Path) -> Outcome<()> {
+        match self.contents {
+            Contents::Timed => timed::Page::of(self.bytes).write_templates(&self.place(folder)),
+            Contents::Queried => query::write_templates(folder, self),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its name without what tells its type.
+    pub(super) fn stem(self) -> &'static str {
+        self.path.rsplit_once('.').map_or(self.path, |(stem, _)| stem)
     }
 
     /// Where it lies.
@@ -67,11 +112,13 @@ impl File {
 
 /// Writes all files below a folder.
 pub(super) fn write(folder: &Path) -> Outcome<()> {
-    for file in FILES {
+    let pages = coyote::CASES.iter().map(|case| &case.file);
+    for file in FILES.iter().chain(pages) {
         let place = file.place(folder);
         let parent = place.parent().cannot("name a file's folder")?;
         std::fs::create_dir_all(parent).cannot("create the site's folders")?;
         std::fs::write(&place, file.contents()).cannot(&format!("write {}", file.path))?;
+        file.write_templates(folder)?;
     }
     Ok(())
 }
@@ -82,19 +129,27 @@ const WORDS: &str = "a about after all and any as at be because but by can come 
     there these they thing think this time to two up use very want way we well what when which who will with \
     would year you your server request answer header digest route listener certificate";
 
-fn page(bytes: usize) -> Vec<u8> {
+/// Common words in no order, without end and always the same.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
     let words: Vec<&str> = WORDS.split_whitespace().collect();
+    // Knuth's MMIX constants.
+    let mut state: u64 = 1;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        words[(state >> 33) as usize % words.len()]
+    })
+}
+
+fn page(bytes: usize) -> Vec<u8> {
+    let mut words = words().zip(1..);
     let mut text = String::from("<!doctype html>\n<html lang=\"en\">\n<head><title>A page</title></head>\n<body>\n");
     let end = "</p>\n</body>\n</html>\n";
     text.push_str("<p class=\"text\">");
-    // Knuth's MMIX constants; always the same page.
-    let mut state: u64 = 1;
-    let mut count = 0;
-    while text.len() + end.len() < bytes {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        text.push_str(words[(state >> 33) as usize % words.len()]);
-        count += 1;
-        text.push_str(if count % 80 == 0 { ".</p>\n<p class=\"text\">" } else { " " });
+    while text.len() + end.len() < bytes
+        && let Some((word, count)) = words.next()
+    {
+        text.push_str(word);
+        text.push_str(if count % 80 == 0_u32 { ".</p>\n<p class=\"text\">" } else { " " });
     }
     text.truncate(bytes - end.len());
     text.push_str(end);

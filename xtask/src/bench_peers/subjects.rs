@@ -1,5 +1,7 @@
 //! The subjects: who is measured, by which configuration, asked how.
 
+use super::site::File;
+
 /// One who takes turns with others: a program, a configuration of it, and what it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subject {
@@ -38,6 +40,12 @@ pub(super) enum Setup {
     },
     Haproxy,
     TrafficServer,
+    /// `flatout run -c` with a folder of pages.
+    Pages,
+    /// nginx with its Lua module.
+    NginxLua,
+    /// nginx with PHP-FPM behind it; both count.
+    NginxPhp,
     /// A client: `flatout bench`.
     FlatoutBench,
     /// A client.
@@ -45,6 +53,11 @@ pub(super) enum Setup {
 }
 
 impl Setup {
+    /// Whether it makes its answer anew for each request.
+    pub(super) fn is_active(self) -> bool {
+        matches!(self, Self::Pages | Self::NginxLua | Self::NginxPhp)
+    }
+
     /// Whether an origin stands behind it.
     pub(super) fn is_front(self) -> bool {
         matches!(self, Self::Accelerate | Self::Varnish | Self::NginxProxy { .. } | Self::Haproxy | Self::TrafficServer)
@@ -170,7 +183,21 @@ pub(super) const HAPROXY_CACHE: Subject = subject("HAProxy, cache", Setup::Hapro
 pub(super) const HAPROXY: Subject = subject("HAProxy", Setup::Haproxy);
 pub(super) const TRAFFIC_SERVER: Subject = subject("Traffic Server", Setup::TrafficServer);
 
+/// A page with the time in it, made anew for each request.
+pub(super) const PAGES: Subject = subject("flatout, active page", Setup::Pages);
+pub(super) const NGINX_LUA: Subject = subject("nginx, Lua module", Setup::NginxLua);
+pub(super) const NGINX_PHP: Subject = subject("nginx and PHP-FPM", Setup::NginxPhp);
+
 impl Subject {
+    /// The path it is asked for, with its first slash. What is active has its own ending, or none.
+    pub(super) fn path(self, file: File) -> String {
+        match self.setup {
+            Setup::Pages => format!("/{}", file.stem()),
+            Setup::NginxPhp => format!("/{}.php", file.stem()),
+            _ => format!("/{}", file.path),
+        }
+    }
+
     /// For file names.
     pub(super) fn slug(self) -> String {
         let kept = self.name.chars().filter(|c| *c != ',');

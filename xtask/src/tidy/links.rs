@@ -8,6 +8,9 @@ use crate::markdown;
 /// The demo site's root: links there that begin with a slash start here.
 const SITE: &str = "demo/site";
 
+/// Pages that the demo runs: a link to `name` may mean `name.lhtml` here.
+const PAGES: &str = "demo/pages";
+
 /// An anchor that carries this attribute leads nowhere on purpose.
 const MEANT_TO_FAIL: &str = "data-expect";
 
@@ -85,7 +88,7 @@ fn html_problem(tree: &Tree, path: &str, text: &str, target: &str) -> Option<Str
         text
     } else {
         let from = if file.starts_with('/') { SITE } else { folder_of(path) };
-        let Some(file) = resolve(from, file).filter(|file| tree.has(file)) else {
+        let Some(file) = resolve(from, file).filter(|file| tree.has(file) || is_page(tree, file)) else {
             return Some(format!("`{target}` leads nowhere"));
         };
         match tree.text(&file) {
@@ -95,6 +98,12 @@ fn html_problem(tree: &Tree, path: &str, text: &str, target: &str) -> Option<Str
     };
     let is_missing = !anchor.is_empty() && !text.contains(&format!("id=\"{anchor}\""));
     is_missing.then(|| format!("`{target}` leads to no such anchor"))
+}
+
+/// Whether a path of the site is one of the pages that are run.
+fn is_page(tree: &Tree, file: &str) -> bool {
+    let name = file.strip_prefix(SITE).and_then(|rest| rest.strip_prefix('/'));
+    name.is_some_and(|name| tree.has(&format!("{PAGES}/{name}.lhtml")))
 }
 
 /// What `href` and `src` of a page point to, save for links that are there to fail.
@@ -167,10 +176,11 @@ mod tests {
         let found = findings(&[
             (
                 "demo/site/index.html",
-                "<a href=\"/try/#q\"> <a href=\"gone.html\">\n<img src=\"/logo.svg\"> \
+                "<a href=\"/try/#q\"> <a href=\"guestbook\"> <a href=\"gone.html\">\n<img src=\"/logo.svg\"> \
                  <a data-expect=\"404\" href=\"/nowhere\"> <a href=\"try/#p\">",
             ),
             ("demo/site/try/index.html", "<p id=\"q\">"),
+            ("demo/pages/guestbook.lhtml", "<?lua ?>"),
         ]);
         let expected = [
             "demo/site/index.html:1: `gone.html` leads nowhere",

@@ -65,6 +65,7 @@ pub(super) fn proxy(writer: &mut Writer, proxy: &Proxy) {
         writer.begin("idle-connections").raw(&proxy.idle_connections_max.to_string()).end();
     }
     switch(writer, "upgrades", proxy.upgrades, defaults.upgrades);
+    flag(writer, "unknown-codings", proxy.unknown_codings);
     writer.close();
 }
 
@@ -129,7 +130,7 @@ fn health_check(writer: &mut Writer, check: &HealthCheck) {
     writer.raw_property("rise", &check.rise.to_string()).raw_property("fall", &check.fall.to_string()).end();
 }
 
-fn timeouts(writer: &mut Writer, timeouts: &OriginTimeouts) {
+pub(super) fn timeouts(writer: &mut Writer, timeouts: &OriginTimeouts) {
     writer.begin("timeouts").open();
     for (name, timeout_ms) in [
         ("connect", timeouts.connect_timeout_ms),

@@ -1,6 +1,6 @@
 //! Sites and their steps as KDL.
 
-use super::{Writer, log_name, path, proxy, quote};
+use super::{Writer, log_name, pages, path, php, proxy, quote};
 use crate::model::{
     Access, BasicAuth, Certificate, Coding, Config, Cors, ErrorPage, FieldOp, Files, Handler, Matcher, Network,
     Protocol, RateLimit, Redirect, Respond, Rewrite, Route, Site, Step, StepKind, TryTarget,
@@ -69,6 +69,9 @@ pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
         StepKind::Handler(Handler::Metrics) => writer.begin("metrics").end(),
         StepKind::Cache(rules) => proxy::cache(writer, rules),
         StepKind::Handler(Handler::Proxy(settings)) => proxy::proxy(writer, settings),
+        StepKind::Handler(Handler::Pages(folder)) => pages::pages(writer, "pages", folder),
+        StepKind::Handler(Handler::Page(page)) => pages::pages(writer, "page", page),
+        StepKind::Handler(Handler::Php(settings)) => php::php(writer, settings),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Handlers: what answers.
 
-use super::{Proxy, Text};
+use super::{Pages, Php, Proxy, Text};
 use std::path::PathBuf;
 
 /// What answers.
@@ -16,6 +16,12 @@ pub enum Handler {
     Metrics,
     /// Other servers.
     Proxy(Box<Proxy>),
+    /// Active pages below a folder.
+    Pages(Box<Pages>),
+    /// One active page, or one script.
+    Page(Box<Pages>),
+    /// Scripts, run by an application server.
+    Php(Box<Php>),
 }
 
 /// Files below a folder.

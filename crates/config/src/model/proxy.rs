@@ -40,6 +40,9 @@ pub struct Proxy {
     pub idle_connections_max: u32,
     /// Whether connections may go on with another protocol, such as WebSocket.
     pub upgrades: bool,
+    /// Whether an answer in a transfer coding that is not known is passed on as it comes, up to the end of the
+    /// connection (RFC 9112 §6.3), instead of being refused.
+    pub unknown_codings: bool,
 }
 
 impl Default for Proxy {
@@ -62,6 +65,7 @@ impl Default for Proxy {
             tls: OriginTls::default(),
             idle_connections_max: 64,
             upgrades: true,
+            unknown_codings: false,
         }
     }
 }

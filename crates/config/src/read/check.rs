@@ -110,7 +110,7 @@ pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listene
         return;
     }
     let draft = reader.report.add(Code::NoAnswer, node.span, "nothing in this site ever answers");
-    draft.note("give it a handler: files, proxy, respond, redirect or metrics");
+    draft.note("give it a handler: files, pages, php, proxy, respond, redirect or metrics");
 }
 
 /// A `cache` is for the `proxy` steps behind it, as what a route adds stays added.

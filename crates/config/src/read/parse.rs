@@ -18,6 +18,10 @@ const SIZE_UNITS: &[(&str, u64)] = &[
 
 const DURATION_UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
+/// The same in microseconds, and one that is shorter.
+const FINE_UNITS: &[(&str, u64)] =
+    &[("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1), ("\u{b5}s", 1)];
+
 /// `64MiB` to bytes.
 pub(crate) fn size(text: &str) -> Option<u64> {
     measure(text, SIZE_UNITS)
@@ -26,6 +30,11 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 /// `250ms` to milliseconds.
 pub(crate) fn duration_ms(text: &str) -> Option<u64> {
     measure(text, DURATION_UNITS)
+}
+
+/// `200us` to microseconds.
+pub(crate) fn duration_us(text: &str) -> Option<u64> {
+    measure(text, FINE_UNITS)
 }
 
 fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -46,6 +55,14 @@ pub(crate) fn show_duration(duration_ms: u64) -> String {
         return "0s".into();
     }
     show(duration_ms, DURATION_UNITS)
+}
+
+/// Microseconds to a text that [`duration_us`] reads as the same.
+pub(crate) fn show_duration_us(duration_us: u64) -> String {
+    if duration_us == 0 {
+        return "0s".into();
+    }
+    show(duration_us, &FINE_UNITS[..FINE_UNITS.len() - 1])
 }
 
 fn show(number: u64, units: &[(&str, u64)]) -> String {

@@ -56,6 +56,7 @@ const TLS: Shape = Shape {
 };
 const IDLE: Shape = Shape::value("idle-connections 64");
 const UPGRADES: Shape = Shape::value("upgrades #false");
+const UNKNOWN_CODINGS: Shape = Shape::value("unknown-codings #true");
 
 const ALLOWED: &[&str] = &[
     "origin",
@@ -75,6 +76,7 @@ const ALLOWED: &[&str] = &[
     "tls",
     "idle-connections",
     "upgrades",
+    "unknown-codings",
 ];
 
 /// Fields of a request that the forwarding itself writes (RFC 9110, section 7.6; RFC 9112, section 3.2).
@@ -224,6 +226,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, proxy: &mut Proxy) {
                 proxy.idle_connections_max = idle as u32;
             }
         }
+        "unknown-codings" => proxy.unknown_codings = flag(reader, node, &UNKNOWN_CODINGS),
         _ => proxy.upgrades = flag(reader, node, &UPGRADES),
     }
 }

@@ -286,6 +286,8 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
 pub(super) fn answers_always(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Files(files)) => !files.pass,
+        // What is no page and no script goes on.
+        StepKind::Handler(Handler::Pages(_) | Handler::Php(_)) => false,
         StepKind::Handler(_) => true,
         StepKind::Access(access) => access.rules.first() == Some(&(false, Network::All)),
         StepKind::Route(route) => {
@@ -311,6 +313,9 @@ fn name(kind: &StepKind) -> &'static str {
         StepKind::Handler(Handler::Respond(_)) => "respond",
         StepKind::Handler(Handler::Metrics) => "metrics",
         StepKind::Handler(Handler::Proxy(_)) => "proxy",
+        StepKind::Handler(Handler::Pages(_)) => "pages",
+        StepKind::Handler(Handler::Page(_)) => "page",
+        StepKind::Handler(Handler::Php(_)) => "php",
         StepKind::Access(_) => "deny",
         _ => "route",
     }

@@ -4,6 +4,7 @@ use super::Reader;
 use super::check::Listeners;
 use super::log::Logs;
 use super::parse;
+use super::php;
 use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
 use super::step::{self, STEPS};
 use crate::code::Code;
@@ -89,6 +90,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node, listeners: &mut Listene
     }
     let allowed: Vec<&str> = STEPS.iter().chain(SETTINGS).copied().collect();
     site.block = step::read_block(reader, &steps, &allowed);
+    php::settle_roots(reader, node.span, &mut site.block);
     site
 }
 

@@ -4,7 +4,9 @@ use super::Reader;
 use super::cache;
 use super::files;
 use super::guard;
+use super::pages;
 use super::parse;
+use super::php;
 use super::proxy;
 use super::route;
 use super::shape::{Block, Shape, VALUES_MAX, property};
@@ -18,6 +20,9 @@ use std::ops::RangeInclusive;
 pub(super) const STEPS: &[&str] = &[
     "files",
     "proxy",
+    "pages",
+    "page",
+    "php",
     "route",
     "redirect",
     "rewrite",
@@ -123,6 +128,9 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
             StepKind::Handler(Handler::Metrics)
         }
         "proxy" => StepKind::Handler(Handler::Proxy(Box::new(proxy::read(reader, node)))),
+        "pages" => StepKind::Handler(Handler::Pages(Box::new(pages::folder(reader, node)?))),
+        "page" => StepKind::Handler(Handler::Page(Box::new(pages::page(reader, node)?))),
+        "php" => StepKind::Handler(Handler::Php(Box::new(php::read(reader, node)?))),
         "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
         "header" => StepKind::Header(field_changes(reader, node, &HEADER, OWNED)),
         "allow" | "deny" => {

@@ -178,6 +178,21 @@ impl Reader<'_> {
 
     /// A duration in milliseconds.
     pub(super) fn duration(&mut self, value: &Value, bounds_ms: RangeInclusive<u64>) -> Option<u64> {
+        self.duration_by(value, bounds_ms, parse::duration_ms, parse::show_duration)
+    }
+
+    /// A duration in microseconds.
+    pub(super) fn duration_us(&mut self, value: &Value, bounds_us: RangeInclusive<u64>) -> Option<u64> {
+        self.duration_by(value, bounds_us, parse::duration_us, parse::show_duration_us)
+    }
+
+    fn duration_by(
+        &mut self,
+        value: &Value,
+        bounds: RangeInclusive<u64>,
+        read: fn(&str) -> Option<u64>,
+        show: fn(u64) -> String,
+    ) -> Option<u64> {
         let text = match self.scalar(value)? {
             Scalar::Text(text) => text,
             Scalar::Integer(number) => {
@@ -191,18 +206,18 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let Some(duration_ms) = parse::duration_ms(&text) else {
+        let Some(duration) = read(&text) else {
             let draft = self.report.add(Code::DurationBad, value.span, format!("`{text}` is no duration"));
             draft.note("a duration is a whole number with a unit: \"250ms\", \"10s\", \"2m\", \"1h\", \"7d\"");
             return None;
         };
-        if !bounds_ms.contains(&duration_ms) {
-            let (least, most) = (parse::show_duration(*bounds_ms.start()), parse::show_duration(*bounds_ms.end()));
+        if !bounds.contains(&duration) {
+            let (least, most) = (show(*bounds.start()), show(*bounds.end()));
             let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
             draft.label(format!("{least} to {most}"));
             return None;
         }
-        Some(duration_ms)
+        Some(duration)
     }
 
     /// A path, relative to the file it stands in.

@@ -78,6 +78,10 @@ impl Explanation {
             proxy_rows(proxy, &mut add);
             return rows;
         }
+        if self.runs {
+            add("answer", self.outcome.1.to_owned(), "", String::new());
+            return rows;
+        }
         let status = format!("{} {}, {} bytes", self.status, reason(self.status), self.body_bytes);
         add("answer", status, &format!("[{}] {}", self.outcome.0, self.outcome.1), String::new());
         for field in &self.fields {

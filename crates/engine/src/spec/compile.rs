@@ -1,5 +1,6 @@
 //! From the typed settings to a [`Spec`]: every fault is gathered, none is passed over.
 
+use super::php::script_folders;
 use super::{Change, FilesSpec, Folder, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
 use crate::auth::{Auth, Verifier};
 use crate::cors::Cors;
@@ -11,15 +12,17 @@ use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Variable};
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
+use flatout_net::root::{OpenFault, Root, check_kernel};
+use flatout_pages::PagesStep;
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::media::content_type;
-use flatout_serve::root::{Root, check_kernel};
+use flatout_serve::outcome::Outcome as Served;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -42,6 +45,8 @@ const FRAMING_FIELDS: [&str; 9] = [
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
     let mut compiler = Compiler {
         previous: sources.previous,
+        withholds: config.sites.iter().flat_map(|site| &site.block).any(|step| has_pages(&step.kind)),
+        scripts: script_folders(config),
         errors: Vec::new(),
         path: String::new(),
         answers: 0,
@@ -58,6 +63,10 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             changes: Vec::new(),
             proxies: Vec::new(),
             cache_steps: Vec::new(),
+            active: Vec::new(),
+            active_places: Vec::new(),
+            pages_shared: sources.pages.clone().unwrap_or_default(),
+            php: Vec::new(),
             accelerator: sources.accelerator.clone().unwrap_or_default(),
             rates: Vec::new(),
             verifier: None,
@@ -84,17 +93,30 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
 }
 
+/// Whether the step, or one within it, runs active pages.
+fn has_pages(kind: &StepKind) -> bool {
+    match kind {
+        StepKind::Handler(Handler::Pages(_) | Handler::Page(_)) => true,
+        StepKind::Route(route) => route.block.iter().any(|step| has_pages(&step.kind)),
+        _ => false,
+    }
+}
+
 /// Whether the step, or one within it, leads to other servers.
 fn forwards(kind: &StepKind) -> bool {
     match kind {
-        StepKind::Handler(Handler::Proxy(_)) => true,
+        StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)) => true,
         StepKind::Route(route) => route.block.iter().any(|step| forwards(&step.kind)),
         _ => false,
     }
 }
 
-struct Compiler<'a> {
-    previous: Option<&'a Spec>,
+pub(super) struct Compiler<'a> {
+    pub(super) previous: Option<&'a Spec>,
+    /// Whether there are active pages: then no site gives out their sources, whichever folder they lie in.
+    withholds: bool,
+    /// Folders with scripts, and how their names end.
+    pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     errors: Vec<SpecError>,
     /// Hosts and conditions around the step at hand: what tells one rate limit from another across a reload.
     path: String,
@@ -103,11 +125,11 @@ struct Compiler<'a> {
     /// Proxies met so far in the site at hand.
     proxies_of_site: u32,
     rate_keys: HashSet<String>,
-    spec: Spec,
+    pub(super) spec: Spec,
 }
 
 impl Compiler<'_> {
-    fn fail(&mut self, place: &Place, what: impl Into<String>, advice: impl Into<String>) {
+    pub(super) fn fail(&mut self, place: &Place, what: impl Into<String>, advice: impl Into<String>) {
         self.errors.push(SpecError::new(place, what, advice));
     }
 
@@ -230,6 +252,16 @@ impl Compiler<'_> {
             }
             Handler::Metrics => Kind::Metrics,
             Handler::Proxy(proxy) => self.add_proxy(place, proxy, site)?,
+            Handler::Pages(pages) => self.add_pages(place, pages, None, site)?,
+            Handler::Page(page) => {
+                let Some(name) = page.path.file_name().and_then(|name| name.to_str()) else {
+                    let what = format!("`{}` is not a file's name", page.path.display());
+                    self.fail(place, what, "name the page or the script");
+                    return None;
+                };
+                self.add_pages(place, page, Some(name.to_owned()), site)?
+            }
+            Handler::Php(php) => self.add_php(place, php, site)?,
         })
     }
 
@@ -255,6 +287,42 @@ impl Compiler<'_> {
         };
         self.spec.proxies.push(step);
         Some(Kind::Proxy(self.spec.proxies.len() as u32 - 1))
+    }
+
+    /// The step that was there before, when it is the same: what is compiled and open stays so.
+    fn add_pages(
+        &mut self,
+        place: &Place,
+        settings: &model::Pages,
+        only: Option<String>,
+        site: &model::Site,
+    ) -> Option<Kind> {
+        let path = match &only {
+            None => &settings.path,
+            Some(_) => match settings.path.parent() {
+                Some(parent) if parent != Path::new("") => parent,
+                _ => Path::new("."),
+            },
+        };
+        let watched = site.watch || settings.settings.dev;
+        let folder = self.open_folder(place, path, watched)?;
+        if let Some(name) = &only
+            && let Err(fault) = folder.root.open_file(name.as_bytes())
+        {
+            let what = format!("the page `{}` cannot be read: {}", settings.path.display(), describe_fault(fault));
+            self.fail(place, what, "name a file that this user may read");
+            return None;
+        }
+        let realm = site.hosts.first().map_or("*", String::as_str);
+        let same = |other: &&Arc<PagesStep>| other.is(realm, &folder.root, settings, site.recheck_ms, watched);
+        let known = self.previous.and_then(|previous| previous.active.iter().find(same)).cloned();
+        let step = known.unwrap_or_else(|| {
+            let (root, epoch) = (Arc::clone(&folder.root), watched.then(|| Arc::clone(&folder.epoch)));
+            Arc::new(PagesStep::new(realm, root, settings.clone(), only, site.recheck_ms, epoch))
+        });
+        self.spec.active.push(step);
+        self.spec.active_places.push(place.clone());
+        Some(Kind::Pages(self.spec.active.len() as u32 - 1))
     }
 
     fn next_answer(&mut self) -> u32 {
@@ -322,7 +390,7 @@ impl Compiler<'_> {
     }
 
     /// The folder at `path`, opened once for all steps; that of the configuration before when it is still the same.
-    fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
+    pub(super) fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
         if let Some(known) = self.spec.folders.iter_mut().find(|folder| folder.path == path) {
             known.watched |= watched;
             return Some(known.clone());
@@ -367,10 +435,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
+    pub(super) fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
         let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
         let root = Arc::clone(&folder.root);
-        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch };
+        let withholds = self.withholds;
+        let sources = self.sources(&settings.root, site);
+        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, withholds, sources };
         if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
             return index as u32;
         }
@@ -396,8 +466,9 @@ impl Compiler<'_> {
             _ => Path::new("."),
         };
         let folder = self.open_folder(place, parent, site.watch)?;
-        if let Err(outcome) = folder.root.open_file(name.as_bytes()) {
-            let reason = outcome.text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
+        if let Err(fault) = folder.root.open_file(name.as_bytes()) {
+            let reason =
+                Served::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
             let what = format!("the error page `{shown}` cannot be read: {reason}");
             self.fail(place, what, "name a file that this user may read");
             return None;
@@ -423,6 +494,12 @@ fn write_step(step: &model::Step) -> String {
             let auth = model::BasicAuth { realm: auth.realm.clone(), users };
             step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::BasicAuth(auth) })
         }
+        // What scripts are told may be secret, too.
+        StepKind::Handler(Handler::Php(php)) => {
+            let env = php.env.iter().map(|(name, _)| (name.clone(), "(value)".to_owned())).collect();
+            let php = Box::new(model::Php { env, ..(**php).clone() });
+            step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::Handler(Handler::Php(php)) })
+        }
         StepKind::Route(_) => {
             let written = step_to_kdl(step);
             written.trim_end().trim_end_matches('}').trim_end().trim_end_matches('{').to_owned()
@@ -430,6 +507,10 @@ fn write_step(step: &model::Step) -> String {
         _ => step_to_kdl(step),
     };
     written.trim().to_owned()
+}
+
+fn describe_fault(fault: OpenFault) -> String {
+    Served::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase()
 }
 
 fn is_field_value(value: &str) -> bool {

@@ -35,6 +35,9 @@ pub(crate) trait Trace {
 
     /// An origin answers, or what is kept of its answers.
     fn forward(&mut self, step: &Step, forwarding: impl FnOnce() -> Forwarding);
+
+    /// An active page answers.
+    fn run(&mut self);
 }
 
 /// Nobody.
@@ -67,4 +70,7 @@ impl Trace for Silent {
 
     #[inline]
     fn forward(&mut self, _: &Step, _: impl FnOnce() -> Forwarding) {}
+
+    #[inline]
+    fn run(&mut self) {}
 }

@@ -24,6 +24,8 @@ pub struct OriginSettings {
     pub interims_max: u32,
     /// Whether HTTP/2 is spoken: with prior knowledge over http, and where ALPN agrees on it over https.
     pub http2: bool,
+    /// Whether responses in unknown transfer codings are taken as they come; see `Limits::unknown_codings`.
+    pub unknown_codings: bool,
 }
 
 impl Default for OriginSettings {
@@ -38,6 +40,7 @@ impl Default for OriginSettings {
             head_bytes_max: 64 * 1024,
             interims_max: 32,
             http2: false,
+            unknown_codings: false,
         }
     }
 }
@@ -45,7 +48,7 @@ impl Default for OriginSettings {
 impl OriginSettings {
     /// The bounds on a response. A chunked body's extensions and trailers have those of any client.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { head_bytes_max: self.head_bytes_max, ..Limits::CLIENT }
+        Limits { head_bytes_max: self.head_bytes_max, unknown_codings: self.unknown_codings, ..Limits::CLIENT }
     }
 
     /// How often the deadlines are looked at: they are exact to this.

@@ -15,19 +15,19 @@ use tokio_rustls::client::TlsStream;
 
 /// A connected socket.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     fd: Registered,
     /// It took no more when it was last given something: it is waited for before it is tried again.
     full: Cell<bool>,
 }
 
 impl Socket {
-    pub(super) const fn new(fd: Registered) -> Self {
+    pub(crate) const fn new(fd: Registered) -> Self {
         Self { fd, full: Cell::new(false) }
     }
 
     /// Receives what has come; 0 bytes are the end.
-    fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let room = buffer.len();
         self.poll_receive_by(context, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
     }
@@ -57,7 +57,7 @@ impl Socket {
     }
 
     /// Sends of `slices` what the socket takes.
-    fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if !self.full.get() {
             match self.send(slices) {
                 Err(Errno::AGAIN) => self.full.set(true),
@@ -89,16 +89,20 @@ impl Socket {
     }
 
     /// Whether nothing has come, not even the end. `ask_kernel`: not only as far as the runtime has heard.
-    fn is_quiet(&self, ask_kernel: bool) -> bool {
+    pub(crate) fn is_quiet(&self, ask_kernel: bool) -> bool {
+        let look = || recv(self.fd.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN);
+        if ask_kernel {
+            // What the runtime believes is put right by the next receive.
+            return look();
+        }
         let mut context = Context::from_waker(Waker::noop());
-        let guard = match self.fd.poll_read_ready(&mut context) {
-            Poll::Pending if !ask_kernel => return true,
-            Poll::Pending => None,
-            Poll::Ready(Ok(guard)) => Some(guard),
+        let mut guard = match self.fd.poll_read_ready(&mut context) {
+            Poll::Pending => return true,
+            Poll::Ready(Ok(guard)) => guard,
             Poll::Ready(Err(_)) => return false,
         };
-        let quiet = recv(self.fd.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN);
-        if let (Some(mut guard), true) = (guard, quiet) {
+        let quiet = look();
+        if quiet {
             guard.clear_ready();
         }
         quiet

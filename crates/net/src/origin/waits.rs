@@ -98,7 +98,7 @@ impl Waits {
 
 /// One wait after another of one owner.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     waits: Rc<Waits>,
     slot: Option<u32>,
     deadline_ms: u64,
@@ -111,27 +111,27 @@ impl Patience {
     }
 
     /// A wait begins, of `timeout_ms` at the most.
-    pub(super) fn begin(&mut self, timeout_ms: u64) {
+    pub(crate) fn begin(&mut self, timeout_ms: u64) {
         self.deadline_ms = now_ms().saturating_add(timeout_ms);
     }
 
     /// A wait begins that ends at `deadline_ms`.
-    pub(super) fn begin_until(&mut self, deadline_ms: u64) {
+    pub(crate) fn begin_until(&mut self, deadline_ms: u64) {
         self.deadline_ms = deadline_ms;
     }
 
     /// The wait is over, or has no end.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.deadline_ms = NEVER;
     }
 
     /// Whether a wait has begun that has an end.
-    pub(super) const fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         self.deadline_ms != NEVER
     }
 
     /// Ready when the wait has lasted too long. To be asked last, when all else is pending.
-    pub(super) fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.deadline_ms == NEVER {
             // A deadline that stands in the table from before only wakes once too often.
             return Poll::Pending;
@@ -144,7 +144,7 @@ impl Patience {
     }
 
     /// `future`, or `None` when its wait lasts too long.
-    pub(super) async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
             if let Poll::Ready(value) = future.as_mut().poll(context) {

@@ -40,6 +40,8 @@ impl ServerConnection {
             let mut turn = Turn::new(worker, &mut output);
             let flow = self.exchanges.poll_answer(&mut turn, context);
             let Turn { tail, ends, .. } = turn;
+            // A long piece is a turn.
+            let is_long = matches!(&tail, Tail::File(_));
             let has_output = !output.is_empty() || !matches!(tail, Tail::None) || ends.is_some();
             if has_output && let Some(next) = self.send_output(worker, socket.fd(), &output, tail, ends) {
                 return Poll::Ready(next);
@@ -52,6 +54,7 @@ impl ServerConnection {
                         None => Poll::Pending,
                     };
                 }
+                Flow::More if is_long => break,
                 Flow::More => {}
                 Flow::Done => return Poll::Ready(self.go_on(worker, socket)),
                 Flow::Failed(reason) => return Poll::Ready(Next::Close(reason)),

@@ -23,6 +23,9 @@ const SENDFILE_CALLS_MAX: u32 = 4;
 /// the socket and the client has not taken yet; no server that sends files without copying them can know.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
+/// Slices that one call writes at the most; the kernel takes 1,024.
+const SLICES_MAX: usize = 32;
+
 /// What follows the bytes of the output buffer.
 #[derive(Debug)]
 pub(crate) enum Tail {
@@ -87,6 +90,9 @@ impl Sending {
 /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
 /// taken in all, and how it ended.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+    if let Tail::Segments(segments) = tail {
+        return write_gathered(fd, output, segments);
+    }
     let (mut sent, mut total) = (0, 0);
     while sent < output.len() {
         let unsent = &output[sent..];
@@ -117,29 +123,79 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         }
     }
     let (count, progress) = match tail {
-        Tail::None => (0, Progress::Done),
+        // Segments have gone with the output.
+        Tail::None | Tail::Segments(_) => (0, Progress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes),
         Tail::File(file) => write_file(fd, file),
-        Tail::Segments(segments) => write_segments(fd, segments),
     };
     (sent, total + count, progress)
 }
 
+/// Writes `output` and the segments behind it, as many slices in one call as the call takes. A file has calls of its own.
 #[inline(never)]
-fn write_segments(fd: BorrowedFd<'_>, segments: &mut VecDeque<Segment>) -> (u64, Progress) {
-    let mut total = 0;
-    while let Some(segment) = segments.front_mut() {
-        let (count, progress) = match segment {
-            Segment::Bytes(bytes) => write_bytes(fd, bytes),
-            Segment::File(file) => write_file(fd, file),
-        };
-        total += count;
-        if progress != Progress::Done {
-            return (total, progress);
+fn write_gathered(fd: BorrowedFd<'_>, output: &[u8], segments: &mut VecDeque<Segment>) -> (usize, u64, Progress) {
+    let (mut sent, mut total) = (0, 0);
+    loop {
+        while segments.front().is_some_and(Segment::is_empty) {
+            segments.pop_front();
         }
+        if sent == output.len() {
+            match segments.front_mut() {
+                None => return (sent, total, Progress::Done),
+                Some(Segment::File(file)) => {
+                    let (count, progress) = write_file(fd, file);
+                    total += count;
+                    if progress != Progress::Done {
+                        return (sent, total, progress);
+                    }
+                    continue;
+                }
+                Some(Segment::Bytes(_)) => {}
+            }
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (mut count, mut bytes) = (0, 0);
+        if sent < output.len() {
+            slices[0] = IoSlice::new(&output[sent..]);
+            (count, bytes) = (1, output.len() - sent);
+        }
+        for segment in segments.iter().take(SLICES_MAX - count) {
+            let Segment::Bytes(segment) = segment else { break };
+            slices[count] = IoSlice::new(segment);
+            count += 1;
+            bytes += segment.len();
+        }
+        let behind = count - usize::from(sent < output.len());
+        // What follows shares a packet with the end of this.
+        let more = if segments.len() > behind { SendFlags::MORE } else { SendFlags::empty() };
+        let control = &mut SendAncillaryBuffer::default();
+        match sendmsg(fd, &slices[..count], control, SendFlags::NOSIGNAL | more) {
+            Ok(taken) => {
+                total += taken as u64;
+                let of_output = taken.min(output.len() - sent);
+                sent += of_output;
+                advance(segments, taken - of_output);
+                if taken < bytes {
+                    return (sent, total, Progress::Blocked);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return (sent, total, progress_of(errno)),
+        }
+    }
+}
+
+/// Leaves out the first `count` bytes, which lie in segments that are bytes.
+fn advance(segments: &mut VecDeque<Segment>, mut count: usize) {
+    while count > 0 {
+        let Some(Segment::Bytes(bytes)) = segments.front_mut() else { return };
+        if count < bytes.len() {
+            bytes.advance(count);
+            return;
+        }
+        count -= bytes.len();
         segments.pop_front();
     }
-    (total, Progress::Done)
 }
 
 fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes) -> (u64, Progress) {

@@ -163,6 +163,11 @@ impl Run {
         self.exchange.get_or_insert_default()
     }
 
+    /// How long its slices are from now on.
+    pub const fn set_slice(&mut self, slice: Duration) {
+        self.limits.slice = slice;
+    }
+
     /// CPU time it has used.
     pub const fn cpu_used(&self) -> Duration {
         self.account.cpu

@@ -35,3 +35,6 @@ fn write(input: &[u8], out: &mut Vec<u8>, plain: fn(u8) -> bool, other: fn(char,
 fn push(character: char, out: &mut Vec<u8>) {
     out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

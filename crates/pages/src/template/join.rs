@@ -55,7 +55,8 @@ impl Context {
         }
         if self.reference != other.reference {
             // An open one is the stricter.
-            joined.reference = if self.is_within_reference() { self.reference.clone() } else { other.reference.clone() };
+            joined.reference =
+                if self.is_within_reference() { self.reference.clone() } else { other.reference.clone() };
             if joined.tag.value.is_some() {
                 return None;
             }

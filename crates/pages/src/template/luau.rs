@@ -46,6 +46,8 @@ pub(super) struct Fault {
     pub(super) kind: FaultKind,
     /// Where to go on reading, when that can be told.
     pub(super) resume: Option<usize>,
+    /// Whether it goes to the end of the file.
+    is_long: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,8 @@ pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
             Ok(true) => {}
             Ok(false) => break,
             Err(found) => {
-                let stops = matches!(found.kind, FaultKind::Unclosed);
+                // Where a long text ends nowhere, there is no telling where the code does.
+                let stops = matches!(found.kind, FaultKind::Unclosed) || found.is_long;
                 let first = fault.get_or_insert(found);
                 if stops {
                     // What was found before explains why the end was missed.
@@ -93,7 +96,7 @@ pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
     if fault.is_none()
         && let Some(&(_, at)) = scanner.brackets.last()
     {
-        fault = Some(Fault { range: at..at + 1, kind: FaultKind::BracketOpen, resume: None });
+        fault = Some(Fault { range: at..at + 1, kind: FaultKind::BracketOpen, resume: None, is_long: false });
     }
     match fault {
         Some(fault) => Err(Fault { resume: Some(end), ..fault }),
@@ -116,7 +119,12 @@ impl Scanner<'_> {
     }
 
     fn fault(&self, start: usize, kind: FaultKind) -> Fault {
-        Fault { range: start..self.at.max(start + 1).min(self.bytes.len().max(start)), kind, resume: None }
+        Fault {
+            range: start..self.at.max(start + 1).min(self.bytes.len().max(start)),
+            kind,
+            resume: None,
+            is_long: false,
+        }
     }
 
     /// Goes to where code is likely to go on: the next line, or the end of the piece.
@@ -135,7 +143,7 @@ impl Scanner<'_> {
         let start = self.at;
         let byte = self.peek(0);
         if start >= self.bytes.len() {
-            return Err(Fault { range: start..start, kind: FaultKind::Unclosed, resume: None });
+            return Err(Fault { range: start..start, kind: FaultKind::Unclosed, resume: None, is_long: false });
         }
         match byte {
             b'?' if self.peek(1) == b'>' => return Ok(false),
@@ -251,7 +259,7 @@ impl Scanner<'_> {
             }
         }
         self.at = start + 2 + level;
-        Err(self.fault(start, open))
+        Err(Fault { is_long: true, ..self.fault(start, open) })
     }
 
     fn character(&mut self) -> Fault {

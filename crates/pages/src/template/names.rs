@@ -60,21 +60,51 @@ pub(super) fn is_integration_point(element: &[u8]) -> bool {
 
 /// Attributes that browsers do not run and libraries do: Vue, Alpine, Angular, htmx, hyperscript, Knockout, Datastar.
 const LIBRARIES: &[&[u8]] = &[
-    b"v-", b"x-", b"ng-", b"data-ng-", b"data-v-", b"data-x-", b"hx-on", b"hx-vals", b"hx-vars", b"hx-headers",
-    b"data-hx-on", b"data-hx-vals", b"data-hx-vars", b"data-bind", b"data-on-", b"data-on:",
+    b"v-",
+    b"x-",
+    b"ng-",
+    b"data-ng-",
+    b"data-v-",
+    b"data-x-",
+    b"hx-on",
+    b"hx-vals",
+    b"hx-vars",
+    b"hx-headers",
+    b"data-hx-on",
+    b"data-hx-vals",
+    b"data-hx-vars",
+    b"data-bind",
+    b"data-on-",
+    b"data-on:",
 ];
 
 /// Attributes that are URLs, in whatever element they stand.
 const URLS: &[&[u8]] = &[
-    b"action", b"background", b"cite", b"data", b"dynsrc", b"formaction", b"href", b"icon", b"longdesc", b"lowsrc",
-    b"manifest", b"ping", b"poster", b"profile", b"src", b"usemap",
+    b"action",
+    b"background",
+    b"cite",
+    b"data",
+    b"dynsrc",
+    b"formaction",
+    b"href",
+    b"icon",
+    b"longdesc",
+    b"lowsrc",
+    b"manifest",
+    b"ping",
+    b"poster",
+    b"profile",
+    b"src",
+    b"usemap",
 ];
 
 /// What the value of this attribute in this element is.
 pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
     const RUN: &str = "is run by libraries";
     let first = attribute.first().copied().unwrap_or(b' ');
-    if !(first.is_ascii_alphabetic() || !first.is_ascii()) || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix)) {
+    if !(first.is_ascii_alphabetic() || !first.is_ascii())
+        || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix))
+    {
         return Value::Refused(RUN);
     }
     if attribute.starts_with(b"on") {
@@ -82,7 +112,9 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
     }
     // With a namespace's prefix: as what stands behind it. `xml:base` and declarations change how others are read.
     let name = match attribute.iter().position(|&byte| byte == b':') {
-        Some(_) if attribute.starts_with(b"xmlns") || attribute == b"xml:base" => return Value::Refused("changes how others are read"),
+        Some(_) if attribute.starts_with(b"xmlns") || attribute == b"xml:base" => {
+            return Value::Refused("changes how others are read");
+        }
         Some(at) => &attribute[at + 1..],
         None => attribute,
     };
@@ -97,12 +129,14 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
         (_, b"srcdoc") => Some("holds a document of its own"),
         (_, b"http-equiv") => Some("changes how the page is read"),
         (_, b"is") => Some("chooses what is run"),
-        (_, b"xmlns" | b"base") => Some("changes how others are read"),
+        (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => Some("changes how others are read"),
         (b"script", b"type" | b"language") => return Value::ScriptType,
         (b"meta", b"content") => return Value::MetaContent,
         (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("chooses what is loaded"),
         (b"iframe", b"sandbox" | b"allow" | b"csp") => Some("limits what the frame may do"),
-        (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => Some("chooses what is run"),
+        (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => {
+            Some("chooses what is run")
+        }
         (b"applet", _) | (b"param", b"value" | b"name") => Some("is handed to what is run"),
         (
             b"animate" | b"set" | b"animatetransform" | b"animatemotion" | b"animatecolor",

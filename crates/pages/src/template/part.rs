@@ -8,8 +8,8 @@ use super::segments::Segments;
 use super::structure::{Structure, check_expression};
 use super::walk::{Step, walk};
 use super::{Compiled, FILE_BYTES_MAX, INCLUDES_MAX, LEVELS_MAX, PAGE_BYTES_MAX, Template};
-use flatout_config::diagnostic::{Report, Span, Texts};
 use flatout_config::Code;
+use flatout_config::diagnostic::{Report, Span, Texts};
 use std::io;
 use std::ops::Range;
 
@@ -105,7 +105,9 @@ impl Reader<'_> {
             return self.fits(asked).then_some(known as u32);
         }
         let fault = match self.files.read(name, FILE_BYTES_MAX) {
-            Ok(content) if content.len() > FILE_BYTES_MAX => (Code::PageTooLarge, format!("{shown} is larger than 1 MiB")),
+            Ok(content) if content.len() > FILE_BYTES_MAX => {
+                (Code::PageTooLarge, format!("{shown} is larger than 1 MiB"))
+            }
             Ok(content) => match String::from_utf8(content) {
                 Ok(text) if text.contains('\0') => (Code::PageNotText, format!("{shown} has a NUL in it")),
                 Ok(text) => {
@@ -180,7 +182,11 @@ impl Reader<'_> {
         if !is_known || !(ends_word || word.is_empty()) {
             let shown: String = text[start..].chars().take_while(|c| !c.is_whitespace()).take(20).collect();
             self.report
-                .add(Code::InsertionUnknown, Span::new(file, start, start + shown.len()), format!("`{shown}` is no insertion"))
+                .add(
+                    Code::InsertionUnknown,
+                    Span::new(file, start, start + shown.len()),
+                    format!("`{shown}` is no insertion"),
+                )
                 .note("there are <?= expression ?>, <?raw expression ?>, <?lua statements ?> and <?include \"file\" ?>")
                 .note("as text it is written &lt;?, in a script's strings <\\?");
             return start + 2;
@@ -255,7 +261,9 @@ impl Reader<'_> {
             let mut round = self.chain.clone();
             round.push(target.clone());
             let shown = round.iter().skip_while(|link| **link != target).cloned().collect::<Vec<_>>().join(" → ");
-            self.report.add(Code::PartCycle, span, format!("{target} includes itself: {shown}")).label("by this include");
+            self.report
+                .add(Code::PartCycle, span, format!("{target} includes itself: {shown}"))
+                .label("by this include");
             return;
         }
         self.includes += 1;
@@ -350,7 +358,9 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "no permission".into(),
         io::ErrorKind::IsADirectory => "it is a folder".into(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
-        _ if error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error()) => "it leads out of the folder".into(),
+        _ if error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error()) => {
+            "it leads out of the folder".into()
+        }
         _ => error.to_string(),
     }
 }

@@ -1,8 +1,8 @@
 //! Where in a script an insertion stands: in code, in a text, or where none can be told.
 //!
 //! JavaScript cannot be followed without parsing it, for `/` divides or begins a regular expression, depending on all
-//! that stands in front. Where the token in front tells, it is followed. Where it does not, behind `)` and `}`, both
-//! readings go on as long as they agree; from where they do not, and wherever branches differ, the rest of the script
+//! that stands in front. Where the token in front tells, it is followed; behind `)`, what stands in front of its `(`.
+//! Where neither does, behind `}`, both readings go on as long as they agree; from where they do not, and wherever branches differ, the rest of the script
 //! takes no insertion. What this costs is an error message, never a wrong escaper.
 
 /// The language of a script.
@@ -21,8 +21,14 @@ impl Language {
         let value = value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
         let value = value.to_ascii_lowercase();
         match &value[..] {
-            b"" | b"module" | b"text/javascript" | b"application/javascript" | b"text/ecmascript"
-            | b"application/ecmascript" | b"application/x-javascript" | b"text/x-javascript" => Self::JavaScript,
+            b""
+            | b"module"
+            | b"text/javascript"
+            | b"application/javascript"
+            | b"text/ecmascript"
+            | b"application/ecmascript"
+            | b"application/x-javascript"
+            | b"text/x-javascript" => Self::JavaScript,
             b"application/json" | b"text/json" | b"application/ld+json" => Self::Json,
             _ => Self::Other,
         }
@@ -44,8 +50,19 @@ pub(super) struct Script {
     either: bool,
     /// The last two characters in code, for `++`, `--` and comments.
     last: [char; 2],
-    /// By open brace: whether it is the `${` of a template literal.
-    braces: Vec<bool>,
+    /// Whether the last word is one whose parentheses are a head: `if (a) /b/` has a regular expression.
+    head: bool,
+    /// What is open.
+    open: Vec<Open>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    Brace,
+    /// `${` of a template literal.
+    Template,
+    /// `(`; whether it opens a head.
+    Parenthesis(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +144,8 @@ pub(super) enum Place {
     None(&'static str),
 }
 
-/// Braces open at a time.
-const BRACES_MAX: usize = 64;
+/// Braces and parentheses open at a time.
+const OPEN_MAX: usize = 256;
 
 impl Script {
     pub(super) fn new(language: Language) -> Self {
@@ -140,7 +157,8 @@ impl Script {
             dotted: false,
             either: false,
             last: ['\n'; 2],
-            braces: Vec::new(),
+            head: false,
+            open: Vec::new(),
         }
     }
 
@@ -169,9 +187,11 @@ impl Script {
             State::Template(_) => Place::None("in the text of a template literal"),
             State::LineComment | State::BlockComment(_) => Place::None("in a comment of a script"),
             State::Regex(..) => Place::None("in a regular expression"),
-            State::Unclear(Unclear::Branches) => Place::None("behind branches that leave the script in different places"),
+            State::Unclear(Unclear::Branches) => {
+                Place::None("behind branches that leave the script in different places")
+            }
             State::Unclear(Unclear::Slash) => {
-                Place::None("behind a `/` after `)` or `}`, which divides or begins a regular expression")
+                Place::None("behind a `/` after `}`, which divides or begins a regular expression")
             }
             State::Unclear(Unclear::Syntax) => Place::None("in a script that cannot be followed"),
         }
@@ -195,7 +215,7 @@ impl Script {
             return self.clone();
         }
         let mut joined = self.clone();
-        if (self.state, &self.braces, self.language) != (other.state, &other.braces, other.language) {
+        if (self.state, &self.open, self.language) != (other.state, &other.open, other.language) {
             joined.state = State::Unclear(Unclear::Branches);
         }
         if self.behind() != other.behind() {
@@ -208,6 +228,7 @@ impl Script {
             joined.word = Word::default();
             joined.word.push('\0');
         }
+        joined.head |= other.head;
         joined.either |= other.either;
         joined.dotted |= other.dotted;
         if self.last != other.last {
@@ -229,8 +250,8 @@ impl Script {
             return Behind::Operator;
         }
         match self.word.text() {
-            b"return" | b"typeof" | b"case" | b"do" | b"else" | b"in" | b"instanceof" | b"new" | b"delete" | b"void"
-            | b"throw" | b"extends" => Behind::Operand,
+            b"return" | b"typeof" | b"case" | b"do" | b"else" | b"in" | b"instanceof" | b"new" | b"delete"
+            | b"void" | b"throw" | b"extends" => Behind::Operand,
             b"of" | b"yield" | b"await" | b"default" | b"let" | b"static" | b"async" => Behind::Either,
             [0, ..] => Behind::Either,
             _ => Behind::Operator,
@@ -298,18 +319,18 @@ impl Script {
                 self.behind = Behind::Operand;
                 self.word = Word::default();
                 self.last = ['{'; 2];
-                return self.brace(true);
+                return self.push(Open::Template);
             }
             (_, '$') => Template::Dollar,
             _ => Template::Plain,
         });
     }
 
-    fn brace(&mut self, template: bool) {
-        if self.braces.len() == BRACES_MAX {
+    fn push(&mut self, open: Open) {
+        if self.open.len() == OPEN_MAX {
             self.give_up();
         } else {
-            self.braces.push(template);
+            self.open.push(open);
         }
     }
 
@@ -334,6 +355,7 @@ impl Script {
     }
 
     fn mark(&mut self, character: char) {
+        self.head = false;
         self.word = Word::default();
         self.dotted = character == '.';
         self.last = [self.last[1], character];
@@ -372,18 +394,30 @@ impl Script {
             '/' => self.state = State::Slash,
             '{' => {
                 self.mark('{');
-                self.brace(false);
+                self.push(Open::Brace);
             }
             '}' => {
                 self.mark('}');
                 self.behind = Behind::Either;
-                if self.braces.pop() == Some(true) {
-                    self.state = State::Template(Template::Plain);
+                match self.open.pop() {
+                    Some(Open::Template) => self.state = State::Template(Template::Plain),
+                    Some(Open::Parenthesis(_)) => self.give_up(),
+                    _ => {}
                 }
+            }
+            '(' => {
+                self.end_word();
+                let head = self.head;
+                self.mark('(');
+                self.push(Open::Parenthesis(head));
             }
             ')' => {
                 self.mark(')');
-                self.behind = Behind::Either;
+                match self.open.pop() {
+                    Some(Open::Parenthesis(true)) => {}
+                    Some(Open::Parenthesis(false)) => self.behind = Behind::Operator,
+                    _ => self.give_up(),
+                }
             }
             ']' => {
                 self.mark(']');
@@ -404,6 +438,7 @@ impl Script {
             '\\' => self.give_up(),
             _ if character.is_alphanumeric() || matches!(character, '_' | '$') || !character.is_ascii() => {
                 if self.word.length == 0 {
+                    self.head = false;
                     self.behind = Behind::Operator;
                     self.last = ['0'; 2];
                 }
@@ -417,6 +452,8 @@ impl Script {
     fn end_word(&mut self) {
         if self.word.length > 0 {
             self.behind = self.behind();
+            // `for await (` as well.
+            self.head = !self.dotted && matches!(self.word.text(), b"if" | b"while" | b"for" | b"with" | b"await");
             self.word = Word::default();
             self.dotted = false;
         }

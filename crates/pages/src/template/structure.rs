@@ -21,9 +21,7 @@ pub(super) enum Event {
     /// `if`.
     If,
     /// `elseif`, and `else`, which is the last.
-    Else {
-        last: bool,
-    },
+    Else { last: bool },
     /// The `end` of an `if`.
     EndIf,
     /// The body of a loop begins.
@@ -109,13 +107,15 @@ impl Structure {
     /// Checks that a block of code ends where a statement of the page's own can stand.
     fn finish(&mut self, tokens: &[Token], (file, text): (u32, &str), behind: Behind, report: &mut Report) {
         let Some(last) = tokens.last() else { return };
-        if behind == Behind::Operand {
+        if behind != Behind::Statement {
             let word = &text[last.range.clone()];
             let span = Span::new(file, last.range.start, last.range.end);
             let message = format!("the block ends behind `{word}`, within a statement");
             let draft = report.add(Code::StatementUnfinished, span, message);
             if word == "return" {
                 draft.note("to end the page here, write: <?lua do return end ?>");
+            } else if word == ">" {
+                draft.note("behind a type, write `;`");
             }
             return;
         }
@@ -123,7 +123,9 @@ impl Structure {
         while let Some(&(block, span)) = self.open.last() {
             let (code, message) = match block {
                 Block::Function => (Code::FunctionAround, "this function holds text of the page, or is not closed"),
-                Block::Choice => (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block"),
+                Block::Choice => {
+                    (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block")
+                }
                 Block::If { pending: true } => (Code::StatementUnfinished, "`then` is missing in this block"),
                 Block::Loop { pending: true } => (Code::StatementUnfinished, "`do` is missing in this block"),
                 _ => return,

@@ -11,10 +11,10 @@ pub(super) enum Url {
     Name([u8; 8], u8),
     /// A scheme that is allowed, and its colon.
     Scheme,
-    /// One slash from the beginning, or behind the scheme.
-    Slash,
-    /// Behind two slashes: the host.
-    Host,
+    /// One slash from the beginning; whether an insertion stands behind it, which may be empty.
+    Slash(bool),
+    /// Behind two slashes, or a scheme; whether a host has begun, for browsers take any number of slashes.
+    Host(bool),
     /// Behind the host, or in a relative URL: scheme and host are settled.
     Settled,
     /// It began with an insertion, and nothing since settled where it leads.
@@ -36,7 +36,7 @@ impl Url {
         let is_slash = matches!(character, '/' | '\\');
         match self {
             Self::Start if character <= ' ' => self,
-            Self::Start if is_slash => Self::Slash,
+            Self::Start if is_slash => Self::Slash(false),
             Self::Start if matches!(character, '?' | '#') => Self::Settled,
             Self::Start => Self::name([0; 8], 0, character),
             Self::Name(name, length) => match character {
@@ -45,11 +45,12 @@ impl Url {
                 '/' | '\\' | '?' | '#' => Self::Settled,
                 _ => Self::name(name, length, character),
             },
-            Self::Scheme if is_slash => Self::Slash,
-            Self::Scheme => Self::Settled,
-            Self::Slash if is_slash => Self::Host,
-            Self::Slash => Self::Settled,
-            Self::Host if is_slash || matches!(character, '?' | '#') => Self::Settled,
+            Self::Scheme => Self::Host(!is_slash),
+            Self::Slash(_) if is_slash => Self::Host(false),
+            Self::Slash(_) => Self::Settled,
+            Self::Host(false) if is_slash => self,
+            Self::Host(_) if is_slash || matches!(character, '?' | '#') => Self::Settled,
+            Self::Host(_) => Self::Host(true),
             Self::Inserted if is_slash || matches!(character, '?' | '#') => Self::Settled,
             // What was inserted may be `javascript`; a colon would make a scheme of it.
             Self::Inserted if character == ':' => Self::Foreign,
@@ -80,8 +81,8 @@ impl Url {
             Self::Start => Self::Inserted,
             // Whatever it says, it is no scheme that is allowed by what is written.
             Self::Name(_, length) => Self::Name([0; 8], length),
-            // A part is encoded, so it brings neither a colon nor a slash.
-            Self::Slash | Self::Scheme => Self::Settled,
+            // A part is encoded, so it brings no slash; but it may be empty.
+            Self::Slash(_) => Self::Slash(true),
             other => other,
         }
     }
@@ -109,14 +110,18 @@ mod tests {
         for (text, url) in [
             ("", Url::Start),
             (" \n", Url::Start),
-            ("/", Url::Slash),
-            ("//", Url::Host),
-            ("\\\\", Url::Host),
+            ("/", Url::Slash(false)),
+            ("//", Url::Host(false)),
+            ("\\\\", Url::Host(false)),
             ("//host/", Url::Settled),
             ("https:", Url::Scheme),
-            ("HTTPS://host", Url::Host),
+            ("https:host", Url::Host(true)),
+            ("https:/host", Url::Host(true)),
+            ("https:///", Url::Host(false)),
+            ("https://$/", Url::Host(false)),
+            ("HTTPS://host", Url::Host(true)),
             ("ht\ntps://host?", Url::Settled),
-            ("mailto:a", Url::Settled),
+            ("mailto:a?", Url::Settled),
             ("a/b:c", Url::Settled),
             ("?a:b", Url::Settled),
             ("javascript:", Url::Foreign),
@@ -128,8 +133,10 @@ mod tests {
             ("$/a", Url::Settled),
             ("$:", Url::Foreign),
             ("$$:", Url::Foreign),
-            ("/$", Url::Settled),
-            ("/$/", Url::Settled),
+            ("/$", Url::Slash(true)),
+            ("/$/", Url::Host(false)),
+            ("/$$/$", Url::Host(false)),
+            ("/$a", Url::Settled),
         ] {
             assert_eq!(read(text), url, "{text:?}");
         }

@@ -6,8 +6,8 @@ use super::names::{Content, Value};
 use super::script::{Language, Place};
 use super::structure::Event;
 use super::url::Url;
-use flatout_config::diagnostic::{Report, Span, Texts};
 use flatout_config::Code;
+use flatout_config::diagnostic::{Report, Span, Texts};
 
 /// What a page is, in the order in which it is written.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,7 @@ pub(super) enum Step {
     /// Text as it is written.
     Text(Span),
     /// An insertion; the number of its escaper.
-    Insert {
-        span: Span,
-        number: usize,
-        raw: bool,
-    },
+    Insert { span: Span, number: usize, raw: bool },
     /// What code does to the order.
     Event(Event, Span),
 }
@@ -46,12 +42,8 @@ enum Frame {
 
 /// Walks through a page's steps; `insertions` says how many numbers there are.
 pub(super) fn walk(steps: &[Step], insertions: usize, texts: &Texts, report: &mut Report) -> Vec<Chosen> {
-    let mut walker = Walker {
-        context: Context::new(),
-        frames: Vec::new(),
-        chosen: vec![Chosen::default(); insertions],
-        report,
-    };
+    let mut walker =
+        Walker { context: Context::new(), frames: Vec::new(), chosen: vec![Chosen::default(); insertions], report };
     let mut budget = ROUNDS_MAX * (texts_bytes(steps) + steps.len());
     let (mut at, mut last) = (0, Span::default());
     while let Some(step) = steps.get(at) {
@@ -234,7 +226,9 @@ impl Walker<'_> {
     fn insert_into(&mut self) {
         let context = &mut self.context;
         context.first = false;
-        if matches!(context.state, State::Raw(..) | State::Value(_)) && let Some(script) = &mut context.script {
+        if matches!(context.state, State::Raw(..) | State::Value(_))
+            && let Some(script) = &mut context.script
+        {
             script.insert();
         }
         if matches!(context.state, State::Value(_)) {
@@ -301,7 +295,8 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         State::Value(_) => choose_value(context),
         State::Declaration(_) | State::Comment(_) | State::Bogus => {
             let note = "a comment that visitors do not see is written <?lua --[[ … ]] ?>";
-            Err(Refusal::new(Code::InComment, format!("an insertion cannot stand {}", describe(context)), note).vouched())
+            Err(Refusal::new(Code::InComment, format!("an insertion cannot stand {}", describe(context)), note)
+                .vouched())
         }
         State::Raw(..) if context.is_within_end() => {
             let note = "within a script's text, `<` can be written `\\x3c`";
@@ -360,15 +355,16 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
             _ => Ok(Escape::UrlPart),
         },
         Some(Value::Resource) => match context.url {
-            Url::Settled | Url::Slash => Ok(Escape::UrlPart),
+            Url::Settled | Url::Slash(_) => Ok(Escape::UrlPart),
             Url::Unclear => Err(unclear_url(&name)),
             _ => {
                 let message = format!("`{name}` of <{element}> loads what is run, so its beginning is written");
-                Err(Refusal::new(Code::InUrl, message, "begin with a path or with a host: \"/files/<?= … ?>\"").vouched())
+                Err(Refusal::new(Code::InUrl, message, "begin with a path or with a host: \"/files/<?= … ?>\"")
+                    .vouched())
             }
         },
         Some(Value::UrlList) => match context.url {
-            Url::Settled | Url::Slash | Url::Host | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
+            Url::Settled | Url::Slash(_) | Url::Host(_) | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
             _ => {
                 let message = format!("in `{name}`, the beginning of each URL is written");
                 Err(Refusal::new(Code::InUrl, message, "as in: srcset=\"/images/<?= … ?> 2x\""))
@@ -394,7 +390,8 @@ fn unclear_url(name: &str) -> Refusal {
 }
 
 fn script_place(context: &Context) -> Result<(Place, Language), Refusal> {
-    let unknown = || Refusal::new(Code::InScript, "the script cannot be followed", "put the value into a data- attribute");
+    let unknown =
+        || Refusal::new(Code::InScript, "the script cannot be followed", "put the value into a data- attribute");
     let script = context.script.as_ref().ok_or_else(unknown)?;
     match script.place() {
         Place::None(why) => {
@@ -455,12 +452,13 @@ fn explain(unclear: Unclear) -> (&'static str, &'static str) {
             "write it as `&lt;`",
         ),
         Unclear::ScriptComment => ("`<!--` in a script changes where the script ends", "write it as `<\\!--`"),
-        Unclear::Cdata => ("in HTML, `<![CDATA[` means one thing within <svg> and another elsewhere", "write plain text"),
+        Unclear::Cdata => {
+            ("in HTML, `<![CDATA[` means one thing within <svg> and another elsewhere", "write plain text")
+        }
         Unclear::Endless => ("nothing ends <plaintext>", "use <pre>"),
-        Unclear::SelfClosing => (
-            "this element ends here within <svg>, and goes on elsewhere",
-            "write its end tag: <script></script>",
-        ),
+        Unclear::SelfClosing => {
+            ("this element ends here within <svg>, and goes on elsewhere", "write its end tag: <script></script>")
+        }
         Unclear::Separator => (
             "the branches in front end in different names, and this goes on with one of them",
             "end each branch with a space, or with the whole attribute",

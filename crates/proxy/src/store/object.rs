@@ -2,6 +2,8 @@
 
 use crate::store::body::StoredBody;
 use crate::store::purge::{Purged, Subject, tag_hash};
+use flatout_net::huge::HUGE_PAGE_BYTES;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -103,6 +105,7 @@ pub struct Object<M> {
     hits: AtomicU8,
     gone: AtomicU8,
     on_disk: AtomicBool,
+    joined: AtomicBool,
     pub(crate) ledger: AtomicU8,
     /// The newest purge that the object was compared with, times four, and what came of it.
     compared: AtomicU64,
@@ -135,6 +138,7 @@ impl<M: Meta> Object<M> {
             hits: AtomicU8::new(0),
             gone: AtomicU8::new(0),
             on_disk: AtomicBool::new(false),
+            joined: AtomicBool::new(false),
             ledger: AtomicU8::new(0),
             compared: AtomicU64::new(generation << 2),
         }
@@ -192,6 +196,17 @@ impl<M> Object<M> {
 
     pub(crate) fn set_on_disk(&self) {
         self.on_disk.store(true, Ordering::Release);
+    }
+
+    /// The memory file whose pages it is time to join, with its length: asked for a first time, and large enough. To
+    /// one caller only.
+    pub fn take_unjoined(&self) -> Option<(Arc<OwnedFd>, u64)> {
+        match &self.body {
+            StoredBody::File { fd, bytes, place: None } if *bytes >= HUGE_PAGE_BYTES => {
+                (!self.joined.swap(true, Ordering::Relaxed)).then(|| (Arc::clone(fd), *bytes))
+            }
+            _ => None,
+        }
     }
 
     /// Whether it stays off disks.

@@ -2,8 +2,8 @@
 
 use super::order::{By, Order};
 use super::{Format, Wish, content_type, make};
-use crate::root::Root;
 use crate::version::tests::temporary_folder;
+use flatout_net::root::Root;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use std::ffi::OsStr;

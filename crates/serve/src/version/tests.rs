@@ -1,12 +1,12 @@
 use super::{Loading, MEMORY_BYTES_MAX, Seen, Version};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
-use crate::root::Named;
-use crate::root::Root;
 use crate::rules::Rules;
 use crate::services::Services;
 use flatout_config::model::Files;
 use flatout_net::response::Body;
+use flatout_net::root::Named;
+use flatout_net::root::Root;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -41,13 +41,18 @@ pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
 /// Text within a string of a script, in double or single quotes; in elements, in event attributes, and in JSON. All but
 /// letters, digits and a few marks is written as `\uXXXX`, so it means the same to JavaScript, to JSON and to HTML.
 pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
-    write(input, out, |byte| byte.is_ascii_alphanumeric() || b" _.,:-".contains(&byte), |character, out| {
-        if character.is_ascii() || matches!(character, '\u{2028}' | '\u{2029}') {
-            escape(character, out);
-        } else {
-            push(character, out);
-        }
-    });
+    write(
+        input,
+        out,
+        |byte| byte.is_ascii_alphanumeric() || b" _.,:-".contains(&byte),
+        |character, out| {
+            if character.is_ascii() || matches!(character, '\u{2028}' | '\u{2029}') {
+                escape(character, out);
+            } else {
+                push(character, out);
+            }
+        },
+    );
 }
 
 /// In JSON, everything but quotes that HTML looks at stands within strings, and there `\\uXXXX` means the same.
@@ -73,9 +78,18 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
             _ if byte.is_ascii() => out.push(byte),
             _ => {
                 let end = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
-                write(&rest[..end], out, |_| false, |character, out| {
-                    if matches!(character, '\u{2028}' | '\u{2029}') { escape(character, out) } else { push(character, out) }
-                });
+                write(
+                    &rest[..end],
+                    out,
+                    |_| false,
+                    |character, out| {
+                        if matches!(character, '\u{2028}' | '\u{2029}') {
+                            escape(character, out)
+                        } else {
+                            push(character, out)
+                        }
+                    },
+                );
                 at += end;
                 continue;
             }

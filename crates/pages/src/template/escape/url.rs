@@ -21,9 +21,14 @@ pub fn url(input: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(REFUSED_URL.as_bytes());
         return;
     }
-    write(input, out, |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte), |character, out| {
-        if character == '&' { html::text(b"&", out) } else { encode(character, out) }
-    });
+    write(
+        input,
+        out,
+        |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte),
+        |character, out| {
+            if character == '&' { html::text(b"&", out) } else { encode(character, out) }
+        },
+    );
 }
 
 /// Whether a URL has no scheme or an allowed one, as browsers read it: they drop controls and spaces in front, and tabs
@@ -35,7 +40,7 @@ fn is_allowed(input: &[u8]) -> bool {
     for &byte in input[start..].iter().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')) {
         match byte {
             b':' => return SCHEMES.iter().any(|allowed| allowed.as_bytes() == &scheme[..length]),
-            b'/' | b'?' | b'#' | b'\\' => return true,
+            b'/' | b'?' | b'#' => return true,
             // Longer than any that is allowed; whether it is one at all is for what follows to say.
             _ if length == scheme.len() => scheme[0] = 0,
             _ => {

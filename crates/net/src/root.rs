@@ -1,7 +1,6 @@
 //! Opening below a folder, by the kernel's own rules, and why a name cannot be opened.
 
-use crate::outcome::Outcome;
-use flatout_net::file::FileIdentity;
+use crate::file::FileIdentity;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use std::io;
@@ -20,6 +19,25 @@ pub enum Named {
     Folder,
 }
 
+/// Why a name below a folder cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpenFault {
+    /// Nothing has this name.
+    NotFound,
+    /// A symbolic link leads out of the folder, or in a circle.
+    OutsideRoot,
+    /// Permissions forbid it.
+    Forbidden,
+    /// It is a device, a pipe or a socket.
+    NotAFile,
+    /// There is no descriptor, or no memory, left.
+    NoDescriptor,
+    /// Names changed each time the kernel looked.
+    Unsettled,
+    /// The kernel reported another error.
+    Failed,
+}
+
 /// The folder that is served, held open: renaming or replacing it does not lead requests elsewhere.
 #[derive(Debug)]
 pub struct Root {
@@ -34,60 +52,60 @@ impl Root {
     }
 
     /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
-    pub fn identify(&self, name: &[u8]) -> Result<Named, Outcome> {
+    pub fn identify(&self, name: &[u8]) -> Result<Named, OpenFault> {
         let stat = self.stat(name)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Named::File(FileIdentity::from_stat(&stat))),
             FileType::Directory => Ok(Named::Folder),
-            _ => Err(Outcome::NotAFile),
+            _ => Err(OpenFault::NotAFile),
         }
     }
 
     /// What the kernel knows of `name`, whatever it stands for; links are followed as long as they stay inside.
-    pub(crate) fn stat(&self, name: &[u8]) -> Result<Stat, Outcome> {
+    pub fn stat(&self, name: &[u8]) -> Result<Stat, OpenFault> {
         let fd = self.open_name(name, OFlags::PATH)?;
-        fstat(&fd).map_err(outcome_of)
+        fstat(&fd).map_err(fault_of)
     }
 
     /// Opens the folder `name`, to read the names in it.
-    pub(crate) fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Outcome> {
+    pub fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, OpenFault> {
         self.open_name(name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Opens the regular file `name` for reading.
-    pub fn open_file(&self, name: &[u8]) -> Result<(OwnedFd, FileIdentity), Outcome> {
+    pub fn open_file(&self, name: &[u8]) -> Result<(OwnedFd, FileIdentity), OpenFault> {
         // Not blocking and without a controlling terminal, should the name have become a pipe's or a terminal's.
         let fd = self.open_name(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let stat = fstat(&fd).map_err(outcome_of)?;
+        let stat = fstat(&fd).map_err(fault_of)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Outcome::NotAFile);
+            return Err(OpenFault::NotAFile);
         }
         Ok((fd, FileIdentity::from_stat(&stat)))
     }
 
-    fn open_name(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Outcome> {
+    fn open_name(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, OpenFault> {
         let name = if name.is_empty() { b"." } else { name };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..RACES_MAX {
             match openat2(&self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other.map_err(outcome_of),
+                other => return other.map_err(fault_of),
             }
         }
-        Err(Outcome::FileUnsettled)
+        Err(OpenFault::Unsettled)
     }
 }
 
-fn outcome_of(errno: Errno) -> Outcome {
+fn fault_of(errno: Errno) -> OpenFault {
     match errno {
         // INVAL: a name with a NUL, which no file has.
-        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Outcome::NotFound,
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => OpenFault::NotFound,
         // A link out of the folder, or a circle of links.
-        Errno::XDEV | Errno::LOOP => Outcome::OutsideRoot,
-        Errno::ACCESS | Errno::PERM => Outcome::Forbidden,
-        Errno::NXIO | Errno::NODEV => Outcome::NotAFile,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Outcome::NoDescriptor,
-        _ => Outcome::FileFailed,
+        Errno::XDEV | Errno::LOOP => OpenFault::OutsideRoot,
+        Errno::ACCESS | Errno::PERM => OpenFault::Forbidden,
+        Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => OpenFault::NoDescriptor,
+        _ => OpenFault::Failed,
     }
 }
 
@@ -101,13 +119,20 @@ pub fn check_kernel(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Named, Outcome, Root};
+    use super::{Named, OpenFault, Root};
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    fn temporary_folder(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("flatout-net-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
     #[test]
     fn names_stay_beneath() {
-        let folder = crate::version::tests::temporary_folder("root");
+        let folder = temporary_folder("root");
         fs::create_dir_all(folder.join("in/sub")).unwrap();
         fs::write(folder.join("secret"), "s").unwrap();
         fs::write(folder.join("in/a"), "a").unwrap();
@@ -124,13 +149,13 @@ mod tests {
         for name in
             [&b"up"[..], b"absolute", b"../secret", b"sub/../../secret", b"/etc/passwd", b"circle", b"magic/etc"]
         {
-            assert_eq!(root.identify(name), Err(Outcome::OutsideRoot), "{}", String::from_utf8_lossy(name));
-            assert_eq!(root.open_file(name).err(), Some(Outcome::OutsideRoot));
+            assert_eq!(root.identify(name), Err(OpenFault::OutsideRoot), "{}", String::from_utf8_lossy(name));
+            assert_eq!(root.open_file(name).err(), Some(OpenFault::OutsideRoot));
         }
-        assert_eq!(root.identify(b"a/b"), Err(Outcome::NotFound));
-        assert_eq!(root.identify(b"a\0b"), Err(Outcome::NotFound));
-        assert_eq!(root.identify(&[b'x'; 300]), Err(Outcome::NotFound));
-        assert_eq!(root.open_file(b"sub").err(), Some(Outcome::NotAFile));
+        assert_eq!(root.identify(b"a/b"), Err(OpenFault::NotFound));
+        assert_eq!(root.identify(b"a\0b"), Err(OpenFault::NotFound));
+        assert_eq!(root.identify(&[b'x'; 300]), Err(OpenFault::NotFound));
+        assert_eq!(root.open_file(b"sub").err(), Some(OpenFault::NotAFile));
         fs::remove_dir_all(folder).unwrap();
     }
 }

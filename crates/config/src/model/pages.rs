@@ -1,0 +1,65 @@
+//! Active pages: pages and scripts that this server runs itself.
+
+use super::Origin;
+use std::path::PathBuf;
+
+/// Pages below a folder, or one page or script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// The folder, or of a `page` the file; absolute or relative to where the process was started.
+    pub path: PathBuf,
+    /// How they run.
+    pub settings: PageSettings,
+}
+
+/// How pages run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSettings {
+    /// Whether errors are shown in the browser, with the lines around them, and pages load again when they change.
+    pub dev: bool,
+    /// How long a page runs before others have their turn, in microseconds.
+    pub cpu_slice_us: u64,
+    /// How long a page may compute for one request, in microseconds; waiting does not count.
+    pub cpu_limit_us: u64,
+    /// What a page may allocate for one request, in bytes.
+    pub memory_bytes_max: u64,
+    /// Bytes of one request's content at the most, uploads included.
+    pub upload_bytes_max: u64,
+    /// Bytes of a form without its files, or of a JSON body, at the most.
+    pub form_bytes_max: u64,
+    /// What `db` asks.
+    pub database: Option<Database>,
+    /// The file with the key of sessions and tokens; made when it is not there.
+    pub secret: Option<PathBuf>,
+    /// What `fetch` may ask, each under its name.
+    pub upstreams: Vec<(String, Origin)>,
+    /// How long what is known of a page's files is believed without a look, in milliseconds; `None`: as long as of the
+    /// site's files.
+    pub recheck_ms: Option<u64>,
+}
+
+/// An SQLite database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Database {
+    /// The file; made when it is not there.
+    pub path: PathBuf,
+    /// The folder of migrations, which are applied at start.
+    pub migrations: Option<PathBuf>,
+}
+
+impl Default for PageSettings {
+    fn default() -> Self {
+        Self {
+            dev: false,
+            cpu_slice_us: 200,
+            cpu_limit_us: 50_000,
+            memory_bytes_max: 16 << 20,
+            upload_bytes_max: 10 << 20,
+            form_bytes_max: 1 << 20,
+            database: None,
+            secret: None,
+            upstreams: Vec::new(),
+            recheck_ms: None,
+        }
+    }
+}

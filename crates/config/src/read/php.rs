@@ -1,0 +1,302 @@
+//! The handler of scripts: where they are run, which they are, and what they may do.
+
+use super::Reader;
+use super::files::is_off;
+use super::parse::{digits, host_fault};
+use super::pool;
+use super::shape::{Block, Seen, Shape, VALUES_MAX};
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::model::{Handler, Php, PhpAddress, Step, StepKind};
+use crate::syntax::{Node, Scalar, Value};
+use std::path::{Path, PathBuf};
+
+/// More bytes than any script takes.
+const BYTES_MAX: u64 = 1 << 40;
+
+/// Content without a length is kept in memory that has no name in any folder.
+const SPOOL_BYTES_MAX: u64 = 1 << 30;
+
+const SHAPE: Shape = Shape {
+    arguments: (1, 1),
+    properties: &[],
+    block: Block::Optional,
+    example: "php \"unix:/run/php/php-fpm.sock\", or php \"tcp:127.0.0.1:9000\" { root \"/srv/www\" }",
+};
+const ROOT: Shape = Shape::value("root \"/srv/www\"");
+const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.php\"") };
+const SPLIT: Shape = Shape::values(1, "split \".php\"");
+const FRONT: Shape = Shape::value("front-controller \"/index.php\"");
+const ENV: Shape = Shape { arguments: (2, 2), ..Shape::value("env \"APP_ENV\" \"production\"") };
+const IDLE: Shape = Shape::value("idle-connections 8");
+const CONNECTIONS: Shape = Shape::value("connections 1024");
+const CONTENT: Shape = Shape::value("content-limit \"128MiB\"");
+const SPOOL: Shape = Shape::value("spool-limit \"8MiB\"");
+const SENDFILE: Shape = Shape::values(1, "sendfile \"/srv/private\"");
+const ACCEL: Shape = Shape { arguments: (2, 2), ..Shape::value("accel \"/protected/\" \"/srv/private\"") };
+
+/// How an application server is written, for those who wrote it otherwise.
+const FORM: &str = "as in \"unix:/run/php/php-fpm.sock\" or \"tcp:127.0.0.1:9000\"";
+
+const ALLOWED: &[&str] = &[
+    "root",
+    "script-root",
+    "index",
+    "split",
+    "front-controller",
+    "env",
+    "timeouts",
+    "idle-connections",
+    "connections",
+    "content-limit",
+    "spool-limit",
+    "sendfile",
+    "accel",
+];
+
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
+    let complete = reader.shape(node, &SHAPE);
+    let mut php = Php::default();
+    let mut seen = Seen::default();
+    for child in node.children.iter().flatten() {
+        let repeats = matches!(child.name.as_str(), "env" | "accel");
+        if !ALLOWED.contains(&child.name.as_str()) {
+            reader.unknown(child, ALLOWED);
+        } else if repeats || reader.first(&mut seen, child) {
+            setting(reader, child, &mut php);
+        }
+    }
+    if let Some(controller) = &php.front_controller
+        && !php.split.iter().any(|suffix| controller.ends_with(suffix.as_str()))
+        && let Some(child) = node.children.iter().flatten().find(|child| child.name == "front-controller")
+    {
+        reader
+            .report
+            .add(Code::Contradiction, child.span, "the front controller's name is no script's")
+            .label(format!("scripts end with {}", php.split.join(" or ")));
+    }
+    if !complete {
+        return None;
+    }
+    php.address = address(reader, &node.arguments[0])?;
+    Some(php)
+}
+
+/// Gives those `php` steps of a site a root that have none: that of its first `files` step, or the folder that the site's
+/// file stands in.
+pub(super) fn settle_roots(reader: &Reader<'_>, site: Span, block: &mut [Step]) {
+    let root = first_files(block).map_or_else(|| reader.resolve(site, "."), Path::to_owned);
+    fill_roots(block, &root);
+}
+
+fn first_files(block: &[Step]) -> Option<&Path> {
+    block.iter().find_map(|step| match &step.kind {
+        StepKind::Handler(Handler::Files(files)) => Some(files.root.as_path()),
+        StepKind::Route(route) => first_files(&route.block),
+        _ => None,
+    })
+}
+
+fn fill_roots(block: &mut [Step], root: &Path) {
+    for step in block {
+        match &mut step.kind {
+            StepKind::Handler(Handler::Php(php)) if php.root.as_os_str().is_empty() => root.clone_into(&mut php.root),
+            StepKind::Route(route) => fill_roots(&mut route.block, root),
+            _ => {}
+        }
+    }
+}
+
+fn address(reader: &mut Reader<'_>, value: &Value) -> Option<PhpAddress> {
+    let text = match (&value.scalar, value.annotation) {
+        (Scalar::Integer(port), None) => port.to_string(),
+        _ => reader.line(value)?,
+    };
+    match parse_php_address(&text) {
+        Ok(PhpAddress::Unix(path)) => Some(PhpAddress::Unix(reader.resolve(value.span, &path.to_string_lossy()))),
+        Ok(address) => Some(address),
+        Err(fault) => {
+            let message = format!("`{text}` is no application server");
+            reader.report.add(Code::ServerBad, value.span, message).label(fault).note(FORM);
+            None
+        }
+    }
+}
+
+/// Reads where an application server listens: `unix:` and a path, or `tcp:`, a host and a port. A path says by itself
+/// what it is, and so do a host with a port and a port alone, which is one of this machine.
+///
+/// # Errors
+/// With what is wrong.
+pub fn parse_php_address(text: &str) -> Result<PhpAddress, &'static str> {
+    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with(['/', '.']).then_some(text)) {
+        return if path.is_empty() {
+            Err("the path of the socket is missing")
+        } else {
+            Ok(PhpAddress::Unix(path.into()))
+        };
+    }
+    let rest = text.strip_prefix("tcp:").unwrap_or(text);
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let (host, port) = rest.rsplit_once(':').unwrap_or(("", rest));
+    let port = digits(port).filter(|&port| port != 0).ok_or("a port is a number from 1 to 65535")?;
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    let fault = if host.contains(['*', '/']) { Some("one host") } else { host_fault(host) };
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Ok(PhpAddress::Tcp(host.to_ascii_lowercase(), port))
+}
+
+fn setting(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
+    match node.name.as_str() {
+        "root" => php.root = path(reader, node, &ROOT).unwrap_or_default(),
+        "script-root" => php.script_root = path(reader, node, &ROOT),
+        "index" => {
+            let off = is_off(reader, node, &INDEX);
+            php.index = if off { Vec::new() } else { names(reader, &node.arguments) };
+        }
+        "split" => {
+            reader.shape(node, &SPLIT);
+            php.split = suffixes(reader, &node.arguments);
+        }
+        "front-controller" => {
+            if reader.shape(node, &FRONT) {
+                php.front_controller = script(reader, &node.arguments[0]);
+            }
+        }
+        "env" => {
+            if reader.shape(node, &ENV) {
+                env(reader, &node.arguments[0], &node.arguments[1], php);
+            }
+        }
+        "timeouts" => php.timeouts = pool::timeouts(reader, node),
+        "idle-connections" => {
+            if reader.shape(node, &IDLE)
+                && let Some(idle) = reader.number(&node.arguments[0], 0..=65_535)
+            {
+                php.idle_connections_max = idle as u32;
+            }
+        }
+        "connections" => {
+            if reader.shape(node, &CONNECTIONS)
+                && let Some(connections) = reader.number(&node.arguments[0], 1..=1_000_000)
+            {
+                php.connections_max = connections as u32;
+            }
+        }
+        "content-limit" => {
+            if reader.shape(node, &CONTENT)
+                && let Some(bytes) = reader.size(&node.arguments[0], 0..=BYTES_MAX)
+            {
+                php.content_bytes_max = bytes;
+            }
+        }
+        "spool-limit" => {
+            if reader.shape(node, &SPOOL)
+                && let Some(bytes) = reader.size(&node.arguments[0], 0..=SPOOL_BYTES_MAX)
+            {
+                php.spool_bytes_max = bytes;
+            }
+        }
+        "sendfile" => {
+            reader.shape(node, &SENDFILE);
+            for value in &node.arguments {
+                match reader.path(value) {
+                    Some(folder) if php.sendfile.contains(&folder) => reader.same_twice(value.span, "this folder"),
+                    Some(folder) => php.sendfile.push(folder),
+                    None => {}
+                }
+            }
+        }
+        _ => {
+            if reader.shape(node, &ACCEL) {
+                accel(reader, &node.arguments[0], &node.arguments[1], php);
+            }
+        }
+    }
+}
+
+fn path(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<PathBuf> {
+    if reader.shape(node, shape) { reader.path(&node.arguments[0]) } else { None }
+}
+
+/// Names of files in a folder.
+fn names(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    for value in values {
+        let Some(name) = reader.line(value) else { continue };
+        if name.contains('/') || name.starts_with('.') {
+            let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is no file's name"));
+            draft.label("a name without slashes, as in \"index.php\"");
+        } else if list.contains(&name) {
+            reader.same_twice(value.span, "this name");
+        } else {
+            list.push(name);
+        }
+    }
+    list
+}
+
+/// Endings of scripts' names.
+fn suffixes(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    for value in values {
+        let Some(suffix) = reader.line(value) else { continue };
+        let is_ending = suffix.strip_prefix('.').is_some_and(|rest| {
+            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+        });
+        if !is_ending {
+            let draft = reader.report.add(Code::TextBad, value.span, format!("`{suffix}` is no ending of a name"));
+            draft.label("a dot, and letters or digits: \".php\"");
+        } else if list.contains(&suffix) {
+            reader.same_twice(value.span, "this ending");
+        } else {
+            list.push(suffix);
+        }
+    }
+    // Without any, every file would be a script; the mistake is told above.
+    if list.is_empty() { Php::default().split } else { list }
+}
+
+/// A script below the root, without its first slash.
+fn script(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let text = reader.line(value)?;
+    let name = text.strip_prefix('/').unwrap_or(&text);
+    if name.is_empty() || name.ends_with('/') || name.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is no script below the root"));
+        draft.label("a path below the root, as in \"/index.php\"");
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn env(reader: &mut Reader<'_>, name: &Value, value: &Value, php: &mut Php) {
+    let (Some(text), Some(given)) = (reader.line(name), reader.text(value)) else { return };
+    let is_name = !text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name {
+        let draft = reader.report.add(Code::TextBad, name.span, format!("`{text}` is no variable's name"));
+        draft.label("letters, digits and underscores: \"APP_ENV\"");
+    } else if php.env.iter().any(|(known, _)| *known == text) {
+        reader.same_twice(name.span, "this variable");
+    } else {
+        php.env.push((text, given));
+    }
+}
+
+fn accel(reader: &mut Reader<'_>, prefix: &Value, folder: &Value, php: &mut Php) {
+    let (Some(text), Some(folder)) = (reader.line(prefix), reader.path(folder)) else { return };
+    let clean = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')).is_some_and(|rest| {
+        !rest.is_empty() && rest.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+    });
+    if !clean {
+        let draft = reader.report.add(Code::TextBad, prefix.span, format!("`{text}` is no beginning of an address"));
+        draft.label("a path that begins and ends with a slash: \"/protected/\"");
+    } else if php.accel.iter().any(|(known, _)| *known == text) {
+        reader.same_twice(prefix.span, "this address");
+    } else {
+        php.accel.push((text, folder));
+    }
+}

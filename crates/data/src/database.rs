@@ -1,0 +1,305 @@
+//! A database file: opened once a process, asked by every worker.
+
+use crate::connection::{Role, Session};
+use crate::limits::Limits;
+use crate::pending::{Pending, Promise, pair, ready};
+use crate::queue::{Queue, Refused};
+use crate::reason::{DataError, DataReason};
+use crate::rows::Rows;
+use crate::transaction::Transaction;
+use crate::value::{Parameters, Statement};
+use crate::writer::Job;
+use crate::writing::Writing;
+use crate::{reader, writer};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Readers of one file at the most.
+const READERS_MAX: usize = 64;
+
+/// KiB of pages that the readers of a file keep in memory, all together, and each at the least.
+const CACHE_KIB: u32 = 64 * 1024;
+const CACHE_KIB_MIN: u32 = 4 * 1024;
+
+/// A database file, as one holder asks it: cheap to clone, shared among threads. All that hold the same file share
+/// its one writer and its readers, each within limits of its own; the file is closed when the last lets go.
+#[derive(Clone, Debug)]
+pub struct Database {
+    file: Arc<File>,
+    limits: Limits,
+}
+
+/// What happened to a database since it was opened, by all who hold it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Statements that readers ran.
+    pub reads: u64,
+    /// Statements, and transactions given whole, that the writer ran.
+    pub writes: u64,
+    /// Commits of them: several writes that wait at once share one.
+    pub commits: u64,
+    /// Transactions that were begun and led by a page.
+    pub transactions: u64,
+    /// Statements that failed, for whatever reason.
+    pub failed: u64,
+}
+
+/// A file that is open: the threads end with the last holder.
+struct File {
+    path: PathBuf,
+    shared: Arc<Shared>,
+}
+
+/// What the threads of a file share with those who ask.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) reads: Queue<Ask>,
+    writes: Queue<Job>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) counters: Counters,
+}
+
+/// [`Counts`], counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+/// A statement that somebody waits for.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) sql: Box<str>,
+    pub(crate) parameters: Parameters,
+    pub(crate) limits: Limits,
+    pub(crate) asked_at: Instant,
+    pub(crate) promise: Promise<Rows>,
+}
+
+impl Ask {
+    /// When its waiting ends.
+    pub(crate) fn wait_until(&self) -> Instant {
+        self.asked_at + Duration::from_millis(self.limits.wait_max_ms)
+    }
+
+    /// Itself, while somebody waits for it and has not waited for too long.
+    pub(crate) fn in_time(self, counters: &Counters) -> Option<Self> {
+        if self.promise.is_given_up() {
+            return None;
+        }
+        if Instant::now() >= self.wait_until() {
+            counters.failed.fetch_add(1, Ordering::Relaxed);
+            self.promise.keep(Err(DataReason::QueueTimeout.into()));
+            return None;
+        }
+        Some(self)
+    }
+}
+
+impl Database {
+    /// Opens the file, or makes it when its folder exists, with at least `readers` threads that read. Blocks for as
+    /// long as the disk takes, and at most `limits.wait_max_ms` for another process's lock: for a server's start, not
+    /// for its event loop. A file that is open in this process already is not opened again.
+    pub fn open(path: &Path, readers: usize, limits: Limits) -> Result<Self, DataError> {
+        let path = absolute(path)?;
+        let mut files = lock(FILES.get_or_init(Mutex::default));
+        let file = if let Some(file) = files.get(&path).and_then(Weak::upgrade) {
+            file
+        } else {
+            let file = Arc::new(File::open(path.clone(), limits)?);
+            files.retain(|_, file| file.strong_count() > 0);
+            files.insert(path, Arc::downgrade(&file));
+            file
+        };
+        drop(files);
+        file.read_with(readers.clamp(1, READERS_MAX), limits)?;
+        Ok(Self { file, limits })
+    }
+
+    /// Applies those files `NNN_name.sql` of a folder that have not been, in order, each in a transaction of its own.
+    /// Returns the names of those applied now. Blocks, as `open` does.
+    pub fn migrate(&self, folder: &Path) -> Result<Vec<String>, DataError> {
+        let (promise, pending) = pair();
+        let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
+        self.file.shared.write(Job::Migrate { folder: folder.to_owned(), wait_until, promise });
+        pending.wait()
+    }
+
+    /// The file's absolute path.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Runs a statement that reads, on a reader; one that turns out to write goes to the writer, at the price of a
+    /// detour.
+    pub fn query(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
+        let (ask, pending) = self.ask(sql, parameters);
+        if let Err(refused) = self.file.shared.reads.push(ask, self.limits.queue_max) {
+            let (ask, reason) = match refused {
+                Refused::Full(ask) => (ask, DataReason::QueueFull),
+                Refused::Closed(ask) => (ask, DataReason::Stopped),
+            };
+            self.file.shared.counters.failed.fetch_add(1, Ordering::Relaxed);
+            ask.promise.keep(Err(reason.into()));
+        }
+        pending
+    }
+
+    /// Runs a statement that writes, on the writer, in a transaction of its own as far as anybody can tell. It is
+    /// committed when the answer is there.
+    pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
+        let (ask, pending) = self.ask(sql, parameters);
+        self.file.shared.write(Job::One(ask));
+        pending
+    }
+
+    /// Runs statements in one transaction: all of them, or, as soon as one fails, none. The answer has one [`Rows`]
+    /// for each.
+    pub fn transaction(&self, statements: Vec<Statement>) -> Pending<Vec<Rows>> {
+        if statements.is_empty() {
+            return ready(Ok(Vec::new()));
+        }
+        let (promise, pending) = pair();
+        self.file.shared.write(Job::Whole { statements, limits: self.limits, asked_at: Instant::now(), promise });
+        pending
+    }
+
+    /// Begins a transaction, whose statements may depend on what those before them said. It holds the only writer
+    /// until it ends: for a few statements, not for a conversation. Whoever holds one and asks the same database for
+    /// another write waits for itself, until [`Limits::transaction_max_ms`] ends both.
+    pub fn begin(&self) -> Pending<Transaction> {
+        let (promise, pending) = pair();
+        self.file.shared.write(Job::Begin { limits: self.limits, asked_at: Instant::now(), promise });
+        pending
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> Counts {
+        let counters = &self.file.shared.counters;
+        Counts {
+            reads: counters.reads.load(Ordering::Relaxed),
+            writes: counters.writes.load(Ordering::Relaxed),
+            commits: counters.commits.load(Ordering::Relaxed),
+            transactions: counters.transactions.load(Ordering::Relaxed),
+            failed: counters.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn ask(&self, sql: &str, parameters: Parameters) -> (Ask, Pending<Rows>) {
+        let (promise, pending) = pair();
+        (Ask { sql: sql.into(), parameters, limits: self.limits, asked_at: Instant::now(), promise }, pending)
+    }
+}
+
+impl Shared {
+    /// Gives the writer a job, or the job its refusal.
+    pub(crate) fn write(&self, job: Job) {
+        let jobs_max = job.queue_max();
+        let (job, reason) = match self.writes.push(job, jobs_max) {
+            Ok(()) => return,
+            Err(Refused::Full(job)) => (job, DataReason::QueueFull),
+            Err(Refused::Closed(job)) => (job, DataReason::Stopped),
+        };
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        job.refuse(reason);
+    }
+}
+
+impl File {
+    /// Opens the file with its writer, and no reader yet.
+    fn open(path: PathBuf, limits: Limits) -> Result<Self, DataError> {
+        let session = Session::open(&path, Role::Writer, wait_until(limits))?;
+        let shared = Arc::new(Shared {
+            reads: Queue::new(),
+            writes: Queue::new(),
+            readers: Mutex::default(),
+            counters: Counters::default(),
+        });
+        let theirs = Arc::clone(&shared);
+        // Prepared once here, where a failure can be told, and again by the thread, which keeps it.
+        drop(Writing::new(&session)?);
+        spawn("db-writer", move || {
+            if let Ok(writing) = Writing::new(&session) {
+                writer::run(&writing, &theirs.writes, &theirs.counters);
+            }
+            for job in theirs.writes.close() {
+                job.refuse(DataReason::Stopped);
+            }
+            // The last to close the file copies the log into it, which a reader cannot.
+            let readers = std::mem::take(&mut *lock(&theirs.readers));
+            for reader in readers {
+                let _ = reader.join();
+            }
+        })?;
+        Ok(Self { path, shared })
+    }
+
+    /// Has at least `count` readers from now on.
+    fn read_with(&self, count: usize, limits: Limits) -> Result<(), DataError> {
+        let mut readers = lock(&self.shared.readers);
+        let cache_kib = (CACHE_KIB / count as u32).max(CACHE_KIB_MIN);
+        while readers.len() < count {
+            let session = Session::open(&self.path, Role::Reader { cache_kib }, wait_until(limits))?;
+            let shared = Arc::clone(&self.shared);
+            readers.push(spawn("db-reader", move || reader::run(&session, &shared))?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for ask in self.shared.reads.close() {
+            ask.promise.keep(Err(DataReason::Stopped.into()));
+        }
+        for job in self.shared.writes.close() {
+            job.refuse(DataReason::Stopped);
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "File({})", self.path.display())
+    }
+}
+
+/// The files that are open in this process, by absolute path.
+static FILES: OnceLock<Mutex<HashMap<PathBuf, Weak<File>>>> = OnceLock::new();
+
+/// A panic elsewhere leaves these states whole: every change is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_until(limits: Limits) -> Instant {
+    Instant::now() + Duration::from_millis(limits.wait_max_ms)
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, DataError> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map_err(|error| DataError::new(DataReason::MemoryFull, format!("no thread: {error}")))
+}
+
+/// The one path of a file that need not exist, in a folder that must.
+fn absolute(path: &Path) -> Result<PathBuf, DataError> {
+    if let Ok(path) = path.canonicalize() {
+        return Ok(path);
+    }
+    let missing = |detail: String| DataError::new(DataReason::FileMissing, detail);
+    let name = path.file_name().ok_or_else(|| missing(format!("{} names no file", path.display())))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(|error| missing(format!("{}: {error}", folder.display())))?;
+    Ok(folder.join(name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+//! A thread that reads.
+
+use crate::connection::Session;
+use crate::database::{Ask, Shared};
+use crate::statement::{self, Ran};
+use crate::writer::Job;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+/// Answers what is asked until the queue is closed.
+pub(crate) fn run(session: &Session, shared: &Shared) {
+    while let Some(ask) = shared.reads.pop() {
+        let Some(ask) = ask.in_time(&shared.counters) else { continue };
+        // A panic is a defect; the others shall be answered all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| answer(session, shared, ask)));
+    }
+}
+
+fn answer(session: &Session, shared: &Shared, ask: Ask) {
+    session.bounds.wait_until(ask.wait_until());
+    match statement::read(session, &ask.sql, &ask.parameters, &ask.limits, ask.promise.watch()) {
+        Ok(Ran::Rows(rows)) => {
+            shared.counters.reads.fetch_add(1, Ordering::Relaxed);
+            ask.promise.keep(Ok(rows));
+        }
+        // The writer does it. Its time in the queue counts from when it was asked.
+        Ok(Ran::Writes) => shared.write(Job::One(ask)),
+        Err(error) => {
+            shared.counters.failed.fetch_add(1, Ordering::Relaxed);
+            ask.promise.keep(Err(error));
+        }
+    }
+}

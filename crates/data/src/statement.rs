@@ -1,0 +1,174 @@
+//! One statement on a connection: its parameters bound, its rows read within bounds.
+
+use crate::connection::{Session, failure};
+use crate::limits::Limits;
+use crate::pending::Watch;
+use crate::reason::{DataError, DataReason};
+use crate::rows::Rows;
+use crate::value::{Parameters, Value, ValueRef};
+use rusqlite::CachedStatement;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as Column};
+use std::time::{Duration, Instant};
+
+/// What became of a statement.
+pub(crate) enum Ran {
+    /// It ran.
+    Rows(Rows),
+    /// It would write, and this connection is for reading.
+    Writes,
+}
+
+/// Runs a statement that reads; one that would write is not begun.
+pub(crate) fn read(
+    session: &Session,
+    sql: &str,
+    parameters: &Parameters,
+    limits: &Limits,
+    asker: Watch,
+) -> Result<Ran, DataError> {
+    let mut statement = prepare(session, sql)?;
+    if !statement.readonly() {
+        return Ok(Ran::Writes);
+    }
+    let until = Instant::now() + Duration::from_millis(limits.statement_max_ms);
+    session.bounds.run_until(until, Some(asker));
+    let answer = step(session, &mut statement, parameters, limits);
+    session.bounds.run_on();
+    answer.map(Ran::Rows)
+}
+
+/// Runs a statement on the writer, until `until` at the longest. The caller has begun a transaction, and undoes what a
+/// failed statement leaves.
+pub(crate) fn write(
+    session: &Session,
+    sql: &str,
+    parameters: &Parameters,
+    limits: &Limits,
+    until: Instant,
+) -> Result<Rows, DataError> {
+    let mut statement = prepare(session, sql)?;
+    let before = session.connection.total_changes();
+    session.bounds.run_until(until, None);
+    let answer = step(session, &mut statement, parameters, limits);
+    session.bounds.run_on();
+    let mut rows = answer?;
+    if session.connection.total_changes() != before {
+        rows.changes = session.connection.changes();
+    }
+    rows.last_insert_rowid = session.connection.last_insert_rowid();
+    Ok(rows)
+}
+
+fn prepare<'a>(session: &'a Session, sql: &str) -> Result<CachedStatement<'a>, DataError> {
+    // SQLite would read up to it, and whoever looks at the text sees more.
+    if sql.contains('\0') {
+        return Err(DataError::new(DataReason::SqlInvalid, "a NUL in the text"));
+    }
+    session.connection.prepare_cached(sql).map_err(|error| session.failure(&error))
+}
+
+fn step(
+    session: &Session,
+    statement: &mut CachedStatement<'_>,
+    parameters: &Parameters,
+    limits: &Limits,
+) -> Result<Rows, DataError> {
+    bind(statement, parameters)?;
+    let columns = statement.column_count();
+    let mut answer = Rows::new(statement.column_names().map(Box::from).collect::<Vec<_>>().into());
+    let mut found = statement.raw_query();
+    let mut count = 0;
+    loop {
+        match found.next() {
+            Ok(Some(row)) => {
+                if count == limits.rows_max {
+                    return Err(DataError::new(DataReason::RowsMax, format!("more than {count}")));
+                }
+                count += 1;
+                for column in 0..columns {
+                    let value = row.get_ref(column).map_err(|error| session.failure(&error))?;
+                    answer.push(from_column(value));
+                }
+                if answer.bytes() > limits.bytes_max {
+                    return Err(DataError::new(DataReason::BytesMax, format!("more than {}", limits.bytes_max)));
+                }
+            }
+            Ok(None) => return Ok(answer),
+            // What is no statement cannot be stepped.
+            Err(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == rusqlite::ffi::SQLITE_MISUSE => {
+                return Err(DataReason::SqlEmpty.into());
+            }
+            Err(error) => return Err(session.failure(&error)),
+        }
+    }
+}
+
+fn bind(statement: &mut CachedStatement<'_>, parameters: &Parameters) -> Result<(), DataError> {
+    let wanted = statement.parameter_count();
+    let mismatch = |given: usize| {
+        Err(DataError::new(DataReason::ParametersMismatch, format!("{given} given, {wanted} in the statement")))
+    };
+    match parameters {
+        Parameters::None if wanted == 0 => Ok(()),
+        Parameters::None => mismatch(0),
+        Parameters::Positional(values) if values.len() == wanted => {
+            for (index, value) in values.iter().enumerate() {
+                statement.raw_bind_parameter(index + 1, Bound(value)).map_err(|error| failure(&error))?;
+            }
+            Ok(())
+        }
+        Parameters::Positional(values) => mismatch(values.len()),
+        Parameters::Named(values) => {
+            let mut bound = vec![false; wanted];
+            for (name, value) in values {
+                let index = index_of(statement, name)?;
+                statement.raw_bind_parameter(index, Bound(value)).map_err(|error| failure(&error))?;
+                bound[index - 1] = true;
+            }
+            match bound.iter().position(|is_bound| !is_bound) {
+                None => Ok(()),
+                Some(missing) => {
+                    let name = statement.parameter_name(missing + 1).unwrap_or("?");
+                    Err(DataError::new(DataReason::ParametersMismatch, format!("nothing is given for {name}")))
+                }
+            }
+        }
+    }
+}
+
+fn index_of(statement: &CachedStatement<'_>, name: &str) -> Result<usize, DataError> {
+    let found = if name.starts_with([':', '@', '$']) {
+        statement.parameter_index(name)
+    } else {
+        statement.parameter_index(&format!(":{name}"))
+    };
+    match found {
+        Ok(Some(index)) => Ok(index),
+        _ => Err(DataError::new(DataReason::ParametersMismatch, format!("the statement has no parameter {name}"))),
+    }
+}
+
+/// A value as rusqlite takes it.
+struct Bound<'a>(&'a Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Value::Null => Column::Null,
+            Value::Integer(value) => Column::Integer(*value),
+            Value::Real(value) => Column::Real(*value),
+            Value::Text(value) => Column::Text(value.as_bytes()),
+            Value::Blob(value) => Column::Blob(value),
+        }))
+    }
+}
+
+fn from_column(value: Column<'_>) -> ValueRef<'_> {
+    match value {
+        Column::Null => ValueRef::Null,
+        Column::Integer(value) => ValueRef::Integer(value),
+        Column::Real(value) => ValueRef::Real(value),
+        Column::Text(value) => ValueRef::Text(value),
+        Column::Blob(value) => ValueRef::Blob(value),
+    }
+}

@@ -1,0 +1,205 @@
+//! The head of a CGI answer (RFC 3875 §6): field lines up to an empty one, without a status line.
+//!
+//! Line ends may be CR LF or LF alone (§6.2); all else is as strict as towards any peer. A script that writes its own
+//! status line ("NPH", §5) is refused: over FastCGI nobody could tell where its answer ends.
+
+use flatout_http::token::{is_token, parse_decimal, trim};
+use std::fmt;
+
+/// Bytes of a head at the most, its empty line included.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Field lines at the most.
+pub const FIELDS_MAX: usize = 128;
+
+/// How a head breaks the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadError {
+    /// Longer than [`HEAD_BYTES_MAX`], or more fields than [`FIELDS_MAX`].
+    TooLarge,
+    /// The script writes a status line of HTTP itself.
+    StatusLine,
+    /// A line that is no field.
+    Field,
+    /// A Status that is no number from 200 to 599, or a second one.
+    Status,
+    /// A Content-Length that is no number, or two that differ.
+    ContentLength,
+    /// More than one Location, X-Sendfile or X-Accel-Redirect.
+    Doubled,
+}
+
+impl HeadError {
+    /// What is wrong.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::TooLarge => "the head is too large",
+            Self::StatusLine => "the script writes a status line of its own (NPH)",
+            Self::Field => "a line of the head is no field",
+            Self::Status => "the Status is no number from 200 to 599, or there are two",
+            Self::ContentLength => "the Content-Length is no number, or there are two",
+            Self::Doubled => "a field stands twice that may stand once",
+        }
+    }
+}
+
+impl fmt::Display for HeadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+/// What a script's head says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CgiHead {
+    /// The status: the script's, 302 with a Location and no status, else 200.
+    pub status: u16,
+    /// The lines for the client, each `Name: value` and CR LF. Without those below, without Content-Length, and without
+    /// what belongs to a connection.
+    pub lines: Vec<u8>,
+    /// Bytes of content, when the script says so.
+    pub content_length: Option<u64>,
+    /// Whether there is a Date among the lines.
+    pub has_date: bool,
+    /// The file that is to be sent instead of content, by its path in the file system (X-Sendfile).
+    pub sendfile: Option<Vec<u8>>,
+    /// The same, by an address that only this server knows (X-Accel-Redirect).
+    pub accel: Option<Vec<u8>>,
+}
+
+/// Fields that belong to a connection (RFC 9110 §7.6.1), which is none of the script's business, and instructions to
+/// nginx that mean nothing here.
+const LEFT_OUT: [&str; 11] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-accel-buffering",
+    "x-accel-charset",
+    "x-accel-expires",
+    "x-accel-limit-rate",
+];
+
+/// Finds where a head ends, without looking at any byte twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndFinder {
+    looked: usize,
+}
+
+impl EndFinder {
+    /// The bytes of the head in `bytes`, its empty line included; `None` when that is not here yet. To be called with
+    /// the same bytes and more behind them.
+    ///
+    /// # Errors
+    /// [`HeadError::TooLarge`].
+    pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
+        let within = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        // The line before may have ended with the last byte that was looked at, and a CR may stand between.
+        let mut at = self.looked.saturating_sub(2);
+        while let Some(found) = memchr::memchr(b'\n', &within[at..]) {
+            let line_feed = at + found;
+            let line = &within[..line_feed];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() || line.ends_with(b"\n") {
+                return Ok(Some(line_feed + 1));
+            }
+            at = line_feed + 1;
+        }
+        self.looked = within.len();
+        if bytes.len() > HEAD_BYTES_MAX { Err(HeadError::TooLarge) } else { Ok(None) }
+    }
+}
+
+impl CgiHead {
+    /// Reads `head`, a head whose end was found, its empty line included.
+    ///
+    /// # Errors
+    /// When it breaks a rule.
+    pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
+        if head.starts_with(b"HTTP/") {
+            return Err(HeadError::StatusLine);
+        }
+        let mut parsed = Self { lines: Vec::with_capacity(head.len() + 32), ..Self::default() };
+        let (mut status, mut has_location) = (None, false);
+        for (index, line) in head.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() {
+                break;
+            }
+            if index == FIELDS_MAX {
+                return Err(HeadError::TooLarge);
+            }
+            let (name, value) = split_field(line)?;
+            let name_is = |other: &str| name.eq_ignore_ascii_case(other);
+            if name_is("status") {
+                set_once(&mut status, parse_status(value)?, HeadError::Status)?;
+            } else if name_is("content-length") {
+                let length = parse_decimal(value).ok_or(HeadError::ContentLength)?;
+                if parsed.content_length.replace(length).is_some_and(|before| before != length) {
+                    return Err(HeadError::ContentLength);
+                }
+            } else if name_is("x-sendfile") {
+                set_once(&mut parsed.sendfile, value.to_vec(), HeadError::Doubled)?;
+            } else if name_is("x-accel-redirect") {
+                set_once(&mut parsed.accel, value.to_vec(), HeadError::Doubled)?;
+            } else if !LEFT_OUT.iter().any(|other| name_is(other)) {
+                if name_is("location") && std::mem::replace(&mut has_location, true) {
+                    return Err(HeadError::Doubled);
+                }
+                parsed.has_date |= name_is("date");
+                parsed.lines.extend_from_slice(name.as_bytes());
+                parsed.lines.extend_from_slice(b": ");
+                parsed.lines.extend_from_slice(value);
+                parsed.lines.extend_from_slice(b"\r\n");
+            }
+        }
+        parsed.status = status.unwrap_or(if has_location { 302 } else { 200 });
+        Ok(parsed)
+    }
+
+    /// The values of the field `name` among the lines.
+    pub fn has(&self, name: &str) -> bool {
+        each_line(&self.lines).any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+    }
+}
+
+fn set_once<T>(slot: &mut Option<T>, value: T, error: HeadError) -> Result<(), HeadError> {
+    if slot.replace(value).is_some() { Err(error) } else { Ok(()) }
+}
+
+/// Name and value of a line. A line that begins with a blank would go on from the one before (obs-fold), and has no
+/// name.
+fn split_field(line: &[u8]) -> Result<(&str, &[u8]), HeadError> {
+    let colon = memchr::memchr(b':', line).ok_or(HeadError::Field)?;
+    let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+    let is_value = value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
+    match std::str::from_utf8(name) {
+        Ok(name) if is_token(name.as_bytes()) && is_value => Ok((name, value)),
+        _ => Err(HeadError::Field),
+    }
+}
+
+/// Three digits, and whatever the script calls them (RFC 3875 §6.3.3). An interim status would leave the request without
+/// an answer.
+fn parse_status(value: &[u8]) -> Result<u16, HeadError> {
+    let (digits, rest) = value.split_at(value.len().min(3));
+    let status = parse_decimal(digits).and_then(|status| u16::try_from(status).ok());
+    match status {
+        Some(status @ 200..=599) if digits.len() == 3 && rest.first().is_none_or(|&byte| byte == b' ') => Ok(status),
+        _ => Err(HeadError::Status),
+    }
+}
+
+/// Each line of `lines`, with its CR LF, and its name.
+pub(crate) fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line))
+    })
+}
+
+#[cfg(test)]
+mod tests;

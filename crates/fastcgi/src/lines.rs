@@ -1,0 +1,109 @@
+//! What scripts have to say to whoever runs them (FCGI_STDERR), line by line and within bounds.
+
+use std::fmt::Write as _;
+
+/// Bytes of a line that are shown; the rest of it is left out.
+pub const LINE_BYTES_MAX: usize = 4 * 1024;
+
+/// Lines of one answer that are shown.
+pub const LINES_MAX: u32 = 100;
+
+/// Cuts text into lines, wherever the bytes were cut.
+#[derive(Debug, Default)]
+pub struct Lines {
+    line: Vec<u8>,
+    /// Bytes of the line at hand that had no room.
+    cut_bytes: usize,
+    told: u32,
+    untold: u64,
+}
+
+impl Lines {
+    /// Adds `bytes`, and gives each line that is whole to `tell`.
+    pub fn add(&mut self, bytes: &[u8], tell: &mut impl FnMut(&str)) {
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            let room = LINE_BYTES_MAX - self.line.len();
+            let taken = text.len().min(room);
+            self.line.extend_from_slice(&text[..taken]);
+            self.cut_bytes = self.cut_bytes.saturating_add(text.len() - taken);
+            if ends {
+                self.end_line(tell);
+            }
+        }
+    }
+
+    /// There is no more: what is left of a line, and how many lines were not shown.
+    pub fn end(&mut self, tell: &mut impl FnMut(&str)) {
+        self.end_line(tell);
+        if self.untold > 0 {
+            tell(&format!("({} more lines)", self.untold));
+            self.untold = 0;
+        }
+    }
+
+    fn end_line(&mut self, tell: &mut impl FnMut(&str)) {
+        let mut line = std::mem::take(&mut self.line);
+        let cut_bytes = std::mem::take(&mut self.cut_bytes);
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        if line.is_empty() {
+            self.line = line;
+            return;
+        }
+        if self.told == LINES_MAX {
+            self.untold += 1;
+        } else {
+            self.told += 1;
+            // No script writes to the terminal of whoever reads the log.
+            let mut text: String = String::from_utf8_lossy(&line)
+                .chars()
+                .map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char })
+                .collect();
+            if cut_bytes > 0 {
+                // Writing to a String cannot fail.
+                let _ = write!(text, " ({cut_bytes} more bytes)");
+            }
+            tell(&text);
+        }
+        line.clear();
+        self.line = line;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_BYTES_MAX, LINES_MAX, Lines};
+    use proptest::prelude::*;
+
+    fn tell(bytes: &[u8], piece_bytes: usize) -> Vec<String> {
+        let (mut lines, mut told) = (Lines::default(), Vec::new());
+        let mut tell = |line: &str| told.push(line.to_owned());
+        for piece in bytes.chunks(piece_bytes) {
+            lines.add(piece, &mut tell);
+        }
+        lines.end(&mut tell);
+        told
+    }
+
+    #[test]
+    fn lines_come_out_whole_and_clean() {
+        let text = "PHP message: a\r\n\n\nb\u{1b}[31m\tc\nlast".as_bytes();
+        assert_eq!(tell(text, 100), ["PHP message: a", "b\u{fffd}[31m\tc", "last"]);
+        let long = [vec![b'x'; LINE_BYTES_MAX + 5], b"\ny".to_vec()].concat();
+        let told = tell(&long, 1000);
+        assert!(told[0].ends_with("xx (5 more bytes)") && told[0].len() < LINE_BYTES_MAX + 20);
+        assert_eq!(told[1], "y");
+        let flood = b"line\n".repeat(LINES_MAX as usize + 7);
+        let told = tell(&flood, 64);
+        assert_eq!((told.len(), told.last().map(String::as_str)), (LINES_MAX as usize + 1, Some("(7 more lines)")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_depends_on_how_bytes_were_cut(bytes: Vec<u8>, piece_bytes in 1_usize..9) {
+            prop_assert_eq!(tell(&bytes, piece_bytes), tell(&bytes, usize::MAX));
+        }
+    }
+}

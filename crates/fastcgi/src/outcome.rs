@@ -1,0 +1,140 @@
+//! Why each answer of a `php` step was what it was, and every way that asking an application server fails: one table
+//! gives the name, the counter, the status and the meaning.
+
+use crate::head::HeadError;
+use crate::record::RecordError;
+use flatout_net::fastcgi::ConnectFailure;
+
+macro_rules! outcomes {
+    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
+        /// Why an answer of a `php` step was what it was.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Outcome {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl Outcome {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name, as logs and counters show it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The status of the answer; 0: the script's own.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+outcomes! {
+    Answered, "php_answered", 0, "The script answered.";
+    AnsweredAgain, "php_answered_again", 0, "The script answered on a fresh connection, after a kept one had turned out to be closed.";
+    FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and this server sent it.";
+    FileMissing, "php_file_missing", 502, "The script named a file that is not there, or not below a folder from which files may be sent: 502.";
+    FolderSlash, "php_folder_slash", 301, "A folder with an index script was asked for without its last slash: 301 or 308.";
+    Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
+    NoSocket, "php_no_socket", 502, "The application server's socket is not there: 502.";
+    Forbidden, "php_forbidden", 502, "This process may not connect to the application server's socket: 502.";
+    Unresolved, "php_unresolved", 502, "The application server's name has no address, or the resolver failed: 502.";
+    ConnectTimeout, "php_connect_timeout", 504, "No connection to the application server was made within the connect timeout: 504.";
+    ConnectFailed, "php_connect_failed", 502, "The connection to the application server could not be made for another reason: 502.";
+    Busy, "php_busy", 503, "The application server's queue of connections was full for the whole connect timeout: 503.";
+    NoDescriptor, "php_no_descriptor", 503, "No descriptor or port was left for a connection to the application server: 503.";
+    TooMany, "php_too_many", 503, "As many requests as the step allows are under way at the application server: 503.";
+    Overloaded, "php_overloaded", 503, "The application server says that it has too much to do: 503.";
+    RoleUnknown, "php_role_unknown", 502, "The application server does not take requests of this kind: 502.";
+    ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before any byte of an answer: 502.";
+    CutHead, "php_cut_head", 502, "The connection ended, or the script did, within the head of the answer: 502.";
+    HeadTimeout, "php_head_timeout", 504, "The head of the answer was not whole within the head timeout: 504.";
+    HeadTooLarge, "php_head_too_large", 502, "The head of the answer is larger than 64 KiB, or has more than 128 fields: 502.";
+    HeadMalformed, "php_head_malformed", 502, "The head of the answer is not one of CGI (RFC 3875 §6): 502.";
+    StatusLine, "php_status_line", 502, "The script writes a status line of HTTP itself (NPH), which FastCGI does not know: 502.";
+    RecordMalformed, "php_record_malformed", 502, "What the application server sent is not FastCGI 1.0: 502.";
+    UploadTimeout, "php_upload_timeout", 504, "The application server took none of the request's content for the body timeout: 504.";
+    ContentCut, "php_content_cut", 400, "The client did not send the whole of the request's content: 400.";
+    ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or than `spool-limit` when its length is not told: 413.";
+    LengthRequired, "php_length_required", 411, "The request does not tell its content's length, and none is kept to count it: 411.";
+    SpoolFailed, "php_spool_failed", 503, "The request's content could not be kept until its length was known: 503.";
+}
+
+impl Outcome {
+    /// The index into [`Outcome::NAMES`].
+    pub const fn index(self) -> u8 {
+        self as u8
+    }
+
+    /// What a visitor reads. The reason is in the log: it is nobody else's business how the house is built.
+    pub const fn sentence(self) -> &'static str {
+        match self.status() {
+            400 => "The request was not whole.",
+            411 => "The request must say how long its content is.",
+            413 => "The request's content is too large.",
+            502 => "The server behind this one did not answer as it should.",
+            503 => "There is too much to do just now. Please try again in a moment.",
+            504 => "The server behind this one did not answer in time.",
+            _ => "This cannot be answered.",
+        }
+    }
+}
+
+impl From<ConnectFailure> for Outcome {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Refused => Self::Refused,
+            ConnectFailure::NoSocket => Self::NoSocket,
+            ConnectFailure::Forbidden => Self::Forbidden,
+            ConnectFailure::Unresolved => Self::Unresolved,
+            ConnectFailure::Timeout => Self::ConnectTimeout,
+            ConnectFailure::Busy => Self::Busy,
+            ConnectFailure::NoDescriptor => Self::NoDescriptor,
+            ConnectFailure::Failed => Self::ConnectFailed,
+        }
+    }
+}
+
+impl From<HeadError> for Outcome {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::TooLarge => Self::HeadTooLarge,
+            HeadError::StatusLine => Self::StatusLine,
+            HeadError::Field | HeadError::Status | HeadError::ContentLength | HeadError::Doubled => Self::HeadMalformed,
+        }
+    }
+}
+
+impl From<RecordError> for Outcome {
+    fn from(_: RecordError) -> Self {
+        Self::RecordMalformed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_told() {
+        let names: HashSet<_> = Outcome::NAMES.iter().collect();
+        assert_eq!(names.len(), Outcome::ALL.len());
+        for (index, outcome) in Outcome::ALL.iter().enumerate() {
+            assert_eq!((usize::from(outcome.index()), outcome.name()), (index, Outcome::NAMES[index]));
+            assert!(outcome.text().ends_with('.') && outcome.name().starts_with("php_"));
+            let told = format!(": {}", outcome.status());
+            assert!(outcome.status() == 0 || outcome.text().contains(&told), "{}", outcome.name());
+        }
+    }
+}

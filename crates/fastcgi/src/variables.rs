@@ -1,0 +1,196 @@
+//! The variables that a script is told of its request (RFC 3875 §4.1), and those that PHP expects beside them.
+//!
+//! A field of the request becomes `HTTP_` and its name in capitals, hyphens as underscores (§4.1.18). Two names must not
+//! become one variable, or a client could write over what another part of the site has set: so a name with an
+//! underscore of its own, or with anything but letters, digits and hyphens, is left out. `Proxy` is left out because
+//! `HTTP_PROXY` means something to programs (CVE-2016-5385, "httpoxy").
+
+use crate::params::encode_pair;
+use flatout_http::request::RequestHead;
+use flatout_http::target::Target;
+use std::net::SocketAddr;
+
+/// What the variables are made of, beside the request itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The request.
+    pub head: &'a RequestHead<'a>,
+    /// Who asks.
+    pub client: Option<SocketAddr>,
+    /// Whether it came over TLS.
+    pub secure: bool,
+    /// The listener's address, as far as it is configured.
+    pub server: Option<SocketAddr>,
+    /// The site's name, for requests that name no host.
+    pub site: Option<&'a str>,
+    /// Who has shown a password to this server.
+    pub user: Option<&'a str>,
+    /// The path as the steps before this one left it, decoded, with its first slash.
+    pub path: &'a [u8],
+    /// The query as they left it, encoded.
+    pub query: Option<&'a [u8]>,
+    /// The root, as the application server sees it, without a last slash.
+    pub root: &'a [u8],
+    /// The script's name below the root, without a first slash.
+    pub script: &'a [u8],
+    /// What of the path follows the script's name.
+    pub path_info: &'a [u8],
+    /// Bytes of content. A request without any has none, and 0 bytes are told as 0.
+    pub content_length: Option<u64>,
+    /// Variables that the configuration adds; they go before any of the same name.
+    pub env: &'a [(String, String)],
+}
+
+/// Fields that stay behind: two have variables of their own, one is dangerous, and the others belong to the connection
+/// (RFC 9110 §7.6.1), whose framing the script does not see.
+const LEFT_OUT: [&str; 12] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Facts<'_> {
+    /// Appends all variables.
+    pub fn write(&self, output: &mut Vec<u8>) {
+        let mut put = |name: &str, value: &[u8]| {
+            if !self.env.iter().any(|(own, _)| own == name) {
+                encode_pair(name.as_bytes(), value, output);
+            }
+        };
+        put("GATEWAY_INTERFACE", b"CGI/1.1");
+        put("SERVER_SOFTWARE", b"flatout");
+        put("SERVER_PROTOCOL", self.head.version.as_str().as_bytes());
+        put("REQUEST_METHOD", self.head.method.as_str().as_bytes());
+        put("REQUEST_SCHEME", if self.secure { b"https" } else { b"http" });
+        if self.secure {
+            put("HTTPS", b"on");
+        }
+        // PHP's CGI refuses to run without it; it says that a server has chosen the script.
+        put("REDIRECT_STATUS", b"200");
+        self.write_names(&mut put);
+        self.write_path(&mut put);
+        let content_type = self.head.fields.first("content-type");
+        put("CONTENT_TYPE", content_type.unwrap_or_default());
+        put("CONTENT_LENGTH", self.content_length.map_or_else(String::new, |length| length.to_string()).as_bytes());
+        if let Some(user) = self.user {
+            put("AUTH_TYPE", b"Basic");
+            put("REMOTE_USER", user.as_bytes());
+        }
+        self.write_fields(&mut put);
+        for (name, value) in self.env {
+            encode_pair(name.as_bytes(), value.as_bytes(), output);
+        }
+    }
+
+    /// Who asks whom.
+    fn write_names(&self, put: &mut impl FnMut(&str, &[u8])) {
+        let authority = self.authority();
+        let (name, port) = split_port(authority.unwrap_or_default());
+        let name = if name.is_empty() { self.site.unwrap_or_default().as_bytes() } else { name };
+        put("SERVER_NAME", name);
+        let default_port = if self.secure { 443 } else { 80 };
+        let listening = self.server.map(|server| server.port()).filter(|&port| port != 0);
+        let port = match port {
+            Some(port) if !port.is_empty() => String::from_utf8_lossy(port).into_owned(),
+            // A host without a port means the scheme's own (RFC 9110 §4.2).
+            _ if authority.is_some() => default_port.to_string(),
+            _ => listening.unwrap_or(default_port).to_string(),
+        };
+        put("SERVER_PORT", port.as_bytes());
+        if let Some(server) = self.server {
+            put("SERVER_ADDR", server.ip().to_canonical().to_string().as_bytes());
+        }
+        if let Some(client) = self.client {
+            let address = client.ip().to_canonical().to_string();
+            put("REMOTE_ADDR", address.as_bytes());
+            put("REMOTE_HOST", address.as_bytes());
+            put("REMOTE_PORT", client.port().to_string().as_bytes());
+        }
+        if let Some(authority) = authority {
+            put("HTTP_HOST", authority);
+        }
+    }
+
+    /// RFC 9112 §3.2.2: the authority of an absolute-form goes before Host.
+    fn authority(&self) -> Option<&[u8]> {
+        match self.head.target {
+            Target::Resource { authority, .. } => authority.or(self.head.host),
+            Target::Authority(_) | Target::Asterisk => self.head.host,
+        }
+    }
+
+    /// What is asked for.
+    fn write_path(&self, put: &mut impl FnMut(&str, &[u8])) {
+        put("QUERY_STRING", self.query.unwrap_or_default());
+        // What the client wrote, before any rewriting: front controllers find their way by it.
+        let mut uri = Vec::new();
+        if let Target::Resource { path, query, .. } = self.head.target {
+            uri.extend_from_slice(path);
+            if let Some(query) = query {
+                uri.push(b'?');
+                uri.extend_from_slice(query);
+            }
+        }
+        put("REQUEST_URI", &uri);
+        put("DOCUMENT_URI", self.path);
+        put("DOCUMENT_ROOT", self.root);
+        put("SCRIPT_NAME", &[b"/", self.script].concat());
+        put("SCRIPT_FILENAME", &[self.root, b"/", self.script].concat());
+        put("PATH_INFO", self.path_info);
+        if !self.path_info.is_empty() {
+            put("PATH_TRANSLATED", &[self.root, self.path_info].concat());
+        }
+    }
+
+    /// The request's fields. Of several with one name the values are joined, in their order.
+    fn write_fields(&self, put: &mut impl FnMut(&str, &[u8])) {
+        let fields = self.head.fields;
+        let mut variable = String::with_capacity(64);
+        for (index, (name, value)) in fields.iter().enumerate() {
+            let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+            let same = |other: &str| other.eq_ignore_ascii_case(name);
+            if !is_plain || LEFT_OUT.iter().any(|&other| same(other)) {
+                continue;
+            }
+            if fields.iter().take(index).any(|(other, _)| same(other)) {
+                continue;
+            }
+            variable.clear();
+            variable.push_str("HTTP_");
+            variable.extend(name.chars().map(|char| if char == '-' { '_' } else { char.to_ascii_uppercase() }));
+            let mut others = fields.iter().skip(index + 1).filter(|(other, _)| same(other)).peekable();
+            if others.peek().is_none() {
+                put(&variable, value);
+                continue;
+            }
+            // RFC 6265bis §4.2.1 has one separator for cookies, RFC 9110 §5.3 another for all else.
+            let separator: &[u8] = if same("cookie") { b"; " } else { b", " };
+            let mut joined = value.to_vec();
+            for (_, value) in others {
+                joined.extend_from_slice(separator);
+                joined.extend_from_slice(value);
+            }
+            put(&variable, &joined);
+        }
+    }
+}
+
+/// Host and port, without the brackets' contents being taken for one.
+fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match authority.iter().rposition(|&byte| byte == b':') {
+        Some(colon) if !authority[colon..].contains(&b']') => (&authority[..colon], Some(&authority[colon + 1..])),
+        _ => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use super::Facts;
+use crate::params::decode_pair;
+use flatout_http::head::FieldStorage;
+use flatout_http::limits::Limits;
+use flatout_http::request::parse_request_head;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn variables(text: &str, change: impl FnOnce(&mut Facts<'_>)) -> BTreeMap<String, String> {
+    let mut storage = FieldStorage::new();
+    let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+    let mut facts = Facts {
+        head: &head,
+        client: "192.0.2.1:4711".parse().ok(),
+        secure: false,
+        server: "198.51.100.1:8080".parse().ok(),
+        site: Some("site.example"),
+        user: None,
+        path: b"/x.php/a b",
+        query: Some(b"q=%41"),
+        root: b"/srv/www",
+        script: b"x.php",
+        path_info: b"/a b",
+        content_length: None,
+        env: &[],
+    };
+    change(&mut facts);
+    let mut output = Vec::new();
+    facts.write(&mut output);
+    let (mut rest, mut found) = (&output[..], BTreeMap::new());
+    while !rest.is_empty() {
+        let (name, value, used) = decode_pair(rest).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(found.insert(text(name), text(value)), None, "{} stands twice", text(name));
+        rest = &rest[used..];
+    }
+    found
+}
+
+#[test]
+fn a_script_is_told_what_rfc_3875_asks_for() {
+    let text = "POST /x.php/a%20b?q=%41 HTTP/1.1\r\nHost: a.example:81\r\nContent-Type: text/plain\r\n\
+                Content-Length: 3\r\nAuthorization: Basic eA==\r\nUser-Agent: c\r\n\r\n";
+    let found = variables(text, |facts| facts.content_length = Some(3));
+    for (name, value) in [
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("SERVER_SOFTWARE", "flatout"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("SERVER_NAME", "a.example"),
+        ("SERVER_PORT", "81"),
+        ("SERVER_ADDR", "198.51.100.1"),
+        ("REMOTE_ADDR", "192.0.2.1"),
+        ("REMOTE_HOST", "192.0.2.1"),
+        ("REMOTE_PORT", "4711"),
+        ("REQUEST_METHOD", "POST"),
+        ("REQUEST_SCHEME", "http"),
+        ("REQUEST_URI", "/x.php/a%20b?q=%41"),
+        ("QUERY_STRING", "q=%41"),
+        ("DOCUMENT_ROOT", "/srv/www"),
+        ("DOCUMENT_URI", "/x.php/a b"),
+        ("SCRIPT_NAME", "/x.php"),
+        ("SCRIPT_FILENAME", "/srv/www/x.php"),
+        ("PATH_INFO", "/a b"),
+        ("PATH_TRANSLATED", "/srv/www/a b"),
+        ("CONTENT_TYPE", "text/plain"),
+        ("CONTENT_LENGTH", "3"),
+        ("REDIRECT_STATUS", "200"),
+        ("HTTP_HOST", "a.example:81"),
+        ("HTTP_AUTHORIZATION", "Basic eA=="),
+        ("HTTP_USER_AGENT", "c"),
+    ] {
+        assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    for name in ["HTTPS", "AUTH_TYPE", "REMOTE_USER", "HTTP_CONTENT_LENGTH", "HTTP_CONTENT_TYPE"] {
+        assert_eq!(found.get(name), None);
+    }
+}
+
+#[test]
+fn no_field_becomes_a_variable_that_is_not_its_own() {
+    let text = "GET / HTTP/1.1\r\nHost: a\r\nProxy: http://evil/\r\nPROXY: x\r\nX_Real_IP: 1\r\nX-Real-IP: 2\r\n\
+                X-Real_IP: 3\r\nX.Real.IP: 4\r\nX!: 5\r\nConnection: close\r\nTE: trailers\r\n\
+                Proxy-Authorization: Basic eA==\r\nExpect: 100-continue\r\nUpgrade: x\r\n\r\n";
+    let found = variables(text, |_| {});
+    let fields: Vec<_> = found.iter().filter(|(name, _)| name.starts_with("HTTP")).collect();
+    let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let expected = [of("HTTP_HOST", "a"), of("HTTP_X_REAL_IP", "2")];
+    assert_eq!(fields.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn fields_of_one_name_are_joined() {
+    let text = "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nCookie: a=b\r\na: 2\r\nCookie: c=d\r\nA: \r\n\r\n";
+    let found = variables(text, |_| {});
+    assert_eq!((found["HTTP_A"].as_str(), found["HTTP_COOKIE"].as_str()), ("1, 2, ", "a=b; c=d"));
+}
+
+#[test]
+fn hosts_have_their_forms() {
+    for (text, name, port, host) in [
+        ("GET / HTTP/1.1\r\nHost: [::1]:81\r\n\r\n", "[::1]", "81", Some("[::1]:81")),
+        ("GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", "[::1]", "443", Some("[::1]")),
+        ("GET / HTTP/1.0\r\n\r\n", "site.example", "8080", None),
+        ("GET http://b.example/ HTTP/1.1\r\nHost: a\r\n\r\n", "b.example", "443", Some("b.example")),
+    ] {
+        let found = variables(text, |facts| facts.secure = true);
+        assert_eq!((found["SERVER_NAME"].as_str(), found["SERVER_PORT"].as_str()), (name, port), "{text}");
+        assert_eq!(found.get("HTTP_HOST").map(String::as_str), host);
+        assert_eq!((found["HTTPS"].as_str(), found["REQUEST_SCHEME"].as_str()), ("on", "https"));
+    }
+}
+
+#[test]
+fn what_the_configuration_says_goes_first() {
+    let env = vec![("APP_ENV".to_owned(), "test".to_owned()), ("HTTP_A".to_owned(), "ours".to_owned())].leak();
+    let found = variables("GET / HTTP/1.1\r\nHost: a\r\nA: theirs\r\n\r\n", |facts| {
+        facts.env = env;
+        facts.user = Some("alice");
+        facts.path_info = b"";
+        facts.client = "[::ffff:192.0.2.7]:1".parse().ok();
+    });
+    assert_eq!((found["APP_ENV"].as_str(), found["HTTP_A"].as_str()), ("test", "ours"));
+    assert_eq!((found["REMOTE_USER"].as_str(), found["AUTH_TYPE"].as_str()), ("alice", "Basic"));
+    assert_eq!((found.get("PATH_TRANSLATED"), found["REMOTE_ADDR"].as_str()), (None, "192.0.2.7"));
+    assert_eq!((found["CONTENT_LENGTH"].as_str(), found["CONTENT_TYPE"].as_str()), ("", ""));
+}
+
+proptest! {
+    #[test]
+    fn each_variable_stands_once(names in prop::collection::vec("[A-Za-z_.!-]{1,8}", 0..20)) {
+        let lines: String = names.iter().enumerate().map(|(index, name)| format!("X{name}: {index}\r\n")).collect();
+        variables(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), |_| {});
+    }
+}

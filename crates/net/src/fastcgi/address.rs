@@ -1,0 +1,31 @@
+//! Where an application server is.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+/// Where an application server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FastcgiAddress {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// A host name or an address, without brackets, and a port.
+    Tcp(String, u16),
+}
+
+impl FastcgiAddress {
+    /// Whether it has a name, which must be looked up.
+    pub fn is_named(&self) -> bool {
+        matches!(self, Self::Tcp(host, _) if host.parse::<std::net::IpAddr>().is_err())
+    }
+}
+
+impl fmt::Display for FastcgiAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Self::Tcp(host, port) if host.parse::<Ipv6Addr>().is_ok() => write!(formatter, "tcp:[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(formatter, "tcp:{host}:{port}"),
+        }
+    }
+}

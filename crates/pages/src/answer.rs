@@ -1,0 +1,359 @@
+//! From what a page has written to a response: the head, and the content without a needless copy.
+//!
+//! What is small goes into one buffer, which is used again as soon as the answer is sent. What is large stays where it
+//! is: static segments in the page, the rest in the buffer it was written to, and a `writev` of slices sends them.
+
+use crate::api::policy::DEFAULT as CACHE_DEFAULT;
+use crate::asking::Changes;
+use crate::exchange::draft::Draft;
+use crate::exchange::output::{Output, Piece};
+use crate::page::Page;
+use flatout_config::model::FieldOp;
+use flatout_http::token::is_token;
+use flatout_net::response::{Body, Head, Segment};
+use flatout_net::shared::SharedBytes;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Contents up to this size are put together in one buffer: what the pump would copy in any case.
+const WHOLE_BYTES_MAX: usize = 16 * 1024;
+
+/// Pieces below this size are copied also in larger contents: a slice of its own costs the kernel more.
+const SLICE_BYTES_MIN: usize = 2 * 1024;
+
+/// Heads kept with a page: most pages have few lengths.
+const HEADS_MAX: usize = 8;
+
+/// The type of what says nothing about it.
+const TYPE_DEFAULT: &str = "text/html; charset=utf-8";
+
+/// Names that no header step changes: they say how the message is framed.
+const FRAMING: [&str; 6] =
+    ["content-length", "content-range", "transfer-encoding", "connection", "date", "content-encoding"];
+
+/// Heads that answers of a page had lately.
+#[derive(Debug, Default)]
+pub(crate) struct Heads {
+    kept: Vec<(HeadKey, Head)>,
+    next: usize,
+}
+
+/// What a head is made of, but for the page's own lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HeadKey {
+    status: u16,
+    changes: u32,
+    length: Option<u64>,
+    has_type: bool,
+    has_cache: bool,
+}
+
+impl Heads {
+    fn get(&mut self, key: HeadKey, make: impl FnOnce() -> Head) -> Head {
+        if let Some((_, head)) = self.kept.iter().find(|(known, _)| *known == key) {
+            return head.clone();
+        }
+        let head = make();
+        if self.kept.len() < HEADS_MAX {
+            self.kept.push((key, head.clone()));
+        } else {
+            self.kept[self.next] = (key, head.clone());
+            self.next = (self.next + 1) % HEADS_MAX;
+        }
+        head
+    }
+}
+
+/// The head for `draft`, and the lines that only this answer has. `length`: of the content, when it is known.
+pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Changes) -> (Head, Option<Rc<[u8]>>) {
+    let has = |name: &[u8]| draft.field(name).is_some();
+    let mut fields = draft.fields().peekable();
+    let is_plain = fields.peek().is_none();
+    let key = HeadKey {
+        status: draft.status,
+        changes: changes.id,
+        length: length.filter(|_| has_content(draft.status)),
+        has_type: !has_content(draft.status) || !is_plain && has(b"content-type"),
+        has_cache: !is_plain && has(b"cache-control"),
+    };
+    let head = page.heads.borrow_mut().get(key, || build_head(key, &changes.fields));
+    if is_plain {
+        return (head, None);
+    }
+    let mut lines = Vec::new();
+    for (name, value) in fields {
+        // What header steps set or take away is not the page's to say.
+        let is_changed = changes.fields.iter().any(|change| match change {
+            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.as_bytes().eq_ignore_ascii_case(name),
+            FieldOp::Add(..) => false,
+        });
+        if !is_changed {
+            lines.extend_from_slice(name);
+            lines.extend_from_slice(b": ");
+            lines.extend_from_slice(value);
+            lines.extend_from_slice(b"\r\n");
+        }
+    }
+    let lines: Option<Rc<[u8]>> = if lines.is_empty() { None } else { Some(lines.into()) };
+    (head, lines)
+}
+
+/// Whether an answer with `status` has content (RFC 9110 §6.4.1).
+pub(crate) const fn has_content(status: u16) -> bool {
+    status >= 200 && status != 204 && status != 304
+}
+
+#[cold]
+fn build_head(key: HeadKey, changes: &[FieldOp]) -> Head {
+    let mut text = String::new();
+    let mut fields: Vec<(&str, &str)> = Vec::new();
+    if !key.has_type {
+        fields.push(("Content-Type", TYPE_DEFAULT));
+    }
+    if let Some(length) = key.length {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{length}");
+        fields.push(("Content-Length", &text));
+    }
+    if !key.has_cache
+        && let Some((name, value)) = CACHE_DEFAULT.trim_end().split_once(": ")
+    {
+        fields.push((name, value));
+    }
+    changed_head(key.status, &fields, changes)
+}
+
+/// The head for `status` with `fields`, changed as header steps say. Fields that frame the message stay as they are; a value
+/// that could end its line is left out.
+pub(crate) fn changed_head(status: u16, fields: &[(&str, &str)], changes: &[FieldOp]) -> Head {
+    let mut fields = fields.to_vec();
+    for change in changes {
+        let (name, value) = match change {
+            FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, Some(value)),
+            FieldOp::Remove(name) => (name, None),
+        };
+        let is_safe = |value: &&String| !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
+        let is_framing = FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name));
+        if is_framing || !is_token(name.as_bytes()) || !value.as_ref().is_none_or(is_safe) {
+            continue;
+        }
+        if !matches!(change, FieldOp::Add(..)) {
+            fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        }
+        if let Some(value) = value {
+            fields.push((name, value));
+        }
+    }
+    Head::new(status, &fields)
+}
+
+/// A part of a content that is put together.
+enum Part {
+    /// A range of the page's static bytes.
+    Static(Range<usize>),
+    /// A range of what was written.
+    Written(Range<usize>),
+    /// A range of what was copied.
+    Copied(Range<usize>),
+}
+
+/// Bytes that `output` makes of `page`.
+pub(crate) fn length(page: &Page, output: &Output) -> usize {
+    let of = |piece: &Piece| match *piece {
+        Piece::Static(number) => page.range(number).map_or(0, |range| range.len()),
+        Piece::Dynamic { start, end } => end.saturating_sub(start) as usize,
+    };
+    output.pieces().iter().map(of).sum()
+}
+
+/// The content of `output`, which has `length` bytes. A small one is put together in `spare`, unless the answer before is
+/// still being sent from there.
+pub(crate) fn body(page: &Page, output: &mut Output, length: usize, spare: &mut Rc<Vec<u8>>) -> Body {
+    if length == 0 {
+        return Body::Empty;
+    }
+    if let [Piece::Static(number)] = output.pieces() {
+        return page.range(*number).map_or(Body::Empty, |range| Body::Bytes(page.segments().slice(range)));
+    }
+    if length <= WHOLE_BYTES_MAX {
+        if Rc::get_mut(spare).is_none() {
+            *spare = Rc::new(Vec::with_capacity(length));
+        }
+        if let Some(buffer) = Rc::get_mut(spare) {
+            buffer.clear();
+            for piece in output.pieces() {
+                buffer.extend_from_slice(match *piece {
+                    Piece::Static(number) => page.segment(number),
+                    Piece::Dynamic { start, end } => &output.dynamic()[start as usize..end as usize],
+                });
+            }
+        }
+        return Body::Bytes(SharedBytes::from_shared(Rc::clone(spare)));
+    }
+    Body::Segments(segments(page, output))
+}
+
+/// The content of `output` as slices.
+pub(crate) fn segments(page: &Page, output: &mut Output) -> Vec<Segment> {
+    let mut copied: Vec<u8> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
+    for piece in output.pieces() {
+        match *piece {
+            Piece::Static(number) => {
+                let Some(range) = page.range(number).filter(|range| !range.is_empty()) else { continue };
+                match parts.last_mut() {
+                    // What stands side by side in the page is one slice.
+                    Some(Part::Static(last)) if last.end == range.start => last.end = range.end,
+                    _ if range.len() < SLICE_BYTES_MIN => copy(&mut parts, &mut copied, &page.segments()[range]),
+                    _ => parts.push(Part::Static(range)),
+                }
+            }
+            Piece::Dynamic { start, end } => {
+                let range = start as usize..end as usize;
+                if range.len() < SLICE_BYTES_MIN {
+                    copy(&mut parts, &mut copied, &output.dynamic()[range]);
+                } else {
+                    parts.push(Part::Written(range));
+                }
+            }
+        }
+    }
+    let copied = SharedBytes::from_buffer(copied);
+    let is_written = parts.iter().any(|part| matches!(part, Part::Written(_)));
+    let written = SharedBytes::from_buffer(if is_written { output.take_dynamic() } else { Vec::new() });
+    let segment = |part| {
+        Segment::Bytes(match part {
+            Part::Static(range) => page.segments().slice(range),
+            Part::Written(range) => written.slice(range),
+            Part::Copied(range) => copied.slice(range),
+        })
+    };
+    parts.into_iter().map(segment).collect()
+}
+
+fn copy(parts: &mut Vec<Part>, copied: &mut Vec<u8>, bytes: &[u8]) {
+    let start = copied.len();
+    copied.extend_from_slice(bytes);
+    match parts.last_mut() {
+        Some(Part::Copied(last)) => last.end = copied.len(),
+        _ => parts.push(Part::Copied(start..copied.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heads, SLICE_BYTES_MIN, WHOLE_BYTES_MAX, body, head, length, segments};
+    use crate::asking::Changes;
+    use crate::exchange::Exchange;
+    use crate::page::Page;
+    use flatout_config::model::FieldOp;
+    use flatout_net::response::{Body, Segment};
+    use std::rc::Rc;
+
+    fn text(body: &Body) -> String {
+        let bytes = match body {
+            Body::Empty => Vec::new(),
+            Body::Bytes(bytes) => bytes.to_vec(),
+            Body::Segments(segments) => segments.iter().flat_map(bytes_of).collect(),
+            other => panic!("{other:?}"),
+        };
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn bytes_of(segment: &Segment) -> Vec<u8> {
+        let Segment::Bytes(bytes) = segment else { panic!("a file") };
+        bytes.to_vec()
+    }
+
+    #[test]
+    fn small_contents_share_one_buffer() {
+        let page = Page::of_segments(&["<p>", "</p>"]);
+        let mut spare = Rc::new(Vec::new());
+        let mut exchange = Exchange::default();
+        let mut write = |value: &str, spare: &mut Rc<Vec<u8>>| {
+            let output = &mut exchange.output;
+            output.clear();
+            output.segment(0);
+            output.write(|buffer| buffer.extend_from_slice(value.as_bytes()));
+            output.segment(1);
+            let bytes = length(&page, output);
+            body(&page, output, bytes, spare)
+        };
+        let first = write("one", &mut spare);
+        assert_eq!(text(&first), "<p>one</p>");
+        // The first is still being sent: it stays what it is.
+        let second = write("two", &mut spare);
+        assert_eq!((text(&first), text(&second)), ("<p>one</p>".into(), "<p>two</p>".into()));
+        drop((first, second));
+        let before = Rc::as_ptr(&spare);
+        drop(write("three", &mut spare));
+        drop(write("four", &mut spare));
+        assert_eq!(Rc::as_ptr(&spare), before, "the buffer is used again");
+    }
+
+    #[test]
+    fn static_contents_and_large_ones_are_slices() {
+        let large = "x".repeat(WHOLE_BYTES_MAX);
+        let page = Page::of_segments(&[&large, "side by side", "|", &large]);
+        let mut exchange = Exchange::default();
+        let output = &mut exchange.output;
+        output.segment(0);
+        let spare = &mut Rc::new(Vec::new());
+        assert!(matches!(body(&page, output, large.len(), spare), Body::Bytes(bytes) if bytes.len() == large.len()));
+        output.segment(1);
+        output.write(|buffer| buffer.extend_from_slice(b"ab"));
+        output.segment(2);
+        output.write(|buffer| buffer.resize(buffer.len() + SLICE_BYTES_MIN, b'y'));
+        output.segment(3);
+        let expected = format!("{large}side by sideab|{}{large}", "y".repeat(SLICE_BYTES_MIN));
+        assert_eq!(length(&page, output), expected.len());
+        let slices = segments(&page, output);
+        assert_eq!(slices.iter().flat_map(bytes_of).collect::<Vec<u8>>(), expected.as_bytes());
+        let lengths: Vec<u64> = slices.iter().map(Segment::len).collect();
+        assert_eq!(lengths, [large.len() as u64 + 12, 3, SLICE_BYTES_MIN as u64, large.len() as u64]);
+        output.clear();
+        assert!(matches!(body(&page, output, 0, spare), Body::Empty));
+    }
+
+    #[test]
+    fn heads_have_what_the_page_the_steps_and_the_framing_say() {
+        let page = Page::of_segments(&[]);
+        let mut exchange = Exchange::default();
+        let lines = |exchange: &Exchange, length, changes: &Changes| {
+            let (head, extra) = head(&page, &exchange.draft, length, changes);
+            let mut output = Vec::new();
+            head.append_to(&mut output, &[b'D'; 29], extra.as_deref().unwrap_or_default(), None);
+            String::from_utf8(output).unwrap()
+        };
+        let none = Changes::default();
+        let plain = lines(&exchange, Some(3), &none);
+        let expected =
+            "Content-Type: text/html; charset=utf-8\r\nContent-Length: 3\r\nCache-Control: private, no-cache\r\n\r\n";
+        assert!(plain.ends_with(expected), "{plain}");
+        exchange.draft.add_field(b"Content-Type", b"application/json");
+        exchange.draft.add_field(b"X-A", b"1");
+        exchange.draft.add_field(b"X-B", b"2");
+        let set = |name: &str, value: &str| FieldOp::Set(name.into(), value.into());
+        let fields = [set("x-b", "3"), FieldOp::Remove("Cache-Control".into()), set("Content-Length", "9")];
+        let changes = Changes { id: 1, fields: Rc::new(fields) };
+        let changed = lines(&exchange, None, &changes);
+        assert!(changed.ends_with("\r\nx-b: 3\r\nContent-Type: application/json\r\nX-A: 1\r\n\r\n"), "{changed}");
+        assert!(!changed.contains("Content-Length") && !changed.contains("Cache-Control"), "{changed}");
+        exchange.draft.clear();
+        exchange.draft.status = 304;
+        let empty = lines(&exchange, Some(0), &none);
+        assert!(!empty.contains("Content-Length") && !empty.contains("Content-Type"), "{empty}");
+    }
+
+    #[test]
+    fn few_heads_are_kept() {
+        let page = Page::of_segments(&[]);
+        let exchange = Exchange::default();
+        for length in 0..100 {
+            let _ = head(&page, &exchange.draft, Some(length), &Changes::default());
+        }
+        let kept = page.heads.replace(Heads::default());
+        assert_eq!(kept.kept.len(), super::HEADS_MAX);
+    }
+}

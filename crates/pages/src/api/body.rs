@@ -1,0 +1,275 @@
+//! A request's content, read for a page: as a whole, or as a form whose files go to spools.
+
+use super::form::{TooManyFields, parse_form};
+use super::multipart::{MultipartDecoder, PartHead, Parts, Stop};
+use super::refusal::PageRefusal;
+use super::spool::Spool;
+use flatout_net::content::{Content, ContentPiece};
+use std::future::poll_fn;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Parts of one form at the most, files and fields together.
+const PARTS_MAX: usize = 1024;
+/// Files of one form at the most: a large one has a descriptor of its own.
+const FILES_MAX: usize = 64;
+/// Bytes of one field's name at the most, and of one file's.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// How much of a request's content is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyLimits {
+    /// Bytes of fields of a form together, or of content that is read as a whole (`form-limit`).
+    pub form_bytes_max: u64,
+    /// Bytes of the files of a form together (`upload-limit`).
+    pub upload_bytes_max: u64,
+}
+
+impl Default for BodyLimits {
+    /// 1 MiB and 10 MiB.
+    fn default() -> Self {
+        Self { form_bytes_max: 1 << 20, upload_bytes_max: 10 << 20 }
+    }
+}
+
+/// A form as it came.
+#[derive(Debug, Default)]
+pub(crate) struct Form {
+    /// Name and value of each field, in the order in which they came.
+    pub(crate) fields: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// The files.
+    pub(crate) files: Vec<File>,
+}
+
+/// A file of a form.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// The field's name.
+    pub(crate) field: Box<[u8]>,
+    /// The file's name as the browser gave it, without folders.
+    pub(crate) name: Box<[u8]>,
+    /// What the browser says that it is; nobody has looked.
+    pub(crate) media_type: Option<Box<[u8]>>,
+    /// What is in it.
+    pub(crate) spool: Rc<Spool>,
+}
+
+/// Reads all of `content`.
+pub(crate) async fn read_whole(content: Content, limits: BodyLimits) -> Result<Vec<u8>, PageRefusal> {
+    let declared = content.length().unwrap_or(0);
+    if declared > limits.form_bytes_max {
+        return Err(PageRefusal::FormTooLarge);
+    }
+    let mut whole = Vec::new();
+    loop {
+        match poll_fn(|context| content.poll_piece(context)).await {
+            ContentPiece::Bytes(bytes) => {
+                if (whole.len() + bytes.len()) as u64 > limits.form_bytes_max {
+                    return Err(PageRefusal::FormTooLarge);
+                }
+                whole.extend_from_slice(&bytes);
+            }
+            ContentPiece::End(_) => return Ok(whole),
+            ContentPiece::Cut(_) => return Err(PageRefusal::ContentCut),
+        }
+    }
+}
+
+/// The fields of a form that came as a whole.
+pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
+    let mut form = Form::default();
+    for field in parse_form(encoded) {
+        let (name, value) = field.map_err(|TooManyFields| PageRefusal::FormTooManyFields)?;
+        form.fields.push((name.as_bytes().into(), value.as_bytes().into()));
+    }
+    Ok(form)
+}
+
+/// Reads `content` as `multipart/form-data` with `boundary`; files go to spools, which are made in `folder`.
+pub(crate) async fn read_multipart(
+    content: Content,
+    boundary: &[u8],
+    limits: BodyLimits,
+    folder: &Path,
+) -> Result<Form, PageRefusal> {
+    // Delimiters and heads come on top; the exact bounds are kept part by part.
+    let all_max = limits.form_bytes_max.saturating_add(limits.upload_bytes_max).saturating_add(1 << 20);
+    if content.length().unwrap_or(0) > all_max {
+        return Err(PageRefusal::UploadTooLarge);
+    }
+    let mut decoder = MultipartDecoder::new(boundary);
+    let mut collector = Collector::new(limits, folder);
+    loop {
+        match poll_fn(|context| content.poll_piece(context)).await {
+            ContentPiece::Bytes(bytes) => {
+                decoder.feed(&bytes, &mut collector).map_err(|stop| match stop {
+                    Stop::Malformed(_) => PageRefusal::FormMalformed,
+                    Stop::Refused(refusal) => refusal,
+                })?;
+            }
+            ContentPiece::End(_) => break,
+            ContentPiece::Cut(_) => return Err(PageRefusal::ContentCut),
+        }
+    }
+    decoder.finish().map_err(|_| PageRefusal::FormMalformed)?;
+    Ok(collector.form)
+}
+
+/// Gathers the parts of a form within their bounds.
+struct Collector<'a> {
+    form: Form,
+    limits: BodyLimits,
+    folder: &'a Path,
+    parts: usize,
+    form_bytes: u64,
+    upload_bytes: u64,
+    now: Part,
+}
+
+enum Part {
+    None,
+    Field(Vec<u8>, Vec<u8>),
+    File,
+    /// A file field in which no file was chosen: browsers send an empty part without a file's name.
+    Unchosen,
+}
+
+impl<'a> Collector<'a> {
+    fn new(limits: BodyLimits, folder: &'a Path) -> Self {
+        Self { form: Form::default(), limits, folder, parts: 0, form_bytes: 0, upload_bytes: 0, now: Part::None }
+    }
+
+    fn add_form_bytes(&mut self, count: usize) -> Result<(), PageRefusal> {
+        self.form_bytes += count as u64;
+        if self.form_bytes > self.limits.form_bytes_max { Err(PageRefusal::FormTooLarge) } else { Ok(()) }
+    }
+}
+
+impl Parts for Collector<'_> {
+    type Refusal = PageRefusal;
+
+    fn begin_part(&mut self, head: PartHead) -> Result<(), PageRefusal> {
+        self.parts += 1;
+        if self.parts > PARTS_MAX {
+            return Err(PageRefusal::FormTooManyFields);
+        }
+        if head.name.len() > NAME_BYTES_MAX || head.file_name.as_ref().is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+            return Err(PageRefusal::FormMalformed);
+        }
+        self.add_form_bytes(head.name.len())?;
+        self.now = match head.file_name {
+            None => Part::Field(head.name, Vec::new()),
+            Some(name) if name.is_empty() => Part::Unchosen,
+            Some(_) if self.form.files.len() == FILES_MAX => return Err(PageRefusal::FormTooManyFields),
+            Some(name) => {
+                self.form.files.push(File {
+                    field: head.name.into(),
+                    name: bare_name(&name).into(),
+                    media_type: head.media_type.map(Into::into),
+                    spool: Rc::default(),
+                });
+                Part::File
+            }
+        };
+        Ok(())
+    }
+
+    fn part_bytes(&mut self, bytes: &[u8]) -> Result<(), PageRefusal> {
+        match &mut self.now {
+            Part::Field(_, value) => {
+                value.extend_from_slice(bytes);
+                self.add_form_bytes(bytes.len())
+            }
+            Part::File => {
+                self.upload_bytes += bytes.len() as u64;
+                if self.upload_bytes > self.limits.upload_bytes_max {
+                    return Err(PageRefusal::UploadTooLarge);
+                }
+                let Some(file) = self.form.files.last() else { return Ok(()) };
+                file.spool.append(bytes, self.folder).map_err(|_| PageRefusal::SpoolFailed)
+            }
+            // Whatever a part without a file's name holds is counted, and not kept.
+            Part::None | Part::Unchosen => self.add_form_bytes(bytes.len()),
+        }
+    }
+
+    fn end_part(&mut self) -> Result<(), PageRefusal> {
+        if let Part::Field(name, value) = std::mem::replace(&mut self.now, Part::None) {
+            self.form.fields.push((name.into(), value.into()));
+        }
+        Ok(())
+    }
+}
+
+/// The last part of a path of either kind, without control characters.
+fn bare_name(name: &[u8]) -> Vec<u8> {
+    let start = name.iter().rposition(|byte| matches!(byte, b'/' | b'\\')).map_or(0, |at| at + 1);
+    name[start..].iter().copied().filter(|byte| *byte >= 0x20 && *byte != 0x7f).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BodyLimits, Collector, PARTS_MAX, bare_name, parse_urlencoded};
+    use crate::api::multipart::{MultipartDecoder, Stop};
+    use crate::api::refusal::PageRefusal;
+
+    fn collect(content: &[u8], limits: BodyLimits) -> Result<super::Form, PageRefusal> {
+        let folder = std::env::temp_dir();
+        let mut collector = Collector::new(limits, &folder);
+        match MultipartDecoder::new(b"b").feed(content, &mut collector) {
+            Ok((_, true)) => Ok(collector.form),
+            Ok(_) | Err(Stop::Malformed(_)) => Err(PageRefusal::FormMalformed),
+            Err(Stop::Refused(refusal)) => Err(refusal),
+        }
+    }
+
+    fn part(name: &str, file: Option<&str>, content: &str) -> String {
+        let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
+        format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n{content}\r\n")
+    }
+
+    #[test]
+    fn fields_and_files() {
+        let content = [
+            part("a", None, "1"),
+            part("f", Some("../../etc/passwd"), "root"),
+            part("a", None, "2"),
+            part("g", Some(""), ""),
+            "--b--".to_owned(),
+        ]
+        .concat();
+        let form = collect(content.as_bytes(), BodyLimits::default()).unwrap();
+        let pairs: Vec<_> = form.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"a", b"2")]);
+        assert_eq!(form.files.len(), 1);
+        assert_eq!((&form.files[0].field[..], &form.files[0].name[..]), (&b"f"[..], &b"passwd"[..]));
+        assert_eq!(form.files[0].spool.read(0, 100).unwrap(), b"root");
+    }
+
+    #[test]
+    fn bounds() {
+        let limits = BodyLimits { form_bytes_max: 10, upload_bytes_max: 20 };
+        let end = "--b--";
+        for (content, expected) in [
+            (part("a", None, "123456789"), None),
+            (part("a", None, "1234567890"), Some(PageRefusal::FormTooLarge)),
+            (part("abcdefghijk", None, ""), Some(PageRefusal::FormTooLarge)),
+            (part("a", Some(""), "1234567890"), Some(PageRefusal::FormTooLarge)),
+            (part("f", Some("x"), "12345678901234567890"), None),
+            (part("f", Some("x"), "123456789012345678901"), Some(PageRefusal::UploadTooLarge)),
+        ] {
+            assert_eq!(collect((content.clone() + end).as_bytes(), limits).err(), expected, "{content}");
+        }
+        let many = part("", None, "").repeat(PARTS_MAX + 1) + end;
+        assert_eq!(collect(many.as_bytes(), limits).err(), Some(PageRefusal::FormTooManyFields));
+        assert_eq!(parse_urlencoded("a&".repeat(2000).as_bytes()).err(), Some(PageRefusal::FormTooManyFields));
+    }
+
+    #[test]
+    fn names_have_no_folders() {
+        for (name, expected) in [("C:\\a\\b.txt", "b.txt"), ("a/b/c", "c"), ("..", ".."), ("a\r\nb\0", "ab"), ("/", "")]
+        {
+            assert_eq!(bare_name(name.as_bytes()), expected.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A request's content as one page reads it: once, in one way, and kept for whoever asks again.
+
+use super::Api;
+use super::body::{BodyLimits, Form, parse_urlencoded, read_multipart, read_whole};
+use super::form::is_media_type;
+use super::multipart::parse_boundary;
+use super::refusal::{PageRefusal, Refused};
+use crate::exchange::Exchange;
+use crate::sandbox::wait::Fault;
+use flatout_net::content::Content;
+use mlua::{Lua, Table};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// How far the content of one request has been read.
+#[derive(Clone, Default)]
+enum State {
+    #[default]
+    Unread,
+    /// By a part of the page that has given control away.
+    Reading,
+    Whole(Rc<[u8]>),
+    Form(Rc<ReadForm>),
+    Refused(PageRefusal),
+}
+
+/// What a request's exchange keeps of it.
+#[derive(Clone, Default)]
+struct Kept(Rc<RefCell<State>>);
+
+/// A form, and the table that the page has of it.
+#[derive(Default)]
+pub(super) struct ReadForm {
+    pub(super) form: Form,
+    fields: RefCell<Option<Table>>,
+}
+
+impl ReadForm {
+    /// The first value of each name.
+    pub(super) fn fields(&self, lua: &Lua) -> mlua::Result<Table> {
+        if let Some(table) = &*self.fields.borrow() {
+            return Ok(table.clone());
+        }
+        let table = lua.create_table()?;
+        for (name, value) in &self.form.fields {
+            let name = lua.create_string(name)?;
+            if !table.contains_key(&name)? {
+                table.raw_set(name, lua.create_string(value)?)?;
+            }
+        }
+        *self.fields.borrow_mut() = Some(table.clone());
+        Ok(table)
+    }
+
+    /// All values of a name.
+    pub(super) fn all(&self, lua: &Lua, name: &[u8]) -> mlua::Result<Table> {
+        let values = self.form.fields.iter().filter(|(known, _)| **known == *name);
+        lua.create_sequence_from(values.map(|(_, value)| mlua::BString::from(&value[..])))
+    }
+
+    /// The first value of a name.
+    pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        self.form.fields.iter().find_map(|(known, value)| (**known == *name).then_some(&value[..]))
+    }
+}
+
+/// What it takes to read the content.
+pub(super) struct Reading {
+    api: Rc<Api>,
+    limits: BodyLimits,
+    pub(super) content_type: Vec<u8>,
+    content: Option<Content>,
+    kept: Kept,
+    pub(super) refused: Refused,
+}
+
+/// The content of the running request; it is taken from the connection when it has not been read.
+pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Reading {
+    let kept = exchange.slot::<Kept>().clone();
+    let unread = matches!(*kept.0.borrow(), State::Unread);
+    let content = exchange.offers.as_ref().filter(|_| unread).and_then(|offers| offers.take_content());
+    Reading {
+        api: Rc::clone(api),
+        limits: api.settings.body,
+        content_type: exchange.facts.field("content-type").unwrap_or_default().to_vec(),
+        content,
+        kept,
+        refused: Refused::of(exchange),
+    }
+}
+
+/// The form that was sent with the request; an empty one when there is no content.
+pub(super) async fn read_form(mut reading: Reading) -> Result<Rc<ReadForm>, Fault> {
+    let state = reading.kept.0.replace(State::Reading);
+    let read = match state {
+        State::Form(form) => Ok(form),
+        State::Refused(refusal) => Err(refusal),
+        State::Reading => return Err("the content is being read already".into()),
+        State::Whole(text) => form_of(parse_whole(&reading.content_type, &text)),
+        State::Unread => match reading.content.take() {
+            None => Ok(Rc::default()),
+            Some(content) => form_of(receive_form(&reading, content).await),
+        },
+    };
+    keep(&reading, read, State::Form)
+}
+
+/// The content as it is.
+pub(super) async fn read_text(mut reading: Reading) -> Result<Rc<[u8]>, Fault> {
+    let state = reading.kept.0.replace(State::Reading);
+    let read = match state {
+        State::Whole(text) => Ok(text),
+        State::Refused(refusal) => Err(refusal),
+        State::Reading => return Err("the content is being read already".into()),
+        State::Form(form) => {
+            reading.kept.0.replace(State::Form(form));
+            return Err("the content was read as a form already".into());
+        }
+        State::Unread => match reading.content.take() {
+            None => Ok(Rc::from(&b""[..])),
+            Some(content) => read_whole(content, reading.limits).await.map(Rc::from),
+        },
+    };
+    keep(&reading, read, State::Whole)
+}
+
+fn form_of(form: Result<Form, PageRefusal>) -> Result<Rc<ReadForm>, PageRefusal> {
+    form.map(|form| Rc::new(ReadForm { form, fields: RefCell::default() }))
+}
+
+/// Keeps what was read, or why it was not.
+fn keep<T: Clone>(reading: &Reading, read: Result<T, PageRefusal>, state: fn(T) -> State) -> Result<T, Fault> {
+    reading.kept.0.replace(match &read {
+        Ok(value) => state(value.clone()),
+        Err(refusal) => State::Refused(*refusal),
+    });
+    read.map_err(|refusal| reading.refused.refuse(refusal))
+}
+
+fn is_urlencoded(content_type: &[u8]) -> bool {
+    is_media_type(content_type, "application/x-www-form-urlencoded")
+}
+
+fn parse_whole(content_type: &[u8], text: &[u8]) -> Result<Form, PageRefusal> {
+    match text {
+        [] => Ok(Form::default()),
+        text if is_urlencoded(content_type) => parse_urlencoded(text),
+        _ => Err(PageRefusal::ContentType),
+    }
+}
+
+async fn receive_form(reading: &Reading, content: Content) -> Result<Form, PageRefusal> {
+    if is_urlencoded(&reading.content_type) {
+        return parse_urlencoded(&read_whole(content, reading.limits).await?);
+    }
+    match parse_boundary(&reading.content_type) {
+        Some(Ok(boundary)) => {
+            read_multipart(content, &boundary, reading.limits, &reading.api.settings.spool_folder).await
+        }
+        Some(Err(_)) => Err(PageRefusal::FormMalformed),
+        None => Err(PageRefusal::ContentType),
+    }
+}
+
+/// The form of the running request, when it has been read.
+pub(super) fn known_form(exchange: &mut Exchange) -> Option<Rc<ReadForm>> {
+    match &*exchange.slot_if::<Kept>()?.0.borrow() {
+        State::Form(form) => Some(Rc::clone(form)),
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! `html`, `url`, `json`, `hex` and `base64`: a text in another form.
+
+use super::form::{decode_component, encode_component};
+use super::json;
+use super::text::{Alphabet, decode_base64, decode_hex, encode_base64, encode_hex};
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::Fault;
+use crate::template::escape;
+use mlua::{LuaString, Table, Value};
+
+/// Bytes of a text that is converted in one call at the most: nobody else is served meanwhile.
+pub(super) const INPUT_BYTES_MAX: usize = 256 * 1024;
+
+type Convert = fn(&[u8]) -> Option<Vec<u8>>;
+
+const CONVERSIONS: [(&str, &str, Convert); 9] = [
+    ("html", "escape", |bytes| Some(escaped(bytes, escape::attribute))),
+    ("url", "encode", |bytes| Some(escaped(bytes, encode_component))),
+    ("url", "decode", |bytes| Some(decode_component(bytes))),
+    ("hex", "encode", |bytes| Some(encode_hex(bytes).into_bytes())),
+    ("hex", "decode", decode_hex),
+    ("base64", "encode", |bytes| Some(encode_base64(bytes, Alphabet::Standard).into_bytes())),
+    ("base64", "decode", |bytes| decode_base64(bytes, Alphabet::Standard)),
+    ("base64", "url_encode", |bytes| Some(encode_base64(bytes, Alphabet::Url).into_bytes())),
+    ("base64", "url_decode", |bytes| decode_base64(bytes, Alphabet::Url)),
+];
+
+fn escaped(bytes: &[u8], escape: fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 8);
+    escape(bytes, &mut out);
+    out
+}
+
+/// Refuses what would take too long.
+pub(super) fn check_length(text: &LuaString) -> Result<(), Fault> {
+    if text.as_bytes().len() > INPUT_BYTES_MAX {
+        return Err("the text is longer than 256 KiB, which is the most for one call".into());
+    }
+    Ok(())
+}
+
+pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
+    let lua = sandbox.lua();
+    let mut tables: Vec<(&str, Table)> = Vec::new();
+    for (table_name, name, convert) in CONVERSIONS {
+        let made = sandbox.function(move |lua, _, text: LuaString| {
+            check_length(&text)?;
+            // What has no other form is nil: a page asks, as the text often comes from elsewhere.
+            convert(&text.as_bytes()).map(|made| lua.create_string(made)).transpose().map_err(Fault::from)
+        })?;
+        let table = match tables.iter().find(|(known, _)| *known == table_name) {
+            Some((_, table)) => table.clone(),
+            None => {
+                let table = lua.create_table()?;
+                tables.push((table_name, table.clone()));
+                table
+            }
+        };
+        table.raw_set(name, made)?;
+    }
+    for (name, table) in tables {
+        if name == "url" {
+            table
+                .raw_set("query", sandbox.function(|lua, _, fields: Table| Ok(lua.create_string(query(&fields)?)?))?)?;
+        }
+        sandbox.global(name, table)?;
+    }
+
+    let table = lua.create_table()?;
+    let made = sandbox.function(|lua, _, value: Value| {
+        let mut out = String::new();
+        json::encode(lua, &value, &mut out)?;
+        Ok(lua.create_string(out)?)
+    })?;
+    table.raw_set("encode", made)?;
+    // As for other texts from elsewhere: nil, and why.
+    let made = sandbox.function(|lua, _, text: LuaString| match json::decode(lua, &text.as_bytes()) {
+        Ok(value) => Ok((value, None)),
+        Err(why) => Ok((Value::Nil, Some(why))),
+    })?;
+    table.raw_set("decode", made)?;
+    let made = sandbox.function(|lua, _, table: Option<Table>| {
+        let table = match table {
+            Some(table) => table,
+            None => lua.create_table()?,
+        };
+        json::mark_object(lua, &table)?;
+        Ok(table)
+    })?;
+    table.raw_set("object", made)?;
+    table.raw_set("null", Value::NULL)?;
+    sandbox.global("json", table)
+}
+
+/// Names and values as a URL's query, in the order of the names.
+fn query(fields: &Table) -> Result<Vec<u8>, Fault> {
+    let mut pairs = Vec::new();
+    fields.for_each(|name: LuaString, value: Value| {
+        if pairs.len() == super::form::FIELDS_MAX {
+            return Err(mlua::Error::runtime("a query may have 1024 fields"));
+        }
+        let text = match value {
+            Value::Boolean(value) => value.to_string().into_bytes(),
+            Value::Integer(value) => value.to_string().into_bytes(),
+            Value::Number(value) => value.to_string().into_bytes(),
+            Value::String(value) => {
+                check_length(&value).map_err(|fault| mlua::Error::runtime(fault.to_string()))?;
+                value.as_bytes().to_vec()
+            }
+            _ => return Err(mlua::Error::runtime("a query has texts, numbers, true and false as values")),
+        };
+        pairs.push((name.as_bytes().to_vec(), text));
+        Ok(())
+    })?;
+    pairs.sort_unstable();
+    let mut out = Vec::new();
+    for (name, value) in pairs {
+        if !out.is_empty() {
+            out.push(b'&');
+        }
+        encode_component(&name, &mut out);
+        out.push(b'=');
+        encode_component(&value, &mut out);
+    }
+    Ok(out)
+}

@@ -1,0 +1,291 @@
+//! Cookies (RFC 6265): those that came, and those that are set.
+
+use flatout_http::token::is_token;
+use std::fmt::Write as _;
+
+/// Cookies of one request that are looked at; what comes after them is ignored.
+pub const COOKIES_MAX: usize = 128;
+/// Bytes of one cookie's name and value together at the most, when it is set: what browsers keep (RFC 6265bis §5.6).
+pub const COOKIE_BYTES_MAX: usize = 4096;
+/// Bytes of a Path or Domain attribute at the most (RFC 6265bis §5.6).
+pub const ATTRIBUTE_BYTES_MAX: usize = 1024;
+
+/// The pairs of one Cookie field's value, in the order in which they came (RFC 6265 §5.4). What has no name is left
+/// out, and so are quotation marks around a value.
+pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    field.split(|&byte| byte == b';').filter_map(|pair| {
+        let at = memchr::memchr(b'=', pair)?;
+        let (name, value) = (trim(&pair[..at]), trim(&pair[at + 1..]));
+        let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        (!name.is_empty()).then_some((name, bare))
+    })
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    flatout_http::token::trim(bytes)
+}
+
+/// When a cookie goes along with a request that another site brought about (RFC 6265bis §5.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SameSite {
+    /// Never.
+    Strict,
+    /// With a link that is followed, not with a form that is sent.
+    #[default]
+    Lax,
+    /// Always. Only Secure cookies may.
+    None,
+}
+
+impl SameSite {
+    /// The attribute's value as pages write it, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        [("strict", Self::Strict), ("lax", Self::Lax), ("none", Self::None)]
+            .into_iter()
+            .find_map(|(name, value)| text.eq_ignore_ascii_case(name).then_some(value))
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "Strict",
+            Self::Lax => "Lax",
+            Self::None => "None",
+        }
+    }
+}
+
+/// A cookie that is to be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cookie<'a> {
+    /// A token.
+    pub name: &'a [u8],
+    /// Cookie octets: visible ASCII without quotation mark, comma, semicolon and backslash.
+    pub value: &'a [u8],
+    /// Below which paths of the site it is sent back.
+    pub path: &'a [u8],
+    /// To which hosts besides this one it is sent back.
+    pub domain: Option<&'a [u8]>,
+    /// Seconds for which it is kept; `None`: until the browser ends. 0 or less removes it.
+    pub max_age_s: Option<i64>,
+    /// Only over https.
+    pub secure: bool,
+    /// Not for scripts of the page.
+    pub http_only: bool,
+    /// With which requests it is sent.
+    pub same_site: SameSite,
+}
+
+/// What is wrong with a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CookieError {
+    /// The name is no token (RFC 6265 §4.1.1).
+    Name,
+    /// The value has bytes that no cookie may have.
+    Value,
+    /// Path or Domain has bytes that no attribute may have, or is too long.
+    Attribute,
+    /// Name and value are longer than [`COOKIE_BYTES_MAX`].
+    TooLong,
+    /// SameSite=None without Secure: browsers refuse it.
+    NoneInsecure,
+    /// `__Secure-` without Secure, or `__Host-` without Secure and Path=/ or with Domain (RFC 6265bis §4.1.3).
+    Prefix,
+}
+
+impl CookieError {
+    /// What is wrong, for the page's author.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Name => "a cookie's name may have letters, digits and !#$%&'*+-.^_`|~ only",
+            Self::Value => {
+                "a cookie's value may not have spaces, quotation marks, commas, semicolons, backslashes, or anything \
+                 but visible ASCII: use url.encode or base64.url_encode"
+            }
+            Self::Attribute => {
+                "a cookie's path or domain has a control character or a semicolon, or is over 1024 bytes"
+            }
+            Self::TooLong => "a cookie's name and value may have 4096 bytes together",
+            Self::NoneInsecure => "a cookie with same_site = \"none\" must be secure, or browsers refuse it",
+            Self::Prefix => {
+                "a cookie named __Secure-... must be secure, and one named __Host-... also have no domain and path = \"/\""
+            }
+        }
+    }
+}
+
+impl Cookie<'_> {
+    /// Appends the value of a Set-Cookie field.
+    pub fn encode_to(&self, out: &mut String) -> Result<(), CookieError> {
+        let (name, value) = (self.check_name()?, self.check_value()?);
+        let path = check_attribute(self.path)?;
+        let domain = self.domain.map(check_attribute).transpose()?;
+        if self.same_site == SameSite::None && !self.secure {
+            return Err(CookieError::NoneInsecure);
+        }
+        // Browsers compare the prefixes without regard to case (RFC 6265bis §5.7).
+        let has_prefix =
+            |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+        let host_only = domain.is_none() && path == "/";
+        if (has_prefix("__Secure-") && !self.secure) || (has_prefix("__Host-") && !(self.secure && host_only)) {
+            return Err(CookieError::Prefix);
+        }
+        out.push_str(name);
+        out.push('=');
+        out.push_str(value);
+        if !path.is_empty() {
+            out.push_str("; Path=");
+            out.push_str(path);
+        }
+        if let Some(domain) = domain {
+            out.push_str("; Domain=");
+            out.push_str(domain);
+        }
+        if let Some(seconds) = self.max_age_s {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "; Max-Age={}", seconds.max(0));
+        }
+        if self.secure {
+            out.push_str("; Secure");
+        }
+        if self.http_only {
+            out.push_str("; HttpOnly");
+        }
+        out.push_str("; SameSite=");
+        out.push_str(self.same_site.as_str());
+        Ok(())
+    }
+
+    fn check_name(&self) -> Result<&str, CookieError> {
+        let name = std::str::from_utf8(self.name).map_err(|_| CookieError::Name)?;
+        if !is_token(self.name) {
+            return Err(CookieError::Name);
+        }
+        if self.name.len() + self.value.len() > COOKIE_BYTES_MAX {
+            return Err(CookieError::TooLong);
+        }
+        Ok(name)
+    }
+
+    fn check_value(&self) -> Result<&str, CookieError> {
+        if !self.value.iter().copied().all(is_cookie_octet) {
+            return Err(CookieError::Value);
+        }
+        std::str::from_utf8(self.value).map_err(|_| CookieError::Value)
+    }
+}
+
+/// RFC 6265 §4.1.1, cookie-octet.
+const fn is_cookie_octet(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
+}
+
+/// RFC 6265 §4.1.1, av-octets.
+fn check_attribute(bytes: &[u8]) -> Result<&str, CookieError> {
+    if bytes.len() > ATTRIBUTE_BYTES_MAX || !bytes.iter().all(|&byte| matches!(byte, 0x20..=0x7e) && byte != b';') {
+        return Err(CookieError::Attribute);
+    }
+    std::str::from_utf8(bytes).map_err(|_| CookieError::Attribute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cookie, CookieError, SameSite, parse_cookies};
+    use proptest::prelude::*;
+
+    fn parsed(field: &str) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        parse_cookies(field.as_bytes()).map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    fn cookie<'a>(name: &'a str, value: &'a str) -> Cookie<'a> {
+        Cookie {
+            name: name.as_bytes(),
+            value: value.as_bytes(),
+            path: b"/",
+            domain: None,
+            max_age_s: None,
+            secure: true,
+            http_only: true,
+            same_site: SameSite::Lax,
+        }
+    }
+
+    fn encoded(cookie: &Cookie<'_>) -> Result<String, CookieError> {
+        let mut out = String::new();
+        cookie.encode_to(&mut out).map(|()| out)
+    }
+
+    #[test]
+    fn what_browsers_send() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        for (field, expected) in [
+            ("a=b", vec![pair("a", "b")]),
+            ("a=b; c=d;e=f", vec![pair("a", "b"), pair("c", "d"), pair("e", "f")]),
+            ("a=\"b c\"; d=\"", vec![pair("a", "b c"), pair("d", "\"")]),
+            ("a=b=c; =x; y; ; z=", vec![pair("a", "b=c"), pair("z", "")]),
+            ("", vec![]),
+        ] {
+            assert_eq!(parsed(field), expected, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_set() {
+        assert_eq!(encoded(&cookie("a", "b")).unwrap(), "a=b; Path=/; Secure; HttpOnly; SameSite=Lax");
+        let long = Cookie {
+            path: b"/x",
+            domain: Some(b"example.com"),
+            max_age_s: Some(60),
+            secure: false,
+            http_only: false,
+            same_site: SameSite::Strict,
+            ..cookie("a", "")
+        };
+        assert_eq!(encoded(&long).unwrap(), "a=; Path=/x; Domain=example.com; Max-Age=60; SameSite=Strict");
+        let gone = Cookie { max_age_s: Some(-5), ..cookie("a", "") };
+        assert!(encoded(&gone).unwrap().contains("; Max-Age=0;"));
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let long = "x".repeat(4096);
+        for (wrong, error) in [
+            (cookie("a b", "c"), CookieError::Name),
+            (cookie("", "c"), CookieError::Name),
+            (cookie("a\r\nX", "c"), CookieError::Name),
+            (cookie("a", "b; Domain=evil"), CookieError::Value),
+            (cookie("a", "b\r\nX: y"), CookieError::Value),
+            (cookie("a", "\u{e9}"), CookieError::Value),
+            (cookie("a", &long), CookieError::TooLong),
+            (Cookie { path: b"/;x", ..cookie("a", "b") }, CookieError::Attribute),
+            (Cookie { domain: Some(b"a\r\nb"), ..cookie("a", "b") }, CookieError::Attribute),
+            (Cookie { same_site: SameSite::None, secure: false, ..cookie("a", "b") }, CookieError::NoneInsecure),
+            (Cookie { secure: false, ..cookie("__secure-a", "b") }, CookieError::Prefix),
+            (Cookie { path: b"/x", ..cookie("__Host-a", "b") }, CookieError::Prefix),
+            (Cookie { domain: Some(b"example.com"), ..cookie("__Host-a", "b") }, CookieError::Prefix),
+        ] {
+            assert_eq!(encoded(&wrong), Err(error), "{wrong:?}");
+            assert!(!error.text().is_empty());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_comes_is_fatal(field in any::<Vec<u8>>()) {
+            for (name, value) in parse_cookies(&field) {
+                prop_assert!(!name.is_empty() && !name.contains(&b';') && !value.contains(&b';'));
+            }
+        }
+
+        #[test]
+        fn no_name_or_value_breaks_out_of_its_line(name in any::<Vec<u8>>(), value in any::<Vec<u8>>(), path in any::<Vec<u8>>()) {
+            let cookie = Cookie { name: &name, value: &value, path: &path, ..cookie("", "") };
+            if let Ok(line) = encoded(&cookie) {
+                prop_assert!(line.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+                prop_assert_eq!(line.matches(';').count(), if path.is_empty() { 3 } else { 4 });
+                let mut pairs = parse_cookies(line.split(';').next().unwrap().as_bytes());
+                prop_assert_eq!(pairs.next(), Some((&name[..], &value[..])));
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `hash`, `uuid` and `random`.
+
+use super::convert::check_length;
+use super::text::{Alphabet, encode_base64, encode_hex};
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::Fault;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{Algorithm, SHA256, SHA512, digest};
+use aws_lc_rs::hmac;
+use mlua::LuaString;
+use uuid::Uuid;
+
+/// Random bytes of one call at the most.
+const RANDOM_BYTES_MAX: usize = 4096;
+
+pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
+    let hash = sandbox.lua().create_table()?;
+    let plain: [(&str, &'static Algorithm); 2] = [("sha256", &SHA256), ("sha512", &SHA512)];
+    for (name, algorithm) in plain {
+        let made = sandbox.function(move |_, _, text: LuaString| {
+            check_length(&text)?;
+            Ok(encode_hex(digest(algorithm, &text.as_bytes()).as_ref()))
+        })?;
+        hash.raw_set(name, made)?;
+    }
+    for (name, algorithm) in [("hmac_sha256", hmac::HMAC_SHA256), ("hmac_sha512", hmac::HMAC_SHA512)] {
+        let made = sandbox.function(move |_, _, (key, text): (LuaString, LuaString)| {
+            check_length(&text)?;
+            check_length(&key)?;
+            let tag = hmac::sign(&hmac::Key::new(algorithm, &key.as_bytes()), &text.as_bytes());
+            Ok(encode_hex(tag.as_ref()))
+        })?;
+        hash.raw_set(name, made)?;
+    }
+    let made = sandbox.function(|_, _, (one, other): (LuaString, LuaString)| {
+        Ok(verify_slices_are_equal(&one.as_bytes(), &other.as_bytes()).is_ok())
+    })?;
+    hash.raw_set("equal", made)?;
+    sandbox.global("hash", hash)?;
+
+    let uuid = sandbox.lua().create_table()?;
+    uuid.raw_set("v4", sandbox.function(|_, _, (): ()| Ok(Uuid::new_v4().to_string()))?)?;
+    uuid.raw_set("v7", sandbox.function(|_, _, (): ()| Ok(Uuid::now_v7().to_string()))?)?;
+    sandbox.global("uuid", uuid)?;
+
+    let random = sandbox.lua().create_table()?;
+    let made = sandbox.function(|lua, _, count: Option<f64>| Ok(lua.create_string(random_bytes(count)?)?))?;
+    random.raw_set("bytes", made)?;
+    let made = sandbox.function(|_, _, count: Option<f64>| Ok(encode_base64(&random_bytes(count)?, Alphabet::Url)))?;
+    random.raw_set("token", made)?;
+    sandbox.global("random", random)
+}
+
+fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, Fault> {
+    let count = count.unwrap_or(16.0);
+    if count.fract() != 0.0 || !(1.0..=RANDOM_BYTES_MAX as f64).contains(&count) {
+        return Err("one call gives 1 to 4096 random bytes".into());
+    }
+    let mut bytes = vec![0; count as usize];
+    fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Random bytes that nobody can guess.
+pub(super) fn fill(bytes: &mut [u8]) -> Result<(), Fault> {
+    aws_lc_rs::rand::fill(bytes).map_err(|_| "the system gave no random numbers".into())
+}

@@ -1,0 +1,220 @@
+//! `fetch`: an upstream that the configuration names is asked, and its answer read as a whole.
+
+use super::Api;
+use super::field::is_value;
+use super::response::number;
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::{Fault, MakeValues};
+use flatout_http::head::FieldStorage;
+use flatout_http::token::is_token;
+use flatout_net::origin::{Incoming, IncomingPiece, OriginAddress, OriginClient, OutgoingContent, OutgoingRequest};
+use flatout_net::shared::SharedBytes;
+use mlua::{IntoLuaMulti, Lua, LuaString, Table, Value};
+use std::rc::Rc;
+
+/// Bytes of an answer's content at the most.
+const CONTENT_BYTES_MAX: usize = 2 << 20;
+/// Milliseconds for the whole exchange, unless the page says otherwise.
+const TIMEOUT_MS: u64 = 5_000;
+/// Milliseconds that a page may say at the most.
+const TIMEOUT_MS_MAX: u64 = 60_000;
+/// Fields of a request at the most.
+const FIELDS_MAX: usize = 64;
+
+/// Fields of the connection and the framing, which are the client's own, and Host, which is the upstream's.
+const NOT_SENT: [&str; 10] = [
+    "host",
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A request that is ready to be sent.
+struct Prepared {
+    address: OriginAddress,
+    method: String,
+    target: Vec<u8>,
+    lines: Vec<u8>,
+    body: Option<Vec<u8>>,
+    timeout_ms: u64,
+}
+
+/// What came back.
+struct Fetched {
+    status: u16,
+    /// Name, in lower case, and value of each line.
+    fields: Vec<(String, Vec<u8>)>,
+    content: Vec<u8>,
+}
+
+pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, _, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
+        let client = using.client.clone().ok_or("there is nobody here to ask")?;
+        let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
+        Ok(Box::pin(async move {
+            let fetched = fetch(&client, prepared).await;
+            let make: MakeValues = Box::new(move |lua| match fetched {
+                Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
+                // As a page expects of what may fail: nil, and why.
+                Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
+            });
+            Ok(make)
+        }))
+    })?;
+    sandbox.global("fetch", made)
+}
+
+fn prepare(api: &Api, upstream: &LuaString, path: &LuaString, options: Option<&Table>) -> Result<Prepared, Fault> {
+    let upstreams = &api.settings.upstreams;
+    let name = upstream.to_string_lossy();
+    let address = upstreams.get(&name).ok_or_else(|| {
+        let known: Vec<&str> = upstreams.keys().map(String::as_str).collect();
+        Fault::from(format!(
+            "there is no upstream \"{}\": {}",
+            name.escape_debug(),
+            if known.is_empty() {
+                "add `upstream \"name\" \"http://...\"` to the settings of these pages".to_owned()
+            } else {
+                format!("the settings name {}", known.join(", "))
+            }
+        ))
+    })?;
+    let target = path.as_bytes().to_vec();
+    let is_target = target.first() == Some(&b'/') && target.len() <= 8192 && target.iter().all(u8::is_ascii_graphic);
+    if !is_target || target.contains(&b'#') {
+        return Err(
+            "a path begins with / and has no spaces, line ends or #: use url.encode for what comes from elsewhere"
+                .into(),
+        );
+    }
+    let mut prepared = Prepared {
+        address: address.clone(),
+        method: "GET".to_owned(),
+        target,
+        lines: format!("Host: {}\r\n", address.authority()).into_bytes(),
+        body: None,
+        timeout_ms: TIMEOUT_MS,
+    };
+    if let Some(options) = options {
+        options.for_each(|name: LuaString, value: Value| prepared.take(&name.as_bytes(), &value))?;
+    }
+    Ok(prepared)
+}
+
+impl Prepared {
+    /// Takes an option of the page.
+    fn take(&mut self, name: &[u8], value: &Value) -> mlua::Result<()> {
+        let wrong = |text: &'static str| Err(mlua::Error::runtime(text));
+        match (name, value) {
+            (b"method", Value::String(method)) => {
+                let method = method.to_string_lossy();
+                if !is_token(method.as_bytes()) || method.len() > 16 || method == "CONNECT" {
+                    return wrong("a method is a word as GET or POST");
+                }
+                self.method = method;
+            }
+            (b"headers", Value::Table(headers)) => {
+                let mut count = 0;
+                headers.for_each(|name: LuaString, value: LuaString| {
+                    count += 1;
+                    let (name, value) = (name.as_bytes(), value.as_bytes());
+                    if count > FIELDS_MAX || !is_token(&name) || !is_value(&value) || value.len() > 8192 {
+                        return wrong("headers are up to 64 names and values, without line ends");
+                    }
+                    if NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+                        return wrong(
+                            "Host and the headers of the connection and the framing are not for a page to set",
+                        );
+                    }
+                    for part in [&name[..], b": ", &value, b"\r\n"] {
+                        self.lines.extend_from_slice(part);
+                    }
+                    Ok(())
+                })?;
+            }
+            (b"body", Value::String(body)) => self.body = Some(body.as_bytes().to_vec()),
+            (b"timeout", Value::Integer(_) | Value::Number(_)) => {
+                let milliseconds = number(value).unwrap_or_default() * 1000.0;
+                if !(1.0..=TIMEOUT_MS_MAX as f64).contains(&milliseconds) {
+                    return wrong("a timeout is a number of seconds, 60 at the most");
+                }
+                self.timeout_ms = milliseconds as u64;
+            }
+            _ => {
+                return wrong(
+                    "the options of fetch are method and body (texts), headers (a table), and timeout (seconds)",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks; an error is the name of a reason.
+async fn fetch(client: &OriginClient, prepared: Prepared) -> Result<Fetched, &'static str> {
+    let timeout_ms = prepared.timeout_ms;
+    client.within(timeout_ms, exchange(client, prepared)).await.unwrap_or(Err("fetch_timeout"))
+}
+
+async fn exchange(client: &OriginClient, prepared: Prepared) -> Result<Fetched, &'static str> {
+    let content = match prepared.body {
+        Some(body) => OutgoingContent::Bytes(SharedBytes::from_buffer(body)),
+        None if matches!(&*prepared.method, "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
+        None => OutgoingContent::None,
+    };
+    let mut request = OutgoingRequest {
+        method: &prepared.method,
+        target: &prepared.target,
+        lines: &prepared.lines,
+        content,
+        upgrade: None,
+    };
+    let answered = client.exchange(&prepared.address, &mut request, |_, _| {}).await;
+    let mut incoming = answered.map_err(|failure| failure.failure.name())?;
+    let fields = fields(&incoming);
+    let content = read(&mut incoming).await?;
+    Ok(Fetched { status: incoming.status, fields, content })
+}
+
+fn fields(incoming: &Incoming) -> Vec<(String, Vec<u8>)> {
+    let mut storage = FieldStorage::new();
+    let fields = incoming.fields(&mut storage);
+    fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec())).collect()
+}
+
+async fn read(incoming: &mut Incoming) -> Result<Vec<u8>, &'static str> {
+    let mut content = Vec::new();
+    loop {
+        match incoming.body.piece().await {
+            IncomingPiece::Bytes(bytes) if content.len() + bytes.len() > CONTENT_BYTES_MAX => {
+                return Err("fetch_too_large");
+            }
+            IncomingPiece::Bytes(bytes) => content.extend_from_slice(&bytes),
+            IncomingPiece::End(_) => return Ok(content),
+            IncomingPiece::Failed(failure) => return Err(failure.failure.name()),
+        }
+    }
+}
+
+fn shown(lua: &Lua, fetched: Fetched) -> mlua::Result<Table> {
+    let answer = lua.create_table()?;
+    answer.raw_set("status", fetched.status)?;
+    let headers = lua.create_table()?;
+    for (name, value) in fetched.fields {
+        let value = match headers.raw_get::<Option<LuaString>>(&*name)? {
+            Some(before) => [&before.as_bytes()[..], b", ", &value].concat(),
+            None => value,
+        };
+        headers.raw_set(name, lua.create_string(value)?)?;
+    }
+    answer.raw_set("headers", headers)?;
+    answer.raw_set("body", lua.create_string(fetched.content)?)?;
+    Ok(answer)
+}

@@ -1,0 +1,155 @@
+//! Which header fields a page may set.
+
+use flatout_http::token::is_token;
+
+/// Bytes of one field's value at the most.
+pub const VALUE_BYTES_MAX: usize = 8192;
+/// Bytes of one field's name at the most.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Fields that one page may set.
+pub const FIELDS_MAX: usize = 64;
+
+/// Fields of the connection and of the framing, which the server alone sets (RFC 9110 §7.6.1, RFC 9112 §6).
+const SERVERS_OWN: [&str; 11] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+    "content-range",
+];
+
+/// Why a page may not set a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldError {
+    /// The name is no token.
+    Name,
+    /// The value has a line end or another control character.
+    Value,
+    /// The name or the value is too long.
+    TooLong,
+    /// The field belongs to the connection or to the framing.
+    ServersOwn,
+    /// Set-Cookie, which has a function of its own.
+    Cookie,
+    /// More fields than [`FIELDS_MAX`].
+    TooMany,
+}
+
+impl FieldError {
+    /// What is wrong, for the page's author.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Name => "a header's name may have letters, digits and !#$%&'*+-.^_`|~ only",
+            Self::Value => "a header's value may not have line ends or other control characters",
+            Self::TooLong => "a header's name may have 128 bytes and its value 8192",
+            Self::ServersOwn => "this header belongs to the connection or to the framing, which the server looks after",
+            Self::Cookie => "cookies are set with response.cookie(name, value)",
+            Self::TooMany => "a page may set 64 headers",
+        }
+    }
+}
+
+/// Checks a field that a page wants to set.
+pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), FieldError> {
+    if !is_token(name) {
+        return Err(FieldError::Name);
+    }
+    if name.len() > NAME_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+        return Err(FieldError::TooLong);
+    }
+    if !is_value(value) {
+        return Err(FieldError::Value);
+    }
+    if SERVERS_OWN.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+        return Err(FieldError::ServersOwn);
+    }
+    if name.eq_ignore_ascii_case(b"set-cookie") {
+        return Err(FieldError::Cookie);
+    }
+    Ok(())
+}
+
+/// RFC 9110 §5.5, field-value, with white space at neither end trimmed off by us.
+pub fn is_value(value: &[u8]) -> bool {
+    value.iter().all(|&byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
+}
+
+/// Where a redirect may lead: a reference (RFC 3986 §4.1) of visible ASCII, or of UTF-8 that is encoded here. `None`:
+/// it has white space or control characters, or nothing at all.
+pub fn location(target: &[u8]) -> Option<Vec<u8>> {
+    if target.is_empty() || target.len() > VALUE_BYTES_MAX || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(target.len());
+    for &byte in target {
+        // Browsers read a backslash as a slash, so that `/\host` would lead to another host.
+        if byte >= 0x80 || b"\\\"<>^`{|}".contains(&byte) {
+            super::form::encode_component(&[byte], &mut out);
+        } else {
+            out.push(byte);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FieldError, check_field, is_value, location};
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_may_be_set() {
+        let long = vec![b'x'; 8193];
+        for (name, value, expected) in [
+            (&b"X-A"[..], &b"b c\t\xe9"[..], Ok(())),
+            (b"Content-Type", b"text/plain", Ok(())),
+            (b"Cache-Control", b"no-store", Ok(())),
+            (b"", b"b", Err(FieldError::Name)),
+            (b"A B", b"b", Err(FieldError::Name)),
+            (b"A\r\nB", b"b", Err(FieldError::Name)),
+            (b"A:", b"b", Err(FieldError::Name)),
+            (b"A", b"b\r\nC: d", Err(FieldError::Value)),
+            (b"A", b"b\n", Err(FieldError::Value)),
+            (b"A", b"\0", Err(FieldError::Value)),
+            (b"A", &long, Err(FieldError::TooLong)),
+            (&long, b"", Err(FieldError::TooLong)),
+            (b"content-length", b"3", Err(FieldError::ServersOwn)),
+            (b"Transfer-Encoding", b"chunked", Err(FieldError::ServersOwn)),
+            (b"CONNECTION", b"close", Err(FieldError::ServersOwn)),
+            (b"Set-Cookie", b"a=b", Err(FieldError::Cookie)),
+        ] {
+            assert_eq!(check_field(name, value), expected, "{}", String::from_utf8_lossy(name));
+        }
+    }
+
+    #[test]
+    fn where_a_redirect_leads() {
+        for (target, expected) in [
+            ("/a?b=c#d", Some("/a?b=c#d")),
+            ("https://a.example/%20", Some("https://a.example/%20")),
+            ("/\\evil.example", Some("/%5Cevil.example")),
+            ("/\u{e9}", Some("/%C3%A9")),
+            ("", None),
+            ("/a b", None),
+            ("/a\r\nX: y", None),
+            ("/\t", None),
+        ] {
+            assert_eq!(location(target.as_bytes()), expected.map(|text| text.as_bytes().to_vec()), "{target}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_location_breaks_out_of_its_line(target in any::<Vec<u8>>()) {
+            if let Some(location) = location(&target) {
+                prop_assert!(is_value(&location) && location.is_ascii());
+            }
+        }
+    }
+}

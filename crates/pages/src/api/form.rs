@@ -1,0 +1,108 @@
+//! Names and values as forms and queries send them: `application/x-www-form-urlencoded` (WHATWG URL §5).
+
+use std::borrow::Cow;
+
+/// Fields of one form or query at the most.
+pub const FIELDS_MAX: usize = 1024;
+
+/// More than [`FIELDS_MAX`] fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyFields;
+
+/// The fields of `encoded`, decoded, in the order in which they came. What is no UTF-8 after decoding becomes U+FFFD.
+pub fn parse_form(encoded: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), TooManyFields>> {
+    form_urlencoded::parse(encoded)
+        .enumerate()
+        .map(|(index, field)| if index < FIELDS_MAX { Ok(field) } else { Err(TooManyFields) })
+        .take(FIELDS_MAX + 1)
+}
+
+/// Whether a Content-Type's value names `media_type`, whatever its parameters.
+pub fn is_media_type(content_type: &[u8], media_type: &str) -> bool {
+    let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
+    flatout_http::token::trim(&content_type[..end]).eq_ignore_ascii_case(media_type.as_bytes())
+}
+
+/// Appends `text` as a component of a URL: all but letters, digits and `-._~` encoded (RFC 3986 §2.3).
+pub fn encode_component(text: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// Decodes a component of a URL. What is no escape stays as it is.
+pub fn decode_component(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let digit = |offset: usize| text.get(at + offset).copied().and_then(flatout_http::token::hex_value);
+        match (byte, digit(1), digit(2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(high << 4 | low);
+                at += 3;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIELDS_MAX, TooManyFields, decode_component, encode_component, is_media_type, parse_form};
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Vec<(String, String)> {
+        parse_form(text.as_bytes()).map(|field| field.unwrap()).map(|(a, b)| (a.into_owned(), b.into_owned())).collect()
+    }
+
+    #[test]
+    fn what_browsers_send() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            parsed("a=b&c=d+e%20f&&g&=h&a=2"),
+            [pair("a", "b"), pair("c", "d e f"), pair("g", ""), pair("", "h"), pair("a", "2")]
+        );
+        assert_eq!(parsed("%26=%3D&x=%zz%e2%82%ac%ff"), [pair("&", "="), pair("x", "%zz\u{20ac}\u{fffd}")]);
+        assert!(parsed("").is_empty());
+    }
+
+    #[test]
+    fn fields_are_bounded() {
+        let many = "a&".repeat(FIELDS_MAX);
+        assert_eq!(parse_form(many.as_bytes()).filter(Result::is_ok).count(), FIELDS_MAX);
+        assert_eq!(parse_form(format!("{many}b&c&d").as_bytes()).last(), Some(Err(TooManyFields)));
+        assert_eq!(parse_form(format!("{many}b&c&d").as_bytes()).count(), FIELDS_MAX + 1);
+    }
+
+    #[test]
+    fn media_types() {
+        assert!(is_media_type(b"Application/JSON ; charset=utf-8", "application/json"));
+        assert!(!is_media_type(b"application/jsonp", "application/json"));
+        assert!(!is_media_type(b"", "application/json"));
+    }
+
+    proptest! {
+        #[test]
+        fn components_come_back(bytes in any::<Vec<u8>>()) {
+            let mut encoded = Vec::new();
+            encode_component(&bytes, &mut encoded);
+            prop_assert!(encoded.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(byte)));
+            prop_assert_eq!(decode_component(&encoded), bytes);
+        }
+
+        #[test]
+        fn nothing_that_comes_is_fatal(bytes in any::<Vec<u8>>()) {
+            prop_assert!(parse_form(&bytes).count() <= FIELDS_MAX + 1);
+            prop_assert!(decode_component(&bytes).len() <= bytes.len());
+        }
+    }
+}

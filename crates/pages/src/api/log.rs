@@ -1,0 +1,115 @@
+//! `log`: a page's lines for the server's log.
+
+use crate::exchange::Exchange;
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::Fault;
+use mlua::{Lua, LuaString};
+
+/// Lines of one request at the most; of more, only their number is kept.
+pub const LINES_MAX: usize = 64;
+/// Bytes of one line at the most; the rest is cut off.
+pub const LINE_BYTES_MAX: usize = 2048;
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// For whoever looks for a fault.
+    Debug,
+    /// What is as it should be.
+    Info,
+    /// What may need a look.
+    Warn,
+    /// What needs one.
+    Error,
+}
+
+impl LogLevel {
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+
+    fn parse(name: &[u8]) -> Option<Self> {
+        [Self::Debug, Self::Info, Self::Warn, Self::Error]
+            .into_iter()
+            .find(|level| level.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// A line that a page has logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// How much it matters.
+    pub level: LogLevel,
+    /// One line, without control characters.
+    pub text: String,
+    /// The chunk that logged it, as it was loaded; empty: not known.
+    pub chunk: String,
+    /// The chunk's line, from 1.
+    pub line: Option<u32>,
+}
+
+#[derive(Default)]
+struct Lines {
+    lines: Vec<LogLine>,
+    left_out: usize,
+}
+
+/// Adds a line of the page.
+pub(crate) fn add(exchange: &mut Exchange, line: LogLine) {
+    let lines = exchange.slot::<Lines>();
+    if lines.lines.len() < LINES_MAX {
+        lines.lines.push(line);
+    } else {
+        lines.left_out += 1;
+    }
+}
+
+pub(super) fn take(exchange: &mut Exchange) -> Vec<LogLine> {
+    let Some(lines) = exchange.slot_if::<Lines>() else { return Vec::new() };
+    let mut taken = std::mem::take(&mut lines.lines);
+    let left_out = std::mem::take(&mut lines.left_out);
+    if left_out > 0 {
+        let text = format!("{left_out} more lines of this request were left out");
+        taken.push(LogLine { level: LogLevel::Warn, text, chunk: String::new(), line: None });
+    }
+    taken
+}
+
+/// The text in one line: control characters, which could forge other lines, become spaces.
+pub(crate) fn one_line(bytes: &[u8]) -> String {
+    let cut = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    let text = String::from_utf8_lossy(cut);
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// Where the code that called is.
+pub(crate) fn place(lua: &Lua) -> (String, Option<u32>) {
+    lua.inspect_stack(1, |debug| {
+        let chunk = debug.source().short_src.map(|name| name.into_owned()).unwrap_or_default();
+        (chunk, debug.current_line().and_then(|line| u32::try_from(line).ok()))
+    })
+    .unwrap_or_default()
+}
+
+pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
+    let made = sandbox.function(|lua, exchange, (first, second): (LuaString, Option<LuaString>)| {
+        let (level, text) = match second {
+            Some(text) => {
+                let level = LogLevel::parse(&first.as_bytes())
+                    .ok_or_else(|| Fault::from("a level is \"debug\", \"info\", \"warn\" or \"error\""))?;
+                (level, text)
+            }
+            None => (LogLevel::Info, first),
+        };
+        let (chunk, line) = place(lua);
+        add(exchange, LogLine { level, text: one_line(&text.as_bytes()), chunk, line });
+        Ok(())
+    })?;
+    sandbox.global("log", made)
+}

@@ -1,0 +1,368 @@
+//! Content of `multipart/form-data` (RFC 7578, RFC 2046 §5.1), part by part, as it comes.
+//!
+//! Only as much is held back as might be the beginning of a delimiter, and one part's head. A part within a part is
+//! content like any other.
+
+use flatout_http::token::{is_token, trim};
+
+/// Bytes of a boundary at the most (RFC 2046 §5.1.1).
+pub const BOUNDARY_BYTES_MAX: usize = 70;
+/// Bytes of one part's head at the most.
+pub const PART_HEAD_BYTES_MAX: usize = 4096;
+/// Bytes before the first delimiter at the most; browsers send none.
+pub const PREAMBLE_BYTES_MAX: usize = 1024;
+/// White space behind a delimiter at the most.
+const PADDING_BYTES_MAX: usize = 64;
+
+/// What a part says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartHead {
+    /// The form field's name.
+    pub name: Vec<u8>,
+    /// The file's name as the browser gave it: then the part is a file.
+    pub file_name: Option<Vec<u8>>,
+    /// Content-Type, when it is there.
+    pub media_type: Option<Vec<u8>>,
+}
+
+/// Takes the parts as they come.
+pub trait Parts {
+    /// Why it takes no more.
+    type Refusal;
+
+    /// A part begins.
+    fn begin_part(&mut self, head: PartHead) -> Result<(), Self::Refusal>;
+
+    /// More of its content, never empty.
+    fn part_bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Refusal>;
+
+    /// It is whole.
+    fn end_part(&mut self) -> Result<(), Self::Refusal>;
+}
+
+/// Why content is not what `multipart/form-data` allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MultipartError {
+    /// Content-Type has no boundary, or none that RFC 2046 allows.
+    Boundary,
+    /// More than [`PREAMBLE_BYTES_MAX`] come before the first delimiter.
+    Preamble,
+    /// Behind a delimiter stands something that does not belong there.
+    Delimiter,
+    /// A part's head is longer than [`PART_HEAD_BYTES_MAX`].
+    PartHeadTooLong,
+    /// A part's head is no field section, or has no form-data with a name.
+    PartHead,
+    /// A part is encoded once more (Content-Transfer-Encoding, which RFC 7578 §4.7 deprecates).
+    PartEncoding,
+    /// The content ends before its last delimiter.
+    Cut,
+}
+
+impl MultipartError {
+    /// What is wrong.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Boundary => "The multipart content has no boundary, or a malformed one.",
+            Self::Preamble => "The multipart content has too much before its first part.",
+            Self::Delimiter => "A delimiter of the multipart content is malformed.",
+            Self::PartHeadTooLong => "The head of a part is too long.",
+            Self::PartHead => "The head of a part is malformed, or names no form field.",
+            Self::PartEncoding => "A part has a Content-Transfer-Encoding, which form data does not have.",
+            Self::Cut => "The multipart content ends before its last part does.",
+        }
+    }
+}
+
+/// Either the content is wrong, or who takes the parts refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop<R> {
+    /// The content is wrong.
+    Malformed(MultipartError),
+    /// The parts are refused.
+    Refused(R),
+}
+
+/// The boundary that `content_type` names, when it is `multipart/form-data`: `None` for another type.
+pub fn parse_boundary(content_type: &[u8]) -> Option<Result<Vec<u8>, MultipartError>> {
+    let mut parameters = Parameters::new(content_type);
+    if !parameters.first().eq_ignore_ascii_case(b"multipart/form-data") {
+        return None;
+    }
+    let boundary = parameters.find_map(|(name, value)| name.eq_ignore_ascii_case(b"boundary").then_some(value));
+    Some(match boundary {
+        Some(boundary) if is_boundary(&boundary) => Ok(boundary),
+        _ => Err(MultipartError::Boundary),
+    })
+}
+
+/// RFC 2046 §5.1.1, boundary.
+fn is_boundary(bytes: &[u8]) -> bool {
+    (1..=BOUNDARY_BYTES_MAX).contains(&bytes.len())
+        && bytes.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte))
+        && bytes.last() != Some(&b' ')
+}
+
+/// A value and the parameters behind it: `form-data; name="a"; filename=b`.
+struct Parameters<'a> {
+    first: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Parameters<'a> {
+    fn new(value: &'a [u8]) -> Self {
+        let end = memchr::memchr(b';', value).unwrap_or(value.len());
+        Self { first: trim(&value[..end]), rest: &value[end..] }
+    }
+
+    const fn first(&self) -> &'a [u8] {
+        self.first
+    }
+}
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = (&'a [u8], Vec<u8>);
+
+    /// What is no parameter ends them.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = trim(self.rest.strip_prefix(b";")?);
+            if rest.first() == Some(&b';') {
+                self.rest = rest;
+                continue;
+            }
+            let equals = memchr::memchr(b'=', rest)?;
+            let name = trim(&rest[..equals]);
+            if !is_token(name) {
+                return None;
+            }
+            let value = trim(&rest[equals + 1..]);
+            let Some(quoted) = value.strip_prefix(b"\"") else {
+                let end = memchr::memchr(b';', value).unwrap_or(value.len());
+                self.rest = &value[end..];
+                return Some((name, trim(&value[..end]).to_vec()));
+            };
+            let (text, used) = unquote(quoted)?;
+            self.rest = trim(&quoted[used..]);
+            return Some((name, text));
+        }
+    }
+}
+
+/// The text up to the closing quotation mark, and how many bytes that was, the mark included. Browsers escape a
+/// quotation mark as `%22`, other clients as `\"`; a backslash before anything else is one of a Windows path.
+fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut text = Vec::new();
+    let mut at = 0;
+    loop {
+        match (*quoted.get(at)?, quoted.get(at + 1)) {
+            (b'"', _) => return Some((text, at + 1)),
+            (b'\\', Some(&escaped @ (b'"' | b'\\'))) => {
+                text.push(escaped);
+                at += 2;
+            }
+            (byte, _) => {
+                text.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Reads a part's head: its field lines, each with CR LF, without the empty line.
+fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
+    let mut head = PartHead::default();
+    let mut named = false;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let end = memchr::memmem::find(rest, b"\r\n").ok_or(MultipartError::PartHead)?;
+        let (line, tail) = (&rest[..end], &rest[end + 2..]);
+        rest = tail;
+        let colon = memchr::memchr(b':', line).ok_or(MultipartError::PartHead)?;
+        let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+        // A control character has no business in any of them, and a line that is folded is long obsolete.
+        if !is_token(name) || value.iter().any(|&byte| byte < 0x20 && byte != b'\t' || byte == 0x7f) {
+            return Err(MultipartError::PartHead);
+        }
+        if name.eq_ignore_ascii_case(b"content-disposition") {
+            let mut parameters = Parameters::new(value);
+            if named || !parameters.first().eq_ignore_ascii_case(b"form-data") {
+                return Err(MultipartError::PartHead);
+            }
+            for (name, value) in &mut parameters {
+                if name.eq_ignore_ascii_case(b"name") && !named {
+                    head.name = value;
+                    named = true;
+                } else if name.eq_ignore_ascii_case(b"filename") && head.file_name.is_none() {
+                    // `filename*` is not for form data (RFC 7578 §4.2).
+                    head.file_name = Some(value);
+                }
+            }
+        } else if name.eq_ignore_ascii_case(b"content-type") {
+            head.media_type = Some(value.to_vec());
+        } else if name.eq_ignore_ascii_case(b"content-transfer-encoding")
+            && ![&b"7bit"[..], b"8bit", b"binary"].iter().any(|plain| value.eq_ignore_ascii_case(plain))
+        {
+            return Err(MultipartError::PartEncoding);
+        }
+    }
+    if named { Ok(head) } else { Err(MultipartError::PartHead) }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Preamble,
+    /// Behind a delimiter: nothing, `-`, white space or CR has come.
+    Delimiter,
+    Dash,
+    Padding,
+    PaddingCr,
+    Head,
+    Body,
+    End,
+}
+
+/// Reads multipart content in pieces of any size.
+#[derive(Debug)]
+pub struct MultipartDecoder {
+    /// CR LF, two hyphens and the boundary.
+    delimiter: Vec<u8>,
+    /// How much of the delimiter has come, in the preamble or a part.
+    matched: usize,
+    state: State,
+    /// Bytes of the preamble or of padding.
+    counted: usize,
+    /// The part's head as far as it has come.
+    head: Vec<u8>,
+}
+
+impl MultipartDecoder {
+    /// For content with `boundary`, which [`parse_boundary`] gave.
+    pub fn new(boundary: &[u8]) -> Self {
+        let mut delimiter = b"\r\n--".to_vec();
+        delimiter.extend_from_slice(boundary);
+        // The first delimiter needs no line end before it.
+        Self { delimiter, matched: 2, state: State::Preamble, counted: 0, head: Vec::new() }
+    }
+
+    /// Takes `input`, gives what it holds to `parts`, and says how much of it was used and whether the last delimiter
+    /// has come. What follows that one is nobody's (RFC 2046 §5.1.1, epilogue).
+    pub fn feed<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<(usize, bool), Stop<P::Refusal>> {
+        let mut at = 0;
+        while at < input.len() && self.state != State::End {
+            at += match self.state {
+                State::Preamble | State::Body => self.feed_content(&input[at..], parts)?,
+                State::Head => self.feed_head(&input[at..], parts)?,
+                _ => {
+                    self.state = self.after_delimiter(input[at]).map_err(Stop::Malformed)?;
+                    1
+                }
+            };
+        }
+        Ok((at, self.state == State::End))
+    }
+
+    /// The content ends here: is it whole?
+    pub fn finish(&self) -> Result<(), MultipartError> {
+        if self.state == State::End { Ok(()) } else { Err(MultipartError::Cut) }
+    }
+
+    /// Takes content up to a delimiter; the delimiter's first byte stands nowhere else in it, so that what was matched
+    /// in vain holds no other beginning.
+    fn feed_content<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, Stop<P::Refusal>> {
+        let in_part = self.state == State::Body;
+        let mut at = 0;
+        while at < input.len() {
+            if self.matched == 0 {
+                let plain = memchr::memchr(b'\r', &input[at..]).unwrap_or(input.len() - at);
+                self.content(in_part, &input[at..at + plain], parts)?;
+                at += plain;
+                if at == input.len() {
+                    break;
+                }
+            }
+            if input[at] == self.delimiter[self.matched] {
+                self.matched += 1;
+                at += 1;
+                if self.matched == self.delimiter.len() {
+                    if in_part {
+                        parts.end_part().map_err(Stop::Refused)?;
+                    }
+                    self.matched = 0;
+                    self.counted = 0;
+                    self.state = State::Delimiter;
+                    break;
+                }
+            } else {
+                let matched = std::mem::take(&mut self.matched);
+                let held = std::mem::take(&mut self.delimiter);
+                let given = self.content(in_part, &held[..matched], parts);
+                self.delimiter = held;
+                given?;
+            }
+        }
+        Ok(at)
+    }
+
+    fn content<P: Parts>(&mut self, in_part: bool, bytes: &[u8], parts: &mut P) -> Result<(), Stop<P::Refusal>> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if in_part {
+            return parts.part_bytes(bytes).map_err(Stop::Refused);
+        }
+        self.counted += bytes.len();
+        if self.counted > PREAMBLE_BYTES_MAX {
+            return Err(Stop::Malformed(MultipartError::Preamble));
+        }
+        Ok(())
+    }
+
+    fn after_delimiter(&mut self, byte: u8) -> Result<State, MultipartError> {
+        self.counted += 1;
+        match (self.state, byte) {
+            (State::Delimiter, b'-') => Ok(State::Dash),
+            (State::Dash, b'-') => Ok(State::End),
+            (State::Delimiter | State::Padding, b' ' | b'\t') if self.counted <= PADDING_BYTES_MAX => {
+                Ok(State::Padding)
+            }
+            (State::Delimiter | State::Padding, b'\r') => Ok(State::PaddingCr),
+            (State::PaddingCr, b'\n') => {
+                self.head.clear();
+                Ok(State::Head)
+            }
+            _ => Err(MultipartError::Delimiter),
+        }
+    }
+
+    /// Takes the head up to and with its empty line.
+    fn feed_head<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, Stop<P::Refusal>> {
+        let known = self.head.len();
+        let room = (PART_HEAD_BYTES_MAX + 1).saturating_sub(known).min(input.len());
+        self.head.extend_from_slice(&input[..room]);
+        // An empty line at once: a part without fields, which is no form field.
+        let end = if self.head.starts_with(b"\r\n") {
+            Some(0)
+        } else {
+            let from = known.saturating_sub(3);
+            memchr::memmem::find(&self.head[from..], b"\r\n\r\n").map(|at| from + at + 2)
+        };
+        // The limit counts the empty line, so that it falls on the same byte however the bytes were cut.
+        match end {
+            Some(end) if end + 2 <= PART_HEAD_BYTES_MAX => {
+                let head = parse_part_head(&self.head[..end]).map_err(Stop::Malformed)?;
+                parts.begin_part(head).map_err(Stop::Refused)?;
+                self.head.clear();
+                self.state = State::Body;
+                // A part without content has its delimiter's line end from here on.
+                self.matched = 0;
+                Ok(end + 2 - known)
+            }
+            None if self.head.len() <= PART_HEAD_BYTES_MAX => Ok(room),
+            _ => Err(Stop::Malformed(MultipartError::PartHeadTooLong)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

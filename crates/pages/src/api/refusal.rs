@@ -1,0 +1,93 @@
+//! Why a request was refused on a page's behalf: one table gives the name for the log and the counter, the status and
+//! the meaning.
+//!
+//! The page is told by an ordinary error, which it may catch to answer in its own way. When nothing catches it, the
+//! answer has the refusal's status instead of 500.
+
+use crate::exchange::Exchange;
+use crate::sandbox::wait::Fault;
+use std::cell::Cell;
+use std::rc::Rc;
+
+macro_rules! refusals {
+    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
+        /// Why a request was refused on a page's behalf.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum PageRefusal {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl PageRefusal {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The status of the answer.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+refusals! {
+    FormTooLarge, "page_form_too_large", 413, "The form, or the content that the page reads as a whole, is larger than form-limit: 413.";
+    UploadTooLarge, "page_upload_too_large", 413, "The files of the form are larger than upload-limit: 413.";
+    FormTooManyFields, "page_form_too_many_fields", 413, "The form has more fields or files than a form may have: 413.";
+    FormMalformed, "page_form_malformed", 400, "The form's parts do not have the form that multipart/form-data has: 400.";
+    JsonMalformed, "page_json_malformed", 400, "The content is no JSON, or nested too deeply: 400.";
+    ContentCut, "page_content_cut", 400, "The client did not send the whole of the content that the page reads: 400.";
+    ContentType, "page_content_type", 415, "The content is of another type than the page reads: 415.";
+    SpoolFailed, "page_spool_failed", 507, "There was no room to keep the files of the form: 507.";
+    CsrfInvalid, "page_csrf_invalid", 403, "The form has no token of this site for this session: 403.";
+}
+
+/// The refusal of one request, which a future can set after the page has given control away.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refused(Rc<Cell<Option<PageRefusal>>>);
+
+impl Refused {
+    /// That of the running request.
+    pub(crate) fn of(exchange: &mut Exchange) -> Self {
+        exchange.slot::<Self>().clone()
+    }
+
+    /// Notes the refusal; the page is told by the error that comes back.
+    pub(crate) fn refuse(&self, refusal: PageRefusal) -> Fault {
+        self.0.set(Some(refusal));
+        Fault::from(refusal.text())
+    }
+
+    pub(crate) fn get(&self) -> Option<PageRefusal> {
+        self.0.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PageRefusal;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_sentences_end_with_the_status() {
+        let names: HashSet<_> = PageRefusal::NAMES.iter().collect();
+        assert_eq!(names.len(), PageRefusal::ALL.len());
+        for (index, refusal) in PageRefusal::ALL.iter().enumerate() {
+            assert_eq!((*refusal as usize, refusal.name()), (index, PageRefusal::NAMES[index]));
+            assert!(refusal.text().ends_with(&format!(": {}.", refusal.status())), "{}", refusal.name());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `request`: what was asked.
+//!
+//! What the head says is a field, made when it is first looked at; what must be waited for is a function.
+
+use super::Api;
+use super::content::{Reading, begin, read_form, read_text};
+use super::cookie::{COOKIES_MAX, parse_cookies};
+use super::form::{decode_component, is_media_type, parse_form};
+use super::json;
+use super::refusal::PageRefusal;
+use super::upload;
+use crate::exchange::Exchange;
+use crate::exchange::facts::Facts;
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::{Fault, MakeValues, Wanted};
+use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
+use std::rc::Rc;
+
+/// The tables that one request's page has looked at.
+#[derive(Default)]
+struct Looked {
+    query: Option<Table>,
+    headers: Option<Table>,
+    cookies: Option<Table>,
+}
+
+pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+    let lua = sandbox.lua();
+    let request = lua.create_table()?;
+    let made = sandbox.function(|lua, exchange, name: LuaString| {
+        let name = name.as_bytes();
+        let name = std::str::from_utf8(&name).map_err(|_| Fault::from("a header's name is ASCII"))?;
+        Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
+    })?;
+    request.raw_set("header", made)?;
+    let made = sandbox.function(|lua, exchange, name: LuaString| {
+        let name = name.as_bytes();
+        let all = lua.create_table()?;
+        for field in parse_form(exchange.facts.query().unwrap_or_default()) {
+            let (known, value) = field.map_err(|_| Fault::from("the query has more than 1024 fields"))?;
+            if known.as_bytes() == &name[..] {
+                all.raw_push(&*value)?;
+            }
+        }
+        Ok(all)
+    })?;
+    request.raw_set("query_all", made)?;
+    install_content(sandbox, api, &request)?;
+
+    let metatable = lua.create_table()?;
+    let made = sandbox.function(|lua, exchange, (_, name): (Value, Value)| {
+        let Value::String(name) = name else { return Ok(Value::Nil) };
+        field(lua, exchange, &name.as_bytes())
+    })?;
+    metatable.raw_set("__index", made)?;
+    metatable.raw_set("__metatable", "request")?;
+    metatable.set_readonly(true);
+    request.set_metatable(Some(metatable))?;
+    sandbox.global("request", request)
+}
+
+/// What waits for content.
+fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::Result<()> {
+    let files = upload::Functions::new(sandbox)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, (): ()| {
+        let reading = begin(&using, exchange);
+        Ok(waiting(async move { read_form(reading).await }, |lua, form| form.fields(lua)))
+    })?;
+    request.raw_set("form", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, name: LuaString| {
+        let reading = begin(&using, exchange);
+        let name = name.as_bytes().to_vec();
+        Ok(waiting(async move { read_form(reading).await }, move |lua, form| form.all(lua, &name)))
+    })?;
+    request.raw_set("form_all", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, (): ()| {
+        let reading = begin(&using, exchange);
+        let files = files.clone();
+        Ok(waiting(async move { read_form(reading).await }, move |lua, form| upload::tables(lua, &files, &form)))
+    })?;
+    request.raw_set("files", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, (): ()| {
+        let reading = begin(&using, exchange);
+        Ok(waiting(async move { read_text(reading).await }, |lua, text| lua.create_string(&*text)))
+    })?;
+    request.raw_set("text", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, (): ()| {
+        let reading = begin(&using, exchange);
+        let refused = reading.refused.clone();
+        Ok(waiting(async move { read_json(reading).await }, move |lua, text| {
+            json::decode(lua, &text).map_err(|why| {
+                let Fault(told) = refused.refuse(PageRefusal::JsonMalformed);
+                mlua::Error::runtime(format!("{told} ({why})"))
+            })
+        }))
+    })?;
+    request.raw_set("json", made)
+}
+
+/// A wait whose answer `make` turns into a value.
+fn waiting<T, V>(
+    future: impl Future<Output = Result<T, Fault>> + 'static,
+    make: impl FnOnce(&Lua, T) -> mlua::Result<V> + 'static,
+) -> Wanted
+where
+    T: 'static,
+    V: IntoLua,
+{
+    Box::pin(async move {
+        let read = future.await?;
+        let make: MakeValues = Box::new(move |lua| make(lua, read)?.into_lua_multi(lua));
+        Ok(make)
+    })
+}
+
+/// JSON that calls itself something else is not read: a form of another site can send any text, but not this type.
+async fn read_json(reading: Reading) -> Result<Rc<[u8]>, Fault> {
+    if !is_json(&reading.content_type) {
+        return Err(reading.refused.refuse(PageRefusal::ContentType));
+    }
+    let refused = reading.refused.clone();
+    let text = read_text(reading).await?;
+    if text.len() > json::TEXT_BYTES_MAX {
+        return Err(refused.refuse(PageRefusal::FormTooLarge));
+    }
+    Ok(text)
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
+    let bare = flatout_http::token::trim(&content_type[..end]).to_ascii_lowercase();
+    is_media_type(&bare, "application/json") || (bare.starts_with(b"application/") && bare.ends_with(b"+json"))
+}
+
+/// A field of `request`.
+fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8]) -> Result<Value, Fault> {
+    let facts = &exchange.facts;
+    let text = |bytes: &[u8]| Ok(Value::String(lua.create_string(bytes)?));
+    match name {
+        b"method" => text(facts.method()),
+        b"path" => text(&decode_component(facts.path())),
+        b"query_string" => text(facts.query().unwrap_or_default()),
+        b"host" => text(facts.field("host").unwrap_or_default()),
+        b"secure" => Ok(Value::Boolean(facts.secure())),
+        b"scheme" => text(scheme(facts)),
+        b"url" => text(&url(facts)),
+        b"client" => match facts.client() {
+            Some(client) => text(client.ip().to_canonical().to_string().as_bytes()),
+            None => Ok(Value::Nil),
+        },
+        b"content_type" => facts.field("content-type").map_or(Ok(Value::Nil), text),
+        b"query" => looked(exchange, |looked| &mut looked.query, |facts| query(lua, facts)),
+        b"headers" => looked(exchange, |looked| &mut looked.headers, |facts| headers(lua, facts)),
+        b"cookies" => looked(exchange, |looked| &mut looked.cookies, |facts| cookies(lua, facts)),
+        _ => Ok(Value::Nil),
+    }
+}
+
+/// A table that is made once for each request.
+fn looked(
+    exchange: &mut Exchange,
+    place: fn(&mut Looked) -> &mut Option<Table>,
+    make: impl FnOnce(&Facts) -> Result<Table, Fault>,
+) -> Result<Value, Fault> {
+    if let Some(table) = place(exchange.slot::<Looked>()) {
+        return Ok(Value::Table(table.clone()));
+    }
+    let table = make(&exchange.facts)?;
+    *place(exchange.slot::<Looked>()) = Some(table.clone());
+    Ok(Value::Table(table))
+}
+
+/// The first value of each name.
+fn query(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
+    let table = lua.create_table()?;
+    for field in parse_form(facts.query().unwrap_or_default()) {
+        let (name, value) = field.map_err(|_| Fault::from("the query has more than 1024 fields"))?;
+        if !table.contains_key(&*name)? {
+            table.raw_set(&*name, &*value)?;
+        }
+    }
+    Ok(table)
+}
+
+/// Names in lower case; lines of one name in one value (RFC 9110 §5.3).
+fn headers(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
+    let table = lua.create_table()?;
+    for (name, _) in facts.fields() {
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        if !table.contains_key(&*name)? {
+            let value = joined(facts, &name).unwrap_or_default();
+            table.raw_set(&*name, lua.create_string(value)?)?;
+        }
+    }
+    Ok(table)
+}
+
+/// The value of all lines called `name`. Cookie's are joined in their own way (RFC 9113 §8.2.3).
+fn joined(facts: &Facts, name: &str) -> Option<Vec<u8>> {
+    let mut lines =
+        facts.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
+    let mut value = lines.next()?.to_vec();
+    let between: &[u8] = if name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
+    for line in lines {
+        value.extend_from_slice(between);
+        value.extend_from_slice(line);
+    }
+    Some(value)
+}
+
+/// The first cookie of each name: browsers send the one of the longest path first (RFC 6265 §5.4).
+fn cookies(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
+    let table = lua.create_table()?;
+    for (name, value) in sent_cookies(facts) {
+        let name = lua.create_string(name)?;
+        if !table.contains_key(&name)? {
+            table.raw_set(name, lua.create_string(value)?)?;
+        }
+    }
+    Ok(table)
+}
+
+/// The cookies of a request, within their bound.
+pub(super) fn sent_cookies(facts: &Facts) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = facts.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
+    lines.flat_map(|(_, value)| parse_cookies(value)).take(COOKIES_MAX)
+}
+
+fn scheme(facts: &Facts) -> &'static [u8] {
+    if facts.secure() { b"https" } else { b"http" }
+}
+
+fn url(facts: &Facts) -> Vec<u8> {
+    let mut url = scheme(facts).to_vec();
+    url.extend_from_slice(b"://");
+    url.extend_from_slice(facts.field("host").unwrap_or_default());
+    url.extend_from_slice(facts.path());
+    if let Some(query) = facts.query() {
+        url.push(b'?');
+        url.extend_from_slice(query);
+    }
+    url
+}

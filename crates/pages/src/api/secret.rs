@@ -1,0 +1,204 @@
+//! The site's secret: the keys that sessions and tokens are signed with.
+//!
+//! A file of lines. The first key signs, all are believed: to change the key, write the new one above the old, and
+//! remove the old when the sessions it has signed may end. Lines that are empty or begin with `#` are nobody's.
+
+use super::text::{Alphabet, encode_base64};
+use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+use rustix::io::Errno;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Keys in one file at the most.
+pub const KEYS_MAX: usize = 16;
+/// Bytes of one key at the least: 32 characters of Base64 are 192 bits.
+pub const KEY_BYTES_MIN: usize = 32;
+/// Bytes of the file at the most.
+pub const FILE_BYTES_MAX: u64 = 16 * 1024;
+
+/// What a key is used for; a signature made for one use is none for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Session,
+    Csrf,
+}
+
+struct Keys {
+    session: Key,
+    csrf: Key,
+}
+
+/// The keys of a site.
+pub struct Secret {
+    keys: Vec<Keys>,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the keys themselves.
+        formatter.debug_struct("Secret").field("keys", &self.keys.len()).finish()
+    }
+}
+
+/// Why there is no secret.
+#[derive(Debug)]
+pub enum SecretError {
+    /// The file cannot be read or made.
+    File(io::Error),
+    /// The file may be read by others than its owner.
+    Exposed(u32),
+    /// The file is longer than [`FILE_BYTES_MAX`], or is no text.
+    NotText,
+    /// No line holds a key.
+    Empty,
+    /// A key is shorter than [`KEY_BYTES_MIN`]: the line's number.
+    Short(usize),
+    /// More than [`KEYS_MAX`].
+    TooMany,
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => write!(formatter, "the file cannot be read or made: {error}"),
+            Self::Exposed(mode) => write!(
+                formatter,
+                "the file's mode is {:03o}: others than its owner can read or change it; use chmod 600",
+                mode & 0o777
+            ),
+            Self::NotText => formatter.write_str("the file is no text, or longer than 16 KiB"),
+            Self::Empty => formatter.write_str("the file holds no key"),
+            Self::Short(line) => write!(formatter, "the key in line {line} is shorter than {KEY_BYTES_MIN} characters"),
+            Self::TooMany => write!(formatter, "the file holds more than {KEYS_MAX} keys"),
+        }
+    }
+}
+
+impl std::error::Error for SecretError {}
+
+impl Secret {
+    /// Reads the keys from a file's text.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        let mut keys = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if line.len() < KEY_BYTES_MIN {
+                return Err(SecretError::Short(index + 1));
+            }
+            if keys.len() == KEYS_MAX {
+                return Err(SecretError::TooMany);
+            }
+            keys.push(Keys { session: derive(line, "flatout session 1"), csrf: derive(line, "flatout csrf 1") });
+        }
+        if keys.is_empty() { Err(SecretError::Empty) } else { Ok(Self { keys }) }
+    }
+
+    /// Reads the file at `path`; makes it, with a new key and for its owner alone, when it is not there. For the start
+    /// of the process: it waits for the disk.
+    pub fn load_or_create(path: &Path) -> Result<Self, SecretError> {
+        match fs::File::open(path) {
+            Ok(file) => Self::read(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create(path).map_err(SecretError::File)?;
+                Self::read(fs::File::open(path).map_err(SecretError::File)?)
+            }
+            Err(error) => Err(SecretError::File(error)),
+        }
+    }
+
+    fn read(file: fs::File) -> Result<Self, SecretError> {
+        let mode = file.metadata().map_err(SecretError::File)?.mode();
+        if mode & 0o077 != 0 {
+            return Err(SecretError::Exposed(mode));
+        }
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(SecretError::File)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(SecretError::NotText);
+        }
+        Self::parse(&String::from_utf8(bytes).map_err(|_| SecretError::NotText)?)
+    }
+
+    /// The key that signs.
+    pub(crate) fn first(&self, used: Use) -> Option<&Key> {
+        self.all(used).next()
+    }
+
+    /// All keys that are believed, the one that signs first.
+    pub(crate) fn all(&self, used: Use) -> impl Iterator<Item = &Key> {
+        self.keys.iter().map(move |keys| match used {
+            Use::Session => &keys.session,
+            Use::Csrf => &keys.csrf,
+        })
+    }
+}
+
+/// A key of its own for each use.
+fn derive(line: &str, purpose: &str) -> Key {
+    let tag = sign(&Key::new(HMAC_SHA256, line.as_bytes()), purpose.as_bytes());
+    Key::new(HMAC_SHA256, tag.as_ref())
+}
+
+/// Makes the file as a whole or not at all: two processes that start at once have one key.
+fn create(path: &Path) -> io::Result<()> {
+    let mut key = [0; 32];
+    aws_lc_rs::rand::fill(&mut key).map_err(|_| io::Error::other("no random numbers"))?;
+    let line = format!("{}\n", encode_base64(&key, Alphabet::Url));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let draft = path.with_file_name(name);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(|mut file| {
+        file.write_all(line.as_bytes())?;
+        file.sync_all()?;
+        match rustix::fs::link(&draft, path) {
+            // Another was first: its key it is.
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    });
+    let _ = fs::remove_file(&draft);
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Secret, SecretError};
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn keys_are_lines() {
+        assert_eq!(Secret::parse(&format!("# new\n{KEY}1\n\n  {KEY}2  \n")).unwrap().keys.len(), 2);
+        assert!(matches!(Secret::parse("\n# none\n"), Err(SecretError::Empty)));
+        assert!(matches!(Secret::parse("\nshort\n"), Err(SecretError::Short(2))));
+        assert!(matches!(Secret::parse(&format!("{KEY}\n").repeat(17)), Err(SecretError::TooMany)));
+        assert_eq!(format!("{:?}", Secret::parse(KEY).unwrap()), "Secret { keys: 1 }");
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_for_its_owner() {
+        let folder = std::env::temp_dir().join(format!("flatout-secret-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("secret");
+        assert_eq!(Secret::load_or_create(&path).unwrap().keys.len(), 1);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.trim().len(), 43);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        Secret::load_or_create(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = Secret::load_or_create(&path).unwrap_err();
+        assert!(error.to_string().contains("644"), "{error}");
+        assert!(matches!(Secret::load_or_create(&folder.join("no/where")), Err(SecretError::File(_))));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

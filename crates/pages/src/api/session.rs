@@ -1,0 +1,237 @@
+//! `session` and `csrf`: what a visitor's browser keeps for the site, signed, and tokens bound to it.
+
+use super::Api;
+use super::content::{begin, read_form};
+use super::cookie::{Cookie, SameSite};
+use super::digest::fill;
+use super::json;
+use super::refusal::{PageRefusal, Refused};
+use super::request::sent_cookies;
+use super::response::{check_open, set_cookie};
+use super::seal::{ID_BYTES, SESSION_TEXT_BYTES_MAX, check_token, make_token, open_session, seal_session};
+use super::secret::Secret;
+use crate::exchange::Exchange;
+use crate::exchange::facts::Facts;
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::{Fault, wanted};
+use flatout_net::clock::Now;
+use mlua::{Lua, Table, Value};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The form's field that holds the token, and the header that may instead.
+const TOKEN_FIELD: &str = "csrf";
+const TOKEN_HEADER: &str = "x-csrf-token";
+/// Bytes of a session's content as JSON at the most: signed and in Base64 it is what a cookie holds.
+const CONTENT_BYTES_MAX: usize = SESSION_TEXT_BYTES_MAX / 4 * 3 - 64;
+
+/// The session of one request, once the page has looked at it.
+#[derive(Default)]
+struct Opened(Option<Session>);
+
+struct Session {
+    table: Table,
+    /// What it held when it came, as JSON; nothing that JSON can be when it should be signed anew; `None`: no session
+    /// came that was believed, or the page has parted with it.
+    came: Option<String>,
+    /// Whether the browser sent a cookie, believed or not.
+    was_sent: bool,
+    id: [u8; ID_BYTES],
+    /// A token was made for it: it must be kept, even empty.
+    is_bound: bool,
+}
+
+/// Over https the browser itself sees to it that the cookie is this host's own (RFC 6265bis §4.1.3.2).
+fn cookie_name(facts: &Facts) -> &'static [u8] {
+    if facts.secure() { b"__Host-session" } else { b"session" }
+}
+
+pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+    let lua = sandbox.lua();
+    let session = lua.create_table()?;
+    let using = Rc::clone(api);
+    let made = sandbox.function(move |lua, exchange, _: Option<Value>| {
+        check_open(exchange)?;
+        let opened = open(&using, lua, exchange)?;
+        opened.table.clear()?;
+        opened.id = new_id()?;
+        opened.came = None;
+        opened.is_bound = false;
+        Ok(())
+    })?;
+    session.raw_set("clear", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.function(move |lua, exchange, _: Option<Value>| {
+        check_open(exchange)?;
+        let opened = open(&using, lua, exchange)?;
+        opened.id = new_id()?;
+        opened.came = None;
+        Ok(())
+    })?;
+    session.raw_set("renew", made)?;
+    let metatable = lua.create_table()?;
+    let using = Rc::clone(api);
+    let made = sandbox.function(move |lua, exchange, (_, name): (Value, Value)| {
+        Ok(open(&using, lua, exchange)?.table.raw_get::<Value>(name)?)
+    })?;
+    metatable.raw_set("__index", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.function(move |lua, exchange, (_, name, value): (Value, Value, Value)| {
+        let Value::String(name) = name else { return Err("a session's values have texts as names".into()) };
+        check_open(exchange)?;
+        let opened = open(&using, lua, exchange)?;
+        let before: Value = opened.table.raw_get(&name)?;
+        opened.table.raw_set(&name, value)?;
+        // Told now, when the page's line is known, and not at its end.
+        let checked = content(lua, &opened.table);
+        if checked.is_err() {
+            opened.table.raw_set(name, before)?;
+        }
+        checked.map(|_| ())
+    })?;
+    metatable.raw_set("__newindex", made)?;
+    metatable.raw_set("__metatable", "session")?;
+    metatable.set_readonly(true);
+    session.set_metatable(Some(metatable))?;
+    sandbox.global("session", session)?;
+    install_csrf(sandbox, api)
+}
+
+fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+    let csrf = sandbox.lua().create_table()?;
+    let using = Rc::clone(api);
+    csrf.raw_set("token", sandbox.function(move |lua, exchange, (): ()| token(&using, lua, exchange))?)?;
+    let using = Rc::clone(api);
+    let made = sandbox.function(move |lua, exchange, (): ()| {
+        let token = token(&using, lua, exchange)?;
+        Ok(format!("<input type=\"hidden\" name=\"{TOKEN_FIELD}\" value=\"{token}\">"))
+    })?;
+    csrf.raw_set("field", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |lua, exchange, (): ()| {
+        let secret = Arc::clone(secret(&using)?);
+        let refused = Refused::of(exchange);
+        let header = exchange.facts.field(TOKEN_HEADER).map(<[u8]>::to_vec);
+        let id = {
+            let opened = open(&using, lua, exchange)?;
+            // A session that nobody has cannot have made a token.
+            opened.came.is_some().then_some(opened.id)
+        };
+        let reading = header.is_none().then(|| begin(&using, exchange));
+        Ok(wanted(async move {
+            let form = match reading {
+                Some(reading) => Some(read_form(reading).await?),
+                None => None,
+            };
+            let in_form = form.as_ref().and_then(|form| form.first(TOKEN_FIELD.as_bytes()));
+            let token = header.as_deref().or(in_form).unwrap_or_default();
+            match id {
+                Some(id) if check_token(&secret, &id, token) => Ok(true),
+                _ => Err(refused.refuse(PageRefusal::CsrfInvalid)),
+            }
+        }))
+    })?;
+    csrf.raw_set("check", made)?;
+    sandbox.global("csrf", csrf)
+}
+
+fn secret(api: &Api) -> Result<&Arc<Secret>, Fault> {
+    api.settings.secret.as_ref().ok_or_else(|| {
+        "sessions and tokens need a key: add `secret \"./data/secret\"` to the settings of these pages".into()
+    })
+}
+
+fn new_id() -> Result<[u8; ID_BYTES], Fault> {
+    let mut id = [0; ID_BYTES];
+    fill(&mut id)?;
+    Ok(id)
+}
+
+/// The session of the request, opened when it is first looked at.
+fn open<'a>(api: &Api, lua: &Lua, exchange: &'a mut Exchange) -> Result<&'a mut Session, Fault> {
+    if exchange.slot::<Opened>().0.is_none() {
+        // An answer that has begun may have told caches that it is for all.
+        check_open(exchange)?;
+        let opened = read(api, lua, &exchange.facts)?;
+        exchange.slot::<Opened>().0 = Some(opened);
+    }
+    exchange.slot::<Opened>().0.as_mut().ok_or_else(|| "the session cannot be opened".into())
+}
+
+fn read(api: &Api, lua: &Lua, facts: &Facts) -> Result<Session, Fault> {
+    let secret = secret(api)?;
+    let name = cookie_name(facts);
+    let sent = sent_cookies(facts).find_map(|(known, value)| (known == name).then_some(value));
+    let believed = sent.and_then(|text| open_session(secret, text, Now::read().unix_s));
+    if let Some(believed) = believed
+        && let Ok(Value::Table(table)) = json::decode(lua, &believed.content)
+    {
+        let came = String::from_utf8(believed.content).ok().filter(|_| !believed.is_due);
+        let came = Some(came.unwrap_or_default());
+        return Ok(Session { table, came, was_sent: true, id: believed.id, is_bound: false });
+    }
+    Ok(Session { table: lua.create_table()?, came: None, was_sent: sent.is_some(), id: new_id()?, is_bound: false })
+}
+
+/// What a session holds, as JSON.
+fn content(lua: &Lua, table: &Table) -> Result<String, Fault> {
+    let mut text = String::new();
+    if table.raw_len() > 0 {
+        return Err("a session's values have texts as names".into());
+    }
+    json::encode(lua, &Value::Table(table.clone()), &mut text)?;
+    if text.len() > CONTENT_BYTES_MAX {
+        return Err(format!(
+            "the session has {} bytes, and a cookie has room for {CONTENT_BYTES_MAX}: keep the rest in the database, under an id in the session",
+            text.len()
+        )
+        .into());
+    }
+    Ok(text)
+}
+
+fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Fault> {
+    let secret = Arc::clone(secret(api)?);
+    let opened = open(api, lua, exchange)?;
+    let needs_cookie = opened.came.is_none() && !opened.is_bound;
+    if needs_cookie {
+        check_open(exchange)?;
+    }
+    let opened = open(api, lua, exchange)?;
+    opened.is_bound = true;
+    let mut nonce = [0; 16];
+    fill(&mut nonce)?;
+    make_token(&secret, &opened.id, nonce).ok_or_else(|| "there is no key to sign a token with".into())
+}
+
+/// Sets the session's cookie where it must be set. Whether the page has looked at the session.
+pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bool, Fault> {
+    let Some(opened) = exchange.slot_if::<Opened>().and_then(|opened| opened.0.as_mut()) else { return Ok(false) };
+    let text = content(lua, &opened.table)?;
+    let is_kept = opened.is_bound || opened.came.is_some() || !opened.table.is_empty();
+    let (came, id, was_sent) = (opened.came.take(), opened.id, opened.was_sent);
+    let is_same = came.as_deref() == Some(text.as_str());
+    if is_same || (!is_kept && !was_sent) {
+        return Ok(true);
+    }
+    let is_secure = exchange.facts.secure();
+    let name = cookie_name(&exchange.facts);
+    let sealed = if is_kept {
+        seal_session(secret(api)?, id, text.as_bytes(), Now::read().unix_s)
+            .map_err(|_| Fault::from("the session is too large for a cookie"))?
+    } else {
+        String::new()
+    };
+    let cookie = Cookie {
+        name,
+        value: sealed.as_bytes(),
+        path: b"/",
+        domain: None,
+        max_age_s: (!is_kept).then_some(0),
+        secure: is_secure,
+        http_only: true,
+        same_site: SameSite::Lax,
+    };
+    set_cookie(exchange, &cookie)?;
+    Ok(true)
+}

@@ -1,0 +1,146 @@
+//! What was asked, and the content that came with it.
+
+use super::{Answered, Ask, Site};
+use crate::api::BodyLimits;
+use crate::api::refusal::PageRefusal;
+
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+const PARTS: (&str, &str) = ("content-type", "multipart/form-data; boundary=b");
+
+fn post(site: &Site, content_type: (&str, &str), content: &[u8], code: &str) -> Answered {
+    let fields = vec![content_type];
+    site.run(&Ask { method: Some("POST"), fields, content: Some(content), ..Ask::default() }, code)
+}
+
+#[test]
+fn the_head() {
+    let site = Site::new();
+    let ask = Ask {
+        method: Some("PUT"),
+        path: Some("/a%20b/"),
+        query: Some("x=1&y=a+b&x=2&z"),
+        fields: vec![
+            ("host", "a.example:8080"),
+            ("Accept", "text/html"),
+            ("accept", "text/plain"),
+            ("cookie", "a=1; b=\"2\""),
+            ("cookie", "a=3"),
+        ],
+        secure: true,
+        ..Ask::default()
+    };
+    for (code, expected) in [
+        ("request.method", "PUT"),
+        ("request.path", "/a b/"),
+        ("request.query.x .. request.query.y .. request.query.z", "1a b"),
+        ("table.concat(request.query_all('x'), ',')", "1,2"),
+        ("#request.query_all('no')", "0"),
+        ("request.query_string", "x=1&y=a+b&x=2&z"),
+        ("request.host", "a.example:8080"),
+        ("request.scheme .. tostring(request.secure)", "httpstrue"),
+        ("request.url", "https://a.example:8080/a%20b/?x=1&y=a+b&x=2&z"),
+        ("request.client", "192.0.2.7"),
+        ("request.headers.accept", "text/html, text/plain"),
+        ("request.header('ACCEPT')", "text/html, text/plain"),
+        ("request.header('No')", "nil"),
+        ("request.cookies.a .. request.cookies.b", "12"),
+        ("request.query == request.query", "true"),
+        ("request.nonsense", "nil"),
+        ("request[1]", "nil"),
+    ] {
+        assert_eq!(site.value_of(&ask, code), expected, "{code}");
+    }
+    let many = "a&".repeat(2000);
+    let answered = site.run(&Ask { query: Some(&many), ..Ask::default() }, "__r(request.query.a)");
+    assert!(answered.error.unwrap().contains("1024"));
+}
+
+#[test]
+fn forms() {
+    let site = Site::new();
+    let code = "local f = request.form() __r(f.a .. f.b .. #request.form_all('a') .. tostring(f == request.form()))";
+    assert_eq!(post(&site, FORM, b"a=1&b=x+y&a=2", code).text, "1x y2true");
+    // None at all is an empty one.
+    assert_eq!(site.value("next(request.form())"), "nil");
+    assert_eq!(site.value("request.text() == ''"), "true");
+    // Read as a text first, it still is a form; not the other way round.
+    let both = "__r(request.text()) __r(request.form().a)";
+    assert_eq!(post(&site, FORM, b"a=1", both).text, "a=11");
+    assert!(post(&site, FORM, b"a=1", "request.form() request.text()").error.unwrap().contains("already"));
+    // Within a coroutine of the page.
+    let within = "coroutine.wrap(function() __r(request.form().a) end)()";
+    assert_eq!(post(&site, FORM, b"a=1", within).text, "1");
+}
+
+#[test]
+fn files() {
+    let site = Site::new();
+    let large = "y".repeat(200_000);
+    let content = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nHello\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"../a.txt\"\r\nContent-Type: text/plain\r\n\r\nfour\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"big\"\r\n\r\n{large}\r\n--b--\r\n"
+    );
+    for (code, expected) in [
+        ("__r(request.form().title .. #request.files())", "Hello2"),
+        (
+            "local f = request.files()[1] __r(f.name .. f.type .. f.size .. f.field .. f:read())",
+            "a.txttext/plain4ffour",
+        ),
+        ("local f = request.files()[2] __r(#f:read() .. tostring(f.type) .. f:read(199999))", "200000nily"),
+        ("local f = request.files()[2] __r(tostring(buffer.len(f:buffer(10, 20))))", "20"),
+    ] {
+        let answered = post(&site, PARTS, content.as_bytes(), code);
+        assert_eq!((&*answered.text, answered.error.as_deref()), (expected, None), "{code}");
+    }
+    for code in [
+        "request.files()[1].read({})",
+        "request.files()[1].read({number = 9})",
+        "request.files()[1]:read(-1)",
+        "request.files()[1]:read(0, 1e9)",
+    ] {
+        assert!(post(&site, PARTS, content.as_bytes(), code).error.is_some(), "{code}");
+    }
+}
+
+#[test]
+fn json() {
+    let site = Site::new();
+    assert_eq!(post(&site, JSON, b"{\"a\":[1,2]}", "__r(tostring(request.json().a[2]))").text, "2");
+    let vendor = ("content-type", "application/ld+json");
+    assert_eq!(post(&site, vendor, b"true", "__r(tostring(request.json()))").text, "true");
+}
+
+#[test]
+fn what_is_refused() {
+    let site = Site::with(|settings| settings.body = BodyLimits { form_bytes_max: 100, upload_bytes_max: 200 });
+    let long = vec![b'x'; 300];
+    let upload =
+        [&b"--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n"[..], &long, b"\r\n--b--"].concat();
+    let field = [&b"--b\r\nContent-Disposition: form-data; name=f\r\n\r\n"[..], &long, b"\r\n--b--"].concat();
+    let text = ("content-type", "text/plain");
+    for (content_type, content, code, refusal) in [
+        (FORM, &long[..], "request.form()", PageRefusal::FormTooLarge),
+        (FORM, &long[..], "request.text()", PageRefusal::FormTooLarge),
+        (PARTS, &upload[..], "request.files()", PageRefusal::UploadTooLarge),
+        (PARTS, &field[..], "request.form()", PageRefusal::FormTooLarge),
+        (PARTS, b"--b\r\nx", "request.form()", PageRefusal::FormMalformed),
+        (PARTS, b"--bx", "request.form()", PageRefusal::FormMalformed),
+        (("content-type", "multipart/form-data"), b"--b--", "request.form()", PageRefusal::FormMalformed),
+        (text, b"a=1", "request.form()", PageRefusal::ContentType),
+        (text, b"{}", "request.json()", PageRefusal::ContentType),
+        (JSON, b"{", "request.json()", PageRefusal::JsonMalformed),
+        (JSON, b"", "request.json()", PageRefusal::JsonMalformed),
+    ] {
+        let answered = post(&site, content_type, content, code);
+        assert_eq!(answered.refusal, Some(refusal), "{code}");
+        assert!(answered.error.unwrap().starts_with("test.luau:1: "), "{code}");
+        // Whoever asks again is told the same, and may catch it.
+        let caught =
+            post(&site, content_type, content, &format!("pcall(request.text) pcall(function() {code} end) __r('on')"));
+        assert_eq!((&*caught.text, caught.error), ("on", None));
+        let caught = post(&site, content_type, content, &format!("pcall(function() {code} end) error('another')"));
+        assert_eq!((caught.refusal, caught.error.unwrap().ends_with("another")), (None, true));
+    }
+}

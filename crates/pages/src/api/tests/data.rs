@@ -1,0 +1,116 @@
+//! What is kept: the database, and values shared among workers.
+
+use super::{Ask, Site};
+
+#[test]
+fn values_among_workers() {
+    let site = Site::new();
+    for (code, expected) in [
+        ("kv.get('a')", "nil"),
+        ("kv.set('a', 'x')", ""),
+        ("kv.get('a')", "x"),
+        ("kv.add('a', 'y')", "false"),
+        ("kv.set('t', true)", ""),
+        ("kv.get('t')", "true"),
+        ("kv.incr('n')", "1"),
+        ("kv.incr('n', 41, '1h')", "42"),
+        ("kv.get('n')", "42"),
+        ("kv.incr('n', -2)", "40"),
+        ("kv.delete('a')", "true"),
+        ("kv.delete('a')", "false"),
+        ("kv.set('r', 0.5, 60)", ""),
+        ("kv.get('r')", "0.5"),
+    ] {
+        let answered =
+            site.run(&Ask::default(), &format!("local v = table.pack({code}) if v.n > 0 then __r(tostring(v[1])) end"));
+        assert_eq!((answered.error, &*answered.text), (None, expected), "{code}");
+    }
+    for (code, part) in [
+        ("kv.set('a', {})", "json.encode"),
+        ("kv.set('', 'a')", "key"),
+        ("kv.set('a', 'b', 'x')", "time to live"),
+        ("kv.set('a', 'b', 0)", "time to live"),
+        ("kv.set('s', 'x') kv.incr('s')", "whole numbers"),
+        ("kv.incr('n', 0.5)", "whole numbers"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part), "{code}: {error}");
+    }
+}
+
+#[test]
+fn statements() {
+    let site = Site::with_database();
+    let run = |code: &str| {
+        let answered = site.run(&Ask::default(), code);
+        assert_eq!(answered.error, None, "{code}");
+        answered.text
+    };
+    run("db.exec('CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE, size REAL, data BLOB)')");
+    assert_eq!(
+        run(
+            "local r = db.exec('INSERT INTO t (name, size, data) VALUES (?, ?, ?)', 'ann', 1.5, buffer.fromstring('x\\0')) __r(r.changes .. ' ' .. r.last_id)"
+        ),
+        "1 1"
+    );
+    run(
+        "db.exec('INSERT INTO t (name, size) VALUES (:name, :size)', {name = \"O'Brien; DROP TABLE t\", size = json.null})",
+    );
+    for (code, expected) in [
+        ("#db.query('SELECT * FROM t')", "2"),
+        ("db.query('SELECT name FROM t ORDER BY id')[2].name", "O'Brien; DROP TABLE t"),
+        ("db.query_one('SELECT * FROM t WHERE id = ?', 1).name", "ann"),
+        ("db.query_one('SELECT * FROM t WHERE id = ?', 99)", "nil"),
+        ("db.query_one('SELECT * FROM t WHERE id = ?', 2).size", "nil"),
+        ("buffer.tostring(db.value('SELECT data FROM t WHERE id = 1'))", "x\0"),
+        ("db.value('SELECT count(*) FROM t')", "2"),
+        ("db.value('SELECT ?', true)", "1"),
+        ("db.value('SELECT ?', nil)", "nil"),
+        ("db.value('SELECT typeof(?)', 5)", "integer"),
+        ("db.value('SELECT 9007199254740992')", "9007199254740992"),
+        ("db.value('SELECT 9007199254740993') == '9007199254740993'", "true"),
+    ] {
+        assert_eq!(site.value(code), expected, "{code}");
+    }
+    for (code, part) in [
+        ("db.exec('DELETE FROM t; DELETE FROM t')", "more than one statement"),
+        ("db.query('SELECT nonsense FROM t')", "SQL"),
+        ("db.query('SELECT ?')", "parameters"),
+        ("db.exec('INSERT INTO t (name) VALUES (?)', 'ann')", "unique"),
+        ("db.query('SELECT ?', {1})", "one by one"),
+        ("db.query('SELECT ?', '\\255')", "buffer"),
+        ("db.query('PRAGMA journal_mode')", "may not"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
+    }
+    assert!(Site::new().error("db.query('SELECT 1')").contains("database"));
+}
+
+#[test]
+fn transactions() {
+    let site = Site::with_database();
+    let run = |code: &str| site.run(&Ask::default(), code);
+    assert_eq!(
+        run("db.exec('CREATE TABLE a (id INTEGER PRIMARY KEY, n INTEGER)') db.exec('INSERT INTO a (n) VALUES (10)')")
+            .error,
+        None
+    );
+    let moved = run("local a, b = db.transaction(function()
+            local n = db.value('SELECT n FROM a WHERE id = 1')
+            db.exec('UPDATE a SET n = ? WHERE id = 1', n + 5)
+            return db.value('SELECT n FROM a WHERE id = 1'), nil
+         end)
+         __r(tostring(a) .. tostring(b))");
+    assert_eq!((moved.error, &*moved.text), (None, "15nil"));
+    let failed = run("db.transaction(function() db.exec('UPDATE a SET n = 99') error('no more') end)");
+    assert!(failed.error.unwrap().contains("no more"));
+    assert_eq!(site.value("db.value('SELECT n FROM a')"), "15");
+    let nested = run("db.transaction(function() db.transaction(function() end) end)");
+    assert!(nested.error.unwrap().contains("within a transaction"));
+    // Whatever ends the page ends the transaction, and the writer is free again.
+    let left = run("db.transaction(function() db.exec('UPDATE a SET n = 77') response.redirect('/') end)");
+    assert_eq!((left.status, left.error), (303, None));
+    assert_eq!(run("db.exec('UPDATE a SET n = n + 1')").error, None);
+    assert_eq!(site.value("db.value('SELECT n FROM a')"), "16");
+}

@@ -1,0 +1,130 @@
+//! Dates, conversions, hashes and log lines.
+
+use super::{Ask, Site};
+use crate::api::log::{LINES_MAX, LogLevel};
+
+#[test]
+fn the_time() {
+    let site = Site::new();
+    let text = site.value("TIMEDATE()");
+    assert!(text.len() == 28 && text.ends_with(" UTC"), "{text}");
+    assert_eq!(site.value("type(time()) .. tostring(time() % 1)"), "number0");
+    for (code, expected) in [
+        ("date.format(784111777)", "1994-11-06 08:49:37"),
+        ("date.format(784111777, '%d.%m.%Y')", "06.11.1994"),
+        ("date.format(784111777, '%H:%M', 'UTC')", "08:49"),
+        ("date.iso(784111777)", "1994-11-06T08:49:37Z"),
+        ("date.http(784111777)", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("date.parse('Sun, 06 Nov 1994 08:49:37 GMT')", "784111777"),
+        ("date.parse('nonsense')", "nil"),
+        ("date.parts(784111777).weekday", "7"),
+        ("date.parts(784111777.9).second", "37"),
+    ] {
+        assert_eq!(site.value(code), expected, "{code}");
+    }
+    for (code, part) in [
+        ("date.format(1e18)", "outside the years"),
+        ("date.format(0/0)", "outside the years"),
+        ("date.format(0, '%')", "format"),
+        ("date.format(0, '%Y', 'No/Where')", "no time zone"),
+        ("date.format(0, string.rep('x', 300))", "256 bytes"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
+    }
+}
+
+#[test]
+fn a_text_is_made_once_a_second() {
+    let site = Site::new();
+    // Two within one second are the same text; the loop ends when one is found.
+    let code = "local same = false for i = 1, 3 do same = same or TIMEDATE() == TIMEDATE() end __r(tostring(same))";
+    assert_eq!(site.run(&Ask::default(), code).text, "true");
+}
+
+#[test]
+fn conversions() {
+    let site = Site::new();
+    for (code, expected) in [
+        ("html.escape('<a href=\"x\">&')", "&lt;a href=&#34;x&#34;&gt;&amp;"),
+        ("url.encode('a b/\u{e9}?')", "a%20b%2F%C3%A9%3F"),
+        ("url.decode('a%20b+c%zz')", "a b+c%zz"),
+        ("url.query({b = 2, a = 'x y', c = true})", "a=x%20y&b=2&c=true"),
+        ("hex.encode('\\0\\255')", "00ff"),
+        ("hex.decode('6869')", "hi"),
+        ("hex.decode('zz')", "nil"),
+        ("base64.encode('hello')", "aGVsbG8="),
+        ("base64.decode('aGVsbG8=')", "hello"),
+        ("base64.url_encode('\\251\\255')", "-_8"),
+        ("base64.url_decode('-_8') == '\\251\\255'", "true"),
+        ("json.encode({a = {1, 2, json.null}, b = 'x'})", "{\"a\":[1,2,null],\"b\":\"x\"}"),
+        ("json.encode({}) .. json.encode(json.object())", "[]{}"),
+        ("json.decode('{\"a\":[1,{\"b\":null}]}').a[2].b", "nil"),
+        ("json.decode('[null]')[1] == json.null", "true"),
+        ("(select(2, json.decode('[1,')))", "EOF while parsing a value at line 1 column 3"),
+    ] {
+        assert_eq!(site.value(code), expected, "{code}");
+    }
+    assert!(site.error("html.escape(string.rep('x', 300000))").contains("256 KiB"));
+    assert!(site.error("\nurl.query({a = {}})").starts_with("test.luau:2:"));
+    assert!(site.error("json.encode(print)").contains("function"));
+}
+
+#[test]
+fn hashes_and_random_numbers() {
+    let site = Site::new();
+    for (code, expected) in [
+        ("hash.sha256('abc')", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        ("#hash.sha512('abc')", "128"),
+        // RFC 4231, test case 2.
+        (
+            "hash.hmac_sha256('Jefe', 'what do ya want for nothing?')",
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+        ),
+        ("#hash.hmac_sha512('a', 'b')", "128"),
+        ("hash.equal('a', 'a')", "true"),
+        ("hash.equal('a', 'b')", "false"),
+        ("#uuid.v4() .. string.sub(uuid.v4(), 15, 15) .. string.sub(uuid.v7(), 15, 15)", "3647"),
+        ("uuid.v4() == uuid.v4()", "false"),
+        ("#random.bytes(10) .. ' ' .. #random.token() .. ' ' .. #random.token(32)", "10 22 43"),
+    ] {
+        assert_eq!(site.value(code), expected, "{code}");
+    }
+    for count in ["0", "4097", "1.5", "0/0", "-1"] {
+        assert!(site.error(&format!("random.bytes({count})")).contains("1 to 4096"));
+    }
+}
+
+#[test]
+fn lines_for_the_log() {
+    let site = Site::new();
+    let answered =
+        site.run(&Ask::default(), "log('one')\n\nlog('warn', 'two\\r\\nforged')\nlog('error', string.rep('x', 9999))");
+    let lines = &answered.log;
+    assert_eq!((lines[0].level, &*lines[0].text, lines[0].line), (LogLevel::Info, "one", Some(1)));
+    assert_eq!((lines[1].level, &*lines[1].text, lines[1].line), (LogLevel::Warn, "two  forged", Some(3)));
+    assert_eq!((&*lines[1].chunk, lines[2].text.len()), ("test.luau", 2048));
+    let many = site.run(&Ask::default(), "for i = 1, 100 do log(tostring(i)) end").log;
+    assert_eq!(many.len(), LINES_MAX + 1);
+    assert!(many[LINES_MAX].text.starts_with("36 more"));
+    assert!(site.error("log('loud', 'x')").contains("level"));
+}
+
+#[test]
+fn what_is_shared_cannot_be_changed() {
+    let site = Site::new();
+    for code in [
+        "json.encode = nil",
+        "request.form = nil",
+        "response.header = 1",
+        "session.clear = 1",
+        "db.query = nil",
+        "rawset(request, 'x', 1)",
+        "setmetatable(request, {})",
+        "html = 1 json.null = 2",
+        "table.clear(kv)",
+    ] {
+        assert!(!site.error(code).is_empty(), "{code}");
+    }
+    assert_eq!(site.value("getmetatable(request)"), "request");
+}

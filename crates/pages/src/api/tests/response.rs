@@ -1,0 +1,145 @@
+//! What a page answers, and who may keep it.
+
+use super::{Ask, Site};
+
+#[test]
+fn status_and_headers() {
+    let site = Site::new();
+    let answered = site.run(
+        &Ask::default(),
+        "response.status = 404 response.header('X-A', 'b') response.header('x-a', 5) response.add_header('X-A', 'c')
+         response.header('X-B', 'd') response.header('X-B', nil) __r(tostring(response.status))",
+    );
+    assert_eq!((answered.status, &*answered.text, answered.error.as_deref()), (404, "404", None));
+    let fields: Vec<_> = answered.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(fields, [("x-a", "5"), ("X-A", "c")]);
+    for (code, part) in [
+        ("response.status = 99", "no status"),
+        ("response.status = 200.5", "no status"),
+        ("response.status = 'x'", "to a number"),
+        ("response.stats = 200", "status alone"),
+        ("response.header('A\\r\\nB', 'c')", "name"),
+        ("response.header('A', 'b\\r\\nSet-Cookie: x=y')", "line ends"),
+        ("response.header('Content-Length', '5')", "framing"),
+        ("response.header('Transfer-Encoding', 'chunked')", "framing"),
+        ("response.header('Set-Cookie', 'a=b')", "response.cookie"),
+        ("response.header('A', {})", "not a table"),
+        ("for i = 1, 100 do response.add_header('A', i) end", "64 headers"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
+    }
+}
+
+#[test]
+fn a_redirect_ends_the_page() {
+    let site = Site::new();
+    let answered =
+        site.run(&Ask::default(), "__r('before') response.redirect('/a?b=' .. url.encode('c d')) __r('after')");
+    assert_eq!((answered.status, answered.field("Location"), &*answered.text), (303, Some("/a?b=c%20d"), ""));
+    assert_eq!(site.run(&Ask::default(), "response.redirect('/', 308)").status, 308);
+    for (code, part) in [
+        ("response.redirect('/a\\r\\nX: y')", "line ends"),
+        ("response.redirect('/a b')", "url.encode"),
+        ("response.redirect('')", "url.encode"),
+        ("response.redirect('/', 200)", "301"),
+    ] {
+        assert!(site.error(code).contains(part), "{code}");
+    }
+    assert_eq!(
+        site.run(&Ask::default(), "response.redirect('/\\\\evil.example')").field("Location"),
+        Some("/%5Cevil.example")
+    );
+}
+
+#[test]
+fn json_is_the_whole_answer() {
+    let site = Site::new();
+    let answered = site.run(&Ask::default(), "__r('x') response.json({a = {1, 2}}, 201) __r('y')");
+    assert_eq!((answered.status, answered.field("Content-Type")), (201, Some("application/json")));
+    assert_eq!(answered.text, "{\"a\":[1,2]}");
+    assert!(site.error("response.json(print)").contains("JSON"));
+}
+
+#[test]
+fn cookies() {
+    let site = Site::new();
+    let set = |code: &str, secure: bool| {
+        let answered = site.run(&Ask { secure, ..Ask::default() }, code);
+        answered.field("Set-Cookie").map(str::to_owned).ok_or(answered.error)
+    };
+    assert_eq!(set("response.cookie('a', 'b')", false).unwrap(), "a=b; Path=/; HttpOnly; SameSite=Lax");
+    assert_eq!(set("response.cookie('a', 'b')", true).unwrap(), "a=b; Path=/; Secure; HttpOnly; SameSite=Lax");
+    let options =
+        "{path = '/x', domain = 'a.example', max_age = '1d', secure = true, http_only = false, same_site = 'none'}";
+    assert_eq!(
+        set(&format!("response.cookie('a', 'b', {options})"), false).unwrap(),
+        "a=b; Path=/x; Domain=a.example; Max-Age=86400; Secure; SameSite=None"
+    );
+    assert_eq!(set("response.delete_cookie('a')", false).unwrap(), "a=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
+    for (code, part) in [
+        ("response.cookie('a', 'b c')", "url.encode"),
+        ("response.cookie('a', 'b', {htp_only = false})", "options are"),
+        ("response.cookie('a', 'b', {same_site = 'no'})", "strict"),
+        ("response.cookie('a', 'b', {same_site = 'none'})", "secure"),
+        ("response.cookie('__Host-a', 'b')", "__Host-"),
+    ] {
+        let error = set(code, false).unwrap_err().unwrap();
+        assert!(error.contains(part), "{code}: {error}");
+    }
+}
+
+#[test]
+fn who_may_keep_it() {
+    let site = Site::new();
+    let fields = |code: &str| {
+        let answered = site.run(&Ask::default(), code);
+        assert_eq!(answered.error, None, "{code}");
+        let lines = answered.fields.iter().filter(|(name, _)| name != "Set-Cookie");
+        lines.map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(fields("cache('60s')"), "Cache-Control: public, max-age=60");
+    assert_eq!(fields("cache(60)"), "Cache-Control: public, max-age=60");
+    assert_eq!(fields("cache('1h') cache(false)"), "Cache-Control: no-store");
+    assert_eq!(fields("cache('5m', {private = true})"), "Cache-Control: private, max-age=300");
+    assert_eq!(
+        fields("cache('60s', {tags = {'a', 'b'}, swr = '30s', sie = '1d', browser = 0})"),
+        "Cache-Control: public, max-age=0\nCDN-Cache-Control: public, max-age=60, stale-while-revalidate=30, \
+         stale-if-error=86400\nSurrogate-Key: a b"
+    );
+    // What is meant for one is not given to all.
+    for code in ["cache('60s', {tags = {'a'}}) response.cookie('a', 'b')", "response.cookie('a', 'b') cache('60s')"] {
+        assert_eq!(fields(code), "Cache-Control: private, no-cache");
+    }
+    assert_eq!(fields("cache('60s') local x = session.user"), "Vary: Cookie\nCache-Control: private, no-cache");
+    for (code, part) in [
+        ("cache('60x')", "a time is"),
+        ("cache(-1)", "a time is"),
+        ("cache()", "a time is"),
+        ("cache('60s', {tag = 'a'})", "options of cache"),
+        ("cache('60s', {tags = {'a b'}})", "tags"),
+        ("cache('60s', {tags = {'a\\r\\nX: y'}})", "tags"),
+        ("cache('60s', {private = true, tags = {'a'}})", "browser alone"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part), "{code}: {error}");
+    }
+}
+
+#[test]
+fn a_head_that_was_sent_stays() {
+    let site = Site::new();
+    for code in [
+        "response.status = 500",
+        "response.header('A', 'b')",
+        "response.redirect('/')",
+        "response.cookie('a', 'b')",
+        "cache('1s')",
+        "response.json({})",
+    ] {
+        let answered = site.run(&Ask::default(), &format!("__r('x') flush()\n{code}"));
+        let error = answered.error.unwrap();
+        assert!(error.contains("flush()") && error.starts_with("test.luau:2:"), "{code}: {error}");
+        assert_eq!(answered.flushes, 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! What `dev` adds: errors in the browser, with the lines around them, and pages that load again when something changes.
+//!
+//! The browser asks the page's own address, with a query that means nothing else, for events: so it works behind
+//! whatever routes and passwords the page is behind. Each answer lasts a few seconds and tells the number of changes
+//! so far; the browser asks again, and loads the page anew when the number is another. A server that starts anew
+//! begins with another number, too.
+
+use crate::asking::Asking;
+use crate::exchange::Exchange;
+use crate::outcome::Outcome;
+use crate::page::{Page, read_all};
+use crate::sandbox::failure::Failure;
+use crate::step::PagesStep;
+use crate::template::FILE_BYTES_MAX;
+use crate::template::escape;
+use flatout_http::request::Method;
+use flatout_http::status::reason;
+use flatout_net::clock::precise_ns;
+use flatout_net::response::{Body, Head, Response, Segment};
+use flatout_net::shared::SharedBytes;
+use flatout_net::stream::{Piece, Source, Stream};
+use flatout_net::timer::Timer;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+/// The query of requests for events.
+const QUERY: &[u8] = b"flatout-dev-events";
+
+/// How often the number of changes is looked at, in milliseconds.
+const TICK_MS: u64 = 100;
+
+/// So many looks later an answer ends, so that a server that stops need not wait long.
+const TICKS_MAX: u32 = 30;
+
+/// Lines shown before and behind the one that is meant.
+const LINES_AROUND: u32 = 4;
+
+/// What is put behind each page. The number is kept by the page: the first that comes is the one it was made under.
+const SCRIPT: &str = "<script>(()=>{let seen;const events=new EventSource(location.pathname+'?flatout-dev-events');\
+    events.onmessage=event=>{if(seen===undefined)seen=event.data;else if(seen!==event.data)location.reload()}})()\
+    </script>\n";
+
+const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:3rem auto;padding:0 1.5rem}\
+    h1{font-size:1.3rem}pre{background:#8881;padding:1rem;overflow:auto;border-radius:.4rem;line-height:1.4}\
+    mark{background:#f553;color:inherit;display:block}code{font-weight:600}small{opacity:.7}";
+
+/// Puts the script behind what `exchange` holds, when that is a page for a browser.
+pub(crate) fn add_script(exchange: &mut Exchange) {
+    let is_html = exchange.draft.field(b"content-type").is_none_or(|value| value.starts_with(b"text/html"));
+    if is_html && exchange.draft.status >= 200 && !matches!(exchange.draft.status, 204 | 304) {
+        exchange.output.write(|written| written.extend_from_slice(SCRIPT.as_bytes()));
+    }
+}
+
+/// The events, when `asking` is for them.
+pub(crate) fn events(step: &PagesStep, asking: &Asking<'_>) -> Option<Response> {
+    if asking.query != Some(QUERY) || asking.request.head.method != Method::Get {
+        return None;
+    }
+    let epoch = step.epoch.clone()?;
+    let timer = Timer::new().ok()?;
+    timer.set_interval(TICK_MS).ok()?;
+    let head = Head::new(200, &[("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]);
+    let source = Events { tick: tick(timer), epoch, told: None, ticks: 0 };
+    Some(Response::new(200, head, Body::Stream(Stream::new(source, None)), 0))
+}
+
+/// A number of this process, so that two processes do not tell the same one.
+fn begun() -> u64 {
+    static BEGUN: OnceLock<u64> = OnceLock::new();
+    *BEGUN.get_or_init(precise_ns)
+}
+
+type Ticking = Pin<Box<dyn Future<Output = Option<Timer>>>>;
+
+/// The next tick, with its timer; `None` when there are no more.
+fn tick(timer: Timer) -> Ticking {
+    Box::pin(async move { timer.tick().await.is_ok().then_some(timer) })
+}
+
+/// Tells the number of changes, at once and whenever it is another.
+struct Events {
+    tick: Ticking,
+    epoch: Arc<AtomicU64>,
+    told: Option<u64>,
+    ticks: u32,
+}
+
+impl Source for Events {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        loop {
+            let epoch = self.epoch.load(Ordering::Acquire);
+            if self.told != Some(epoch) {
+                let retry = if self.told.is_none() { "retry: 200\n" } else { "" };
+                self.told = Some(epoch);
+                let event = format!("{retry}data: {}-{epoch}\n\n", begun());
+                return Poll::Ready(Piece::Segment(Segment::Bytes(SharedBytes::from_buffer(event.into_bytes()))));
+            }
+            if self.ticks >= TICKS_MAX {
+                return Poll::Ready(Piece::End(None));
+            }
+            let Some(timer) = ready!(self.tick.as_mut().poll(context)) else { return Poll::Ready(Piece::End(None)) };
+            self.tick = tick(timer);
+            self.ticks += 1;
+        }
+    }
+}
+
+/// The page that says why a run failed, `place`: the name of the file, and the line.
+pub(crate) fn failure_page(
+    step: &PagesStep,
+    page: &Page,
+    failure: &Failure,
+    place: Option<(String, u32)>,
+    outcome: Outcome,
+) -> Response {
+    let mut content = String::new();
+    content.push_str("<p><code>");
+    match &place {
+        Some((name, line)) => push_escaped(&mut content, &format!("{}:{line}", step.show(name))),
+        None => push_escaped(&mut content, &page.shown),
+    }
+    content.push_str("</code>: ");
+    push_escaped(&mut content, &failure.message);
+    content.push_str("</p>\n");
+    if let Some(excerpt) = place.and_then(|(name, line)| excerpt(step, &name, line)) {
+        content.push_str(&excerpt);
+    }
+    let trace: Vec<String> = failure.traceback.lines().map(|line| shown_call(step, page, line)).collect();
+    if trace.len() > 1 {
+        content.push_str("<p>Called from</p>\n<pre>");
+        push_escaped(&mut content, &trace.join("\n"));
+        content.push_str("</pre>\n");
+    }
+    respond(outcome, &content)
+}
+
+/// The page that says why a page does not compile.
+pub(crate) fn broken_page(text: &str, outcome: Outcome) -> Response {
+    let mut content = String::from("<pre>");
+    push_escaped(&mut content, text);
+    content.push_str("</pre>\n");
+    respond(outcome, &content)
+}
+
+/// A line of a traceback, `chunk:line ...`, with the line of the file that it comes from.
+fn shown_call(step: &PagesStep, page: &Page, call: &str) -> String {
+    let translate = || {
+        let rest = call.strip_prefix(page.shown.as_str())?.strip_prefix(':')?;
+        let digits = rest.len() - rest.trim_start_matches(|character: char| character.is_ascii_digit()).len();
+        let (name, line) = page.place(rest[..digits].parse().ok()?)?;
+        Some(format!("{}:{line}{}", step.show(&name), &rest[digits..]))
+    };
+    translate().unwrap_or_else(|| call.to_owned())
+}
+
+/// The lines around `line` of the file `name`, as it is now.
+fn excerpt(step: &PagesStep, name: &str, line: u32) -> Option<String> {
+    let (fd, _) = step.root.open_file(name.as_bytes()).ok()?;
+    let content = read_all(&fd, FILE_BYTES_MAX).ok()?;
+    let text = String::from_utf8_lossy(&content);
+    let (first, last) = (line.saturating_sub(LINES_AROUND).max(1), line.saturating_add(LINES_AROUND));
+    let mut excerpt = String::from("<pre>");
+    for (number, source) in (1_u32..).zip(text.lines()).filter(|(number, _)| (first..=last).contains(number)) {
+        let (open, close) = if number == line { ("<mark>", "</mark>") } else { ("", "\n") };
+        excerpt.push_str(&format!("{open}{number:>5}  "));
+        push_escaped(&mut excerpt, source);
+        excerpt.push_str(close);
+    }
+    excerpt.push_str("</pre>\n");
+    (line > 0).then_some(excerpt)
+}
+
+fn push_escaped(output: &mut String, text: &str) {
+    let mut escaped = Vec::new();
+    escape::text(text.as_bytes(), &mut escaped);
+    output.push_str(&String::from_utf8_lossy(&escaped));
+}
+
+fn respond(outcome: Outcome, content: &str) -> Response {
+    let status = outcome.status();
+    let reason = reason(status);
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{status} {reason}</title>\n\
+         <style>{STYLE}</style>\n<h1>{status} {reason}</h1>\n{content}<p><small>[{}] {}</small></p>\n{SCRIPT}",
+        outcome.name(),
+        outcome.text(),
+    );
+    let length = page.len().to_string();
+    let fields = [
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Content-Length", length.as_str()),
+        ("Cache-Control", "no-store"),
+    ];
+    Response::new(status, Head::new(status, &fields), Body::Bytes(SharedBytes::from_buffer(page.into_bytes())), 0)
+}

@@ -1,0 +1,280 @@
+//! A page's run that did not come to its end at once: what it needs to go on, and to answer.
+
+use crate::answer;
+use crate::api;
+use crate::asking::{Changes, Refused};
+use crate::dev;
+use crate::outcome::{Outcome, PageOutcome};
+use crate::page::Page;
+use crate::queue::Claim;
+use crate::sandbox::failure::Failure;
+use crate::sandbox::wait::Wanted;
+use crate::sandbox::{Run, Step};
+use crate::step::PagesStep;
+use crate::worker::{PagesWorker, Vm, head_failure};
+use flatout_net::ending::CloseReason;
+use flatout_net::response::{Body, Response, Segment};
+use flatout_net::stream::{Piece, Source, Stream};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Times that a run goes on within one poll, before it queues like those that compute: waits that are over as soon as
+/// they begin, and flushes of nothing, would be a way around the queue.
+const RESUMES_MAX: u32 = 4;
+
+/// A run with what belongs to it.
+pub(crate) struct Job {
+    pub(crate) worker: Rc<PagesWorker>,
+    pub(crate) vm: Rc<Vm>,
+    pub(crate) step: Arc<PagesStep>,
+    pub(crate) page: Rc<Page>,
+    pub(crate) changes: Changes,
+    run: Option<Run>,
+}
+
+impl Job {
+    /// `None` when too many wait already.
+    pub(crate) fn new(
+        worker: &Rc<PagesWorker>,
+        vm: &Rc<Vm>,
+        step: &Arc<PagesStep>,
+        page: &Rc<Page>,
+        changes: &Changes,
+        run: Run,
+    ) -> Option<Self> {
+        let mut job = Self {
+            worker: Rc::clone(worker),
+            vm: Rc::clone(vm),
+            step: Arc::clone(step),
+            page: Rc::clone(page),
+            changes: changes.clone(),
+            run: Some(run),
+        };
+        if let Some(run) = job.run.as_mut() {
+            // The first one may have been shorter.
+            run.set_slice(Duration::from_micros(step.settings().cpu_slice_us));
+        }
+        // Counted from here on: a refused one is dropped, and counted out again.
+        worker.count_waiting().then_some(job)
+    }
+
+    /// Its next slice.
+    pub(crate) fn resume(&mut self) -> Step {
+        self.run.as_mut().map_or(Step::Done, Run::resume)
+    }
+
+    /// How long a slice is.
+    pub(crate) fn slice(&self) -> Duration {
+        Duration::from_micros(self.step.settings().cpu_slice_us)
+    }
+
+    /// The answer, of a run that is done.
+    fn finish(mut self) -> Result<Response, Refused> {
+        let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        self.worker.finish(&self.vm, &self.step, &self.page, &self.changes, run, PageOutcome::AnsweredLater)
+    }
+
+    /// What is answered instead, of a run that failed.
+    fn fail(mut self, failure: &Failure) -> Result<Response, Refused> {
+        let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        self.worker.fail(&self.vm, &self.step, &self.page, run, failure)
+    }
+
+    /// What was written since the last time, as slices; and whether it fits what the head promised.
+    fn collect(&mut self, segments: &mut VecDeque<Segment>) {
+        let page = Rc::clone(&self.page);
+        let Some(run) = self.run.as_mut() else { return };
+        let output = &mut run.exchange().output;
+        segments.extend(answer::segments(&page, output));
+        output.clear();
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.worker.give_back(run.finish());
+        }
+        self.worker.count_gone();
+    }
+}
+
+/// What a run came to.
+pub(crate) enum Came {
+    /// Its end.
+    Done,
+    /// What was written so far is to be sent.
+    Flush,
+    /// It failed.
+    Failed(Box<Failure>),
+}
+
+/// A run under way.
+pub(crate) struct Driving {
+    /// `None` while it is in the queue.
+    job: Option<Job>,
+    state: State,
+    /// Times that it went on since it last had to wait.
+    resumes: u32,
+}
+
+enum State {
+    /// It may go on.
+    Due,
+    /// It waits for this.
+    Waiting(Wanted),
+    /// It waits for its turn.
+    Queued(Claim),
+    /// A step that is yet to be looked at.
+    Came(Step),
+}
+
+impl Driving {
+    /// Goes on from `step`, which the first slice of `job` came to.
+    pub(crate) fn new(job: Job, step: Step) -> Self {
+        Self { job: Some(job), state: State::Came(step), resumes: 0 }
+    }
+
+    /// Goes on until the run comes to something.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Came> {
+        loop {
+            let step = match &mut self.state {
+                State::Due if self.resumes < RESUMES_MAX => {
+                    self.resumes += 1;
+                    self.job.as_mut().map_or(Step::Done, Job::resume)
+                }
+                State::Due => Step::Preempted,
+                State::Waiting(wanted) => {
+                    let Poll::Ready(answer) = wanted.as_mut().poll(context) else {
+                        self.resumes = 0;
+                        return Poll::Pending;
+                    };
+                    if let Some(run) = self.job.as_mut().and_then(|job| job.run.as_mut()) {
+                        run.answer(answer);
+                    }
+                    self.state = State::Due;
+                    continue;
+                }
+                State::Queued(claim) => {
+                    self.resumes = 0;
+                    let Some((job, step)) = claim.take(context.waker()) else { return Poll::Pending };
+                    self.job = Some(job);
+                    step
+                }
+                State::Came(_) => match mem::replace(&mut self.state, State::Due) {
+                    State::Came(step) => step,
+                    _ => continue,
+                },
+            };
+            self.state = match step {
+                Step::Done => return self.came(Came::Done),
+                Step::Flush => return self.came(Came::Flush),
+                Step::Failed(failure) => return self.came(Came::Failed(failure)),
+                Step::Wants(wanted) => State::Waiting(wanted),
+                Step::Preempted => match self.job.take() {
+                    Some(job) => {
+                        let queue = Rc::clone(job.worker.queue());
+                        queue.note_preempted();
+                        State::Queued(queue.push(job))
+                    }
+                    None => return self.came(Came::Done),
+                },
+            };
+        }
+    }
+
+    fn came(&mut self, came: Came) -> Poll<Came> {
+        self.state = State::Due;
+        Poll::Ready(came)
+    }
+
+    /// The answer, once the run comes to its end or to a flush.
+    pub(crate) async fn answer(mut self) -> Result<Response, Refused> {
+        let came = poll_fn(|context| self.poll(context)).await;
+        let Some(job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        match came {
+            Came::Done => job.finish(),
+            Came::Failed(failure) => job.fail(&failure),
+            Came::Flush => {
+                self.job = Some(job);
+                self.stream()
+            }
+        }
+    }
+
+    /// An answer that has begun, with the rest to come.
+    fn stream(mut self) -> Result<Response, Refused> {
+        let Some(mut job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        let mut segments = VecDeque::new();
+        let Some(run) = job.run.as_mut() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        let exchange = run.exchange();
+        if let Err(fault) = job.vm.api.finish_head(&job.vm.sandbox, exchange) {
+            let failure = head_failure(&fault);
+            return job.fail(&failure);
+        }
+        let status = exchange.draft.status;
+        let (head, extra) = answer::head(&job.page, &exchange.draft, None, &job.changes);
+        job.collect(&mut segments);
+        let outcome = job.worker.index(Outcome::page(PageOutcome::Streamed));
+        self.job = Some(job);
+        let body = if answer::has_content(status) {
+            Body::Stream(Stream::new(PageSource { driving: Some(self), segments }, None))
+        } else {
+            Body::Empty
+        };
+        let mut response = Response::new(status, head, body, outcome);
+        response.extra = extra;
+        Ok(response)
+    }
+}
+
+/// The rest of a page's content, as it comes.
+struct PageSource {
+    /// `None`: it has ended.
+    driving: Option<Driving>,
+    segments: VecDeque<Segment>,
+}
+
+impl Source for PageSource {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        loop {
+            if let Some(segment) = self.segments.pop_front() {
+                return Poll::Ready(Piece::Segment(segment));
+            }
+            let Some(driving) = self.driving.as_mut() else { return Poll::Ready(Piece::End(None)) };
+            let came = ready!(driving.poll(context));
+            let Some(job) = driving.job.as_mut() else {
+                self.driving = None;
+                continue;
+            };
+            match came {
+                Came::Flush => job.collect(&mut self.segments),
+                Came::Done => {
+                    if job.step.is_dev()
+                        && let Some(run) = job.run.as_mut()
+                    {
+                        dev::add_script(run.exchange());
+                    }
+                    job.collect(&mut self.segments);
+                    if let Some(run) = job.run.as_mut() {
+                        let lines = api::take_log(run.exchange());
+                        job.worker.log(&job.step, &job.page, lines);
+                    }
+                    self.driving = None;
+                }
+                Came::Failed(failure) => {
+                    if let Some(job) = self.driving.take().and_then(|driving| driving.job) {
+                        // What it would be answered with comes too late; the log has the reason.
+                        let _ = job.fail(&failure);
+                    }
+                    return Poll::Ready(Piece::Failed(CloseReason::PageFailed));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What pages keep and ask: databases opened and brought up to date, secrets read or made, upstreams looked up.
+//!
+//! This is done as the user that the process runs as, before pages run, and on no event loop. What a configuration
+//! before this one has opened is not opened again, so a reload loses nothing.
+
+use crate::api::secret::Secret;
+use crate::api::{ApiSettings, BodyLimits};
+use crate::step::{PagesShared, PagesStep};
+use flatout_config::model::PageSettings;
+use flatout_data::{Database, Kv, KvLimits, Limits};
+use flatout_net::origin::{OriginAddress, OriginTls, OriginTlsSettings};
+use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+/// What has been opened.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    /// Values shared among workers, by the site's name. They live as long as the process.
+    kvs: BTreeMap<String, Arc<Kv>>,
+    /// What steps may use, as long as some step does.
+    settings: Vec<(Wishes, Weak<ApiSettings>, Option<Arc<OriginTls>>)>,
+}
+
+/// What the pages of a step may use.
+#[derive(Clone, Debug)]
+pub(crate) struct Means {
+    pub(crate) api: Arc<ApiSettings>,
+    pub(crate) tls: Option<Arc<OriginTls>>,
+}
+
+/// What tells the settings of one step from those of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wishes {
+    realm: String,
+    /// Only what concerns what pages may use; the rest is as by default.
+    settings: PageSettings,
+}
+
+impl Wishes {
+    fn of(step: &PagesStep) -> Self {
+        let PageSettings { upload_bytes_max, form_bytes_max, database, secret, upstreams, .. } =
+            step.settings().clone();
+        let settings =
+            PageSettings { upload_bytes_max, form_bytes_max, database, secret, upstreams, ..PageSettings::default() };
+        Self { realm: step.realm().to_owned(), settings }
+    }
+}
+
+impl PagesShared {
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens what the pages of `step` may use, for `workers` workers; nothing when it is open already. Blocks as long as
+    /// the disk takes.
+    ///
+    /// # Errors
+    /// With what is wrong, and what to do.
+    pub fn open(&self, step: &PagesStep, workers: usize) -> Result<(), (String, String)> {
+        if step.api().is_some() {
+            return Ok(());
+        }
+        let wishes = Wishes::of(step);
+        let mut opened = self.opened();
+        opened.settings.retain(|(_, settings, _)| settings.strong_count() > 0);
+        let known = opened.settings.iter().find(|(known, ..)| *known == wishes);
+        let known = known.and_then(|(_, api, tls)| Some(Means { api: api.upgrade()?, tls: tls.clone() }));
+        if let Some(means) = known {
+            step.set_means(means);
+            return Ok(());
+        }
+        let kv = opened.kvs.entry(wishes.realm.clone()).or_insert_with(|| Arc::new(Kv::new(KvLimits::default())));
+        let kv = Arc::clone(kv);
+        let means = open(&wishes.settings, kv, workers)?;
+        opened.settings.push((wishes, Arc::downgrade(&means.api), means.tls.clone()));
+        step.set_means(means);
+        Ok(())
+    }
+}
+
+fn open(settings: &PageSettings, kv: Arc<Kv>, workers: usize) -> Result<Means, (String, String)> {
+    let secret = settings.secret.as_deref().map(open_secret).transpose()?;
+    let database = match &settings.database {
+        Some(database) => Some(open_database(&database.path, database.migrations.as_deref(), workers)?),
+        None => None,
+    };
+    let upstreams = settings
+        .upstreams
+        .iter()
+        .map(|(name, origin)| (name.clone(), OriginAddress::new(origin.secure, &origin.host, origin.port)));
+    let tls = if settings.upstreams.iter().any(|(_, origin)| origin.secure) {
+        let loaded = OriginTls::load(&OriginTlsSettings::default());
+        let advice = "install the authorities of this machine, as in the package ca-certificates";
+        Some(loaded.map_err(|error| (format!("an upstream is reached by https: {error}"), advice.to_owned()))?)
+    } else {
+        None
+    };
+    let api = ApiSettings {
+        body: BodyLimits { form_bytes_max: settings.form_bytes_max, upload_bytes_max: settings.upload_bytes_max },
+        spool_folder: spool_folder(),
+        secret,
+        database,
+        kv,
+        upstreams: upstreams.collect(),
+        zone: TimeZone::system(),
+    };
+    Ok(Means { api: Arc::new(api), tls })
+}
+
+/// Where large files of forms stay while a page looks at them: nameless files, which are gone with the request.
+pub fn spool_folder() -> PathBuf {
+    std::env::temp_dir()
+}
+
+fn open_secret(path: &Path) -> Result<Arc<Secret>, (String, String)> {
+    Secret::load_or_create(path).map(Arc::new).map_err(|error| {
+        let what = format!("the secret `{}` cannot be used: {error}", path.display());
+        (what, "name a file that this user may read and write, in a folder that exists".to_owned())
+    })
+}
+
+fn open_database(path: &Path, migrations: Option<&Path>, workers: usize) -> Result<Database, (String, String)> {
+    let failed = |what: String, error: flatout_data::DataError| {
+        (format!("{what}: {} [{}]", error.to_string().trim_end_matches('.'), error.reason.name()), advice(&error))
+    };
+    let database = Database::open(path, workers.max(1), Limits::default())
+        .map_err(|error| failed(format!("the database `{}` cannot be used", path.display()), error))?;
+    if let Some(folder) = migrations {
+        database.migrate(folder).map_err(|error| {
+            let what = format!("the migrations in `{}` cannot be applied to `{}`", folder.display(), path.display());
+            failed(what, error)
+        })?;
+    }
+    Ok(database)
+}
+
+fn advice(error: &flatout_data::DataError) -> String {
+    use flatout_data::DataReason;
+    match error.reason {
+        DataReason::FileMissing => "create its folder, or correct its name",
+        DataReason::FileForbidden | DataReason::FileReadOnly => "let this user read and write the file and its folder",
+        DataReason::MigrationFailed => "mend its SQL; it has left nothing behind",
+        _ => "see docs/pages.md",
+    }
+    .to_owned()
+}

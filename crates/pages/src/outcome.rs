@@ -1,0 +1,161 @@
+//! Why an answer of a page was what it was: one table gives the name for the log and the counter, the status and the
+//! meaning. How a run fails, and what is refused on a page's behalf, have tables of their own, in
+//! [`crate::sandbox::failure`] and [`crate::api::refusal`].
+
+use crate::api::refusal::PageRefusal;
+use crate::sandbox::failure::FailureKind;
+
+macro_rules! outcomes {
+    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
+        /// Why an answer of a page was what it was, as far as its code had no part in it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum PageOutcome {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl PageOutcome {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The status of the answer; 0: the page's own.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+outcomes! {
+    Answered, "page_answered", 0, "A page answered, within its first slice of time.";
+    AnsweredLater, "page_answered_later", 0, "A page answered that had waited for something, or for its turn.";
+    Streamed, "page_streamed", 0, "A page began to answer before it was done: it called `flush()`.";
+    Slash, "page_folder_slash", 301, "The name is a folder's with an index page; 301 to the same with a slash.";
+    Options, "page_options", 204, "The methods of a page were asked for: 204.";
+    Events, "page_events", 200, "A browser waits to be told of changes, as pages have it under `dev`: 200.";
+    Malformed, "page_malformed", 500, "The page, or what it includes, does not compile: 500.";
+    Unreadable, "page_unreadable", 500, "The page, or what it includes, cannot be read: 500.";
+    Changing, "page_changing", 503, "The page changed each time it was read: 503.";
+    Busy, "page_busy", 503, "Too many pages wait on this worker already: 503.";
+    NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be made: 500.";
+}
+
+/// Why an answer of a page was what it was, how its run failed, or what was refused on its behalf, as one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome(u8);
+
+const OWN: usize = PageOutcome::NAMES.len();
+const FAILURES: usize = FailureKind::NAMES.len();
+const COUNT: usize = OWN + FAILURES + PageRefusal::NAMES.len();
+
+impl Outcome {
+    /// The names, in the order of the table.
+    pub const NAMES: &'static [&'static str; COUNT] = &{
+        let mut names = [""; COUNT];
+        let mut index = 0;
+        while index < COUNT {
+            names[index] = if index < OWN {
+                PageOutcome::NAMES[index]
+            } else if index < OWN + FAILURES {
+                FailureKind::NAMES[index - OWN]
+            } else {
+                PageRefusal::NAMES[index - OWN - FAILURES]
+            };
+            index += 1;
+        }
+        names
+    };
+
+    /// What became of a page.
+    pub const fn page(outcome: PageOutcome) -> Self {
+        Self(outcome as u8)
+    }
+
+    /// How a run failed.
+    pub const fn failure(kind: FailureKind) -> Self {
+        Self(OWN as u8 + kind as u8)
+    }
+
+    /// What was refused on a page's behalf.
+    pub const fn refusal(refusal: PageRefusal) -> Self {
+        Self((OWN + FAILURES) as u8 + refusal as u8)
+    }
+
+    /// The index into [`Outcome::NAMES`].
+    pub const fn index(self) -> u8 {
+        self.0
+    }
+
+    /// The outcome at `index`, of which there may be none.
+    pub const fn from_index(index: u8) -> Self {
+        Self(index)
+    }
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
+    }
+
+    /// The status of the answer; 0: the page's own.
+    pub fn status(self) -> u16 {
+        let index = usize::from(self.0);
+        if let Some(outcome) = PageOutcome::ALL.get(index) {
+            return outcome.status();
+        }
+        if let Some(kind) = FailureKind::ALL.get(index - OWN) {
+            return kind.status();
+        }
+        PageRefusal::ALL.get(index - OWN - FAILURES).map_or(500, |refusal| refusal.status())
+    }
+
+    /// What it means.
+    pub fn text(self) -> &'static str {
+        Self::text_at(usize::from(self.0)).unwrap_or("")
+    }
+
+    /// What the outcome at `index` means.
+    pub fn text_at(index: usize) -> Option<&'static str> {
+        if let Some(outcome) = PageOutcome::ALL.get(index) {
+            return Some(outcome.text());
+        }
+        if let Some(kind) = FailureKind::ALL.get(index - OWN) {
+            return Some(kind.text());
+        }
+        PageRefusal::ALL.get(index - OWN - FAILURES).map(|refusal| refusal.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, PageOutcome};
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_told() {
+        assert_eq!(Outcome::NAMES.iter().collect::<HashSet<_>>().len(), Outcome::NAMES.len());
+        for (index, name) in Outcome::NAMES.iter().enumerate() {
+            let text = Outcome::text_at(index).unwrap();
+            let outcome = Outcome(index as u8);
+            assert_eq!(outcome.name(), *name);
+            assert!(name.starts_with("page_") && text.ends_with('.'), "{name}: {text}");
+            let status = outcome.status();
+            let is_told = text.ends_with(&format!(": {status}.")) || text.contains(&format!("; {status} to"));
+            assert!(status == 0 || is_told, "{name}: {text}");
+        }
+        assert_eq!(Outcome::page(PageOutcome::Busy).status(), 503);
+        assert!(Outcome::text_at(Outcome::NAMES.len()).is_none());
+    }
+}

@@ -1,0 +1,264 @@
+//! One page, compiled: what never changes, what is run, and which versions of which files it was made of.
+
+use crate::answer::Heads;
+use crate::outcome::PageOutcome;
+use crate::sandbox::{Code, Sandbox};
+use crate::step::PagesStep;
+use crate::template::{self, Files, Lines};
+use flatout_config::Style;
+use flatout_net::file::FileIdentity;
+use flatout_net::root::{Named, OpenFault};
+use flatout_net::shared::SharedBytes;
+use rustix::io::{Errno, pread};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+/// A file that is being written is read so often before it is given up for this time.
+const READS_MAX: u32 = 3;
+
+/// A file that changed less than this before it was read may change again without a new identity: clocks of file
+/// systems tick every 10 ms at the slowest.
+const SETTLED_NS: i128 = 100_000_000;
+
+/// A page that can run.
+pub(crate) struct Page {
+    /// How it is named to people.
+    pub(crate) shown: String,
+    segments: SharedBytes,
+    ranges: Box<[Range<usize>]>,
+    /// `None`: there is nothing to run.
+    pub(crate) code: Option<Rc<Code>>,
+    lines: Lines,
+    /// The heads that its answers had lately.
+    pub(crate) heads: RefCell<Heads>,
+}
+
+/// A page that cannot run.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) outcome: PageOutcome,
+    /// What is wrong, for people: lines, with where.
+    pub(crate) text: String,
+    /// The same in one line, for the log.
+    pub(crate) line: String,
+}
+
+/// What came of reading a page: it, or what is wrong with it, and the files that decide whether that still holds.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) page: Result<Rc<Page>, Rc<Broken>>,
+    /// The page's own file first; `None`: it is not there, or cannot be read.
+    files: Vec<(String, Option<FileIdentity>)>,
+    /// Whether all changes to come will show in the identities.
+    pub(crate) settled: bool,
+}
+
+impl Loaded {
+    /// Reads and compiles the page `name` of `step`.
+    pub(crate) fn read(step: &PagesStep, name: &str, sandbox: &Sandbox) -> Self {
+        let mut loaded = Self::read_once(step, name, sandbox);
+        for _ in 1..READS_MAX {
+            if loaded.page.as_ref().is_err_and(|broken| broken.outcome == PageOutcome::Changing) {
+                loaded = Self::read_once(step, name, sandbox);
+            }
+        }
+        loaded
+    }
+
+    fn read_once(step: &PagesStep, name: &str, sandbox: &Sandbox) -> Self {
+        let now_ns = read_unix_ns();
+        let reading = Reading { step, seen: RefCell::default(), fault: Cell::new(None), is_mixed: Cell::new(false) };
+        let compiled = template::compile(name, &reading);
+        let is_changing = reading.is_mixed.get();
+        let fault = reading.fault.get();
+        let files = reading.seen.into_inner();
+        let settled =
+            files.iter().filter_map(|(_, identity)| *identity).all(|seen| now_ns - seen.changed_ns >= SETTLED_NS);
+        let page = if is_changing {
+            Err(Broken::new(step, name, PageOutcome::Changing, "it changed each time it was read"))
+        } else {
+            match (compiled.template, fault) {
+                (Ok(template), _) => Page::new(step, name, template, sandbox),
+                (Err(found), None) => Err(Broken::from_diagnostics(&found, PageOutcome::Malformed)),
+                (Err(found), Some(_)) => Err(Broken::from_diagnostics(&found, PageOutcome::Unreadable)),
+            }
+        };
+        Self { page: page.map(Rc::new).map_err(Rc::new), files, settled }
+    }
+
+    /// Whether every file is still the one that was read.
+    pub(crate) fn is_current(&self, step: &PagesStep) -> bool {
+        self.files.iter().all(|(name, seen)| match step.root.identify(name.as_bytes()) {
+            Ok(Named::File(identity)) => *seen == Some(identity),
+            _ => seen.is_none(),
+        })
+    }
+}
+
+impl Page {
+    fn new(step: &PagesStep, name: &str, mut template: template::Template, sandbox: &Sandbox) -> Result<Self, Broken> {
+        let shown = step.show(name);
+        let is_static = template.is_static();
+        let ranges = (0..template.segments.len()).filter_map(|number| template.segments.range(number)).collect();
+        let segments = SharedBytes::from_buffer(template.segments.take_bytes());
+        let code = if is_static {
+            None
+        } else {
+            match sandbox.load(&shown, &template.chunk) {
+                Ok(code) => Some(code),
+                Err(failure) => {
+                    let place = failure.line.and_then(|line| template.lines.place(line));
+                    let place = place
+                        .map_or_else(|| shown.clone(), |place| format!("{}:{}", step.show(&place.file), place.line));
+                    let text = format!("{place}: {}", failure.message);
+                    return Err(Broken { outcome: PageOutcome::Malformed, line: text.clone(), text });
+                }
+            }
+        };
+        Ok(Self { shown, segments, ranges, code, lines: template.lines, heads: RefCell::default() })
+    }
+
+    /// A page of these segments, with nothing to run.
+    #[cfg(test)]
+    pub(crate) fn of_segments(segments: &[&str]) -> Self {
+        let mut end = 0;
+        let mut range = |segment: &&str| {
+            let start = end;
+            end += segment.len();
+            start..end
+        };
+        Self {
+            shown: "test.lhtml".to_owned(),
+            ranges: segments.iter().map(&mut range).collect(),
+            segments: SharedBytes::from_buffer(segments.concat().into_bytes()),
+            code: None,
+            lines: Lines::default(),
+            heads: RefCell::default(),
+        }
+    }
+
+    /// The static segment of this number.
+    pub(crate) fn segment(&self, number: u32) -> &[u8] {
+        self.range(number).map_or(&[], |range| &self.segments[range])
+    }
+
+    /// Where in [`Page::segments`] the static segment of this number lies.
+    pub(crate) fn range(&self, number: u32) -> Option<Range<usize>> {
+        self.ranges.get(number as usize).cloned()
+    }
+
+    /// All static segments, one behind the other.
+    pub(crate) const fn segments(&self) -> &SharedBytes {
+        &self.segments
+    }
+
+    /// Where line `line` of what is run comes from: the name of the file below the folder, and the line there.
+    pub(crate) fn place(&self, line: u32) -> Option<(String, u32)> {
+        self.lines.place(line).map(|place| (place.file, place.line))
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Page").field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+impl Broken {
+    fn new(step: &PagesStep, name: &str, outcome: PageOutcome, what: &str) -> Self {
+        let text = format!("{}: {what}", step.show(name));
+        Self { outcome, line: text.clone(), text }
+    }
+
+    fn from_diagnostics(found: &flatout_config::Diagnostics, outcome: PageOutcome) -> Self {
+        let text = found.render(Style::Plain);
+        let line = found.list.first().map_or_else(String::new, |first| {
+            let place = &first.place;
+            format!("{}:{}: {}", place.file, place.line, first.message)
+        });
+        Self { outcome, text, line }
+    }
+}
+
+/// The folder, as the compiler reads it: which versions it was given is remembered.
+struct Reading<'a> {
+    step: &'a PagesStep,
+    seen: RefCell<Vec<(String, Option<FileIdentity>)>>,
+    fault: Cell<Option<OpenFault>>,
+    /// A file was two versions within one page, or changed while it was read.
+    is_mixed: Cell<bool>,
+}
+
+impl Reading<'_> {
+    fn note(&self, name: &str, identity: Option<FileIdentity>) {
+        let mut seen = self.seen.borrow_mut();
+        match seen.iter().find(|(known, _)| known == name) {
+            Some((_, known)) if *known != identity => self.is_mixed.set(true),
+            Some(_) => {}
+            None => seen.push((name.to_owned(), identity)),
+        }
+    }
+}
+
+impl Files for Reading<'_> {
+    fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let (fd, identity) = match self.step.root.open_file(name.as_bytes()) {
+            Ok(opened) => opened,
+            Err(fault) => {
+                self.note(name, None);
+                if fault != OpenFault::NotFound {
+                    self.fault.set(Some(fault));
+                }
+                return Err(error_of(fault));
+            }
+        };
+        self.note(name, Some(identity));
+        let content = read_all(&fd, bytes_max + 1)?;
+        let is_whole = content.len() as u64 == identity.size_bytes || content.len() > bytes_max;
+        if !is_whole || FileIdentity::read(&fd)? != identity {
+            self.is_mixed.set(true);
+        }
+        Ok(content)
+    }
+
+    fn show(&self, name: &str) -> String {
+        self.step.show(name)
+    }
+}
+
+fn error_of(fault: OpenFault) -> io::Error {
+    match fault {
+        OpenFault::NotFound => io::ErrorKind::NotFound.into(),
+        OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
+        OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
+        OpenFault::NotAFile => io::Error::other("it is no regular file"),
+        OpenFault::NoDescriptor => io::Error::other("no descriptor is left"),
+        OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
+    }
+}
+
+/// Up to `bytes_max` bytes.
+pub(crate) fn read_all(fd: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let mut buffer = [0; 8192];
+    while content.len() < bytes_max {
+        let wanted = buffer.len().min(bytes_max - content.len());
+        match pread(fd, &mut buffer[..wanted], content.len() as u64) {
+            Ok(0) => break,
+            Ok(count) => content.extend_from_slice(&buffer[..count]),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(content)
+}
+
+fn read_unix_ns() -> i128 {
+    let time = clock_gettime(ClockId::Realtime);
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}

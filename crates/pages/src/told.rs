@@ -1,0 +1,130 @@
+//! What operators are told of pages: lines on standard error, written by a thread of their own, so that no page waits
+//! for whoever reads them.
+//!
+//! A page that fails fails for every visitor: the same line comes at most once a second, with how many were left out.
+
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::io::Write as _;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+
+/// Lines that wait for the thread at the most; more are lost.
+const LINES_MAX: usize = 1024;
+
+/// Lines that are remembered, so as not to be said again.
+const REMEMBERED_MAX: usize = 1024;
+
+/// How long the same line is not said again, in milliseconds.
+const PAUSE_MS: u64 = 1000;
+
+/// Bytes of a line at the most: what is longer is cut.
+const LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Says lines.
+#[derive(Debug, Default)]
+pub struct Told {
+    writer: OnceLock<Option<SyncSender<String>>>,
+    recent: Mutex<HashMap<u64, Recent, RandomState>>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    said_ms: u64,
+    left_out: u64,
+}
+
+impl Told {
+    /// Says `line` at `now_ms` on the monotonic clock, unless it was said less than a second ago.
+    pub fn say_once(&self, line: &str, now_ms: u64) {
+        if let Some(line) = self.decide(line, now_ms) {
+            self.say(line);
+        }
+    }
+
+    /// Says `line`, whatever was said before.
+    pub fn say(&self, mut line: String) {
+        cut(&mut line);
+        line.push('\n');
+        let writer = self.writer.get_or_init(start);
+        // A reader who does not keep up misses some.
+        let _ = writer.as_ref().map(|writer| writer.try_send(line));
+    }
+
+    fn decide(&self, line: &str, now_ms: u64) -> Option<String> {
+        let key = self.hasher.hash_one(line);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() >= REMEMBERED_MAX && !recent.contains_key(&key) {
+            recent.clear();
+        }
+        let before = recent.get(&key).copied();
+        match before {
+            Some(before) if now_ms.saturating_sub(before.said_ms) < PAUSE_MS => {
+                recent.insert(key, Recent { left_out: before.left_out + 1, ..before });
+                None
+            }
+            _ => {
+                recent.insert(key, Recent { said_ms: now_ms, left_out: 0 });
+                let left_out = before.map_or(0, |before| before.left_out);
+                Some(match left_out {
+                    0 => line.to_owned(),
+                    count => format!("{line} (and {count} more like it before)"),
+                })
+            }
+        }
+    }
+}
+
+/// One line for one event, whatever the page says: its characters cannot pretend to be another line.
+fn cut(line: &mut String) {
+    if line.len() > LINE_BYTES_MAX {
+        let end = (0..=LINE_BYTES_MAX).rev().find(|&end| line.is_char_boundary(end)).unwrap_or(0);
+        line.truncate(end);
+        line.push_str("...");
+    }
+    if line.contains(char::is_control) {
+        *line = line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    }
+}
+
+/// Without a thread nothing is said, and pages are served all the same.
+fn start() -> Option<SyncSender<String>> {
+    let (sender, lines) = sync_channel::<String>(LINES_MAX);
+    let write = move || {
+        for line in lines {
+            // Nobody to read it is no reason to stop.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    };
+    thread::Builder::new().name("pages-log".into()).spawn(write).ok().map(|_| sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_BYTES_MAX, REMEMBERED_MAX, Told, cut};
+
+    #[test]
+    fn the_same_line_is_said_once_a_second() {
+        let told = Told::default();
+        assert_eq!(told.decide("a", 0).as_deref(), Some("a"));
+        assert_eq!((told.decide("a", 10), told.decide("a", 999)), (None, None));
+        assert_eq!(told.decide("b", 10).as_deref(), Some("b"));
+        assert_eq!(told.decide("a", 1000).as_deref(), Some("a (and 2 more like it before)"));
+        assert_eq!(told.decide("a", 2000).as_deref(), Some("a"));
+        for number in 0..REMEMBERED_MAX * 3 {
+            told.decide(&number.to_string(), 0);
+        }
+        assert!(told.recent.lock().unwrap().len() <= REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn a_line_is_one_line_of_bounded_length() {
+        let mut line = format!("a\nb\x1b[1m{}", "\u{e4}".repeat(LINE_BYTES_MAX));
+        cut(&mut line);
+        assert!(line.starts_with("a b [1m") && line.ends_with("..."));
+        assert!(line.len() <= LINE_BYTES_MAX + 3);
+    }
+}

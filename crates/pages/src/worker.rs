@@ -1,0 +1,379 @@
+//! What one worker runs pages with: an interpreter, buffers that one request after the other uses, and the queue of
+//! those that compute for longer.
+//!
+//! A page begins in the handler itself, within its first slice; most end there, and cost no future and no allocation.
+
+use crate::answer;
+use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
+use crate::asking::{Asking, Changes, Handled, Refused};
+use crate::dev;
+use crate::exchange::Exchange;
+use crate::folder::{Folder, Found};
+use crate::job::{Driving, Job};
+use crate::outcome::{Outcome, PageOutcome};
+use crate::page::{Broken, Page};
+use crate::queue::Queue;
+use crate::sandbox::failure::{Failure, FailureKind};
+use crate::sandbox::limits::Limits;
+use crate::sandbox::wait::Fault;
+use crate::sandbox::{Run, Sandbox, Step};
+use crate::step::{PagesShared, PagesStep};
+use flatout_http::framing::Version;
+use flatout_http::request::Method;
+use flatout_http::target::Target;
+use flatout_net::clock::Now;
+use flatout_net::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
+use flatout_net::page::page_response;
+use flatout_net::response::{Body, Response};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs that wait on one worker at the most, each with up to its memory limit.
+const WAITING_MAX: usize = 4096;
+
+/// Exchanges kept for the next requests.
+const EXCHANGES_MAX: usize = 64;
+
+/// What may be done with a page: what it makes of a method is its own affair.
+const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// An interpreter, and what pages can call in it.
+pub(crate) struct Vm {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) api: Api,
+}
+
+/// One worker's part of all pages.
+pub struct PagesWorker {
+    shared: Arc<PagesShared>,
+    /// Added to the outcomes of all answers: where this crate's begin in the handler's table.
+    base: u8,
+    /// By what may be called in them: steps with the same settings share one.
+    vms: RefCell<Vec<(Arc<ApiSettings>, Rc<Vm>)>>,
+    exchanges: RefCell<Vec<Box<Exchange>>>,
+    /// Where small contents are put together.
+    spare: RefCell<Rc<Vec<u8>>>,
+    queue: Rc<Queue>,
+    waiting: Cell<usize>,
+}
+
+impl Vm {
+    fn new(settings: &Arc<ApiSettings>, tls: Option<Arc<OriginTls>>) -> mlua::Result<Self> {
+        let sandbox = Sandbox::new()?;
+        let client = (!settings.upstreams.is_empty())
+            .then(|| OriginClient::new(OriginSettings::default(), tls, Arc::new(OriginCounts::default())));
+        let api = Api::new(Arc::clone(settings), client);
+        api::install(&sandbox, &api)?;
+        sandbox.seal()?;
+        Ok(Self { sandbox, api })
+    }
+}
+
+impl PagesWorker {
+    /// A worker's part. `base` is added to the outcomes of its answers. No interpreter is made before it is needed.
+    pub fn new(shared: Arc<PagesShared>, base: u8) -> Rc<Self> {
+        Rc::new(Self {
+            shared,
+            base,
+            vms: RefCell::default(),
+            exchanges: RefCell::default(),
+            spare: RefCell::default(),
+            queue: Rc::default(),
+            waiting: Cell::new(0),
+        })
+    }
+
+    /// Lets go of the interpreters that none of `steps` needs. Runs under way keep theirs.
+    pub fn retain(&self, steps: &[Arc<PagesStep>]) {
+        let is_used = |settings: &Arc<ApiSettings>| {
+            steps.iter().any(|step| step.api().is_some_and(|other| Arc::ptr_eq(other, settings)))
+        };
+        self.vms.borrow_mut().retain(|(settings, _)| is_used(settings));
+    }
+
+    /// Answers `asking` with a page of `folder`.
+    pub fn handle(self: &Rc<Self>, folder: &Folder, asking: &Asking<'_>) -> Handled {
+        let step = folder.step();
+        let Some(vm) = self.vm(step, asking.now) else {
+            return Handled::Refused(Refused::new(Outcome::page(PageOutcome::NoInterpreter)));
+        };
+        let (path, facts) = asking.decoded;
+        let loaded = match folder.find(path, facts, asking.now, &vm.sandbox) {
+            Found::Page(loaded) => loaded,
+            Found::Slash => return Handled::Reply(self.slash(asking)),
+            Found::Nothing => return Handled::NoPage,
+        };
+        if asking.request.head.method == Method::Options {
+            return Handled::Reply(self.options(asking.changes));
+        }
+        if step.is_dev()
+            && let Some(response) = dev::events(step, asking)
+        {
+            return Handled::Reply(Response { outcome: self.index(Outcome::page(PageOutcome::Events)), ..response });
+        }
+        match &loaded.page {
+            Ok(page) => self.start(&vm, step, page, asking),
+            Err(broken) => self.refuse_broken(step, broken, asking.now),
+        }
+    }
+
+    /// The interpreter for `step`, made when it is first needed.
+    fn vm(&self, step: &PagesStep, now: Now) -> Option<Rc<Vm>> {
+        let settings = step.api()?;
+        if let Some((_, vm)) = self.vms.borrow().iter().find(|(known, _)| Arc::ptr_eq(known, settings)) {
+            return Some(Rc::clone(vm));
+        }
+        match Vm::new(settings, step.tls()) {
+            Ok(vm) => {
+                let vm = Rc::new(vm);
+                self.vms.borrow_mut().push((Arc::clone(settings), Rc::clone(&vm)));
+                Some(vm)
+            }
+            Err(error) => {
+                let name = PageOutcome::NoInterpreter.name();
+                let line = format!("error: [{name}] the interpreter for pages could not be made: {error}");
+                self.shared.told.say_once(&line, now.monotonic_ms);
+                None
+            }
+        }
+    }
+
+    /// Runs the first slice of `page`.
+    fn start(self: &Rc<Self>, vm: &Rc<Vm>, step: &Arc<PagesStep>, page: &Rc<Page>, asking: &Asking<'_>) -> Handled {
+        let mut exchange = self.exchanges.borrow_mut().pop().unwrap_or_default();
+        let Some(code) = &page.code else {
+            if page.range(0).is_some() {
+                exchange.output.segment(0);
+            }
+            if step.is_dev() {
+                dev::add_script(&mut exchange);
+            }
+            let response = self.compose(page, &mut exchange, asking.changes, PageOutcome::Answered);
+            self.give_back(exchange);
+            return Handled::Reply(response);
+        };
+        let request = asking.request;
+        // Over HTTP/2 the host is no field (RFC 9113 §8.3.1); pages find it where it always is.
+        let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let host = request.head.host.filter(|_| request.head.version == Version::Http2 && !has_host());
+        exchange.facts.set(
+            request.head.method.as_str(),
+            asking.path,
+            asking.query,
+            host.map(|host| ("host", host)).into_iter().chain(request.head.fields.iter()),
+            request.client,
+            request.secure,
+        );
+        if request.offers.has_content() {
+            exchange.offers = Some(request.offers.carry());
+        }
+        let settings = step.settings();
+        let mut limits = Limits {
+            slice: Duration::from_micros(settings.cpu_slice_us),
+            cpu: Duration::from_micros(settings.cpu_limit_us),
+            memory_bytes: settings.memory_bytes_max as usize,
+        };
+        // Where others compute as well, this one may be short, and else it queues.
+        limits.slice /= self.queue.slices_taken().saturating_add(1);
+        let mut run = vm.sandbox.start(code, exchange, limits);
+        match run.resume() {
+            Step::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {
+                Ok(response) => Handled::Reply(response),
+                Err(refused) => Handled::Refused(refused),
+            },
+            Step::Failed(failure) => match self.fail(vm, step, page, run, &failure) {
+                Ok(response) => Handled::Reply(response),
+                Err(refused) => Handled::Refused(refused),
+            },
+            came => {
+                if matches!(came, Step::Preempted) {
+                    self.queue.note_preempted();
+                }
+                match Job::new(self, vm, step, page, asking.changes, run) {
+                    Some(job) => Handled::Later(Box::pin(Driving::new(job, came).answer())),
+                    None => Handled::Refused(Refused::new(Outcome::page(PageOutcome::Busy))),
+                }
+            }
+        }
+    }
+
+    /// The answer of a run that is done.
+    pub(crate) fn finish(
+        &self,
+        vm: &Vm,
+        step: &PagesStep,
+        page: &Page,
+        changes: &Changes,
+        mut run: Run,
+        outcome: PageOutcome,
+    ) -> Result<Response, Refused> {
+        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange()) {
+            return self.fail(vm, step, page, run, &head_failure(&fault));
+        }
+        let mut exchange = run.finish();
+        self.log(step, page, api::take_log(&mut exchange));
+        if step.is_dev() {
+            dev::add_script(&mut exchange);
+        }
+        let response = self.compose(page, &mut exchange, changes, outcome);
+        self.give_back(exchange);
+        Ok(response)
+    }
+
+    fn compose(&self, page: &Page, exchange: &mut Exchange, changes: &Changes, outcome: PageOutcome) -> Response {
+        let status = exchange.draft.status;
+        let length = answer::length(page, &exchange.output);
+        let (head, extra) = answer::head(page, &exchange.draft, Some(length as u64), changes);
+        let body = if answer::has_content(status) {
+            answer::body(page, &mut exchange.output, length, &mut self.spare.borrow_mut())
+        } else {
+            Body::Empty
+        };
+        let mut response = Response::new(status, head, body, self.index(Outcome::page(outcome)));
+        response.extra = extra;
+        response
+    }
+
+    /// What is answered instead of a run that failed, and the line that says why.
+    pub(crate) fn fail(
+        &self,
+        _: &Vm,
+        step: &PagesStep,
+        page: &Page,
+        mut run: Run,
+        failure: &Failure,
+    ) -> Result<Response, Refused> {
+        let exchange = run.exchange();
+        let refusal = api::refusal(exchange, &failure.message);
+        let lines = api::take_log(exchange);
+        self.give_back(run.finish());
+        self.log(step, page, lines);
+        let outcome = match refusal {
+            Some(refusal) => Outcome::refusal(refusal),
+            None => Outcome::failure(failure.kind),
+        };
+        let place = failure.line.and_then(|line| page.place(line));
+        if refusal.is_none() {
+            let place = show_place(step, page, place.as_ref());
+            let line = format!("error: {place}: [{}] {}", outcome.name(), failure.message);
+            self.shared.told.say_once(&line, Now::read().monotonic_ms);
+        }
+        if step.is_dev() {
+            return Ok(self.place_outcome(dev::failure_page(step, page, failure, place, outcome), outcome));
+        }
+        Err(Refused::new(outcome))
+    }
+
+    fn refuse_broken(&self, step: &PagesStep, broken: &Broken, now: Now) -> Handled {
+        let outcome = Outcome::page(broken.outcome);
+        self.shared.told.say_once(&format!("error: {} [{}]", broken.line, outcome.name()), now.monotonic_ms);
+        if step.is_dev() {
+            return Handled::Reply(self.place_outcome(dev::broken_page(&broken.text, outcome), outcome));
+        }
+        Handled::Refused(Refused::new(outcome))
+    }
+
+    fn place_outcome(&self, response: Response, outcome: Outcome) -> Response {
+        Response { outcome: self.index(outcome), ..response }
+    }
+
+    /// 301 to the folder's name with its slash. What the client asked for may have been rewritten: it is told the name
+    /// that it knows.
+    fn slash(&self, asking: &Asking<'_>) -> Response {
+        let asked = match asking.request.head.target {
+            Target::Resource { path, .. } if !path.ends_with(b"/") => path,
+            _ => asking.path,
+        };
+        let mut location = String::from_utf8_lossy(asked).into_owned();
+        location.push('/');
+        if let Some(query) = asking.query {
+            location.push('?');
+            location.push_str(&String::from_utf8_lossy(query));
+        }
+        let outcome = self.index(Outcome::page(PageOutcome::Slash));
+        let mut response =
+            page_response(301, "The address is a little different.", &[("Location", &location)], outcome);
+        if !asking.changes.fields.is_empty() {
+            let length = response.body.len().to_string();
+            let fields = [
+                ("Content-Type", "text/html; charset=utf-8"),
+                ("Content-Length", length.as_str()),
+                ("Location", &location),
+            ];
+            response.head = answer::changed_head(301, &fields, &asking.changes.fields);
+        }
+        response
+    }
+
+    fn options(&self, changes: &Changes) -> Response {
+        let head = answer::changed_head(204, &[("Allow", ALLOW)], &changes.fields);
+        Response::new(204, head, Body::Empty, self.index(Outcome::page(PageOutcome::Options)))
+    }
+
+    /// Where `outcome` stands in the handler's table.
+    pub(crate) const fn index(&self, outcome: Outcome) -> u8 {
+        self.base + outcome.index()
+    }
+
+    pub(crate) const fn queue(&self) -> &Rc<Queue> {
+        &self.queue
+    }
+
+    /// Says what a page has logged.
+    pub(crate) fn log(&self, step: &PagesStep, page: &Page, lines: Vec<LogLine>) {
+        for LogLine { level, text, line, .. } in lines {
+            let place = line.and_then(|line| page.place(line));
+            let place = show_place(step, page, place.as_ref());
+            let level = match level {
+                LogLevel::Warn => "warning",
+                level => level.name(),
+            };
+            self.shared.told.say(format!("{level}: {place}: {text}"));
+        }
+    }
+
+    /// Takes an exchange back for the next request.
+    pub(crate) fn give_back(&self, mut exchange: Box<Exchange>) {
+        let mut exchanges = self.exchanges.borrow_mut();
+        if exchanges.len() < EXCHANGES_MAX {
+            exchange.clear();
+            exchanges.push(exchange);
+        }
+    }
+
+    /// Counts one more run that waits, also when that is one too many: [`PagesWorker::count_gone`] comes in any case.
+    pub(crate) fn count_waiting(&self) -> bool {
+        let count = self.waiting.get() + 1;
+        self.waiting.set(count);
+        count <= WAITING_MAX
+    }
+
+    pub(crate) fn count_gone(&self) {
+        self.waiting.set(self.waiting.get().saturating_sub(1));
+    }
+}
+
+/// Where something happened: the file as it is shown to people, and its line.
+fn show_place(step: &PagesStep, page: &Page, place: Option<&(String, u32)>) -> String {
+    place.map_or_else(|| page.shown.clone(), |(name, line)| format!("{}:{line}", step.show(name)))
+}
+
+/// The failure of a page whose head cannot be made.
+pub(crate) fn head_failure(fault: &Fault) -> Failure {
+    Failure {
+        kind: FailureKind::ScriptError,
+        message: fault.to_string(),
+        chunk: String::new(),
+        line: None,
+        traceback: String::new(),
+    }
+}
+
+impl fmt::Debug for PagesWorker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PagesWorker").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,245 @@
+//! `flatout pages check` and `flatout pages new`: what people do with active pages before they are served.
+
+use crate::config::Color;
+use clap::{Args, Subcommand};
+use flatout_config::{Diagnostic, Diagnostics};
+use flatout_daemon::Failure;
+use flatout_pages::check::check;
+use flatout_pages::template::{Folder, is_part};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+/// The command line is wrong, or a page is.
+const EXIT_USAGE: u8 = 2;
+
+/// Folders within folders: a tree that is deeper is none of pages.
+const DEPTH_MAX: usize = 32;
+
+/// Pages checked by one command.
+const PAGES_MAX: usize = 100_000;
+
+/// Mistakes shown; the rest is counted. As for configurations.
+const SHOWN_MAX: usize = flatout_config::diagnostic::SHOWN_MAX;
+
+/// Check active pages, or begin a site of them
+#[derive(Args, Debug)]
+pub(crate) struct PagesArgs {
+    #[command(subcommand)]
+    verb: PagesVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum PagesVerb {
+    Check(CheckArgs),
+    New(NewArgs),
+}
+
+/// Compile pages and scripts, and say all that is wrong with them
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout pages check                      all pages of the current folder and below
+  flatout pages check site                 those of another one, as `pages \"site\"` has it
+  flatout pages check site/index.lhtml     one page, with all that it includes
+  flatout pages check --json site          for programs
+
+Pages are *.lhtml, scripts *.luau. A file whose name begins with `_` is only included, and is checked where it is. The
+exit code is 0 when all are right and 2 when one is not. `flatout help CODE` explains a code.")]
+struct CheckArgs {
+    /// Print the result as JSON to standard output
+    #[arg(long)]
+    json: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+    /// Folders of pages, and pages; a page's includes stay in the current folder, when it is below that [default: .]
+    #[arg(value_name = "FOLDER|FILE")]
+    paths: Vec<PathBuf>,
+}
+
+/// Write a small site of active pages to begin with
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout pages new hello
+  flatout run -c hello/flatout.kdl         then open http://127.0.0.1:8080/
+
+Nothing that is there is overwritten: when one of its files exists, none is written.")]
+struct NewArgs {
+    /// The folder; it is made when it is not there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Runs the verb and says how it ended.
+pub(crate) fn run(arguments: &PagesArgs) -> ExitCode {
+    let ended = match &arguments.verb {
+        PagesVerb::Check(arguments) => check_all(arguments),
+        PagesVerb::New(arguments) => begin(&arguments.folder),
+    };
+    ended.unwrap_or_else(|failure| failure.report())
+}
+
+/// Pages to check: the folder that they are in, and their names there.
+struct Group {
+    folder: PathBuf,
+    names: Vec<String>,
+}
+
+fn check_all(arguments: &CheckArgs) -> Result<ExitCode, Failure> {
+    let here = [PathBuf::from(".")];
+    let paths = if arguments.paths.is_empty() { &here[..] } else { &arguments.paths };
+    let mut found = Diagnostics::default();
+    let (mut pages, mut scripts) = (0, 0);
+    for path in paths {
+        let group = group(path)?;
+        let folder = Folder::open(&group.folder).map_err(|error| cannot_read(&group.folder, &error))?;
+        for name in &group.names {
+            if is_script(name) {
+                scripts += 1
+            } else {
+                pages += 1
+            }
+            if let Err(wrong) = check(name, &folder) {
+                gather(&mut found, wrong);
+            }
+        }
+    }
+    if arguments.json {
+        print(&format!("{:#}\n", found.to_json()));
+    } else if found.list.is_empty() {
+        print(&format!("{} and {} are right\n", count(pages, "page"), count(scripts, "script")));
+    } else {
+        let summary =
+            format!("{} and {}: {}", count(pages, "page"), count(scripts, "script"), count(found.count(), "error"));
+        eprint!("{}\n{summary}\n", found.render(arguments.color.style()));
+    }
+    Ok(if found.list.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) })
+}
+
+fn count(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Adds what is wrong with a page. A mistake in a file that several include is one.
+fn gather(found: &mut Diagnostics, wrong: Diagnostics) {
+    let is_same = |one: &Diagnostic, two: &Diagnostic| (one.code, &one.place) == (two.code, &two.place);
+    for diagnostic in wrong.list {
+        if found.list.iter().any(|known| is_same(known, &diagnostic)) {
+            continue;
+        }
+        if found.list.len() < SHOWN_MAX {
+            found.list.push(diagnostic);
+        } else {
+            found.more += 1;
+        }
+    }
+    found.more += wrong.more;
+}
+
+fn is_script(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "luau")
+}
+
+fn is_page(name: &str) -> bool {
+    is_script(name) || Path::new(name).extension().is_some_and(|extension| extension == "lhtml")
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
+}
+
+/// The pages that an argument names.
+fn group(path: &Path) -> Result<Group, Failure> {
+    if fs::metadata(path).map_err(|error| cannot_read(path, &error))?.is_dir() {
+        let mut names = Vec::new();
+        list(path, "", 0, &mut names)?;
+        if names.is_empty() {
+            return Err(Failure::usage(format!("no page (*.lhtml, *.luau) is in {}", path.display())));
+        }
+        names.sort_unstable();
+        return Ok(Group { folder: path.to_owned(), names });
+    }
+    let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let folder = if is_below { PathBuf::from(".") } else { path.parent().unwrap_or(Path::new("")).to_owned() };
+    let name = if is_below {
+        path.components().filter(|part| *part != Component::CurDir).collect()
+    } else {
+        path.file_name().map(PathBuf::from).unwrap_or_default()
+    };
+    let name = name
+        .to_str()
+        .filter(|name| is_page(name))
+        .ok_or_else(|| Failure::usage(format!("{} is no page: pages are *.lhtml, scripts *.luau", path.display())))?;
+    Ok(Group { folder, names: vec![name.to_owned()] })
+}
+
+/// The pages of a folder and below. What begins with a dot is not served; what begins with `_` is only included.
+fn list(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -> Result<(), Failure> {
+    if depth > DEPTH_MAX {
+        return Err(Failure::usage(format!("{} is more than {DEPTH_MAX} folders deep", folder.display())));
+    }
+    for entry in fs::read_dir(folder).map_err(|error| cannot_read(folder, &error))? {
+        let entry = entry.map_err(|error| cannot_read(folder, &error))?;
+        let Ok(file_name) = entry.file_name().into_string() else { continue };
+        if file_name.starts_with('.') || is_part(&file_name) {
+            continue;
+        }
+        let name = format!("{prefix}{file_name}");
+        let kind = entry.file_type().map_err(|error| cannot_read(&entry.path(), &error))?;
+        if kind.is_dir() {
+            list(&entry.path(), &format!("{name}/"), depth + 1, names)?;
+        } else if is_page(&name) {
+            if names.len() == PAGES_MAX {
+                return Err(Failure::usage(format!("there are more than {PAGES_MAX} pages")));
+            }
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// The site to begin with.
+const STARTER: &[(&str, &str)] = &[
+    ("flatout.kdl", include_str!("pages/starter/flatout.kdl")),
+    ("site/index.lhtml", include_str!("pages/starter/index.lhtml")),
+    ("site/_head.lhtml", include_str!("pages/starter/_head.lhtml")),
+    ("public/style.css", include_str!("pages/starter/style.css")),
+];
+
+fn begin(folder: &Path) -> Result<ExitCode, Failure> {
+    let cannot_write =
+        |path: &Path, error: &io::Error| Failure::runtime(format!("cannot write {}: {error}", path.display()));
+    if let Some(taken) = STARTER.iter().map(|(name, _)| folder.join(name)).find(|path| path.symlink_metadata().is_ok())
+    {
+        return Err(Failure::usage(format!("{} is there already; nothing was written", taken.display())));
+    }
+    for (name, text) in STARTER {
+        let path = folder.join(name);
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
+        let written = OpenOptions::new().write(true).create_new(true).open(&path);
+        written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| cannot_write(&path, &error))?;
+        print(&format!("{}\n", path.display()));
+    }
+    print(&format!("\nnext: flatout run -c {}\n", folder.join("flatout.kdl").display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A reader that has gone away is no failure of ours.
+fn print(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::STARTER;
+    use flatout_pages::check::check;
+    use flatout_pages::template::Memory;
+
+    #[test]
+    fn the_starter_is_right() {
+        let files = STARTER.iter().fold(Memory::new(), |files, (name, text)| files.file(*name, *text));
+        check("site/index.lhtml", &files).unwrap();
+    }
+}

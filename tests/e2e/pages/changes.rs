@@ -1,0 +1,81 @@
+//! Pages that change while they are served, and configurations that do.
+
+use super::{configure, page, site, text};
+use crate::e2e::harness::{Folder, TICK, flatout, wait_until};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::thread;
+use std::time::Duration;
+
+#[test]
+fn a_page_is_compiled_again_when_it_or_what_it_includes_changes() {
+    let files = [("site/index.lhtml", "<?include \"part.lhtml\" ?>-one"), ("site/part.lhtml", "<?= 1 ?>")];
+    let (folder, server) = site(&files, "recheck \"0s\"", "");
+    assert_eq!(page(&server, "/"), "1-one");
+    folder.write("site/part.lhtml", b"<?= 2 ?>");
+    assert_eq!(page(&server, "/"), "2-one");
+    folder.write("site/index.lhtml", b"<?include \"part.lhtml\" ?>-two");
+    assert_eq!(page(&server, "/"), "2-two");
+    // A page that comes to be, one that goes, and one whose part goes and comes back.
+    assert_eq!(server.get("/new").status, 404);
+    folder.write("site/new.lhtml", b"new");
+    assert_eq!(page(&server, "/new"), "new");
+    fs::remove_file(folder.path().join("site/new.lhtml")).unwrap();
+    assert_eq!(server.get("/new").status, 404);
+    fs::remove_file(folder.path().join("site/part.lhtml")).unwrap();
+    assert_eq!(server.get("/").status, 500);
+    folder.write("site/part.lhtml", b"<?= 3 ?>");
+    assert_eq!(page(&server, "/"), "3-two");
+}
+
+#[test]
+fn what_is_known_is_believed_for_the_recheck_interval() {
+    let (folder, server) = site(&[("site/index.lhtml", "one")], "recheck \"1h\"", "");
+    assert_eq!(page(&server, "/"), "one");
+    folder.write("site/index.lhtml", b"two");
+    thread::sleep(TICK);
+    assert_eq!(page(&server, "/"), "one");
+}
+
+#[test]
+fn under_dev_a_change_is_seen_at_once_and_the_browser_is_told() {
+    let (folder, server) = site(&[("site/index.lhtml", "one")], "dev; recheck \"1h\"", "");
+    assert!(page(&server, "/").starts_with("one<script>"));
+    let mut stream = server.connect();
+    stream.write_all(b"GET /?flatout-dev-events HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(|line| line.unwrap_or_default());
+    let mut next_event = || lines.find(|line| line.starts_with("data: ")).expect("an event");
+    let first = next_event();
+    folder.write("site/index.lhtml", b"two");
+    let second = next_event();
+    assert_ne!(first, second);
+    wait_until("the change is seen", || page(&server, "/").starts_with("two"));
+    // A stream that waits keeps no server from stopping.
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+}
+
+#[test]
+fn a_reload_keeps_what_runs_and_swaps_settings() {
+    let files = [
+        ("site/index.lhtml", "<?= 1 ?>"),
+        ("site/slow.lhtml", "<?lua local n = 0; while n < 3000000 do n = n + 1 end ?><?= n ?>"),
+    ];
+    let (folder, server) = site(&files, "cpu-limit \"20s\"", "");
+    let slow = thread::scope(|scope| {
+        let slow = scope.spawn(|| server.get("/slow"));
+        thread::sleep(Duration::from_millis(5));
+        folder.write("flatout.kdl", configure("cpu-limit \"1ms\"; cpu-slice \"20us\"", "").as_bytes());
+        let reload = |folder: &Folder| {
+            let socket = folder.path().join("admin.sock");
+            let output = flatout().arg("reload").arg("--admin").arg(socket).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        };
+        reload(&folder);
+        slow.join().unwrap()
+    });
+    // It goes on under the settings that it began with.
+    assert_eq!((slow.status, text(&slow).as_str()), (200, "3000000"));
+    assert_eq!(server.get("/slow").status, 503);
+    assert_eq!(page(&server, "/"), "1");
+}

@@ -1,0 +1,207 @@
+//! Pages with a database: a crowd that writes and reads, two processes on one file, migrations at the start.
+
+use super::{configure, page, start, text};
+use crate::e2e::harness::{Folder, PATIENCE, Server, flatout, read_response};
+use std::fs;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WRITERS: usize = 50;
+const READERS: usize = 500;
+
+const SITE: &[(&str, &str)] = &[
+    (
+        "migrations/001_start.sql",
+        "CREATE TABLE entry (id INTEGER PRIMARY KEY, writer INTEGER NOT NULL, number INTEGER NOT NULL,
+             is_counted INTEGER NOT NULL, UNIQUE (writer, number)) STRICT;
+         CREATE TABLE total (entries INTEGER NOT NULL) STRICT;
+         INSERT INTO total VALUES (0);",
+    ),
+    // One statement.
+    (
+        "site/write.lhtml",
+        "<?lua local made = db.exec(\"INSERT INTO entry (writer, number, is_counted) VALUES (?, ?, 0)\",
+             tonumber(request.query.writer), tonumber(request.query.number)) ?><?= made.changes ?>",
+    ),
+    // Two that hold together.
+    (
+        "site/count.lhtml",
+        "<?lua db.transaction(function()
+             db.exec(\"INSERT INTO entry (writer, number, is_counted) VALUES (?, ?, 1)\",
+                 tonumber(request.query.writer), tonumber(request.query.number))
+             db.exec(\"UPDATE total SET entries = entries + 1\")
+         end) ?>1",
+    ),
+    // What one snapshot of the two says: 0, always.
+    (
+        "site/read.lhtml",
+        "<?= db.value(\"SELECT (SELECT sum(is_counted) FROM entry) - (SELECT entries FROM total)\") or 0 ?>",
+    ),
+    ("site/all.lhtml", "<?= db.value(\"SELECT count(*) FROM entry\") ?>"),
+    ("data/.keep", ""),
+];
+
+const SETTINGS: &str = "database \"data/site.db\" migrations=\"migrations\"";
+
+fn folder() -> Folder {
+    let files: Vec<(&str, &[u8])> = SITE.iter().map(|(name, content)| (*name, content.as_bytes())).collect();
+    Folder::with(&files)
+}
+
+/// Asks for `path` on a connection that stays open, and returns what the page says.
+fn ask(stream: &mut std::net::TcpStream, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let response = read_response(stream);
+    let said = text(&response);
+    assert!(!said.contains("locked"), "{path}: {said}");
+    assert_eq!(response.status, 200, "{path}: {said}");
+    said
+}
+
+/// The middle and the 99th percentile, in microseconds.
+fn percentiles(mut times_us: Vec<u128>) -> (u128, u128) {
+    times_us.sort_unstable();
+    (times_us[times_us.len() / 2], times_us[times_us.len() * 99 / 100])
+}
+
+/// 50 write and 500 read at once: no answer fails, none speaks of a lock, whoever reads sees whole transactions, and
+/// what was told is what is there. `FLATOUT_CROWD_SECONDS` makes it go on for so long, and say how it went.
+#[test]
+fn a_crowd_loses_nothing() {
+    let seconds: Option<u64> = std::env::var("FLATOUT_CROWD_SECONDS").ok().map(|text| text.parse().unwrap());
+    let folder = folder();
+    let server = start(&folder, SETTINGS, "");
+    let (is_over, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let began = Instant::now();
+    let goes_on = |done: usize| match seconds {
+        Some(seconds) => began.elapsed() < Duration::from_secs(seconds),
+        None => done < 10,
+    };
+    let (mut written, mut write_us, mut read_us) = (0, Vec::new(), Vec::new());
+    thread::scope(|scope| {
+        let spawn = |work: Box<dyn FnOnce() -> Vec<u128> + Send>| {
+            thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, work).unwrap()
+        };
+        let (server, is_over, reads, goes_on) = (&server, &is_over, &reads, &goes_on);
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| {
+                spawn(Box::new(move || {
+                    let (mut stream, mut times) = (server.connect(), Vec::new());
+                    loop {
+                        let asked = Instant::now();
+                        assert_eq!(ask(&mut stream, "/read"), "0");
+                        times.push(asked.elapsed().as_micros());
+                        reads.fetch_add(1, Ordering::Relaxed);
+                        if is_over.load(Ordering::Relaxed) {
+                            return times;
+                        }
+                    }
+                }))
+            })
+            .collect();
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                spawn(Box::new(move || {
+                    let (mut stream, mut times) = (server.connect(), Vec::new());
+                    while goes_on(times.len()) {
+                        let page = if times.len() % 2 == 0 { "write" } else { "count" };
+                        let path = format!("/{page}?writer={writer}&number={}", times.len());
+                        let asked = Instant::now();
+                        assert_eq!(ask(&mut stream, &path), "1", "{path}");
+                        times.push(asked.elapsed().as_micros());
+                    }
+                    times
+                }))
+            })
+            .collect();
+        for writer in writers {
+            let times = writer.join().unwrap();
+            written += times.len();
+            write_us.extend(times);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            read_us.extend(reader.join().unwrap());
+        }
+    });
+    let took = began.elapsed().as_secs_f64();
+    assert_eq!(page(&server, "/all"), written.to_string());
+    assert_eq!(page(&server, "/read"), "0");
+    if seconds.is_some() {
+        let reads = reads.load(Ordering::Relaxed);
+        let ((write, write_p99), (read, read_p99)) = (percentiles(write_us), percentiles(read_us));
+        eprintln!(
+            "{took:.1} s: {written} writes, all there ({:.0}/s, median {write} us, p99 {write_p99} us); {reads} reads \
+             ({:.0}/s, median {read} us, p99 {read_p99} us); no answer failed",
+            written as f64 / took,
+            reads as f64 / took,
+        );
+    }
+}
+
+/// As in an upgrade: the old process and the new one have the file open, and either only waits for the other.
+#[test]
+fn two_processes_share_a_file() {
+    const WRITES: usize = 60;
+    let folder = folder();
+    let old = start(&folder, SETTINGS, "");
+    // Its own configuration, so that neither takes the other's admin socket.
+    let settings = configure(SETTINGS, "").replace("admin.sock", "other.sock");
+    let other = folder.path().join("other.kdl");
+    fs::write(&other, settings).unwrap();
+    let mut command = flatout();
+    command.args(["run", "-c"]).arg(&other).env("XDG_STATE_HOME", folder.path().join("state"));
+    let new = Server::spawn(command);
+    thread::scope(|scope| {
+        for (writer, server) in [(0, &old), (1, &new), (2, &old), (3, &new)] {
+            scope.spawn(move || {
+                let mut stream = server.connect();
+                for number in 0..WRITES {
+                    let page = if number % 2 == 0 { "write" } else { "count" };
+                    ask(&mut stream, &format!("/{page}?writer={writer}&number={number}"));
+                    assert_eq!(ask(&mut stream, "/read"), "0");
+                }
+            });
+        }
+    });
+    for server in [&old, &new] {
+        assert_eq!(page(server, "/all"), (4 * WRITES).to_string());
+    }
+    let (status, _) = old.stop();
+    assert!(status.success());
+    assert_eq!(page(&new, "/all"), (4 * WRITES).to_string());
+}
+
+#[test]
+fn migrations_are_applied_at_the_start_or_nothing_starts() {
+    let folder = folder();
+    let server = start(&folder, SETTINGS, "");
+    assert_eq!(page(&server, "/all"), "0");
+    let (status, _) = server.stop();
+    assert!(status.success());
+    for (name, content, expected) in [
+        ("001_start.sql", "CREATE TABLE entry (id)", "001_start.sql"),
+        ("002_wrong.sql", "CREATE TABLE more (id); SELEKT", "002_wrong.sql"),
+        ("wrong.sql", "", "wrong.sql"),
+    ] {
+        let path = folder.path().join("migrations").join(name);
+        let before = fs::read(&path).ok();
+        fs::write(&path, content).unwrap();
+        fs::write(folder.path().join("flatout.kdl"), configure(SETTINGS, "")).unwrap();
+        let mut command = flatout();
+        command.args(["run", "-c"]).arg(folder.path().join("flatout.kdl"));
+        let began = Instant::now();
+        let output = command.output().unwrap();
+        assert!(began.elapsed() < PATIENCE);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{name}: {said}");
+        match before {
+            Some(before) => fs::write(&path, before).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+    }
+    assert_eq!(page(&start(&folder, SETTINGS, ""), "/all"), "0");
+}

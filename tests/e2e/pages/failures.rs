@@ -1,0 +1,106 @@
+//! Pages that fail: what the visitor sees, and what the log says.
+
+use super::{page, site, text};
+use crate::e2e::harness::Response;
+
+const BROKEN: &[(&str, &str)] = &[
+    ("site/index.lhtml", "fine <?= 1 ?>"),
+    ("site/unclosed.lhtml", "<p>one</p>\n<p><?= 1 + ?></p>\n"),
+    ("site/include.lhtml", "<p><?include \"nothing.lhtml\" ?></p>"),
+    ("site/error.lhtml", "<p>one</p>\n<?lua\nlocal x = nil\nlocal y = x.field\n?>\n"),
+    ("site/part.lhtml", "\n\n<?lua error(\"from <within>\") ?>\n"),
+    ("site/whole.lhtml", "<p>\n<?include \"part.lhtml\" ?></p>\n"),
+    ("site/loop.lhtml", "<?lua\nwhile true do\nend ?>"),
+    (
+        "site/memory.lhtml",
+        "<?lua\nlocal all = {}\nwhile true do\nall[#all + 1] = string.rep(\"x\", 4096) .. #all\nend ?>",
+    ),
+    ("site/late.lhtml", "<p>first</p><?lua flush() error(\"too late\") ?><p>never</p>"),
+    ("public/sorry.html", "SORRY"),
+];
+
+fn outcome_of(log: &str, path: &str) -> Option<String> {
+    let line = log.lines().find(|line| line.contains(&format!("\"target\":\"{path}\"")))?;
+    let (_, rest) = line.split_once("\"outcome\":\"")?;
+    Some(rest.split('"').next()?.to_owned())
+}
+
+#[test]
+fn every_failure_has_its_name_its_place_and_its_status() {
+    let settings = "cpu-limit \"20ms\"; memory-limit \"4MiB\"";
+    let (folder, server) = site(BROKEN, settings, "log \"access.log\" format=\"json\"");
+    let cases = [
+        ("/unclosed", 500, "page_malformed", "unclosed.lhtml:2"),
+        ("/include", 500, "page_malformed", "include.lhtml:1"),
+        ("/error", 500, "page_script_error", "error.lhtml:4"),
+        ("/whole", 500, "page_script_error", "part.lhtml:3"),
+        ("/loop", 503, "page_cpu_limit", "loop.lhtml:"),
+        ("/memory", 503, "page_memory_limit", "memory.lhtml:"),
+    ];
+    for (path, status, _, _) in cases {
+        let answer = server.get(path);
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.field("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(answer.field("retry-after").is_some(), status == 503, "{path}");
+        let shown = text(&answer);
+        assert!(!shown.contains("lhtml") && !shown.contains("within"), "{path} tells too much: {shown}");
+        // The worker is well.
+        assert_eq!(page(&server, "/"), "fine 1");
+    }
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    let log = std::fs::read_to_string(folder.path().join("access.log")).unwrap();
+    for (path, _, name, place) in cases {
+        let line = said.lines().find(|line| line.contains(place) && line.contains(name));
+        assert!(line.is_some_and(|line| line.starts_with("error: ")), "{path}: {place} {name} in\n{said}");
+        assert_eq!(outcome_of(&log, path).as_deref(), Some(name), "{log}");
+    }
+    assert_eq!(outcome_of(&log, "/").as_deref(), Some("page_answered"));
+}
+
+#[test]
+fn the_site_s_own_error_page_stands_for_a_page_that_fails() {
+    let (_folder, server) = site(BROKEN, "cpu-limit \"20ms\"", "");
+    drop(server);
+    let folder = _folder;
+    let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n error 500 503 file=\"public/sorry.html\"\n \
+                  pages \"site\" { cpu-limit \"20ms\" }\n}\n";
+    let server = crate::e2e::harness::Server::run(&folder, config);
+    for (path, status) in [("/error", 500), ("/loop", 503)] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, text(&answer).as_str()), (status, "SORRY"), "{path}");
+    }
+}
+
+#[test]
+fn under_dev_the_browser_shows_where() {
+    let (_folder, server) = site(BROKEN, "dev; cpu-limit \"20ms\"", "");
+    let shown = |path: &str, status: u16| {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.field("cache-control")), (status, Some("no-store")), "{path}");
+        text(&answer)
+    };
+    let error = shown("/error", 500);
+    assert!(error.contains("error.lhtml:4") && error.contains("<mark>    4  local y = x.field</mark>"), "{error}");
+    assert!(error.contains("[page_script_error]") && error.contains("EventSource"), "{error}");
+    let whole = shown("/whole", 500);
+    assert!(whole.contains("part.lhtml:3") && whole.contains("from &lt;within&gt;"), "{whole}");
+    assert!(!whole.contains("<within>"), "{whole}");
+    let unclosed = shown("/unclosed", 500);
+    assert!(unclosed.contains("unclosed.lhtml:2") && unclosed.contains("&lt;p&gt;&lt;?= 1 + ?&gt;"), "{unclosed}");
+    assert!(shown("/loop", 503).contains("[page_cpu_limit]"));
+}
+
+#[test]
+fn a_page_that_fails_late_cuts_the_answer() {
+    let (folder, server) = site(BROKEN, "", "log \"access.log\" format=\"json\"");
+    let bytes = server.exchange(b"GET /late HTTP/1.1\r\nHost: test\r\n\r\n");
+    let answer = Response::parse(&bytes);
+    assert_eq!((answer.status, answer.field("transfer-encoding")), (200, Some("chunked")));
+    let body = text(&answer);
+    assert!(body.contains("first") && !body.contains("never") && !body.ends_with("0\r\n\r\n"), "{body}");
+    let (_, said) = server.stop();
+    assert!(said.contains("late.lhtml:1") && said.contains("[page_script_error]"), "{said}");
+    let log = std::fs::read_to_string(folder.path().join("access.log")).unwrap();
+    assert!(log.contains("\"ending\":\"page_failed\""), "{log}");
+}

@@ -1,0 +1,160 @@
+//! Which page answers for which path, and what is never given out.
+
+use super::{page, site, text};
+use crate::e2e::harness::{Folder, Response, Server, flatout, read_response};
+use crate::e2e::tool::said;
+use std::io::Write as _;
+
+const SITE: &[(&str, &str)] = &[
+    ("site/index.lhtml", "<h1><?= 6 * 7 ?></h1>"),
+    ("site/about.lhtml", "<p>about</p>"),
+    ("site/shop/index.lhtml", "<p><?= \"a < b\" ?></p>"),
+    ("site/shop/cart.lhtml", "<p><?include \"part.lhtml\" ?>!</p>"),
+    ("site/shop/part.lhtml", "<b><?= 1 ?></b>"),
+    ("site/lib.luau", "return 1"),
+    ("site/.hidden.lhtml", "hidden"),
+    ("site/plain.txt", "plain"),
+    ("public/file.txt", "a file"),
+];
+
+#[test]
+fn every_page_answers_for_its_names() {
+    let (_folder, server) = site(SITE, "", "files \"public\"");
+    for (path, expected) in [
+        ("/", "<h1>42</h1>"),
+        ("/index.lhtml", "<h1>42</h1>"),
+        ("/index", "<h1>42</h1>"),
+        ("/about", "<p>about</p>"),
+        ("/about.lhtml", "<p>about</p>"),
+        ("/shop/", "<p>a &lt; b</p>"),
+        ("/shop/cart", "<p><b>1</b>!</p>"),
+        ("/shop/c%61rt?x=1", "<p><b>1</b>!</p>"),
+        ("/file.txt", "a file"),
+    ] {
+        assert_eq!(page(&server, path), expected, "{path}");
+    }
+    let slash = server.get("/shop?a=b");
+    assert_eq!((slash.status, slash.field("location")), (301, Some("/shop/?a=b")));
+    let answer = server.get("/");
+    assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(answer.field("content-length"), Some("11"));
+    assert_eq!(answer.field("cache-control"), Some("private, no-cache"));
+}
+
+#[test]
+fn methods() {
+    let (_folder, server) = site(SITE, "", "");
+    let ask = |method: &str, more: &str| {
+        let request = format!("{method} / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{more}");
+        Response::parse(&server.exchange(request.as_bytes()))
+    };
+    let head = ask("HEAD", "\r\n");
+    assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, Some("11"), 0));
+    let options = ask("OPTIONS", "\r\n");
+    assert_eq!(options.status, 204);
+    assert!(options.field("allow").unwrap().contains("POST"));
+    // What a page does not read is thrown away, and the connection goes on.
+    let mut stream = server.connect();
+    for _ in 0..3 {
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nabcde").unwrap();
+        let answer = read_response(&mut stream);
+        assert_eq!((answer.status, text(&answer).as_str()), (200, "<h1>42</h1>"));
+    }
+}
+
+/// Whatever stands behind the pages, and whichever way leads there.
+#[test]
+fn sources_are_never_given_out() {
+    let behind = "files \"site\" { index \"index.lhtml\"; hidden #true; listing #true; try \"{path}\" \"/lib.luau\" }";
+    let (folder, server) = site(SITE, "", behind);
+    assert_eq!(page(&server, "/plain.txt"), "plain");
+    for path in ["/lib.luau", "/LIB.LUAU", "/.hidden.lhtml", "/lib%2eluau", "/shop/part.lhtml/", "/nothing"] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 404, "{path}: {}", text(&answer));
+    }
+    // Another site of the same process, without pages, does not give them out either.
+    let config = format!(
+        "workers 1\nadmin off=#true\nsite \"a\" {{ listen \"127.0.0.1:0\"; pages \"site\" }}\n\
+         site \"b\" {{ listen \"127.0.0.2:0\"; files \"site\" {{ hidden #true; index \"index.lhtml\" }} }}\n"
+    );
+    let server = Server::run(&folder, &config);
+    for path in ["/about.lhtml", "/lib.luau", "/", "/.hidden.lhtml"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n");
+        let mut stream = std::net::TcpStream::connect(server.address_of(1)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let answer = Response::parse(&crate::e2e::harness::read_to_end(&mut stream));
+        assert_eq!(answer.status, 404, "{path}");
+    }
+}
+
+#[test]
+fn flags_serve_pages_when_asked_to() {
+    let folder = Folder::with(&[("x.lhtml", b"<p><?= 1 + 1 ?></p>"), ("y.luau", b"return 1"), ("a.txt", b"a")]);
+    let plain = Server::start(folder.path(), &[]);
+    assert_eq!(page(&plain, "/x.lhtml"), "<p><?= 1 + 1 ?></p>");
+    let active = Server::start(folder.path(), &["--pages"]);
+    assert_eq!((page(&active, "/x"), page(&active, "/a.txt")), ("<p>2</p>".into(), "a".into()));
+    assert_eq!(active.get("/y.luau").status, 404);
+    let dev = Server::start(folder.path(), &["--dev"]);
+    assert!(page(&dev, "/x").starts_with("<p>2</p><script>"));
+}
+
+#[test]
+fn a_route_may_have_one_page_or_one_script() {
+    let folder = Folder::with(&[
+        ("scripts/hello.luau", b"__r(\"from a script\")"),
+        ("scripts/gone.lhtml", b"<p>gone: <?= \"&\" ?></p>"),
+    ]);
+    let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n route \"/hello/*\" { page \"scripts/hello.luau\" }\n \
+                  page \"scripts/gone.lhtml\"\n}\n";
+    let server = Server::run(&folder, config);
+    assert_eq!(page(&server, "/hello/anybody"), "from a script");
+    assert_eq!(page(&server, "/whatever/else"), "<p>gone: &amp;</p>");
+}
+
+#[test]
+fn header_steps_and_passwords_hold_for_pages() {
+    let folder = Folder::with(&[("site/index.lhtml", b"<p><?= 1 ?></p>")]);
+    let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n header \"X-Frame-Options\" \"DENY\"\n \
+                  header \"Cache-Control\" \"no-store\"\n route \"/a\" { rewrite to=\"/\"; }\n pages \"site\"\n}\n";
+    let server = Server::run(&folder, config);
+    for path in ["/", "/a"] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("x-frame-options"), Some("DENY"));
+        let lines: Vec<_> = answer.fields.iter().filter(|(name, _)| name == "cache-control").collect();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0].1, "no-store");
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_before_anything_is_served() {
+    let folder = Folder::with(&[("site/index.lhtml", b"x")]);
+    for (block, expected) in [
+        ("pages \"nowhere\"", "the folder `"),
+        ("page \"site/nothing.lhtml\"", "cannot be read"),
+        ("pages \"site\" { database \"nowhere/site.db\" }", "database `"),
+    ] {
+        folder.write("bad.kdl", format!("site {{ listen \"127.0.0.1:0\"; {block} }}").as_bytes());
+        let output = flatout().arg("run").arg("-c").arg(folder.path().join("bad.kdl")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+}
+
+#[test]
+fn explain_tells_which_page_answers() {
+    let folder = Folder::with(&[("site/shop/cart.lhtml", b"x")]);
+    folder.write("flatout.kdl", super::configure("", "").as_bytes());
+    let explain = |path: &str| {
+        let url = format!("http://127.0.0.1{path}");
+        let output =
+            flatout().current_dir(folder.path()).args(["explain", "-c", "flatout.kdl", &url]).output().unwrap();
+        said(&output)
+    };
+    let told = explain("/shop/cart");
+    assert!(told.contains("runs ") && told.contains("site/shop/cart.lhtml"), "{told}");
+    let told = explain("/nothing");
+    assert!(told.contains("no page has this name: goes on") && told.contains("404"), "{told}");
+}

@@ -1,0 +1,46 @@
+//! Pages that compute without end, beside everybody else on the same worker.
+
+use super::{page, site};
+use crate::e2e::harness::read_response;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+const SITE: &[(&str, &str)] = &[
+    ("site/loop.lhtml", "<?lua while true do end ?>"),
+    ("site/index.lhtml", "<?= 1 ?>"),
+    ("public/file.txt", "a file"),
+];
+
+/// Endless pages take turns with one another and with all connections; each ends at its limit.
+#[test]
+fn endless_pages_leave_the_worker_to_others() {
+    let (_folder, server) = site(SITE, "cpu-limit \"300ms\"", "files \"public\"");
+    let (over, ended) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut stream = server.connect();
+                while !over.load(Ordering::Acquire) {
+                    stream.write_all(b"GET /loop HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+                    assert_eq!(read_response(&mut stream).status, 503);
+                    ended.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+        }
+        // All of them compute, 2.4 s in all: whoever waited for one of them to end would be answered no more than a few
+        // times before the first does.
+        let mut stream = server.connect();
+        let mut answered = 0;
+        while ended.load(Ordering::Acquire) == 0 {
+            stream.write_all(b"GET /file.txt HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+            assert_eq!(read_response(&mut stream).status, 200);
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+            assert_eq!(read_response(&mut stream).status, 200);
+            answered += 1;
+        }
+        over.store(true, Ordering::Release);
+        assert!(answered > 100, "{answered}");
+    });
+    assert_eq!(page(&server, "/"), "1");
+}
