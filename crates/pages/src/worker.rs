@@ -213,7 +213,7 @@ impl PagesWorker {
         mut run: Run,
         outcome: PageOutcome,
     ) -> Result<Response, Refused> {
-        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange(), false) {
+        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange()) {
             return self.fail(vm, step, page, run, &head_failure(&fault));
         }
         let mut exchange = run.finish();
