@@ -2,7 +2,7 @@
 
 use crate::flags::{ServerArgs, parse_duration_ms};
 use clap::Args;
-use flatout_config::model::{Admin, Config, Files, Handler, PageSettings, Pages, StepKind};
+use flatout_config::model::{Admin, Config, Files, Handler, PageSettings, Pages, Php, PhpAddress, StepKind};
 use flatout_daemon::Failure;
 use flatout_net::root::check_kernel;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use std::process::ExitCode;
   flatout serve ./public --listen 0.0.0.0:80 --access-log /var/log/flatout.log
   flatout serve ./public --access-log - | grep ' 404 '
   flatout serve ./site --dev                 active pages, for whoever writes them
+  flatout serve ./public --php unix:/run/php/php-fpm.sock
 
 Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder.
 SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 opens the log anew, after it
@@ -47,6 +48,9 @@ pub(crate) struct ServeArgs {
     /// The same for whoever writes them: errors are shown in the browser, and pages load again when they change.
     #[arg(long)]
     dev: bool,
+    /// Have PHP-FPM at this address run the folder's scripts: unix:/run/php/php-fpm.sock, or tcp:127.0.0.1:9000.
+    #[arg(long, value_name = "ADDRESS", value_parser = flatout_config::parse_php_address)]
+    php: Option<PhpAddress>,
 
     /// Answer `flatout status`, `reload` and `upgrade` on this Unix socket.
     #[arg(long, value_name = "PATH")]
@@ -69,7 +73,11 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     let settings = PageSettings { dev: arguments.dev, ..PageSettings::default() };
     let pages = (arguments.pages || arguments.dev)
         .then(|| Handler::Pages(Box::new(Pages { path: arguments.folder.clone(), settings })));
-    let steps = pages.into_iter().chain([Handler::Files(Box::new(handler))]).map(StepKind::Handler);
+    let php = arguments
+        .php
+        .clone()
+        .map(|address| Handler::Php(Box::new(Php { address, root: arguments.folder.clone(), ..Php::default() })));
+    let steps = pages.into_iter().chain(php).chain([Handler::Files(Box::new(handler))]).map(StepKind::Handler);
     let mut config = arguments.server.config(steps)?;
     for site in &mut config.sites {
         (site.recheck_ms, site.watch) = (arguments.recheck, arguments.watch);

@@ -24,6 +24,7 @@ mod e2e {
     mod memory;
     mod pages;
     mod patience;
+    mod php;
     mod pictures;
     mod real_site;
     mod redbot;

@@ -11,7 +11,7 @@ mod poisoning;
 mod purge;
 mod uploads;
 mod websocket;
-mod wiki;
+pub(crate) mod wiki;
 
 use super::harness::{Folder, Server, flatout, read_to_end};
 use origin::Origin;

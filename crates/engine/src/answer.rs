@@ -1,6 +1,6 @@
 //! Answers that no file decides: pages for errors, redirects, texts, each under the header steps in force.
 
-use crate::outcome::{Outcome, PAGES_BASE, PROXY_BASE};
+use crate::outcome::{Outcome, PAGES_BASE, PHP_BASE, PROXY_BASE};
 use crate::policy::build_head;
 use flatout_config::model::Respond;
 use flatout_net::page::page_response;
@@ -53,6 +53,13 @@ impl From<Refused> for Failure {
 impl From<flatout_pages::Refused> for Failure {
     fn from(refused: flatout_pages::Refused) -> Self {
         let outcome = PAGES_BASE as u8 + refused.outcome.index();
+        Self { status: refused.status, text: refused.text, fields: refused.fields, outcome }
+    }
+}
+
+impl From<flatout_fastcgi::Refused> for Failure {
+    fn from(refused: flatout_fastcgi::Refused) -> Self {
+        let outcome = PHP_BASE as u8 + refused.outcome.index();
         Self { status: refused.status, text: refused.text, fields: refused.fields, outcome }
     }
 }

@@ -12,6 +12,7 @@ use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
 use flatout_config::model::FieldOp;
+use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
@@ -46,6 +47,7 @@ pub(crate) struct Live {
     pub(crate) proxy: Rc<ProxyWorker>,
     pub(crate) active: Vec<Rc<Folder>>,
     pub(crate) pages: Rc<PagesWorker>,
+    pub(crate) php: Rc<PhpWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
@@ -115,6 +117,7 @@ impl Engine {
         let live = self.live();
         self.proxy.watch(&live.spec.proxies);
         self.pages.retain(&live.spec.active);
+        live.php.retain();
         let steps: HashSet<u32> = live.spec.files.iter().map(|files| files.id).collect();
         let policies: HashSet<u32> = live.policies.borrow().bequeath().iter().map(|policy| policy.id).collect();
         self.store.retain(|step| steps.contains(&step), |policy| policies.contains(&policy));
@@ -142,6 +145,7 @@ fn make_live(
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
             let step = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
+            let step = step.hiding(files.sources.clone());
             Rc::new(if files.withholds { step.withholding(SOURCE_ENDINGS) } else { step })
         })
     });
@@ -159,6 +163,10 @@ fn make_live(
         proxy: Rc::clone(proxy),
         active: active.collect(),
         pages: Rc::clone(pages),
+        php: before.map_or_else(
+            || Rc::new(PhpWorker::new(u8::try_from(outcome::PHP_BASE).unwrap_or(u8::MAX))),
+            |before| Rc::clone(&before.php),
+        ),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),

@@ -1,6 +1,7 @@
 //! Why the engine, and not a handler, answered: one table, between those of `flatout-serve` and `flatout-proxy`;
-//! behind them stands that of `flatout-pages`.
+//! behind them stand those of `flatout-pages` and of `flatout-fastcgi`.
 
+use flatout_fastcgi::Outcome as Run;
 use flatout_pages::Outcome as Paged;
 use flatout_proxy::outcome::Outcome as Proxied;
 use flatout_serve::outcome::Outcome as Served;
@@ -59,9 +60,13 @@ pub(crate) const PROXY_BASE: usize = Served::ALL.len() + Outcome::ALL.len();
 /// Where the outcomes of active pages begin in [`OUTCOMES`].
 pub(crate) const PAGES_BASE: usize = PROXY_BASE + Proxied::NAMES.len();
 
-const COUNT: usize = PAGES_BASE + Paged::NAMES.len();
+/// Where the outcomes of application servers begin in [`OUTCOMES`].
+pub(crate) const PHP_BASE: usize = PAGES_BASE + Paged::NAMES.len();
 
-/// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, of proxies, and of pages.
+const COUNT: usize = PHP_BASE + Run::NAMES.len();
+
+/// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, of proxies, of pages, and
+/// of application servers.
 pub const OUTCOMES: [&str; COUNT] = {
     let mut names = [""; COUNT];
     let mut index = 0;
@@ -72,8 +77,10 @@ pub const OUTCOMES: [&str; COUNT] = {
             Outcome::ALL[index - Served::ALL.len()].name()
         } else if index < PAGES_BASE {
             Proxied::NAMES[index - PROXY_BASE]
-        } else {
+        } else if index < PHP_BASE {
             Paged::NAMES[index - PAGES_BASE]
+        } else {
+            Run::NAMES[index - PHP_BASE]
         };
         index += 1;
     }
@@ -86,8 +93,9 @@ pub fn outcome_text(index: u8) -> &'static str {
     let served = Served::ALL.get(index).map(|outcome| outcome.text());
     let ours = || Some(Outcome::ALL.get(index.checked_sub(Served::ALL.len())?)?.text());
     let proxied = || Proxied::text_at(index.checked_sub(PROXY_BASE).filter(|_| index < PAGES_BASE)?);
-    let paged = || Paged::text_at(index.checked_sub(PAGES_BASE)?);
-    served.or_else(ours).or_else(proxied).or_else(paged).unwrap_or("")
+    let paged = || Paged::text_at(index.checked_sub(PAGES_BASE).filter(|_| index < PHP_BASE)?);
+    let run = || Some(Run::ALL.get(index.checked_sub(PHP_BASE)?)?.text());
+    served.or_else(ours).or_else(proxied).or_else(paged).or_else(run).unwrap_or("")
 }
 
 const _: () = assert!(COUNT <= flatout_net::counters::OUTCOMES_MAX);

@@ -2,6 +2,7 @@
 //! and all workers share it; a reload is another one.
 
 mod compile;
+mod php;
 
 use crate::auth::Verifier;
 use crate::error::SpecError;
@@ -9,10 +10,12 @@ use crate::host::HostTable;
 use crate::rate::RateTable;
 use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
+use flatout_fastcgi::PhpStep;
 use flatout_net::root::Root;
 pub use flatout_pages::PagesShared;
 use flatout_pages::PagesStep;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
+use flatout_serve::sources::SourceNames;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -58,6 +61,7 @@ pub struct Spec {
     pub(crate) active_places: Vec<Place>,
     /// What all active pages of the process share.
     pub(crate) pages_shared: Arc<PagesShared>,
+    pub(crate) php: Vec<PhpSpec>,
     /// What all proxies and caches of the process share.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
@@ -114,6 +118,8 @@ pub(crate) struct FilesSpec {
     pub(crate) epoch: Option<Arc<AtomicU64>>,
     /// Whether sources of active pages are as if they were not there.
     pub(crate) withholds: bool,
+    /// Names whose content is not given out, as scripts are run here.
+    pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
 impl FilesSpec {
@@ -123,7 +129,18 @@ impl FilesSpec {
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
             && self.withholds == other.withholds
+            && self.sources == other.sources
     }
+}
+
+/// A `php` step, and the folders from which its scripts may have files sent.
+#[derive(Debug)]
+pub(crate) struct PhpSpec {
+    pub(crate) step: Arc<PhpStep>,
+    /// Folders as they are written in X-Sendfile, each an index into [`Spec::files`].
+    pub(crate) sendfile: Vec<(PathBuf, u32)>,
+    /// Beginnings of addresses in X-Accel-Redirect, the longest first.
+    pub(crate) accel: Vec<(String, u32)>,
 }
 
 /// An `error-page` step.
@@ -178,9 +195,10 @@ impl Spec {
         })
     }
 
-    /// Whether some origin has a name, which must be looked up while the process runs.
+    /// Whether some origin or application server has a name, which must be looked up while the process runs.
     pub fn asks_by_name(&self) -> bool {
         self.proxies.iter().any(|proxy| proxy.asks_by_name())
+            || self.php.iter().any(|php| php.step.asks_by_name())
             || self.active.iter().any(|step| {
                 let upstreams = &step.settings().upstreams;
                 upstreams.iter().any(|(_, origin)| origin.host.parse::<IpAddr>().is_err())

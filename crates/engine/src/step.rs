@@ -79,6 +79,8 @@ pub(crate) enum Kind {
     Proxy(u32),
     /// By its number among the steps of active pages.
     Pages(u32),
+    /// By its number among the application servers.
+    Php(u32),
 }
 
 #[derive(Debug)]

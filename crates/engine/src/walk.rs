@@ -6,6 +6,7 @@
 mod guard;
 mod handlers;
 mod pages;
+mod php;
 mod rewrite;
 pub(crate) mod trace;
 
@@ -402,6 +403,7 @@ impl<'w, T: Trace> Walk<'w, T> {
             }
             Kind::Proxy(index) => self.answer_proxy(step, *index),
             Kind::Pages(index) => self.answer_page(step, *index),
+            Kind::Php(index) => self.answer_php(step, *index),
         }
     }
 
@@ -415,11 +417,13 @@ impl<'w, T: Trace> Walk<'w, T> {
                 | Kind::Metrics
                 | Kind::Pages(_)
                 | Kind::Rewrite(_)
+                | Kind::Php(_)
         );
         if !answers {
             return None;
         }
-        if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_)) {
+        // A script may know more methods than this server does, such as those of WebDAV.
+        if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_)) {
             return Some(self.fail(&method_unknown()));
         }
         let facts = self.unclean?;

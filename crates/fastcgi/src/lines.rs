@@ -1,5 +1,7 @@
 //! What scripts have to say to whoever runs them (FCGI_STDERR), line by line and within bounds.
 
+use std::fmt::Write as _;
+
 /// Bytes of a line that are shown; the rest of it is left out.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;
 
@@ -60,7 +62,8 @@ impl Lines {
                 .map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char })
                 .collect();
             if cut_bytes > 0 {
-                text.push_str(&format!(" ({cut_bytes} more bytes)"));
+                // Writing to a String cannot fail.
+                let _ = write!(text, " ({cut_bytes} more bytes)");
             }
             tell(&text);
         }

@@ -39,6 +39,12 @@ impl Folder {
         Ok(Self(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
+    /// Device and inode.
+    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = fstat(&self.0)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
     pub fn identify(&self, name: &[u8]) -> Named {
         let name = if name.is_empty() { b"." } else { name };

@@ -266,6 +266,11 @@ impl Offers {
         self.has_content
     }
 
+    /// Bytes of content, when the request says how many.
+    pub const fn content_length(&self) -> Option<u64> {
+        self.length
+    }
+
     /// The request's content, for a [`Reply::Later`](crate::handler::Reply::Later); `None` when it has none, or when it was taken already. Content
     /// that nobody takes is read and thrown away before the answer is sent.
     pub fn take_content(&self) -> Option<Content> {

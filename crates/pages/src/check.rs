@@ -46,7 +46,9 @@ mod tests {
 
     #[test]
     fn what_is_right_passes() {
-        let files = Memory::new().file("a.luau", "return 1 +\n 2").file("b.lhtml", "<?lua for i = 1, 3 do ?><?= i ?><?lua end ?>");
+        let files = Memory::new()
+            .file("a.luau", "return 1 +\n 2")
+            .file("b.lhtml", "<?lua for i = 1, 3 do ?><?= i ?><?lua end ?>");
         assert!(check("a.luau", &files).is_ok());
         assert!(check("b.lhtml", &files).is_ok());
         assert!(check("c.luau", &files).is_err());

@@ -7,6 +7,7 @@
 use crate::page::Loaded;
 use crate::sandbox::Sandbox;
 use crate::step::PagesStep;
+use crate::template;
 use flatout_http::path::PathFacts;
 use flatout_net::clock::Now;
 use flatout_net::root::Named;
@@ -20,6 +21,9 @@ use std::sync::atomic::Ordering;
 
 /// Paths that are remembered at the most, those that name no page included.
 const PATHS_MAX: usize = 16_384;
+
+/// Longer ones are looked at each time: nobody fills memory with them.
+const PATH_BYTES_MAX: usize = 256;
 
 /// Pages held at the most.
 const PAGES_MAX: usize = 8_192;
@@ -159,6 +163,9 @@ impl Folder {
             what => what,
         };
         drop(slots);
+        if path.len() > PATH_BYTES_MAX {
+            return what;
+        }
         let mut paths = self.paths.borrow_mut();
         if paths.len() >= PATHS_MAX {
             // Whoever asks for names that are not there can have this done: it costs a look at each page.
@@ -190,7 +197,9 @@ impl Folder {
             let what = page(only.clone().into_bytes()).unwrap_or(What::Nothing);
             return (what, missing);
         }
-        if facts.hidden_segment || facts.encoded_slash || facts.empty_segment {
+        // What is only included answers for nothing: it may be half a page.
+        let is_part = std::str::from_utf8(path).is_ok_and(template::is_part);
+        if facts.hidden_segment || facts.encoded_slash || facts.empty_segment || is_part {
             return (What::Nothing, missing);
         }
         let what = if path.is_empty() || path.ends_with(b"/") {

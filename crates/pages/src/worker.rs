@@ -176,11 +176,8 @@ impl PagesWorker {
             cpu: Duration::from_micros(settings.cpu_limit_us),
             memory_bytes: settings.memory_bytes_max as usize,
         };
-        let preempted = self.queue.preempted();
-        if preempted > 0 {
-            // Others have computed since the sockets were looked at: this one may be short, and else it queues.
-            limits.slice /= preempted.saturating_add(1);
-        }
+        // Where others compute as well, this one may be short, and else it queues.
+        limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
             Step::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {

@@ -13,6 +13,7 @@ use crate::question::{KeptQuestion, Question};
 use crate::rules::Rules;
 pub use crate::services::Services;
 use crate::slot::{Begin, Slot};
+use crate::sources::SourceNames;
 use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
@@ -84,6 +85,8 @@ pub struct Files {
     epoch: Option<Arc<AtomicU64>>,
     /// Endings of names that are not given out: sources of pages.
     withheld: &'static [&'static str],
+    /// Names that are not answered with their content; `None` where no scripts are run.
+    sources: Option<Arc<SourceNames>>,
     store: Rc<Store>,
 }
 
@@ -145,13 +148,19 @@ impl Files {
         store: &Rc<Store>,
     ) -> Self {
         let rules = Rc::new(Rules::new(settings, store.limits.bytes_max));
-        Self { id, root, rules, recheck_ms, epoch, withheld: &[], store: Rc::clone(store) }
+        Self { id, root, rules, recheck_ms, epoch, withheld: &[], sources: None, store: Rc::clone(store) }
     }
 
     /// The same, but names with one of `endings` (with their dot, in any case of letters) are as if they were not there.
     #[must_use]
     pub fn withholding(self, endings: &'static [&'static str]) -> Self {
         Self { withheld: endings, ..self }
+    }
+
+    /// The same, but that what `sources` hides is not here.
+    #[must_use]
+    pub fn hiding(self, sources: Option<Arc<SourceNames>>) -> Self {
+        Self { sources, ..self }
     }
 
     /// Looks for the file at `location` and answers `request` with it, under `policy`.
@@ -294,6 +303,7 @@ impl Files {
 
     fn look_for(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
         if !path.is_empty() && !path.ends_with(b"/") {
+            self.refuse_source(path)?;
             return match self.root.identify(path) {
                 Ok(Named::File(identity)) => Ok((path.to_vec(), self.seen(path, 0, identity))),
                 Ok(Named::Folder) => Err(Missing::Slash),
@@ -304,6 +314,7 @@ impl Files {
             let name = [path, index].concat();
             match self.root.identify(&name) {
                 Ok(Named::File(identity)) => {
+                    self.refuse_source(&name)?;
                     let seen = self.seen(&name, index_at, identity);
                     return Ok((name, seen));
                 }
@@ -316,6 +327,14 @@ impl Files {
             Ok(Named::Folder) => Err(Outcome::NoIndex.into()),
             Ok(Named::File(_)) => Err(Outcome::NotFound.into()),
             Err(outcome) => Err(outcome.into()),
+        }
+    }
+
+    /// Whatever leads to a name, an index and a try included: the text of a script is nobody's to read.
+    fn refuse_source(&self, name: &[u8]) -> Result<(), Missing> {
+        match &self.sources {
+            Some(sources) if sources.hides(name) => Err(Outcome::SourceHidden.into()),
+            _ => Ok(()),
         }
     }
 

@@ -37,5 +37,6 @@ mod representation;
 mod rules;
 pub mod services;
 mod slot;
+pub mod sources;
 mod version;
 mod workshop;

@@ -53,6 +53,7 @@ outcomes! {
     NotFound, "not_found", "No file has this name: 404.";
     NoIndex, "no_index", "The folder has none of the index files: 404.";
     HiddenName, "hidden_name", "A name begins with a dot, and such names are not served unless asked for: 404.";
+    SourceHidden, "source_hidden", "The name is that of a script, or of a copy of one, where scripts are run: 404.";
     OutsideRoot, "outside_root", "A symbolic link leads out of the folder that is served: 404.";
     NotAFile, "not_a_file", "The name is a device's, a pipe's or a socket's: 404.";
     Forbidden, "forbidden", "The file's permissions do not let us read it: 403.";

@@ -8,15 +8,15 @@ use super::super::tool::{run, tool};
 use super::{Answer, ask};
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-const SITE: &str = "wiki.example";
+pub(crate) const SITE: &str = "wiki.example";
 
 /// A process that ends with the test.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -27,11 +27,11 @@ impl Drop for Running {
 }
 
 /// A port that nobody has now. Somebody may take it before its user does; then that one does not start.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn php_fpm() -> PathBuf {
+pub(crate) fn php_fpm() -> PathBuf {
     let programs = fs::read_dir("/usr/sbin").unwrap().flatten().map(|entry| entry.path());
     let mut found: Vec<_> =
         programs.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm")).collect();
@@ -97,17 +97,17 @@ impl Wiki {
         ask(&self.server, "GET", target, &format!("Host: {SITE}\r\n"))
     }
 
-    fn visitor(&self, name: &str) -> Visitor<'_> {
-        Visitor { wiki: self, jar: self.folder.path().join(format!("jar-{name}")) }
+    fn visitor(&self, name: &str) -> Visitor {
+        Visitor::new(&self.folder, self.server.address, name)
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// Pages, users and rights: everybody reads, users write, and what is private is its owner's.
-fn write_wiki(folder: &Folder) {
+pub(crate) fn write_wiki(folder: &Folder) {
     let root = folder.path().display();
     for name in
         ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "pages", "tmp"]
@@ -148,25 +148,30 @@ fn write_wiki(folder: &Folder) {
 }
 
 /// curl with a jar of cookies.
-struct Visitor<'a> {
-    wiki: &'a Wiki,
+pub(crate) struct Visitor {
+    address: SocketAddr,
     jar: PathBuf,
 }
 
-impl Visitor<'_> {
-    fn fetch(&self, target: &str, arguments: &[&str]) -> String {
+impl Visitor {
+    /// A visitor of the wiki at `address`, without cookies at first.
+    pub(crate) fn new(folder: &Folder, address: SocketAddr, name: &str) -> Self {
+        Self { address, jar: folder.path().join(format!("jar-{name}")) }
+    }
+
+    pub(crate) fn fetch(&self, target: &str, arguments: &[&str]) -> String {
         let mut curl = tool("curl");
         curl.args(["--silent", "--show-error", "--include", "--cookie"])
             .arg(&self.jar)
             .arg("--cookie-jar")
             .arg(&self.jar);
-        curl.args(["--connect-to", &format!("{SITE}:80:{}", self.wiki.server.address)]).args(arguments);
+        curl.args(["--connect-to", &format!("{SITE}:80:{}", self.address)]).args(arguments);
         let output = curl.arg(format!("http://{SITE}{target}")).output().unwrap();
         assert!(output.status.success(), "{target}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn log_in(&self, name: &str) {
+    pub(crate) fn log_in(&self, name: &str) {
         let form = self.fetch("/doku.php?id=start&do=login", &[]);
         let (token, password) = (format!("sectok={}", hidden(&form, "sectok")), format!("p={name}-secret"));
         let user = format!("u={name}");
@@ -176,7 +181,7 @@ impl Visitor<'_> {
         assert!(self.fetch("/doku.php?id=start", &[]).contains(&logged_in_as(name)));
     }
 
-    fn edit(&self, page: &str, text: &str) {
+    pub(crate) fn edit(&self, page: &str, text: &str) {
         let form = self.fetch(&format!("/doku.php?id={page}&do=edit"), &[]);
         let mut arguments = vec!["-d".to_owned(), "do[save]=1".to_owned()];
         for name in ["id", "rev", "date", "prefix", "suffix", "changecheck", "sectok"] {
@@ -195,7 +200,7 @@ fn logged_in_as(name: &str) -> String {
 }
 
 /// The last hidden input of that name.
-fn hidden(page: &str, name: &str) -> String {
+pub(crate) fn hidden(page: &str, name: &str) -> String {
     let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
     let value =
         |input: &str| input.strip_prefix(name)?.strip_prefix("\" value=\"")?.split('"').next().map(str::to_owned);

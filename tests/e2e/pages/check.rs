@@ -28,7 +28,11 @@ const RIGHT: &[(&str, &[u8])] = &[
 #[test]
 fn pages_that_are_right_are_counted() {
     let folder = Folder::with(RIGHT);
-    for arguments in [&["check"][..], &["check", "site"], &["check", "site/sub/page.lhtml", "site/index.lhtml", "./site/sub/script.luau"]] {
+    for arguments in [
+        &["check"][..],
+        &["check", "site"],
+        &["check", "site/sub/page.lhtml", "site/index.lhtml", "./site/sub/script.luau"],
+    ] {
         let output = pages(folder.path(), arguments);
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
         assert_eq!(stdout(&output), "2 pages and 1 script are right\n", "{arguments:?}");
@@ -92,7 +96,11 @@ fn a_new_site_is_right_and_overwrites_nothing() {
     let folder = Folder::new();
     let output = pages(folder.path(), &["new", "a/b"]);
     let text = stdout(&output);
-    assert!(output.status.success() && text.ends_with("\nnext: flatout run -c a/b/flatout.kdl\n"), "{text}{}", stderr(&output));
+    assert!(
+        output.status.success() && text.ends_with("\nnext: flatout run -c a/b/flatout.kdl\n"),
+        "{text}{}",
+        stderr(&output)
+    );
     let check = pages(folder.path(), &["check", "a/b/site"]);
     assert_eq!(stdout(&check), "1 page and 0 scripts are right\n", "{}", stderr(&check));
     let valid = flatout().current_dir(folder.path()).args(["validate", "-c", "a/b/flatout.kdl"]).output().unwrap();
@@ -101,7 +109,25 @@ fn a_new_site_is_right_and_overwrites_nothing() {
     std::fs::write(folder.path().join("a/b/site/index.lhtml"), "mine").unwrap();
     let again = pages(folder.path(), &["new", "a/b"]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(stderr(&again).contains("a/b/site/index.lhtml is there already; nothing was written"), "{}", stderr(&again));
+    assert!(
+        stderr(&again).contains("a/b/site/index.lhtml is there already; nothing was written"),
+        "{}",
+        stderr(&again)
+    );
     assert!(!folder.path().join("a/b/flatout.kdl").exists());
     assert_eq!(std::fs::read(folder.path().join("a/b/site/index.lhtml")).unwrap(), b"mine");
+}
+
+#[test]
+fn what_is_only_included_answers_for_nothing() {
+    let files = [
+        ("site/index.lhtml", "<p><?include \"_parts/x.lhtml\" ?></p>"),
+        ("site/_parts/x.lhtml", "x"),
+        ("site/_y.lhtml", "y"),
+    ];
+    let (_folder, server) = super::site(&files, "", "");
+    assert_eq!(super::page(&server, "/"), "<p>x</p>");
+    for path in ["/_y", "/_y.lhtml", "/_parts/x", "/_parts/x.lhtml", "/%5Fy"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
 }

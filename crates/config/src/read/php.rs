@@ -107,38 +107,46 @@ fn fill_roots(block: &mut [Step], root: &Path) {
     }
 }
 
-/// `unix:` and a path, or `tcp:`, a host and a port. A path says by itself what it is, and so do a host with a port and
-/// a port alone, which is one of this machine.
 fn address(reader: &mut Reader<'_>, value: &Value) -> Option<PhpAddress> {
     let text = match (&value.scalar, value.annotation) {
         (Scalar::Integer(port), None) => port.to_string(),
         _ => reader.line(value)?,
     };
-    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with(['/', '.']).then_some(&*text)) {
-        if path.is_empty() {
-            return no_server(reader, value.span, &text, "the path of the socket is missing");
+    match parse_php_address(&text) {
+        Ok(PhpAddress::Unix(path)) => Some(PhpAddress::Unix(reader.resolve(value.span, &path.to_string_lossy()))),
+        Ok(address) => Some(address),
+        Err(fault) => {
+            let message = format!("`{text}` is no application server");
+            reader.report.add(Code::ServerBad, value.span, message).label(fault).note(FORM);
+            None
         }
-        return Some(PhpAddress::Unix(reader.resolve(value.span, path)));
     }
-    let rest = text.strip_prefix("tcp:").unwrap_or(&text);
+}
+
+/// Reads where an application server listens: `unix:` and a path, or `tcp:`, a host and a port. A path says by itself
+/// what it is, and so do a host with a port and a port alone, which is one of this machine.
+///
+/// # Errors
+/// With what is wrong.
+pub fn parse_php_address(text: &str) -> Result<PhpAddress, &'static str> {
+    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with(['/', '.']).then_some(text)) {
+        return if path.is_empty() {
+            Err("the path of the socket is missing")
+        } else {
+            Ok(PhpAddress::Unix(path.into()))
+        };
+    }
+    let rest = text.strip_prefix("tcp:").unwrap_or(text);
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (host, port) = rest.rsplit_once(':').unwrap_or(("", rest));
-    let Some(port) = digits(port).filter(|&port| port != 0) else {
-        return no_server(reader, value.span, &text, "a port is a number from 1 to 65535");
-    };
+    let port = digits(port).filter(|&port| port != 0).ok_or("a port is a number from 1 to 65535")?;
     let host = if host.is_empty() { "127.0.0.1" } else { host };
     let fault = if host.contains(['*', '/']) { Some("one host") } else { host_fault(host) };
     if let Some(fault) = fault {
-        return no_server(reader, value.span, &text, fault);
+        return Err(fault);
     }
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    Some(PhpAddress::Tcp(host.to_ascii_lowercase(), port))
-}
-
-fn no_server(reader: &mut Reader<'_>, span: Span, text: &str, label: &str) -> Option<PhpAddress> {
-    let draft = reader.report.add(Code::ServerBad, span, format!("`{text}` is no application server"));
-    draft.label(label.to_owned()).note(FORM);
-    None
+    Ok(PhpAddress::Tcp(host.to_ascii_lowercase(), port))
 }
 
 fn setting(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {

@@ -1,5 +1,6 @@
 //! From the typed settings to a [`Spec`]: every fault is gathered, none is passed over.
 
+use super::php::script_folders;
 use super::{Change, FilesSpec, Folder, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
 use crate::auth::{Auth, Verifier};
 use crate::cors::Cors;
@@ -21,7 +22,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -45,6 +46,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     let mut compiler = Compiler {
         previous: sources.previous,
         withholds: config.sites.iter().flat_map(|site| &site.block).any(|step| has_pages(&step.kind)),
+        scripts: script_folders(config),
         errors: Vec::new(),
         path: String::new(),
         answers: 0,
@@ -64,6 +66,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             active: Vec::new(),
             active_places: Vec::new(),
             pages_shared: sources.pages.clone().unwrap_or_default(),
+            php: Vec::new(),
             accelerator: sources.accelerator.clone().unwrap_or_default(),
             rates: Vec::new(),
             verifier: None,
@@ -102,16 +105,18 @@ fn has_pages(kind: &StepKind) -> bool {
 /// Whether the step, or one within it, leads to other servers.
 fn forwards(kind: &StepKind) -> bool {
     match kind {
-        StepKind::Handler(Handler::Proxy(_)) => true,
+        StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)) => true,
         StepKind::Route(route) => route.block.iter().any(|step| forwards(&step.kind)),
         _ => false,
     }
 }
 
-struct Compiler<'a> {
-    previous: Option<&'a Spec>,
+pub(super) struct Compiler<'a> {
+    pub(super) previous: Option<&'a Spec>,
     /// Whether there are active pages: then no site gives out their sources, whichever folder they lie in.
     withholds: bool,
+    /// Folders with scripts, and how their names end.
+    pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     errors: Vec<SpecError>,
     /// Hosts and conditions around the step at hand: what tells one rate limit from another across a reload.
     path: String,
@@ -120,11 +125,11 @@ struct Compiler<'a> {
     /// Proxies met so far in the site at hand.
     proxies_of_site: u32,
     rate_keys: HashSet<String>,
-    spec: Spec,
+    pub(super) spec: Spec,
 }
 
 impl Compiler<'_> {
-    fn fail(&mut self, place: &Place, what: impl Into<String>, advice: impl Into<String>) {
+    pub(super) fn fail(&mut self, place: &Place, what: impl Into<String>, advice: impl Into<String>) {
         self.errors.push(SpecError::new(place, what, advice));
     }
 
@@ -256,6 +261,7 @@ impl Compiler<'_> {
                 };
                 self.add_pages(place, page, Some(name.to_owned()), site)?
             }
+            Handler::Php(php) => self.add_php(place, php, site)?,
         })
     }
 
@@ -384,7 +390,7 @@ impl Compiler<'_> {
     }
 
     /// The folder at `path`, opened once for all steps; that of the configuration before when it is still the same.
-    fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
+    pub(super) fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
         if let Some(known) = self.spec.folders.iter_mut().find(|folder| folder.path == path) {
             known.watched |= watched;
             return Some(known.clone());
@@ -429,11 +435,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
+    pub(super) fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
         let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
         let root = Arc::clone(&folder.root);
         let withholds = self.withholds;
-        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, withholds };
+        let sources = self.sources(&settings.root, site);
+        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, withholds, sources };
         if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
             return index as u32;
         }
@@ -486,6 +493,12 @@ fn write_step(step: &model::Step) -> String {
             let users = auth.users.iter().map(|(name, _)| (name.clone(), "(hash)".to_owned())).collect();
             let auth = model::BasicAuth { realm: auth.realm.clone(), users };
             step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::BasicAuth(auth) })
+        }
+        // What scripts are told may be secret, too.
+        StepKind::Handler(Handler::Php(php)) => {
+            let env = php.env.iter().map(|(name, _)| (name.clone(), "(value)".to_owned())).collect();
+            let php = Box::new(model::Php { env, ..(**php).clone() });
+            step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::Handler(Handler::Php(php)) })
         }
         StepKind::Route(_) => {
             let written = step_to_kdl(step);

@@ -51,7 +51,8 @@ fn an_answer_comes_out_however_it_is_cut() {
     let expected = "Status: 200\r\nA WARNING\r\nhello[StderrEnd][StdoutEnd][End { app_status: 258, status: Complete }]";
     assert_eq!((text.as_str(), done), (expected, Ok(true)));
     // What lies behind the end is not used.
-    let (used, event) = Decoder::default().decode(&[end(0), b"more".to_vec()].concat()).unwrap();
+    let more = [end(0), b"more".to_vec()].concat();
+    let (used, event) = Decoder::default().decode(&more).unwrap();
     assert_eq!((used, event), (16, Some(Event::End { app_status: 258, status: ProtocolStatus::Complete })));
 }
 

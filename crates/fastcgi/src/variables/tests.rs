@@ -112,9 +112,9 @@ fn hosts_have_their_forms() {
 
 #[test]
 fn what_the_configuration_says_goes_first() {
-    let env = [("APP_ENV".to_owned(), "test".to_owned()), ("HTTP_A".to_owned(), "ours".to_owned())];
+    let env = vec![("APP_ENV".to_owned(), "test".to_owned()), ("HTTP_A".to_owned(), "ours".to_owned())].leak();
     let found = variables("GET / HTTP/1.1\r\nHost: a\r\nA: theirs\r\n\r\n", |facts| {
-        facts.env = &env;
+        facts.env = env;
         facts.user = Some("alice");
         facts.path_info = b"";
         facts.client = "[::ffff:192.0.2.7]:1".parse().ok();

@@ -1,6 +1,6 @@
 use super::{ConnectFailure, Connection, Crowd, FastcgiAddress, FastcgiClient, FastcgiSettings};
 use crate::clock::Now;
-use crate::runtime::build_runtime;
+use crate::runtime::build_server_runtime;
 use std::fs;
 use std::future::poll_fn;
 use std::io::{IoSlice, Read, Write};
@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
-use tokio::task::LocalSet;
 
 const SETTINGS: FastcgiSettings = FastcgiSettings {
     connect_timeout_ms: 300,
@@ -20,7 +19,7 @@ const SETTINGS: FastcgiSettings = FastcgiSettings {
 };
 
 fn run(future: impl Future<Output = ()>) {
-    build_runtime().unwrap().block_on(LocalSet::new().run_until(future));
+    build_server_runtime().unwrap().block_on(future);
 }
 
 fn client(address: FastcgiAddress) -> FastcgiClient {

@@ -105,7 +105,11 @@ impl Site {
     }
 
     fn with_database_and(change: impl FnOnce(&mut ApiSettings)) -> Self {
-        let path = std::env::temp_dir().join(format!("flatout-api-db-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let path = std::env::temp_dir().join(format!(
+            "flatout-api-db-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         std::fs::create_dir_all(&path).unwrap();
         let database = Database::open(&path.join("site.db"), 2, flatout_data::Limits::default()).unwrap();
         let mut site = Self::with(|settings| {

@@ -157,7 +157,10 @@ fn says_where_a_page_failed() {
 #[test]
 fn an_error_that_is_caught_is_a_text_with_its_place() {
     let sandbox = sandbox();
-    assert_eq!(output(&sandbox, "local ok, why = pcall(fail) __w(type(why)) __w(why)"), "stringpage.lhtml:1: a native failed");
+    assert_eq!(
+        output(&sandbox, "local ok, why = pcall(fail) __w(type(why)) __w(why)"),
+        "stringpage.lhtml:1: a native failed"
+    );
     let source = "local ok, why = xpcall(fail, function(why) return 'seen ' .. why end) __w(why)";
     assert_eq!(output(&sandbox, source), "seen page.lhtml:1: a native failed");
     let source = "local ok, why = pcall(error, { code = 5 }) __w(why.code)";
@@ -185,7 +188,9 @@ fn prints_for_the_log() {
 #[test]
 fn an_endless_loop_is_preempted_and_ends() {
     let sandbox = sandbox();
-    for source in ["while true do end", "local function f() return f() end while true do pcall(f) end", "repeat until false"] {
+    for source in
+        ["while true do end", "local function f() return f() end while true do pcall(f) end", "repeat until false"]
+    {
         let ended = run(&sandbox, source);
         assert_eq!(kind(&ended), Some(FailureKind::CpuLimit), "{source}");
         assert!(ended.preempted > 20, "{source}: {} slices", ended.preempted);

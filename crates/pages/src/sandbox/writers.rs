@@ -22,8 +22,11 @@ const TEXTS: &[(&str, Escape)] = &[
 ];
 
 /// Writers of values as JSON: for a text, and for the JSON of anything else.
-const VALUES: &[(&str, Escape, Escape)] =
-    &[("__j", escape::script_string, escape::script_json), ("__e", escape::handler_string, escape::handler_json)];
+const VALUES: &[(&str, Escape, Escape)] = &[
+    ("__j", escape::script_string, escape::script_json),
+    ("__d", escape::script_string, escape::script_data),
+    ("__e", escape::handler_string, escape::handler_json),
+];
 
 /// As it is.
 fn raw(input: &[u8], out: &mut Vec<u8>) {
@@ -91,8 +94,8 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
 fn write(lua: &Lua, hub: &Hub, text: &[u8], escape: Escape) -> Result<(), Fault> {
     if text.len() > LONG_BYTES {
         hub.meter.hurry();
-        // An escaper makes six bytes of one at the most.
-        hub.reserve(lua, text.len().saturating_mul(6))?;
+        // An escaper makes nine bytes of one at the most: of one that is no UTF-8, in a URL.
+        hub.reserve(lua, text.len().saturating_mul(9))?;
     }
     hub.with(|exchange| {
         exchange.output.write(|out| escape(text, out));

@@ -119,7 +119,12 @@ impl Scanner<'_> {
     }
 
     fn fault(&self, start: usize, kind: FaultKind) -> Fault {
-        Fault { range: start..self.at.max(start + 1).min(self.bytes.len().max(start)), kind, resume: None, is_long: false }
+        Fault {
+            range: start..self.at.max(start + 1).min(self.bytes.len().max(start)),
+            kind,
+            resume: None,
+            is_long: false,
+        }
     }
 
     /// Goes to where code is likely to go on: the next line, or the end of the piece.

@@ -27,7 +27,11 @@ fn codes(page: &str) -> Vec<Code> {
 /// The functions that the chunk calls for insertions, by their last letters.
 fn functions(page: &str) -> String {
     let chunk = template(page).chunk;
-    chunk.match_indices("if true then __").filter_map(|(at, found)| chunk[at + found.len()..].chars().next()).filter(|c| *c != 's').collect()
+    chunk
+        .match_indices("if true then __")
+        .filter_map(|(at, found)| chunk[at + found.len()..].chars().next())
+        .filter(|c| *c != 's')
+        .collect()
 }
 
 fn write(escape: Escape, value: &[u8], out: &mut Vec<u8>) {
@@ -95,11 +99,17 @@ fn the_escaper_is_that_of_the_place() {
         ("<!-- a --><!--> <?= v ?><!---><?= v ?><!doctype html><?= v ?><!-- --!><?= v ?>", "wwww"),
         ("<style>a > b { color: red }</style><?= v ?>", "w"),
         ("<iframe src=\"<?= v ?>\"></iframe><?= v ?>", "hw"),
-        ("<?raw v ?><p title=\"<?raw v ?>\"><style><?raw v ?></style><script>`<?raw v ?>`</script><p <?raw v ?>>", "rrrrr"),
+        (
+            "<?raw v ?><p title=\"<?raw v ?>\"><style><?raw v ?></style><script>`<?raw v ?>`</script><p <?raw v ?>>",
+            "rrrrr",
+        ),
         ("<noscript><p title=\"<?= v ?>\"><?= v ?></p></noscript>", "aw"),
         ("<select><option value=\"<?= v ?>\"><?= v ?></select><script>if (a<b) f(<?= v ?>)</script>", "awj"),
         ("<p\n class = \"<?= v ?>\"/><br/><?= v ?></p\n>", "aw"),
-        ("<?lua local function f(a: number?, b: {x: string} ): number return if a then 1 else 2 end ?><?= f(1, {x = \"?>\"}) ?>", "w"),
+        (
+            "<?lua local function f(a: number?, b: {x: string} ): number return if a then 1 else 2 end ?><?= f(1, {x = \"?>\"}) ?>",
+            "w",
+        ),
         ("<?= if v then v else \"b\" ?><?= `a{v}b` ?><?= [[ ?> ]] ?><?= v -- note ?>", "wwww"),
         ("<?= (function() local a, b = 1, 2; return a end)() ?>", "w"),
     ] {
@@ -257,11 +267,17 @@ fn branches_end_in_the_same_place_or_not_at_all() {
         ("<?lua if v then ?><script><?lua end ?>a</script>", Code::BranchesDiffer),
         ("<?lua if v then ?><!--<?lua else ?>a<?lua end ?>-->", Code::BranchesDiffer),
         ("<?lua for i = 1, 2 do ?><p <?lua end ?>>", Code::BranchesDiffer),
-        ("<p title=<?lua if v then ?>\"a\"<?lua else ?>'b'<?lua end ?> title=<?lua if v then ?>\"<?lua else ?>'<?lua end ?>", Code::BranchesDiffer),
+        (
+            "<p title=<?lua if v then ?>\"a\"<?lua else ?>'b'<?lua end ?> title=<?lua if v then ?>\"<?lua else ?>'<?lua end ?>",
+            Code::BranchesDiffer,
+        ),
         ("<p title=\"<?lua while true do if v then break end ?>\"<?lua end ?>>", Code::BranchesDiffer),
         ("<?lua while true do ?><p title=\"<?lua if v then break end ?>\"><?lua end ?>", Code::BranchesDiffer),
         ("<?lua while true do ?><p title=\"<?lua if v then continue end ?>\"><?lua end ?>", Code::BranchesDiffer),
-        ("<p <?lua if v then ?>on<?lua else ?>on<?lua end ?>click=\"<?= v ?>\" <?lua if v then ?>a<?lua else ?>b<?lua end ?>=\"\">", Code::MarkupUnclear),
+        (
+            "<p <?lua if v then ?>on<?lua else ?>on<?lua end ?>click=\"<?= v ?>\" <?lua if v then ?>a<?lua else ?>b<?lua end ?>=\"\">",
+            Code::MarkupUnclear,
+        ),
         ("<p <?lua if v then ?>a <?lua else ?>b <?lua end ?>= \"<?= v ?>\">", Code::MarkupUnclear),
         ("<p <?lua if v then ?>a<?lua end ?>b=\"x\">", Code::MarkupUnclear),
         ("<?lua if v then ?><svg><?lua end ?>", Code::BranchesDiffer),
@@ -283,7 +299,10 @@ fn a_page_runs_in_the_order_it_is_written() {
         assert_eq!(run(&template(page), v.as_bytes()), expected);
     }
     assert_eq!(run(&template("a<?lua do return end ?>b"), b""), "a");
-    assert_eq!(run(&template("<textarea><?= v ?></textarea><pre>\n<?= v ?></pre>"), b"\nx"), "<textarea>\n\nx</textarea><pre>\n\nx</pre>");
+    assert_eq!(
+        run(&template("<textarea><?= v ?></textarea><pre>\n<?= v ?></pre>"), b"\nx"),
+        "<textarea>\n\nx</textarea><pre>\n\nx</pre>"
+    );
     assert_eq!(run(&template("\u{feff}a"), b""), "a");
     assert_eq!(run(&template("<?= (v) ?><?lua (print or v)() ?>b"), b"a"), "ab");
 }
@@ -318,7 +337,10 @@ fn a_line_of_the_chunk_leads_to_the_page() {
 #[test]
 fn includes_see_the_page_and_keep_their_own() {
     let files = Memory::new()
-        .file("a/page.lhtml", "<?lua local x = v ?><?include \"../_b.lhtml\" ?>\n<?= tostring(y) ?><?include '_c.lhtml' ?>")
+        .file(
+            "a/page.lhtml",
+            "<?lua local x = v ?><?include \"../_b.lhtml\" ?>\n<?= tostring(y) ?><?include '_c.lhtml' ?>",
+        )
         .file("_b.lhtml", "<?lua local y = 1 ?>[<?= x ?>]")
         .file("a/_c.lhtml", "<b>");
     let compiled = compile("a/page.lhtml", &files);
@@ -328,7 +350,11 @@ fn includes_see_the_page_and_keep_their_own() {
     let line = template.chunk.lines().position(|line| line.contains("local y")).unwrap() as u32 + 1;
     assert_eq!(template.lines.place(line).unwrap().file, "_b.lhtml");
     // What an include opens, it closes; and its place is that of the include.
-    let files = |part: &str| Memory::new().file("p.lhtml", "<?lua if v then ?><p title=\"<?include \"_i\" ?>\"><?lua end ?>").file("_i", part);
+    let files = |part: &str| {
+        Memory::new()
+            .file("p.lhtml", "<?lua if v then ?><p title=\"<?include \"_i\" ?>\"><?lua end ?>")
+            .file("_i", part)
+    };
     assert!(compile("p.lhtml", &files("<?= v ?>")).template.unwrap().chunk.contains("__a(("));
     assert!(compile("p.lhtml", &files("<?lua end ?>")).template.is_err());
     assert!(compile("p.lhtml", &files("<?lua if v then ?>")).template.is_err());
@@ -345,7 +371,9 @@ fn includes_are_bounded() {
     let found = compile("page.lhtml", &files.file("_20", "")).template.unwrap_err();
     assert_eq!(found.list[0].code, Code::PageTooLarge);
     let many = "<?include \"_a\" ?>".repeat(20);
-    let twice = |inner: &str| Memory::new().file("page.lhtml", many.as_str()).file("_a", inner.replace("_a", "_b")).file("_b", "x");
+    let twice = |inner: &str| {
+        Memory::new().file("page.lhtml", many.as_str()).file("_a", inner.replace("_a", "_b")).file("_b", "x")
+    };
     assert_eq!(compile("page.lhtml", &twice(&many)).template.unwrap_err().list[0].code, Code::PageTooLarge);
     let large = Memory::new().file("page.lhtml", "<?include \"_a\" ?>".repeat(8)).file("_a", "x".repeat(700_000));
     assert_eq!(compile("page.lhtml", &large).template.unwrap_err().list[0].code, Code::PageTooLarge);
@@ -393,11 +421,74 @@ fn shape(text: &str) -> Vec<String> {
 /// Pages of pieces that mean something.
 fn pages() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "<?= v ?>", "<?= v ?>", "<?= v ?>", "<?= v ?>", "<?lua if v then ?>", "<?lua else ?>", "<?lua end ?>", "<?lua for i = 1, 2 do ?>",
-        "<p>", "<p ", "title", "=", "\"", "'", ">", "</p>", "<", "/", "&", "&amp;", "a", " ", "\n", "<a href=\"", "onclick=\"", "f(", ")",
-        "<script>", "</script>", "<style>", "</style>", "<!--", "-->", "<textarea>", "</textarea>", "<svg>", "</svg>", "`", "${", "}", "{",
-        "//", "/*", "*/", "\\", "javascript:", ":", "https://", "?", "#", ";", "<title>", "</title>", "<noscript>", "</noscript>", "<img srcset=\"",
-        ",", "<meta content=\"", "http-equiv", "<select>", "</select>", "return ", "x", "1", "+", "-", "&quot;", "<script type=\"application/json\">",
+        "<?= v ?>",
+        "<?= v ?>",
+        "<?= v ?>",
+        "<?= v ?>",
+        "<?lua if v then ?>",
+        "<?lua else ?>",
+        "<?lua end ?>",
+        "<?lua for i = 1, 2 do ?>",
+        "<p>",
+        "<p ",
+        "title",
+        "=",
+        "\"",
+        "'",
+        ">",
+        "</p>",
+        "<",
+        "/",
+        "&",
+        "&amp;",
+        "a",
+        " ",
+        "\n",
+        "<a href=\"",
+        "onclick=\"",
+        "f(",
+        ")",
+        "<script>",
+        "</script>",
+        "<style>",
+        "</style>",
+        "<!--",
+        "-->",
+        "<textarea>",
+        "</textarea>",
+        "<svg>",
+        "</svg>",
+        "`",
+        "${",
+        "}",
+        "{",
+        "//",
+        "/*",
+        "*/",
+        "\\",
+        "javascript:",
+        ":",
+        "https://",
+        "?",
+        "#",
+        ";",
+        "<title>",
+        "</title>",
+        "<noscript>",
+        "</noscript>",
+        "<img srcset=\"",
+        ",",
+        "<meta content=\"",
+        "http-equiv",
+        "<select>",
+        "</select>",
+        "return ",
+        "x",
+        "1",
+        "+",
+        "-",
+        "&quot;",
+        "<script type=\"application/json\">",
     ]);
     prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
 }

@@ -225,7 +225,7 @@ impl Search {
     /// How many repetitions there are, as far as the budget goes.
     fn count(&mut self, found: &Item, item: usize, subject: &[u8], from: usize, at: usize, budget: &mut usize) -> Next {
         let rest = &subject[at.min(subject.len())..];
-        let within = &rest[..rest.len().min((*budget).saturating_mul(4))];
+        let within = &rest[..rest.len().min((*budget + 1).saturating_mul(4))];
         let counted = match found {
             Item::Any(_) => within.len(),
             Item::Byte(byte, _) => within.iter().take_while(|known| *known == byte).count(),
@@ -296,7 +296,7 @@ fn accepts(item: &Item, subject: &[u8], at: usize) -> bool {
 fn balance(pattern: &Pattern, subject: &[u8], item: usize, at: usize, depth: usize, budget: &mut usize) -> Next {
     let &Item::Balance(first, last) = &pattern.items[item] else { return Next::Back };
     let rest = &subject[at.min(subject.len())..];
-    let within = &rest[..rest.len().min((*budget).saturating_mul(32))];
+    let within = &rest[..rest.len().min((*budget + 1).saturating_mul(32))];
     let mut depth = depth;
     for found in memchr::memchr2_iter(first, last, within) {
         spend(budget, 1);

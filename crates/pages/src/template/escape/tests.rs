@@ -1,8 +1,8 @@
 //! What an escaper writes is parsed back, and is the value again; and it never holds what could end its place.
 
 use super::{
-    REFUSED_URL, attribute, handler_json, handler_string, script_data, script_json, script_string, script_text, text, url,
-    url_part,
+    REFUSED_URL, attribute, handler_json, handler_string, script_data, script_json, script_string, script_text, text,
+    url, url_part,
 };
 use proptest::prelude::*;
 
@@ -52,8 +52,37 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
         any::<u8>().prop_map(|byte| vec![byte]),
         "[a-z ]{0,4}".prop_map(String::into_bytes),
         prop::sample::select(vec![
-            "<", ">", "&", "\"", "'", "`", "\\", "/", "\r", "\n", "\0", "-->", "<!--", "</script", "javascript:", "data:", "]]>",
-            "&amp;", "&#x3c;", "%00", "%", "${", "\u{2028}", "\u{2029}", "é", "\t", ":", "//", "http:", "\u{feff}", "\u{1f600}",
+            "<",
+            ">",
+            "&",
+            "\"",
+            "'",
+            "`",
+            "\\",
+            "/",
+            "\r",
+            "\n",
+            "\0",
+            "-->",
+            "<!--",
+            "</script",
+            "javascript:",
+            "data:",
+            "]]>",
+            "&amp;",
+            "&#x3c;",
+            "%00",
+            "%",
+            "${",
+            "\u{2028}",
+            "\u{2029}",
+            "é",
+            "\t",
+            ":",
+            "//",
+            "http:",
+            "\u{feff}",
+            "\u{1f600}",
         ])
         .prop_map(|word| word.as_bytes().to_vec()),
     ];

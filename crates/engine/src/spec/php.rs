@@ -1,0 +1,93 @@
+//! `php` steps put to use, and which folders hold scripts.
+
+use super::PhpSpec;
+use super::compile::Compiler;
+use crate::step::Kind;
+use flatout_config::model::{self, Config, Handler, Place, StepKind};
+use flatout_fastcgi::PhpStep;
+use flatout_serve::sources::SourceNames;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Every folder whose scripts are run by some site, and how their names end.
+pub(super) fn script_folders(config: &Config) -> Vec<(PathBuf, Vec<String>)> {
+    let mut folders = Vec::new();
+    for site in &config.sites {
+        each_php(&site.block, &mut |php| folders.push((real(&php.root), php.split.clone())));
+    }
+    folders
+}
+
+fn each_php(block: &[model::Step], tell: &mut impl FnMut(&model::Php)) {
+    for step in block {
+        match &step.kind {
+            StepKind::Handler(Handler::Php(php)) => tell(php),
+            StepKind::Route(route) => each_php(&route.block, tell),
+            _ => {}
+        }
+    }
+}
+
+/// The folder's one name; what cannot be found out is compared as it is written.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+impl Compiler<'_> {
+    /// What must not be read of the folder `root` in `site`: scripts, when the site runs any, or when some site runs those
+    /// of this folder, of one around it or of one within.
+    pub(super) fn sources(&self, root: &Path, site: &model::Site) -> Option<Arc<SourceNames>> {
+        if self.scripts.is_empty() {
+            return None;
+        }
+        let mut suffixes: Vec<String> = Vec::new();
+        each_php(&site.block, &mut |php| suffixes.extend_from_slice(&php.split));
+        let root = real(root);
+        for (folder, split) in &self.scripts {
+            if folder.starts_with(&root) || root.starts_with(folder) {
+                suffixes.extend_from_slice(split);
+            }
+        }
+        (!suffixes.is_empty()).then(|| Arc::new(SourceNames::new(suffixes.iter().map(String::as_str))))
+    }
+
+    /// The step that was there before, when it is the same: its connections stay.
+    pub(super) fn add_php(&mut self, place: &Place, settings: &model::Php, site: &model::Site) -> Option<Kind> {
+        // Opened for the kernel's rules, for the sandbox, and for what is said when it cannot be.
+        self.open_folder(place, &settings.root, false)?;
+        let before = self.previous.and_then(|previous| {
+            previous.php.iter().map(|php| &php.step).find(|step| step.is(settings)).map(Arc::clone)
+        });
+        let step = match before.map_or_else(|| PhpStep::new(settings).map(Arc::new), Ok) {
+            Ok(step) => step,
+            Err(error) => {
+                let what = format!("the folder `{}` cannot be used: {error}", settings.root.display());
+                self.fail(place, what, "name the folder that holds the scripts");
+                return None;
+            }
+        };
+        let mut files = |folder: &Path| {
+            let opened = self.open_folder(place, folder, site.watch)?;
+            let settings = model::Files { root: folder.to_owned(), hidden: true, ..model::Files::default() };
+            Some(self.add_files(&opened, settings, site))
+        };
+        let mut sendfile = Vec::new();
+        for folder in &settings.sendfile {
+            let index = files(folder)?;
+            // A script may write either: the path as it stands in the configuration, or without links.
+            let written = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+            let real = real(folder);
+            if real != written {
+                sendfile.push((real, index));
+            }
+            sendfile.push((written, index));
+        }
+        let mut accel = Vec::new();
+        for (prefix, folder) in &settings.accel {
+            accel.push((prefix.clone(), files(folder)?));
+        }
+        accel.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        self.spec.php.push(PhpSpec { step, sendfile, accel });
+        Some(Kind::Php(self.spec.php.len() as u32 - 1))
+    }
+}

@@ -1,0 +1,173 @@
+//! A script's answer as one of ours.
+
+use crate::head::{CgiHead, each_line};
+use crate::outcome::Outcome;
+use flatout_config::model::FieldOp;
+use flatout_http::date::{DATE_BYTES, format_date};
+use flatout_http::token::is_token;
+use flatout_net::clock::Now;
+use flatout_net::response::{Body, Head, Response};
+
+/// Names that no header step changes: they say how the message is framed, or which bytes it holds.
+const FRAMING: [&str; 9] = [
+    "content-length",
+    "content-range",
+    "transfer-encoding",
+    "connection",
+    "date",
+    "content-encoding",
+    "trailer",
+    "upgrade",
+    "age",
+];
+
+/// What a script may say of a file that this server sends: all but what the file itself decides.
+const FILE_DECIDES: [&str; 7] =
+    ["accept-ranges", "content-encoding", "content-range", "date", "etag", "last-modified", "vary"];
+
+/// The answer with `body`, of which `length` bytes are told, and the fields of `head` changed as header steps say.
+pub(crate) fn respond(
+    head: &CgiHead,
+    length: Option<u64>,
+    body: Body,
+    changes: &[FieldOp],
+    outcome: Outcome,
+) -> Response {
+    let mut lines = Vec::with_capacity(head.lines.len() + 128);
+    write_changed(&head.lines, changes, &mut lines);
+    if !head.has_date {
+        write_line(b"Date", &format_date(Now::read().unix_s), &mut lines);
+    }
+    if let Some(length) = length {
+        write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
+    }
+    Response::new(head.status, Head::from_lines(head.status, &lines), body, outcome.index())
+}
+
+/// `file`, the answer with a file, with what the script's `head` says of it.
+pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldOp]) -> Response {
+    let date: [u8; DATE_BYTES] = format_date(Now::read().unix_s);
+    let mut whole = Vec::with_capacity(file.head.len() + head.lines.len() + 128);
+    file.head.append_to(&mut whole, &date, file.extra_lines(), None);
+    // Without the status line and the empty line.
+    let begin = whole.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let of_file = &whole[begin..whole.len() - 2];
+    let is_parts = file.status == 206
+        && each_line(of_file).any(|(name, line)| {
+            name.eq_ignore_ascii_case(b"content-type") && line[name.len()..].starts_with(b": multipart/byteranges")
+        });
+    let takes = |name: &[u8]| {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        // Of parts the type is theirs, and what is not sent has none.
+        let has_type = !is_parts && !matches!(file.status, 304 | 416);
+        !FILE_DECIDES.iter().any(|other| is(other)) && (has_type || !is("content-type"))
+    };
+    let mut merged = Vec::with_capacity(whole.len() + head.lines.len());
+    for (name, line) in each_line(of_file) {
+        let is_set = takes(name) && each_line(&head.lines).any(|(other, _)| other.eq_ignore_ascii_case(name));
+        if !is_set {
+            merged.extend_from_slice(line);
+        }
+    }
+    for (name, line) in each_line(&head.lines) {
+        if takes(name) {
+            merged.extend_from_slice(line);
+        }
+    }
+    let mut lines = Vec::with_capacity(merged.len());
+    write_changed(&merged, changes, &mut lines);
+    if file.status == 200 {
+        file.status = head.status;
+    }
+    file.head = Head::from_lines(file.status, &lines);
+    file.extra = None;
+    file.outcome = Outcome::FileSent.index();
+    file
+}
+
+/// Appends `lines` to `output` with `changes` made.
+fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
+    for (name, line) in each_line(lines) {
+        let dropped = changes.iter().any(|change| match change {
+            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => {
+                !is_framing(changed) && name.eq_ignore_ascii_case(changed.as_bytes())
+            }
+            FieldOp::Add(..) => false,
+        });
+        if !dropped {
+            output.extend_from_slice(line);
+        }
+    }
+    for (index, change) in changes.iter().enumerate() {
+        let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = change else { continue };
+        // What a later step sets or takes away is not written in the first place.
+        let undone = changes[index + 1..].iter().any(|later| match later {
+            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
+            FieldOp::Add(..) => false,
+        });
+        let is_safe = !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
+        if !undone && is_safe && !is_framing(name) && is_token(name.as_bytes()) {
+            write_line(name.as_bytes(), value.as_bytes(), output);
+        }
+    }
+}
+
+fn is_framing(name: &str) -> bool {
+    FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name))
+}
+
+fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
+    output.extend_from_slice(name);
+    output.extend_from_slice(b": ");
+    output.extend_from_slice(value);
+    output.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{respond, respond_file};
+    use crate::head::CgiHead;
+    use crate::outcome::Outcome;
+    use flatout_config::model::FieldOp;
+    use flatout_net::response::{Body, Head, Response};
+
+    fn text(response: &Response) -> String {
+        let mut output = Vec::new();
+        response.head.append_to(&mut output, &[b'-'; 29], response.extra_lines(), None);
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn a_script_s_head_becomes_ours() {
+        let head = CgiHead::parse(b"Status: 404\nX-A: 1\nDate: Sun, 06 Nov 1994 08:49:37 GMT\nB: 2\n\n").unwrap();
+        let changes = [FieldOp::Set("x-a".into(), "2".into()), FieldOp::Remove("B".into())];
+        let response = respond(&head, Some(3), Body::Empty, &changes, Outcome::Answered);
+        let expected = "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nx-a: 2\r\n\
+                        Content-Length: 3\r\n\r\n";
+        assert_eq!((response.status, text(&response).as_str()), (404, expected));
+        let dated = respond(&CgiHead::parse(b"\n").unwrap(), None, Body::Empty, &[], Outcome::Answered);
+        assert_eq!(text(&dated).matches("Date: ").count(), 1);
+    }
+
+    #[test]
+    fn a_file_keeps_what_it_decides() {
+        let fields = [("Content-Type", "text/plain"), ("Content-Length", "3"), ("ETag", "\"f\""), ("Vary", "x")];
+        let file = |status| Response::new(status, Head::new(status, &fields), Body::Bytes(b"abc".to_vec().into()), 0);
+        let head = CgiHead::parse(
+            b"Content-Type: image/png\nETag: \"s\"\nContent-Disposition: attachment\nContent-Length: 0\nVary: y\n\n",
+        )
+        .unwrap();
+        let told = text(&respond_file(file(200), &head, &[]));
+        for line in [
+            "Content-Type: image/png",
+            "ETag: \"f\"",
+            "Vary: x",
+            "Content-Disposition: attachment",
+            "Content-Length: 3",
+        ] {
+            assert!(told.contains(&format!("\r\n{line}\r\n")), "{told}");
+        }
+        assert!(!told.contains("\"s\"") && !told.contains("text/plain") && !told.contains("Vary: y"));
+        assert!(text(&respond_file(file(304), &head, &[])).contains("text/plain"));
+    }
+}

@@ -1,0 +1,132 @@
+//! One `php` step of the configuration, put to use for all workers.
+
+use crate::split::{Folder, Meaning, Rules, find_script};
+use flatout_config::model::{Php, PhpAddress};
+use flatout_net::fastcgi::{Crowd, FastcgiAddress, FastcgiSettings};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Deadlines are exact to a tenth of this at the least, as a crowd must be suspected early.
+const EXACT_MS: u64 = 500;
+
+/// One `php` step.
+pub struct PhpStep {
+    /// Unique within the process.
+    pub(crate) id: u64,
+    pub(crate) settings: Php,
+    pub(crate) rules: Rules,
+    pub(crate) folder: Folder,
+    pub(crate) address: FastcgiAddress,
+    /// The root as the application server sees it, without a last slash.
+    pub(crate) root: Vec<u8>,
+    pub(crate) crowd: Arc<Crowd>,
+    under_way: Arc<AtomicU32>,
+}
+
+impl PhpStep {
+    /// The step for `settings`, whose root is opened now.
+    ///
+    /// # Errors
+    /// The kernel's, when the root cannot be opened.
+    pub fn new(settings: &Php) -> io::Result<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let root = match &settings.script_root {
+            Some(root) => root.clone(),
+            // Without links: a deployment that changes one is seen by both sides at the next reload, and not before.
+            None => settings.root.canonicalize()?,
+        };
+        let mut root = root.as_os_str().as_bytes().to_vec();
+        while root.last() == Some(&b'/') {
+            root.pop();
+        }
+        Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            rules: Rules {
+                suffixes: settings.split.clone(),
+                index: settings.index.clone(),
+                front_controller: settings.front_controller.clone(),
+            },
+            folder: Folder::open(&settings.root)?,
+            address: match &settings.address {
+                PhpAddress::Unix(path) => FastcgiAddress::Unix(path.clone()),
+                PhpAddress::Tcp(host, port) => FastcgiAddress::Tcp(host.clone(), *port),
+            },
+            root,
+            crowd: Arc::default(),
+            under_way: Arc::default(),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Whether the step is one for `settings`, and its root is still the folder of that name.
+    pub fn is(&self, settings: &Php) -> bool {
+        let identity = Folder::open(&settings.root).and_then(|folder| folder.identity());
+        self.settings == *settings && identity.is_ok_and(|now| self.folder.identity().is_ok_and(|then| then == now))
+    }
+
+    /// Whether the application server has a name, which must be looked up.
+    pub fn asks_by_name(&self) -> bool {
+        self.address.is_named()
+    }
+
+    /// The settings.
+    pub const fn settings(&self) -> &Php {
+        &self.settings
+    }
+
+    /// The application server, for people.
+    pub fn describe(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// What `decoded` means: a path without its first slash, dot segments, empty segments, NUL and encoded slashes.
+    pub fn find(&self, decoded: &[u8]) -> Meaning {
+        find_script(decoded, &self.rules, &self.folder)
+    }
+
+    /// A script's file, as the application server sees it, for people.
+    pub fn show_file(&self, script: &[u8]) -> String {
+        format!("{}/{}", String::from_utf8_lossy(&self.root), String::from_utf8_lossy(script))
+    }
+
+    /// Requests under way, of all workers.
+    pub fn under_way(&self) -> u32 {
+        self.under_way.load(Ordering::Relaxed)
+    }
+
+    /// A place among the requests under way; `None` when there are as many as there may be.
+    pub(crate) fn enter(&self) -> Option<Permit> {
+        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit(Arc::clone(&self.under_way));
+        (before < self.settings.connections_max).then_some(permit)
+    }
+
+    pub(crate) fn client_settings(&self) -> FastcgiSettings {
+        let timeouts = &self.settings.timeouts;
+        FastcgiSettings {
+            connect_timeout_ms: timeouts.connect_timeout_ms,
+            shortest_timeout_ms: timeouts.head_timeout_ms.min(timeouts.body_timeout_ms).min(EXACT_MS),
+            idle_timeout_ms: timeouts.idle_timeout_ms,
+            idle_connections_max: self.settings.idle_connections_max,
+        }
+    }
+}
+
+impl fmt::Debug for PhpStep {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PhpStep").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// A place among the requests under way, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit(Arc<AtomicU32>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

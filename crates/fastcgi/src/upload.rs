@@ -1,0 +1,186 @@
+//! A request on its way to the application server: variables, then content as it comes.
+
+use crate::outcome::Outcome;
+use crate::record::{CONTENT_BYTES_MAX, Header, Kind, encode_end};
+use crate::spool::Spool;
+use flatout_net::content::{Content, ContentPiece};
+use flatout_net::fastcgi::Connection;
+use flatout_net::shared::SharedBytes;
+use std::io::IoSlice;
+use std::task::{Context, Poll};
+
+/// A request's content.
+#[derive(Debug)]
+pub(crate) enum Feed {
+    /// None.
+    Nothing,
+    /// As the client sends it.
+    Live(Content),
+    /// Kept until it was whole.
+    Kept(Spool),
+}
+
+/// Why an upload ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UploadError {
+    /// The application server takes no more.
+    Socket,
+    /// The content cannot be had.
+    Content(Outcome),
+}
+
+/// A request being sent.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Our own bytes: the variables, then headers of records.
+    own: Vec<u8>,
+    own_at: usize,
+    /// The part of the content that the last header announces.
+    part: SharedBytes,
+    part_at: usize,
+    /// What of the last piece comes in later records.
+    later: SharedBytes,
+    feed: Feed,
+    ended: bool,
+    sent_bytes: u64,
+    /// A piece of live content was asked for, so that the request cannot be sent again.
+    is_taken: bool,
+    /// It waits for the client, not for the application server.
+    waits_for_client: bool,
+}
+
+fn nothing() -> SharedBytes {
+    SharedBytes::from(Vec::new())
+}
+
+impl Upload {
+    /// Sends `prelude`, the records up to the end of the variables, and then what `feed` has.
+    pub(crate) fn new(prelude: Vec<u8>, feed: Feed) -> Self {
+        Self {
+            own: prelude,
+            own_at: 0,
+            part: nothing(),
+            part_at: 0,
+            later: nothing(),
+            feed,
+            ended: false,
+            sent_bytes: 0,
+            is_taken: false,
+            waits_for_client: false,
+        }
+    }
+
+    /// Bytes sent.
+    pub(crate) const fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Whether it is the client that is waited for.
+    pub(crate) const fn waits_for_client(&self) -> bool {
+        self.waits_for_client
+    }
+
+    /// Whether everything is sent.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ended && self.is_between_records()
+    }
+
+    /// Whether no record has been sent in part.
+    pub(crate) fn is_between_records(&self) -> bool {
+        self.own_at == self.own.len() && self.part_at == self.part.len()
+    }
+
+    /// The content, for the request to be sent again; `None` when some of it is gone.
+    pub(crate) fn into_feed(self) -> Option<Feed> {
+        match self.feed {
+            Feed::Live(_) if self.is_taken => None,
+            Feed::Kept(mut spool) => {
+                spool.rewind();
+                Some(Feed::Kept(spool))
+            }
+            feed => Some(feed),
+        }
+    }
+
+    /// Sends on. Ready when everything is sent.
+    pub(crate) fn poll(
+        &mut self,
+        connection: &mut Connection,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), UploadError>> {
+        self.waits_for_client = false;
+        loop {
+            while !self.is_between_records() {
+                let slices = [IoSlice::new(&self.own[self.own_at..]), IoSlice::new(&self.part[self.part_at..])];
+                // One slice goes by a plain send.
+                let slices = match (slices[0].is_empty(), slices[1].is_empty()) {
+                    (true, _) => &slices[1..],
+                    (_, true) => &slices[..1],
+                    _ => &slices[..],
+                };
+                match connection.poll_send(context, slices) {
+                    Poll::Ready(Ok(count)) => self.advance(count),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(UploadError::Socket)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            if self.later.is_empty() {
+                match self.poll_piece(context) {
+                    Poll::Ready(Ok(Some(piece))) => self.later = piece,
+                    Poll::Ready(Ok(None)) => {
+                        self.begin_record(nothing());
+                        self.ended = true;
+                        continue;
+                    }
+                    Poll::Ready(Err(outcome)) => return Poll::Ready(Err(UploadError::Content(outcome))),
+                    Poll::Pending => {
+                        self.waits_for_client = true;
+                        return Poll::Pending;
+                    }
+                }
+            }
+            let count = self.later.len().min(CONTENT_BYTES_MAX);
+            let part = self.later.slice(0..count);
+            self.later.advance(count);
+            self.begin_record(part);
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.sent_bytes += count as u64;
+        let own = count.min(self.own.len() - self.own_at);
+        self.own_at += own;
+        self.part_at += count - own;
+    }
+
+    /// The next record holds `part`; an empty one ends the content.
+    fn begin_record(&mut self, part: SharedBytes) {
+        self.own.clear();
+        self.own_at = 0;
+        if part.is_empty() {
+            encode_end(Kind::Stdin, &mut self.own);
+        } else {
+            self.own.extend_from_slice(&Header::new(Kind::Stdin, part.len() as u16).encode());
+        }
+        self.part = part;
+        self.part_at = 0;
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<SharedBytes>, Outcome>> {
+        match &mut self.feed {
+            Feed::Nothing => Poll::Ready(Ok(None)),
+            Feed::Kept(spool) => Poll::Ready(spool.next_piece()),
+            Feed::Live(content) => {
+                self.is_taken = true;
+                content.poll_piece(context).map(|piece| match piece {
+                    ContentPiece::Bytes(bytes) => Ok(Some(bytes)),
+                    ContentPiece::End(_) => Ok(None),
+                    ContentPiece::Cut(_) => Err(Outcome::ContentCut),
+                })
+            }
+        }
+    }
+}

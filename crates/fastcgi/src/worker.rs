@@ -1,0 +1,401 @@
+//! What one worker answers with.
+
+use crate::answer::{respond, respond_file};
+use crate::exchange::{Exchange, Failed, Through};
+use crate::head::CgiHead;
+use crate::outcome::Outcome;
+use crate::record::{Kind, encode_begin, encode_end, encode_stream};
+use crate::split::{Meaning, PassReason};
+use crate::spool::Spool;
+use crate::step::{Permit, PhpStep};
+use crate::upload::{Feed, Upload};
+use crate::variables::Facts;
+use flatout_config::model::FieldOp;
+use flatout_net::clock::Now;
+use flatout_net::fastcgi::FastcgiClient;
+use flatout_net::fastcgi::crowd::{CAUTION_MS, SUSPICION_MS};
+use flatout_net::handler::Request;
+use flatout_net::owned::OwnedRequest;
+use flatout_net::response::{Body, Response};
+use flatout_net::stream::{Piece, Source as _, Stream};
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+/// Bytes of content that nobody wants and that are received all the same, so that the connection can be kept.
+const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A request for a `php` step.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking<'a> {
+    /// The request.
+    pub request: &'a Request<'a>,
+    /// Its path as it is after rewriting, decoded, without its first slash. It is clean: no dot segments, no empty ones,
+    /// no NUL and no encoded slash.
+    pub decoded: &'a [u8],
+    /// Its query after rewriting.
+    pub query: Option<&'a [u8]>,
+    /// What header steps change of the answer.
+    pub changes: &'a Rc<[FieldOp]>,
+    /// Who has shown a password.
+    pub user: Option<&'a str>,
+    /// The address of the listener it came by.
+    pub server: Option<SocketAddr>,
+    /// The site's name.
+    pub site: Option<&'a str>,
+}
+
+/// Why there is no answer, for whoever makes error pages.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The status.
+    pub status: u16,
+    /// One sentence for the visitor.
+    pub text: &'static str,
+    /// Fields for the page.
+    pub fields: Vec<(&'static str, String)>,
+    /// The reason.
+    pub outcome: Outcome,
+}
+
+impl From<Outcome> for Refused {
+    fn from(outcome: Outcome) -> Self {
+        let fields = if outcome.status() == 503 { vec![("Retry-After", "1".to_owned())] } else { Vec::new() };
+        Self { status: outcome.status(), text: outcome.sentence(), fields, outcome }
+    }
+}
+
+/// What a script has answered.
+#[derive(Debug)]
+pub enum Made {
+    /// An answer.
+    Response(Response),
+    /// A file that is to be sent.
+    File(Box<FileWanted>),
+}
+
+/// A file that a script has named for this server to send.
+pub struct FileWanted {
+    /// By its path in the file system (X-Sendfile), or by an address that only this server knows (X-Accel-Redirect).
+    pub name: FileName,
+    /// The request, whose ranges and conditions concern the file.
+    pub request: OwnedRequest,
+    head: CgiHead,
+    changes: Rc<[FieldOp]>,
+}
+
+/// How a script names a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileName {
+    /// By its path in the file system.
+    Path(Vec<u8>),
+    /// By an address, percent-encoded.
+    Address(Vec<u8>),
+}
+
+impl FileWanted {
+    /// The answer with the file that `file` is the answer with.
+    #[must_use]
+    pub fn respond(&self, file: Response) -> Response {
+        respond_file(file, &self.head, &self.changes)
+    }
+}
+
+impl fmt::Debug for FileWanted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FileWanted").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// An answer that is being made.
+pub type Making = Pin<Box<dyn Future<Output = Result<Made, Refused>>>>;
+
+/// What became of a request.
+pub enum Handled {
+    /// The script answers.
+    Later(Making),
+    /// The path is a folder's and lacks its slash.
+    Slash,
+    /// No script is meant: the steps that follow may know.
+    Pass(PassReason),
+    /// None.
+    Refused(Refused),
+}
+
+/// One worker's connections to application servers.
+#[derive(Debug)]
+pub struct PhpWorker {
+    /// Added to the outcomes of all answers: where this crate's begin in the handler's table.
+    base: u8,
+    clients: RefCell<Vec<(Weak<PhpStep>, FastcgiClient)>>,
+}
+
+/// What is to be run, and for whom.
+struct Task {
+    step: Arc<PhpStep>,
+    client: FastcgiClient,
+    request: OwnedRequest,
+    script: Vec<u8>,
+    decoded: Vec<u8>,
+    path_info_at: usize,
+    query: Option<Vec<u8>>,
+    changes: Rc<[FieldOp]>,
+    user: Option<String>,
+    server: Option<SocketAddr>,
+    site: Option<String>,
+    base: u8,
+}
+
+impl PhpWorker {
+    /// A worker without connections. `base` is added to the outcomes of its answers.
+    pub fn new(base: u8) -> Self {
+        Self { base, clients: RefCell::default() }
+    }
+
+    /// Answers a request that has come to `step`.
+    pub fn handle(&self, step: &Arc<PhpStep>, asking: &Asking<'_>) -> Handled {
+        let (script, path_info) = match step.find(asking.decoded) {
+            Meaning::Script(script, path_info) => (script, path_info),
+            Meaning::Slash => return Handled::Slash,
+            Meaning::Pass(reason) => return Handled::Pass(reason),
+        };
+        let Some(permit) = step.enter() else { return Handled::Refused(Outcome::TooMany.into()) };
+        let offers = asking.request.offers;
+        if offers.has_content() {
+            let settings = &step.settings;
+            let refused = match asking.request.offers.content_length() {
+                Some(length) if length > settings.content_bytes_max => Some(Outcome::ContentTooLarge),
+                None if settings.spool_bytes_max == 0 => Some(Outcome::LengthRequired),
+                _ => None,
+            };
+            if let Some(outcome) = refused {
+                return Handled::Refused(outcome.into());
+            }
+        }
+        let task = Task {
+            step: Arc::clone(step),
+            client: self.client(step),
+            request: OwnedRequest::new(asking.request),
+            script,
+            decoded: asking.decoded.to_vec(),
+            path_info_at: path_info.start,
+            query: asking.query.map(<[u8]>::to_vec),
+            changes: Rc::clone(asking.changes),
+            user: asking.user.map(str::to_owned),
+            server: asking.server,
+            site: asking.site.map(str::to_owned),
+            base: self.base,
+        };
+        Handled::Later(Box::pin(task.run(permit)))
+    }
+
+    /// Lets go of connections for steps that are not in force any more.
+    pub fn retain(&self) {
+        self.clients.borrow_mut().retain(|(step, _)| step.strong_count() > 0);
+    }
+
+    /// This worker's connections to the application server of `step`.
+    fn client(&self, step: &Arc<PhpStep>) -> FastcgiClient {
+        let mut clients = self.clients.borrow_mut();
+        let is_it = |other: &Weak<PhpStep>| other.upgrade().is_some_and(|other| other.id == step.id);
+        if let Some((_, client)) = clients.iter().find(|(other, _)| is_it(other)) {
+            return client.clone();
+        }
+        let client = FastcgiClient::new(step.address.clone(), step.client_settings(), Arc::clone(&step.crowd));
+        clients.push((Arc::downgrade(step), client.clone()));
+        client
+    }
+}
+
+impl Task {
+    async fn run(self, permit: Permit) -> Result<Made, Refused> {
+        let offers = self.request.offers();
+        let (feed, length) = match offers.take_content() {
+            None if matches!(self.request.method(), "POST" | "PUT" | "PATCH") => (Feed::Nothing, Some(0)),
+            None => (Feed::Nothing, None),
+            Some(content) => {
+                if let Some(length) = content.length() {
+                    (Feed::Live(content), Some(length))
+                } else {
+                    let settings = &self.step.settings;
+                    let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
+                    let spool = Spool::fill(content, bytes_max).await?;
+                    let length = spool.length();
+                    (Feed::Kept(spool), Some(length))
+                }
+            }
+        };
+        let (head, exchange, outcome) = self.ask(permit, feed, length).await?;
+        Ok(self.answer(head, exchange, outcome))
+    }
+
+    /// Asks the application server: by a kept connection if there is one, and once more by a fresh one should the kept one
+    /// turn out to be closed.
+    async fn ask(
+        &self,
+        permit: Permit,
+        feed: Feed,
+        length: Option<u64>,
+    ) -> Result<(CgiHead, Exchange, Outcome), Outcome> {
+        let keeps = self.step.settings.idle_connections_max > 0 && !self.client.crowd().is_suspected(Now::read());
+        let prelude = self.prelude(keeps, length);
+        let script = String::from_utf8_lossy(&self.script);
+        let about: Rc<str> = format!("{}/{script}", self.site.as_deref().unwrap_or("*")).into();
+        let (mut feed, mut permit, mut again) = (feed, permit, false);
+        if let Some(connection) = self.client.kept() {
+            let upload = Upload::new(prelude.clone(), feed);
+            let timeouts = self.step.settings.timeouts;
+            let mut exchange = Exchange::new(connection, upload, timeouts, keeps, Rc::clone(&about), permit);
+            match poll_fn(|context| exchange.poll_head(context)).await {
+                Ok(head) => return Ok((head, exchange, Outcome::Answered)),
+                Err(failed) if !self.may_repeat(failed) => return Err(failed.outcome),
+                Err(failed) => {
+                    let parts = exchange.into_parts().and_then(|(upload, permit)| Some((upload.into_feed()?, permit)));
+                    // What was taken of the content is gone.
+                    (feed, permit) = parts.ok_or(failed.outcome)?;
+                    again = true;
+                }
+            }
+        }
+        let connection = self.client.connect().await?;
+        let upload = Upload::new(prelude, feed);
+        let timeouts = self.step.settings.timeouts;
+        let mut exchange = Exchange::new(connection, upload, timeouts, keeps, about, permit);
+        let head = self.wait_for_head(&mut exchange, keeps).await.map_err(|failed| failed.outcome)?;
+        Ok((head, exchange, if again { Outcome::AnsweredAgain } else { Outcome::Answered }))
+    }
+
+    /// Waits for the answer on a fresh connection. When it takes its time, others may be in its way.
+    async fn wait_for_head(&self, exchange: &mut Exchange, keeps: bool) -> Result<CgiHead, Failed> {
+        if !keeps {
+            return poll_fn(|context| exchange.poll_head(context)).await;
+        }
+        let mut patience_ms = SUSPICION_MS;
+        loop {
+            let answered = self.client.within(patience_ms, poll_fn(|context| exchange.poll_head(context))).await;
+            if let Some(answered) = answered {
+                return answered;
+            }
+            if !exchange.has_begun() {
+                self.client.crowd().suspect(Now::read());
+            }
+            patience_ms = CAUTION_MS / 2;
+        }
+    }
+
+    /// Whether a request that met a connection which the server was about to close may be sent again (RFC 9110 §9.2.2).
+    fn may_repeat(&self, failed: Failed) -> bool {
+        let is_idempotent = matches!(self.request.method(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
+        failed.is_stale && (failed.is_unsent || is_idempotent)
+    }
+
+    /// Everything that goes before the content.
+    fn prelude(&self, keeps: bool, content_length: Option<u64>) -> Vec<u8> {
+        let mut variables = Vec::with_capacity(2_048);
+        let mut path = Vec::with_capacity(self.decoded.len() + 1);
+        path.push(b'/');
+        path.extend_from_slice(&self.decoded);
+        self.request.with(|request| {
+            let facts = Facts {
+                head: request.head,
+                client: request.client,
+                secure: request.secure,
+                server: self.server,
+                site: self.site.as_deref(),
+                user: self.user.as_deref(),
+                path: &path,
+                query: self.query.as_deref(),
+                root: &self.step.root,
+                script: &self.script,
+                path_info: self.decoded.get(self.path_info_at..).unwrap_or_default(),
+                content_length,
+                env: &self.step.settings.env,
+            };
+            facts.write(&mut variables);
+        });
+        let mut prelude = Vec::with_capacity(variables.len() + 64);
+        encode_begin(keeps, &mut prelude);
+        encode_stream(Kind::Params, &variables, &mut prelude);
+        encode_end(Kind::Params, &mut prelude);
+        prelude
+    }
+
+    fn answer(self, head: CgiHead, mut exchange: Exchange, outcome: Outcome) -> Made {
+        let name = match (&head.accel, &head.sendfile) {
+            (Some(address), _) => Some(FileName::Address(address.clone())),
+            (None, Some(path)) => Some(FileName::Path(path.clone())),
+            (None, None) => None,
+        };
+        if let Some(name) = name {
+            discard(exchange);
+            let Self { request, changes, .. } = self;
+            return Made::File(Box::new(FileWanted { name, request, head, changes }));
+        }
+        let has_content = self.request.method() != "HEAD" && !matches!(head.status, 204 | 304);
+        let (length, body) = if !has_content {
+            discard(exchange);
+            (head.content_length.filter(|_| head.status != 204), Body::Empty)
+        } else if let Some(whole) = exchange.whole() {
+            whole_body(whole, head.content_length)
+        } else {
+            let length = head.content_length;
+            (length, Body::Stream(Stream::new(Through::new(exchange, length), length)))
+        };
+        let mut response = respond(&head, length, body, &self.changes, outcome);
+        response.outcome += self.base;
+        Made::Response(response)
+    }
+}
+
+/// Content that is here whole. When the script had promised another length, the client must not take it for whole.
+fn whole_body(whole: Vec<u8>, promised: Option<u64>) -> (Option<u64>, Body) {
+    let length = whole.len() as u64;
+    match promised {
+        Some(promised) if promised != length => {
+            (Some(promised), Body::Stream(Stream::new(Short { bytes: Some(whole), promised }, Some(promised))))
+        }
+        _ if whole.is_empty() => (Some(0), Body::Empty),
+        _ => (Some(length), Body::Bytes(whole.into())),
+    }
+}
+
+/// Content that has not the length it should have.
+struct Short {
+    bytes: Option<Vec<u8>>,
+    promised: u64,
+}
+
+impl flatout_net::stream::Source for Short {
+    fn poll_piece(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Piece> {
+        use flatout_net::ending::CloseReason;
+        use flatout_net::response::Segment;
+        std::task::Poll::Ready(match self.bytes.take() {
+            Some(bytes) if !bytes.is_empty() && bytes.len() as u64 <= self.promised => {
+                Piece::Segment(Segment::Bytes(bytes.into()))
+            }
+            Some(bytes) if bytes.len() as u64 > self.promised => Piece::Failed(CloseReason::OriginBodyMalformed),
+            _ => Piece::Failed(CloseReason::OriginCutBody),
+        })
+    }
+}
+
+/// Receives what nobody wants, so that the connection can be kept.
+fn discard(mut exchange: Exchange) {
+    if exchange.whole().is_some() {
+        return;
+    }
+    tokio::task::spawn_local(async move {
+        let mut through = Through::new(exchange, None);
+        let mut bytes = 0;
+        while bytes <= UNWANTED_BYTES_MAX {
+            match poll_fn(|context| through.poll_piece(context)).await {
+                Piece::Segment(segment) => bytes += segment.len(),
+                Piece::End(_) | Piece::Failed(_) => return,
+            }
+        }
+    });
+}

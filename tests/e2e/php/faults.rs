@@ -1,0 +1,320 @@
+//! What becomes of a visitor when the application server fails, and of the server when a script misbehaves.
+
+use super::super::harness::{Folder, wait_until};
+use super::scripted::{Scripted, answer, end, read_record, record, send, stderr, stdout};
+use super::{ask, get, outcomes, pause, serve, text};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+const HELLO: &str = "Content-Type: text/plain\r\n\r\nhello";
+
+fn folder() -> Folder {
+    Folder::with(&[("x.php", b"<?php"), ("index.php", b"<?php"), ("private/big.bin", &[7; 100_000])])
+}
+
+#[test]
+fn each_failure_has_its_status_and_its_name() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        let mut endless = || {
+            let line = "X-A: b\r\n".repeat(1_000);
+            while send(stream, &stdout(&line)) {}
+            false
+        };
+        let bytes = match asked.variables["QUERY_STRING"].as_str() {
+            "closed" => return false,
+            "cut-head" => stdout("Content-Type: te"),
+            "head-without-end" => [stdout("Content-Type: text/plain\r\n"), end(0)].concat(),
+            "endless-head" => return endless(),
+            "malformed" => b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
+            "other-request" => vec![1, 6, 0, 9, 0, 1, 0, 0, b'x'],
+            "status-line" => answer("HTTP/1.1 200 OK\r\n\r\n"),
+            "no-field" => answer("what?\r\n\r\n"),
+            "status" => answer("Status: 99\r\n\r\n"),
+            "overloaded" => end(2),
+            "role" => end(3),
+            "slow" => {
+                pause(1_500);
+                answer(HELLO)
+            }
+            _ => answer(HELLO),
+        };
+        send(stream, &bytes);
+        false
+    });
+    let server = serve(&folder, &app.step(folder.path(), "timeouts { head \"500ms\"; body \"500ms\" }"));
+    let cases = [
+        ("closed", 502, "php_closed_before_head"),
+        ("cut-head", 502, "php_cut_head"),
+        ("head-without-end", 502, "php_cut_head"),
+        ("endless-head", 502, "php_head_too_large"),
+        ("malformed", 502, "php_record_malformed"),
+        ("other-request", 502, "php_record_malformed"),
+        ("status-line", 502, "php_status_line"),
+        ("no-field", 502, "php_head_malformed"),
+        ("status", 502, "php_head_malformed"),
+        ("overloaded", 503, "php_overloaded"),
+        ("role", 502, "php_role_unknown"),
+        ("slow", 504, "php_head_timeout"),
+        ("well", 200, "php_answered"),
+    ];
+    for (query, status, _) in cases {
+        let before = Instant::now();
+        let response = get(&server, &format!("/x.php?{query}"));
+        assert_eq!(response.status, status, "{query}: {}", text(&response));
+        assert!(before.elapsed().as_millis() < 1_400, "{query}");
+    }
+    let names: Vec<_> = cases.iter().map(|(_, _, name)| *name).collect();
+    assert_eq!(outcomes(&folder, cases.len()), names);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_from_one_that_refuses() {
+    let folder = folder();
+    let root = folder.path();
+    let socket = root.join("stale.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let port = super::super::accelerator::wiki::free_port();
+    let php =
+        |address: &str, route: &str| format!("    route \"/{route}/*\" {{ php {address:?} {{ root {root:?} }} }}");
+    for name in ["none/x.php", "stale/x.php", "tcp/x.php"] {
+        folder.write(name, b"<?php");
+    }
+    let steps = [
+        php("unix:none.sock", "none"),
+        php(&format!("unix:{}", socket.display()), "stale"),
+        php(&format!("tcp:127.0.0.1:{port}"), "tcp"),
+    ];
+    let server = serve(&folder, &steps.join("\n"));
+    for name in ["none", "stale", "tcp"] {
+        assert_eq!(get(&server, &format!("/{name}/x.php")).status, 502);
+    }
+    assert_eq!(outcomes(&folder, 3), ["php_no_socket", "php_refused", "php_refused"]);
+}
+
+#[test]
+fn an_answer_that_breaks_off_does_not_end_as_if_it_were_whole() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        let bytes = match asked.variables["QUERY_STRING"].as_str() {
+            "short" => answer("Content-Length: 9\r\n\r\nhello"),
+            "long" => answer("Content-Length: 2\r\n\r\nhello"),
+            "broken" => [stdout(HELLO), vec![9; 16]].concat(),
+            "slow" => {
+                send(stream, &stdout(HELLO));
+                pause(1_500);
+                return false;
+            }
+            _ => stdout(HELLO),
+        };
+        send(stream, &bytes);
+        false
+    });
+    let server = serve(&folder, &app.step(folder.path(), "timeouts { body \"300ms\" }"));
+    for query in ["cut", "short", "long", "broken", "slow"] {
+        let request = format!("GET /x.php?{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let bytes = server.exchange(request.as_bytes());
+        let shown = String::from_utf8_lossy(&bytes);
+        let is_refused = shown.starts_with("HTTP/1.1 502");
+        assert!(is_refused || !shown.contains("\r\n0\r\n\r\n"), "{query}: {shown}");
+        assert!(!shown.contains("Content-Length: 5\r\n"), "{query}: {shown}");
+        assert!(!(shown.contains("Content-Length: 2\r\n") && shown.ends_with("hello")), "{query}: {shown}");
+    }
+}
+
+#[test]
+fn connections_are_kept_and_a_closed_one_harms_nobody() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        assert!(asked.keeps);
+        send(stream, &answer(HELLO));
+        // The fourth request meets a connection that is closed without an answer.
+        match asked.number {
+            2 => {
+                let _ = read_record(stream);
+                false
+            }
+            _ => true,
+        }
+    });
+    let server = serve(&folder, &app.step(folder.path(), ""));
+    for _ in 0..6 {
+        assert_eq!(text(&get(&server, "/x.php")), "hello");
+    }
+    assert_eq!(app.connections.load(Ordering::SeqCst), 2);
+    let names = outcomes(&folder, 6);
+    assert_eq!(names.iter().filter(|name| *name == "php_answered_again").count(), 1, "{names:?}");
+}
+
+#[test]
+fn a_request_that_may_have_done_something_is_not_sent_twice() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        if asked.number > 0 {
+            return false;
+        }
+        send(stream, &answer(HELLO))
+    });
+    let server = serve(&folder, &app.step(folder.path(), ""));
+    assert_eq!(get(&server, "/x.php").status, 200);
+    let request = "POST /x.php HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
+    assert_eq!(ask(&server, request).status, 502);
+    assert_eq!(app.asked().len(), 2, "once and no more");
+    assert_eq!(outcomes(&folder, 2)[1], "php_closed_before_head");
+}
+
+#[test]
+fn content_goes_through_with_its_length() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        let told = &asked.variables["CONTENT_LENGTH"];
+        let sum: u64 = asked.content.iter().map(|&byte| u64::from(byte)).sum();
+        send(stream, &answer(&format!("\r\n{told} {} {sum}", asked.content.len())))
+    });
+    let server = serve(&folder, &app.step(folder.path(), "content-limit \"1MiB\"; spool-limit \"300KiB\""));
+    let body = |bytes: usize| "a".repeat(bytes);
+    let plain = |bytes: usize| {
+        let body = body(bytes);
+        ask(
+            &server,
+            &format!("POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {bytes}\r\n\r\n{body}"),
+        )
+    };
+    let chunked = |bytes: usize| {
+        let body = body(bytes);
+        ask(
+            &server,
+            &format!(
+                "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{body}\r\n0\r\n\r\n"
+            ),
+        )
+    };
+    for bytes in [0, 1, 65_535, 65_536, 200_000, 1_048_576] {
+        assert_eq!(text(&plain(bytes)), format!("{bytes} {bytes} {}", bytes * 97), "{bytes}");
+    }
+    for bytes in [1, 65_536, 65_537, 250_000] {
+        assert_eq!(text(&chunked(bytes)), format!("{bytes} {bytes} {}", bytes * 97), "{bytes}");
+    }
+    assert_eq!(plain(1_048_577).status, 413);
+    assert_eq!(chunked(310_000).status, 413);
+    let refusing = Scripted::start(folder.path(), |_, stream| send(stream, &answer(HELLO)));
+    let server = serve(&folder, &refusing.step(folder.path(), "spool-limit \"0B\""));
+    let request =
+        "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+    assert_eq!(ask(&server, request).status, 411);
+    assert!(refusing.asked().is_empty());
+}
+
+#[test]
+fn a_visitor_who_leaves_takes_the_request_along() {
+    let folder = folder();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let app = Scripted::start(folder.path(), move |asked, stream| {
+        if asked.variables["QUERY_STRING"] == "well" {
+            return send(stream, &answer(HELLO));
+        }
+        let next = read_record(stream).map(|(kind, _)| kind);
+        sender.lock().unwrap().send((next, read_record(stream).is_none())).unwrap();
+        false
+    });
+    let server = serve(&folder, &app.step(folder.path(), ""));
+    let mut stream = server.connect();
+    std::io::Write::write_all(&mut stream, b"GET /x.php HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    wait_until("the script runs", || app.asked().len() == 1);
+    drop(stream);
+    let told = receiver.recv_timeout(super::super::harness::PATIENCE).unwrap();
+    assert_eq!(told, (Some(2), true), "it is told, and then the connection ends");
+    assert_eq!(get(&server, "/x.php?well").status, 200);
+}
+
+#[test]
+fn complaints_of_scripts_stand_in_the_log_within_bounds() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |_, stream| {
+        let flood: Vec<u8> = (0..300).flat_map(|index| stderr(&format!("PHP message: warning {index}\n"))).collect();
+        send(stream, &[flood, stderr("\u{1b}[31mred\n"), stderr("half a "), answer(HELLO)].concat())
+    });
+    let server = serve(&folder, &app.step(folder.path(), ""));
+    assert_eq!(text(&get(&server, "/x.php")), "hello");
+    pause(200);
+    let (_, log) = server.stop();
+    assert!(log.contains("x.php: PHP message: warning 0\n") && log.contains("warning 99\n"), "{log}");
+    assert!(!log.contains("warning 100\n") && log.contains("(202 more lines)"), "{log}");
+    assert!(!log.contains('\u{1b}'), "{log}");
+}
+
+#[test]
+fn files_that_scripts_name_are_sent_from_configured_folders_only() {
+    let folder = folder();
+    let private = folder.path().join("private");
+    folder.write("private/x.php", b"<?php 'secret'");
+    folder.write("outside.txt", b"outside");
+    let shown = private.display().to_string();
+    let app = Scripted::start(folder.path(), move |asked, stream| {
+        let named = match asked.variables["QUERY_STRING"].as_str() {
+            "path" => format!("X-Sendfile: {shown}/big.bin"),
+            "address" => "X-Accel-Redirect: /protected/big.bin".to_owned(),
+            "up" => format!("X-Sendfile: {shown}/../outside.txt"),
+            "address-up" => "X-Accel-Redirect: /protected/%2e%2e/outside.txt".to_owned(),
+            "elsewhere" => "X-Sendfile: /etc/passwd".to_owned(),
+            "beside" => format!("X-Sendfile: {shown}-not/big.bin"),
+            "unknown" => "X-Accel-Redirect: /other/big.bin".to_owned(),
+            "source" => "X-Accel-Redirect: /protected/x.php".to_owned(),
+            _ => "X-Accel-Redirect: /protected/none".to_owned(),
+        };
+        let head = format!(
+            "Content-Type: image/png\r\nContent-Disposition: attachment\r\nETag: \"s\"\r\n{named}\r\n\r\nignored"
+        );
+        send(stream, &answer(&head))
+    });
+    let settings = format!("sendfile {private:?}; accel \"/protected/\" {private:?}");
+    let server = serve(&folder, &app.step(folder.path(), &settings));
+    for query in ["path", "address"] {
+        let whole = get(&server, &format!("/x.php?{query}"));
+        assert_eq!((whole.status, whole.body.len()), (200, 100_000), "{query}");
+        assert_eq!(whole.field("content-type"), Some("image/png"));
+        assert_eq!(whole.field("content-disposition"), Some("attachment"));
+        let tag = whole.field("etag").unwrap();
+        assert_ne!(tag, "\"s\"");
+        let part = format!("GET /x.php?{query} HTTP/1.1\r\nHost: a\r\nRange: bytes=10-19\r\nConnection: close\r\n\r\n");
+        let part = ask(&server, &part);
+        assert_eq!((part.status, part.body.as_slice()), (206, &[7; 10][..]));
+        let known =
+            format!("GET /x.php?{query} HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\nConnection: close\r\n\r\n");
+        assert_eq!(ask(&server, &known).status, 304);
+    }
+    for query in ["up", "address-up", "elsewhere", "beside", "unknown", "source", "none"] {
+        let response = get(&server, &format!("/x.php?{query}"));
+        assert_eq!(response.status, 502, "{query}: {}", text(&response));
+    }
+    assert_eq!(outcomes(&folder, 7).last().map(String::as_str), Some("php_file_missing"));
+}
+
+#[test]
+fn heads_for_head_and_content_that_comes_bit_by_bit() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        if asked.variables["REQUEST_METHOD"] == "HEAD" {
+            return send(stream, &answer("Content-Length: 5\r\n\r\nhello"));
+        }
+        for part in ["Status: 418 I am a teapot\r\nX-A: b", "\r\n\r", "\nfirst ", "second"] {
+            send(stream, &stdout(part));
+            pause(50);
+        }
+        send(stream, &[record(6, b""), end(0)].concat())
+    });
+    let server = serve(&folder, &app.step(folder.path(), ""));
+    for _ in 0..2 {
+        let response = get(&server, "/x.php");
+        assert_eq!((response.status, response.field("x-a")), (418, Some("b")));
+        assert!(text(&response).contains("first ") && text(&response).contains("second"));
+        let head = server.exchange(b"HEAD /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let head = String::from_utf8_lossy(&head).into_owned();
+        assert!(head.contains("Content-Length: 5\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+    // Methods that only scripts know.
+    let request = "PROPFIND /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(&server, request).status, 418);
+    assert_eq!(app.connections.load(Ordering::SeqCst), 1, "kept all the while");
+}

@@ -1,0 +1,249 @@
+//! PHP-FPM itself, over both kinds of sockets, and what becomes of visitors when it is killed.
+
+use super::super::accelerator::wiki::{Running, free_port, is_root, php_fpm};
+use super::super::harness::{Folder, wait_until};
+use super::{ask, get, outcomes, serve, serve_with, text};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A running PHP-FPM.
+pub(super) struct Fpm {
+    process: Option<Running>,
+    config: PathBuf,
+    /// As a `php` step has it.
+    pub(super) address: String,
+}
+
+impl Fpm {
+    /// PHP-FPM with `children` and these lines in its pool, on a Unix socket or at a port.
+    pub(super) fn start(folder: &Folder, is_unix: bool, children: u32, lines: &str) -> Self {
+        let root = folder.path().display();
+        let (listen, address) = if is_unix {
+            (format!("{root}/fpm.sock"), format!("unix:{root}/fpm.sock"))
+        } else {
+            let port = free_port();
+            (format!("127.0.0.1:{port}"), format!("tcp:127.0.0.1:{port}"))
+        };
+        let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
+        folder.write(
+            "fpm.conf",
+            format!(
+                "[global]\nerror_log = {root}/fpm.log\ndaemonize = no\n[www]\n{user}listen = {listen}\npm = static\n\
+                 pm.max_children = {children}\ncatch_workers_output = yes\n{lines}"
+            )
+            .as_bytes(),
+        );
+        let mut fpm = Self { process: None, config: folder.path().join("fpm.conf"), address };
+        fpm.run();
+        fpm
+    }
+
+    /// Starts it, or starts it again.
+    pub(super) fn run(&mut self) {
+        let mut command = Command::new(php_fpm());
+        command.args(["-R", "-F", "-y"]).arg(&self.config).stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(Running(command.spawn().unwrap()));
+        let address = self.address.clone();
+        wait_until("PHP listens", || match address.split_once(':').unwrap() {
+            ("unix", path) => UnixStream::connect(path).is_ok(),
+            (_, address) => TcpStream::connect(address).is_ok(),
+        });
+    }
+
+    /// Kills it and all of its children, at once.
+    pub(super) fn kill(&mut self) {
+        let Some(running) = self.process.take() else { return };
+        let parent = running.0.id().to_string();
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        let pids = std::iter::once(parent.as_str()).chain(children.split_whitespace());
+        let status = Command::new("kill").arg("-KILL").args(pids).status().unwrap();
+        assert!(status.success());
+        drop(running);
+    }
+}
+
+fn folder() -> Folder {
+    Folder::with(&[
+        ("www/show.php", b"<?php header('Content-Type: application/json'); echo json_encode(['server' => $_SERVER, 'get' => $_GET, 'post' => $_POST, 'body' => strlen(file_get_contents('php://input'))]);"),
+        ("www/hello.php", b"<?php echo 'hello';"),
+        ("www/sleep.php", b"<?php usleep((int) $_GET['us']); echo 'slept';"),
+        ("www/big.php", b"<?php for ($i = 0; $i < 1000; $i++) { echo str_repeat(chr(65 + $i % 26), 1000); }"),
+        ("www/upload.php", b"<?php echo $_FILES['f']['size'], ' ', md5_file($_FILES['f']['tmp_name']);"),
+        ("www/index.php", b"<?php echo 'front ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['SCRIPT_NAME'];"),
+        ("www/warn.php", b"<?php error_log('a complaint'); echo 'done';"),
+        ("www/status.php", b"<?php http_response_code(404); setcookie('a', 'b'); echo 'gone';"),
+        ("www/style.css", b"a style"),
+    ])
+}
+
+fn steps(folder: &Folder, fpm: &Fpm, settings: &str) -> String {
+    let root = folder.path().join("www");
+    format!("    php {:?} {{\n{settings}\n    }}\n    files {root:?}", fpm.address)
+}
+
+#[test]
+fn scripts_run_over_both_kinds_of_sockets() {
+    for is_unix in [true, false] {
+        let folder = folder();
+        let fpm = Fpm::start(&folder, is_unix, 4, "");
+        let server = serve(&folder, &steps(&folder, &fpm, "env \"APP_ENV\" \"test\""));
+        let request = "POST /show.php/info/a%20b?x=1&y=%41 HTTP/1.1\r\nHost: a.example\r\nProxy: evil\r\nX_A: 1\r\nX-A: 2\r\n\
+                       Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5\r\nConnection: close\r\n\r\nq=r+s";
+        let told: serde_json::Value = serde_json::from_slice(&ask(&server, request).body).unwrap();
+        let root = folder.path().join("www").display().to_string();
+        for (name, value) in [
+            ("SCRIPT_NAME", "/show.php"),
+            ("PATH_INFO", "/info/a b"),
+            ("REQUEST_URI", "/show.php/info/a%20b?x=1&y=%41"),
+            ("HTTP_X_A", "2"),
+            ("APP_ENV", "test"),
+            ("SERVER_NAME", "a.example"),
+            ("PHP_SELF", "/show.php/info/a b"),
+            ("DOCUMENT_ROOT", &root),
+            ("SCRIPT_FILENAME", &format!("{root}/show.php")),
+        ] {
+            assert_eq!(told["server"][name], value, "{name}");
+        }
+        assert_eq!(told["server"].get("HTTP_PROXY"), None);
+        assert_eq!((&told["get"]["y"], &told["post"]["q"], &told["body"]), (&"A".into(), &"r s".into(), &5.into()));
+        assert_eq!(text(&get(&server, "/style.css")), "a style");
+        let gone = get(&server, "/status.php");
+        assert_eq!((gone.status, text(&gone).as_str(), gone.field("set-cookie")), (404, "gone", Some("a=b")));
+        let big = get(&server, "/big.php");
+        assert!(text(&big).matches('A').count() >= 1_000, "{}", big.body.len());
+        let head = server.exchange(b"HEAD /hello.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(head.starts_with(b"HTTP/1.1 200") && head.ends_with(b"\r\n\r\n"));
+        assert_eq!(text(&get(&server, "/warn.php")), "done");
+        super::pause(200);
+        let (_, log) = server.stop();
+        assert!(log.contains("warn.php: ") && log.contains("a complaint"), "{log}");
+    }
+}
+
+#[test]
+fn uploads_stream_and_need_no_length() {
+    let folder = folder();
+    let fpm = Fpm::start(
+        &folder,
+        true,
+        2,
+        "php_admin_value[post_max_size] = 20M\nphp_admin_value[upload_max_filesize] = 20M\n",
+    );
+    let server = serve(&folder, &steps(&folder, &fpm, "spool-limit \"20MiB\""));
+    let content: Vec<u8> = (0..10_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    folder.write("upload.bin", &content);
+    let file = folder.path().join("upload.bin");
+    let expected = super::super::tool::run(super::super::tool::tool("md5sum").arg(&file));
+    let expected = format!("10000000 {}", expected.split_whitespace().next().unwrap());
+    for field in [None, Some("Transfer-Encoding: chunked")] {
+        let mut curl = super::super::tool::tool("curl");
+        curl.args(["--silent", "--show-error", "--form"]).arg(format!("f=@{}", file.display()));
+        if let Some(field) = field {
+            curl.args(["--header", field]);
+        }
+        assert_eq!(super::super::tool::run(curl.arg(server.url("/upload.php"))), expected, "{field:?}");
+    }
+}
+
+#[test]
+fn a_front_controller_answers_for_what_is_no_file() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    let server = serve(&folder, &steps(&folder, &fpm, "front-controller \"/index.php\""));
+    for (path, expected) in [
+        ("/", "front / /index.php"),
+        ("/blog/post?a=b", "front /blog/post?a=b /index.php"),
+        ("/missing.php", "front /missing.php /index.php"),
+        ("/style.css/x.php", "front /style.css/x.php /index.php"),
+        ("/style.css", "a style"),
+        ("/hello.php", "hello"),
+    ] {
+        assert_eq!(text(&get(&server, path)), expected, "{path}");
+    }
+}
+
+#[test]
+fn more_visitors_than_children_are_all_answered() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    // Two workers, each with connections of its own: kept ones must not starve the other's visitors.
+    let server = serve_with(&folder, 2, &steps(&folder, &fpm, ""));
+    let answered = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(text(&get(&server, "/sleep.php?us=2000")), "slept");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(answered.load(Ordering::Relaxed), 320);
+}
+
+#[test]
+fn killed_under_load_it_is_missed_and_found_again() {
+    for is_unix in [true, false] {
+        let folder = folder();
+        let mut fpm = Fpm::start(&folder, is_unix, 4, "");
+        let server = serve_with(&folder, 2, &steps(&folder, &fpm, ""));
+        let is_over = AtomicBool::new(false);
+        let (well, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let response = get(&server, "/sleep.php?us=5000");
+                        match response.status {
+                            200 => {
+                                assert_eq!(text(&response), "slept");
+                                well.fetch_add(1, Ordering::Relaxed);
+                            }
+                            502 => {
+                                failed.fetch_add(1, Ordering::Relaxed);
+                                thread::sleep(Duration::from_millis(5));
+                            }
+                            other => panic!("{other}: {}", text(&response)),
+                        }
+                    }
+                });
+            }
+            for _ in 0..3 {
+                let before = well.load(Ordering::Relaxed);
+                wait_until("visitors are answered", || well.load(Ordering::Relaxed) > before + 50);
+                let before = failed.load(Ordering::Relaxed);
+                fpm.kill();
+                wait_until("visitors are told", || failed.load(Ordering::Relaxed) > before + 10);
+                // Nobody is left without an answer meanwhile, and files are served as ever.
+                assert_eq!(get(&server, "/style.css").status, 200);
+                fpm.run();
+            }
+            let before = well.load(Ordering::Relaxed);
+            wait_until("visitors are answered again", || well.load(Ordering::Relaxed) > before + 50);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let names = outcomes(&folder, 1);
+        for name in &names {
+            let expected = [
+                "php_answered",
+                "php_answered_again",
+                "php_refused",
+                "php_closed_before_head",
+                "php_cut_head",
+                "php_no_socket",
+            ];
+            assert!(expected.contains(&name.as_str()) || !name.starts_with("php_"), "{name}");
+        }
+        assert!(names.iter().any(|name| name == "php_refused"));
+        // Steady again: not one more fails.
+        for _ in 0..50 {
+            assert_eq!(text(&get(&server, "/hello.php")), "hello");
+        }
+    }
+}
