@@ -150,6 +150,11 @@ fn says_where_a_page_failed() {
         assert_eq!((failure.message.as_str(), failure.line), (message, Some(line)), "{source}: {failure:?}");
         assert_eq!(failure.chunk, "page.lhtml", "{source}");
     }
+    for source in ["\nlocal s = 'x' while true do s = s .. s end", "\nlocal s = ('x'):rep(1e9)", "\nreturn table.create(1e7)"] {
+        let failure = run(&sandbox, source).failure.unwrap();
+        assert_eq!((failure.kind, failure.line), (FailureKind::MemoryLimit, Some(2)), "{source}: {failure:?}");
+        assert_eq!(failure.chunk, "page.lhtml", "{source}");
+    }
     let failure = sandbox.load("page.lhtml", "\nlocal = 1").unwrap_err();
     assert_eq!((failure.line, failure.chunk.as_str()), (Some(2), "page.lhtml"), "{failure:?}");
 }

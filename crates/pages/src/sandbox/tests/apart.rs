@@ -106,6 +106,7 @@ fn memory_stays_flat() {
         sandbox.collect();
         sizes.push(sandbox.used_bytes());
     }
-    let (first, last) = (sizes[1], sizes[5]);
-    assert!(last <= first + 4096, "{sizes:?}");
+    let (early, late) = sizes.split_at(3);
+    // The table of texts is larger or smaller at times.
+    assert!(late.iter().max() <= early.iter().max().map(|most| most + 4096).as_ref(), "{sizes:?}");
 }
