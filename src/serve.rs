@@ -73,9 +73,10 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     let settings = PageSettings { dev: arguments.dev, ..PageSettings::default() };
     let pages = (arguments.pages || arguments.dev)
         .then(|| Handler::Pages(Box::new(Pages { path: arguments.folder.clone(), settings })));
-    let php = arguments.php.clone().map(|address| {
-        Handler::Php(Box::new(Php { address, root: arguments.folder.clone(), ..Php::default() }))
-    });
+    let php = arguments
+        .php
+        .clone()
+        .map(|address| Handler::Php(Box::new(Php { address, root: arguments.folder.clone(), ..Php::default() })));
     let steps = pages.into_iter().chain(php).chain([Handler::Files(Box::new(handler))]).map(StepKind::Handler);
     let mut config = arguments.server.config(steps)?;
     for site in &mut config.sites {

@@ -6,6 +6,7 @@
 
 mod cache;
 mod content;
+mod fastcgi;
 pub mod mutate;
 mod pages;
 mod proxy;
@@ -79,14 +80,12 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "cache_stored", seeds: cache::STORED_SEEDS, check: cache::check_stored, must_fail: false },
     Fuzzer { name: "cache_decisions", seeds: cache::EXCHANGE_SEEDS, check: cache::check_decisions, must_fail: false },
     Fuzzer { name: "forward", seeds: proxy::FORWARD_SEEDS, check: proxy::check_forward, must_fail: false },
+    Fuzzer { name: "fcgi_records", seeds: fastcgi::RECORD_SEEDS, check: fastcgi::check_records, must_fail: false },
+    Fuzzer { name: "fcgi_params", seeds: fastcgi::PARAM_SEEDS, check: fastcgi::check_params, must_fail: false },
+    Fuzzer { name: "cgi_head", seeds: fastcgi::HEAD_SEEDS, check: fastcgi::check_head, must_fail: false },
     Fuzzer { name: "pages", seeds: pages::SEEDS, check: pages::check_page, must_fail: false },
     Fuzzer { name: "escapes", seeds: pages::VALUES, check: pages::check_escapes, must_fail: false },
-    Fuzzer {
-        name: "multipart",
-        seeds: content::MULTIPART_SEEDS,
-        check: content::check_multipart,
-        must_fail: false,
-    },
+    Fuzzer { name: "multipart", seeds: content::MULTIPART_SEEDS, check: content::check_multipart, must_fail: false },
     Fuzzer { name: "content_fields", seeds: content::FIELD_SEEDS, check: content::check_fields, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];

@@ -164,6 +164,11 @@ impl Exchange {
         self.upload.take().zip(self.permit.take())
     }
 
+    /// Whether anything of an answer has come.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.reader.received_any
+    }
+
     /// Waits for the head, and takes what of the content has come with it.
     pub(crate) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<CgiHead, Failed>> {
         if let Err(outcome) = self.wait_for_head(context) {

@@ -35,7 +35,8 @@ impl PhpStep {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let root = match &settings.script_root {
             Some(root) => root.clone(),
-            None => std::path::absolute(&settings.root)?,
+            // Without links: a deployment that changes one is seen by both sides at the next reload, and not before.
+            None => settings.root.canonicalize()?,
         };
         let mut root = root.as_os_str().as_bytes().to_vec();
         while root.last() == Some(&b'/') {

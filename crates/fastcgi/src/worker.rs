@@ -280,7 +280,9 @@ impl Task {
             if let Some(answered) = answered {
                 return answered;
             }
-            self.client.crowd().suspect(Now::read());
+            if !exchange.has_begun() {
+                self.client.crowd().suspect(Now::read());
+            }
             patience_ms = CAUTION_MS / 2;
         }
     }

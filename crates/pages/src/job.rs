@@ -179,6 +179,7 @@ impl Driving {
                 Step::Preempted => match self.job.take() {
                     Some(job) => {
                         let queue = Rc::clone(job.worker.queue());
+                        queue.note_preempted();
                         State::Queued(queue.push(job))
                     }
                     None => return self.came(Came::Done),
@@ -212,7 +213,7 @@ impl Driving {
         let mut segments = VecDeque::new();
         let Some(run) = job.run.as_mut() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         let exchange = run.exchange();
-        if let Err(fault) = job.vm.api.finish_head(&job.vm.sandbox, exchange, true) {
+        if let Err(fault) = job.vm.api.finish_head(&job.vm.sandbox, exchange) {
             let failure = head_failure(&fault);
             return job.fail(&failure);
         }

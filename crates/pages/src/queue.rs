@@ -54,9 +54,9 @@ impl Queue {
         self.preempted.set(self.preempted.get().saturating_add(1));
     }
 
-    /// How many have, since sockets were last looked at.
-    pub(crate) fn preempted(&self) -> u32 {
-        self.preempted.get()
+    /// Slices that others use, or may use, before sockets are looked at again.
+    pub(crate) fn slices_taken(&self) -> u32 {
+        self.preempted.get().saturating_add(u32::from(self.is_running.get()))
     }
 }
 

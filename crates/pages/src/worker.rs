@@ -176,11 +176,8 @@ impl PagesWorker {
             cpu: Duration::from_micros(settings.cpu_limit_us),
             memory_bytes: settings.memory_bytes_max as usize,
         };
-        let preempted = self.queue.preempted();
-        if preempted > 0 {
-            // Others have computed since the sockets were looked at: this one may be short, and else it queues.
-            limits.slice /= preempted.saturating_add(1);
-        }
+        // Where others compute as well, this one may be short, and else it queues.
+        limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
             Step::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {
@@ -213,7 +210,7 @@ impl PagesWorker {
         mut run: Run,
         outcome: PageOutcome,
     ) -> Result<Response, Refused> {
-        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange(), false) {
+        if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange()) {
             return self.fail(vm, step, page, run, &head_failure(&fault));
         }
         let mut exchange = run.finish();
@@ -250,7 +247,7 @@ impl PagesWorker {
         failure: &Failure,
     ) -> Result<Response, Refused> {
         let exchange = run.exchange();
-        let refusal = api::refusal(exchange);
+        let refusal = api::refusal(exchange, &failure.message);
         let lines = api::take_log(exchange);
         self.give_back(run.finish());
         self.log(step, page, lines);

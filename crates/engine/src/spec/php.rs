@@ -74,7 +74,13 @@ impl Compiler<'_> {
         let mut sendfile = Vec::new();
         for folder in &settings.sendfile {
             let index = files(folder)?;
-            sendfile.push((std::path::absolute(folder).unwrap_or_else(|_| folder.clone()), index));
+            // A script may write either: the path as it stands in the configuration, or without links.
+            let written = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+            let real = real(folder);
+            if real != written {
+                sendfile.push((real, index));
+            }
+            sendfile.push((written, index));
         }
         let mut accel = Vec::new();
         for (prefix, folder) in &settings.accel {

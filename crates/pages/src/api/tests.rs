@@ -105,7 +105,11 @@ impl Site {
     }
 
     fn with_database_and(change: impl FnOnce(&mut ApiSettings)) -> Self {
-        let path = std::env::temp_dir().join(format!("flatout-api-db-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let path = std::env::temp_dir().join(format!(
+            "flatout-api-db-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         std::fs::create_dir_all(&path).unwrap();
         let database = Database::open(&path.join("site.db"), 2, flatout_data::Limits::default()).unwrap();
         let mut site = Self::with(|settings| {
@@ -166,8 +170,8 @@ impl Site {
             status: exchange.draft.status,
             fields: exchange.draft.fields().map(|(name, value)| (text(name), text(value))).collect(),
             text: text(exchange.output.dynamic()),
+            refusal: error.as_deref().and_then(|error| refusal(&mut exchange, error)),
             error,
-            refusal: refusal(&mut exchange),
             log: take_log(&mut exchange),
             flushes,
         }

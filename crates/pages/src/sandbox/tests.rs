@@ -8,6 +8,7 @@ mod waiting;
 use super::{Code, Failure, FailureKind, Limits, Run, Sandbox, Step, wanted};
 use crate::exchange::Exchange;
 use crate::exchange::output::Piece;
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -69,7 +70,7 @@ fn text(exchange: &Exchange) -> String {
     let mut text = String::new();
     for piece in exchange.output.pieces() {
         match (piece, piece.range()) {
-            (Piece::Static(index), _) => text.push_str(&format!("[{index}]")),
+            (Piece::Static(index), _) => drop(write!(text, "[{index}]")),
             (_, Some(range)) => text.push_str(&String::from_utf8_lossy(&exchange.output.dynamic()[range])),
             _ => {}
         }
@@ -150,6 +151,13 @@ fn says_where_a_page_failed() {
         assert_eq!((failure.message.as_str(), failure.line), (message, Some(line)), "{source}: {failure:?}");
         assert_eq!(failure.chunk, "page.lhtml", "{source}");
     }
+    for source in
+        ["\nlocal s = 'x' while true do s = s .. s end", "\nlocal s = ('x'):rep(1e9)", "\nreturn table.create(1e7)"]
+    {
+        let failure = run(&sandbox, source).failure.unwrap();
+        assert_eq!((failure.kind, failure.line), (FailureKind::MemoryLimit, Some(2)), "{source}: {failure:?}");
+        assert_eq!(failure.chunk, "page.lhtml", "{source}");
+    }
     let failure = sandbox.load("page.lhtml", "\nlocal = 1").unwrap_err();
     assert_eq!((failure.line, failure.chunk.as_str()), (Some(2), "page.lhtml"), "{failure:?}");
 }
@@ -157,7 +165,10 @@ fn says_where_a_page_failed() {
 #[test]
 fn an_error_that_is_caught_is_a_text_with_its_place() {
     let sandbox = sandbox();
-    assert_eq!(output(&sandbox, "local ok, why = pcall(fail) __w(type(why)) __w(why)"), "stringpage.lhtml:1: a native failed");
+    assert_eq!(
+        output(&sandbox, "local ok, why = pcall(fail) __w(type(why)) __w(why)"),
+        "stringpage.lhtml:1: a native failed"
+    );
     let source = "local ok, why = xpcall(fail, function(why) return 'seen ' .. why end) __w(why)";
     assert_eq!(output(&sandbox, source), "seen page.lhtml:1: a native failed");
     let source = "local ok, why = pcall(error, { code = 5 }) __w(why.code)";
@@ -185,7 +196,9 @@ fn prints_for_the_log() {
 #[test]
 fn an_endless_loop_is_preempted_and_ends() {
     let sandbox = sandbox();
-    for source in ["while true do end", "local function f() return f() end while true do pcall(f) end", "repeat until false"] {
+    for source in
+        ["while true do end", "local function f() return f() end while true do pcall(f) end", "repeat until false"]
+    {
         let ended = run(&sandbox, source);
         assert_eq!(kind(&ended), Some(FailureKind::CpuLimit), "{source}");
         assert!(ended.preempted > 20, "{source}: {} slices", ended.preempted);

@@ -1,6 +1,6 @@
 //! What was asked, and the content that came with it.
 
-use super::{Ask, Answered, Site};
+use super::{Answered, Ask, Site};
 use crate::api::BodyLimits;
 use crate::api::refusal::PageRefusal;
 
@@ -84,14 +84,22 @@ fn files() {
     );
     for (code, expected) in [
         ("__r(request.form().title .. #request.files())", "Hello2"),
-        ("local f = request.files()[1] __r(f.name .. f.type .. f.size .. f.field .. f:read())", "a.txttext/plain4ffour"),
+        (
+            "local f = request.files()[1] __r(f.name .. f.type .. f.size .. f.field .. f:read())",
+            "a.txttext/plain4ffour",
+        ),
         ("local f = request.files()[2] __r(#f:read() .. tostring(f.type) .. f:read(199999))", "200000nily"),
         ("local f = request.files()[2] __r(tostring(buffer.len(f:buffer(10, 20))))", "20"),
     ] {
         let answered = post(&site, PARTS, content.as_bytes(), code);
         assert_eq!((&*answered.text, answered.error.as_deref()), (expected, None), "{code}");
     }
-    for code in ["request.files()[1].read({})", "request.files()[1].read({number = 9})", "request.files()[1]:read(-1)", "request.files()[1]:read(0, 1e9)"] {
+    for code in [
+        "request.files()[1].read({})",
+        "request.files()[1].read({number = 9})",
+        "request.files()[1]:read(-1)",
+        "request.files()[1]:read(0, 1e9)",
+    ] {
         assert!(post(&site, PARTS, content.as_bytes(), code).error.is_some(), "{code}");
     }
 }
@@ -108,7 +116,8 @@ fn json() {
 fn what_is_refused() {
     let site = Site::with(|settings| settings.body = BodyLimits { form_bytes_max: 100, upload_bytes_max: 200 });
     let long = vec![b'x'; 300];
-    let upload = [&b"--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n"[..], &long, b"\r\n--b--"].concat();
+    let upload =
+        [&b"--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n"[..], &long, b"\r\n--b--"].concat();
     let field = [&b"--b\r\nContent-Disposition: form-data; name=f\r\n\r\n"[..], &long, b"\r\n--b--"].concat();
     let text = ("content-type", "text/plain");
     for (content_type, content, code, refusal) in [
@@ -128,7 +137,10 @@ fn what_is_refused() {
         assert_eq!(answered.refusal, Some(refusal), "{code}");
         assert!(answered.error.unwrap().starts_with("test.luau:1: "), "{code}");
         // Whoever asks again is told the same, and may catch it.
-        let caught = post(&site, content_type, content, &format!("pcall(request.text) pcall(function() {code} end) __r('on')"));
+        let caught =
+            post(&site, content_type, content, &format!("pcall(request.text) pcall(function() {code} end) __r('on')"));
         assert_eq!((&*caught.text, caught.error), ("on", None));
+        let caught = post(&site, content_type, content, &format!("pcall(function() {code} end) error('another')"));
+        assert_eq!((caught.refusal, caught.error.unwrap().ends_with("another")), (None, true));
     }
 }

@@ -21,7 +21,8 @@ fn values_among_workers() {
         ("kv.set('r', 0.5, 60)", ""),
         ("kv.get('r')", "0.5"),
     ] {
-        let answered = site.run(&Ask::default(), &format!("local v = table.pack({code}) if v.n > 0 then __r(tostring(v[1])) end"));
+        let answered =
+            site.run(&Ask::default(), &format!("local v = table.pack({code}) if v.n > 0 then __r(tostring(v[1])) end"));
         assert_eq!((answered.error, &*answered.text), (None, expected), "{code}");
     }
     for (code, part) in [
@@ -46,8 +47,15 @@ fn statements() {
         answered.text
     };
     run("db.exec('CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE, size REAL, data BLOB)')");
-    assert_eq!(run("local r = db.exec('INSERT INTO t (name, size, data) VALUES (?, ?, ?)', 'ann', 1.5, buffer.fromstring('x\\0')) __r(r.changes .. ' ' .. r.last_id)"), "1 1");
-    run("db.exec('INSERT INTO t (name, size) VALUES (:name, :size)', {name = \"O'Brien; DROP TABLE t\", size = json.null})");
+    assert_eq!(
+        run(
+            "local r = db.exec('INSERT INTO t (name, size, data) VALUES (?, ?, ?)', 'ann', 1.5, buffer.fromstring('x\\0')) __r(r.changes .. ' ' .. r.last_id)"
+        ),
+        "1 1"
+    );
+    run(
+        "db.exec('INSERT INTO t (name, size) VALUES (:name, :size)', {name = \"O'Brien; DROP TABLE t\", size = json.null})",
+    );
     for (code, expected) in [
         ("#db.query('SELECT * FROM t')", "2"),
         ("db.query('SELECT name FROM t ORDER BY id')[2].name", "O'Brien; DROP TABLE t"),
@@ -69,7 +77,7 @@ fn statements() {
         ("db.query('SELECT nonsense FROM t')", "SQL"),
         ("db.query('SELECT ?')", "parameters"),
         ("db.exec('INSERT INTO t (name) VALUES (?)', 'ann')", "unique"),
-        ("db.query('SELECT ?', {1})", "text"),
+        ("db.query('SELECT ?', {1})", "one by one"),
         ("db.query('SELECT ?', '\\255')", "buffer"),
         ("db.query('PRAGMA journal_mode')", "may not"),
     ] {
@@ -83,15 +91,17 @@ fn statements() {
 fn transactions() {
     let site = Site::with_database();
     let run = |code: &str| site.run(&Ask::default(), code);
-    assert_eq!(run("db.exec('CREATE TABLE a (id INTEGER PRIMARY KEY, n INTEGER)') db.exec('INSERT INTO a (n) VALUES (10)')").error, None);
-    let moved = run(
-        "local a, b = db.transaction(function()
+    assert_eq!(
+        run("db.exec('CREATE TABLE a (id INTEGER PRIMARY KEY, n INTEGER)') db.exec('INSERT INTO a (n) VALUES (10)')")
+            .error,
+        None
+    );
+    let moved = run("local a, b = db.transaction(function()
             local n = db.value('SELECT n FROM a WHERE id = 1')
             db.exec('UPDATE a SET n = ? WHERE id = 1', n + 5)
             return db.value('SELECT n FROM a WHERE id = 1'), nil
          end)
-         __r(tostring(a) .. tostring(b))",
-    );
+         __r(tostring(a) .. tostring(b))");
     assert_eq!((moved.error, &*moved.text), (None, "15nil"));
     let failed = run("db.transaction(function() db.exec('UPDATE a SET n = 99') error('no more') end)");
     assert!(failed.error.unwrap().contains("no more"));

@@ -18,7 +18,9 @@ fn serve(answer: Vec<u8>) -> (u16, thread::JoinHandle<String>) {
             received.extend_from_slice(&buffer[..count]);
             let text = String::from_utf8_lossy(&received);
             let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
-                let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+                let length = head
+                    .lines()
+                    .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
                 body.len() >= length.unwrap_or(0)
             });
             if count == 0 || whole {

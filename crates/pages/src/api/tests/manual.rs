@@ -44,7 +44,8 @@ impl Example {
     /// Runs the example as a page or a script.
     fn run(&self, site: &Site, parts: &[(&str, &str)]) -> Answered {
         let name = if self.language == "html" { "example.lhtml" } else { "example.luau" };
-        let files = parts.iter().fold(Memory::default().file(name, self.text), |files, (name, text)| files.file(*name, *text));
+        let files =
+            parts.iter().fold(Memory::default().file(name, self.text), |files, (name, text)| files.file(*name, *text));
         let template = compile(name, &files).template.unwrap_or_else(|wrong| panic!("{wrong}\n{}", self.text));
         // Static segments are written by their numbers; here they are written as they are.
         let mut code = String::from("local segments = {");

@@ -98,7 +98,8 @@ fn hashes_and_random_numbers() {
 #[test]
 fn lines_for_the_log() {
     let site = Site::new();
-    let answered = site.run(&Ask::default(), "log('one')\n\nlog('warn', 'two\\r\\nforged')\nlog('error', string.rep('x', 9999))");
+    let answered =
+        site.run(&Ask::default(), "log('one')\n\nlog('warn', 'two\\r\\nforged')\nlog('error', string.rep('x', 9999))");
     let lines = &answered.log;
     assert_eq!((lines[0].level, &*lines[0].text, lines[0].line), (LogLevel::Info, "one", Some(1)));
     assert_eq!((lines[1].level, &*lines[1].text, lines[1].line), (LogLevel::Warn, "two  forged", Some(3)));

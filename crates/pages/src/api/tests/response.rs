@@ -34,7 +34,8 @@ fn status_and_headers() {
 #[test]
 fn a_redirect_ends_the_page() {
     let site = Site::new();
-    let answered = site.run(&Ask::default(), "__r('before') response.redirect('/a?b=' .. url.encode('c d')) __r('after')");
+    let answered =
+        site.run(&Ask::default(), "__r('before') response.redirect('/a?b=' .. url.encode('c d')) __r('after')");
     assert_eq!((answered.status, answered.field("Location"), &*answered.text), (303, Some("/a?b=c%20d"), ""));
     assert_eq!(site.run(&Ask::default(), "response.redirect('/', 308)").status, 308);
     for (code, part) in [
@@ -45,7 +46,10 @@ fn a_redirect_ends_the_page() {
     ] {
         assert!(site.error(code).contains(part), "{code}");
     }
-    assert_eq!(site.run(&Ask::default(), "response.redirect('/\\\\evil.example')").field("Location"), Some("/%5Cevil.example"));
+    assert_eq!(
+        site.run(&Ask::default(), "response.redirect('/\\\\evil.example')").field("Location"),
+        Some("/%5Cevil.example")
+    );
 }
 
 #[test]
@@ -66,7 +70,8 @@ fn cookies() {
     };
     assert_eq!(set("response.cookie('a', 'b')", false).unwrap(), "a=b; Path=/; HttpOnly; SameSite=Lax");
     assert_eq!(set("response.cookie('a', 'b')", true).unwrap(), "a=b; Path=/; Secure; HttpOnly; SameSite=Lax");
-    let options = "{path = '/x', domain = 'a.example', max_age = '1d', secure = true, http_only = false, same_site = 'none'}";
+    let options =
+        "{path = '/x', domain = 'a.example', max_age = '1d', secure = true, http_only = false, same_site = 'none'}";
     assert_eq!(
         set(&format!("response.cookie('a', 'b', {options})"), false).unwrap(),
         "a=b; Path=/x; Domain=a.example; Max-Age=86400; Secure; SameSite=None"
@@ -124,7 +129,14 @@ fn who_may_keep_it() {
 #[test]
 fn a_head_that_was_sent_stays() {
     let site = Site::new();
-    for code in ["response.status = 500", "response.header('A', 'b')", "response.redirect('/')", "response.cookie('a', 'b')", "cache('1s')", "response.json({})"] {
+    for code in [
+        "response.status = 500",
+        "response.header('A', 'b')",
+        "response.redirect('/')",
+        "response.cookie('a', 'b')",
+        "cache('1s')",
+        "response.json({})",
+    ] {
         let answered = site.run(&Ask::default(), &format!("__r('x') flush()\n{code}"));
         let error = answered.error.unwrap();
         assert!(error.contains("flush()") && error.starts_with("test.luau:2:"), "{code}: {error}");

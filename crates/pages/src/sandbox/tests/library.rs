@@ -1,6 +1,7 @@
 //! What stands in the place of Luau's own functions does what those do.
 
 use super::*;
+use std::fmt::Write as _;
 
 #[test]
 fn has_what_it_names_and_no_more() {
@@ -9,11 +10,26 @@ fn has_what_it_names_and_no_more() {
     for (library, names) in super::super::LIBRARY {
         for name in *names {
             let path = if library.is_empty() { (*name).to_owned() } else { format!("{library}.{name}") };
-            lines.push_str(&format!("if {path} == nil then __w('{path} ') end\n"));
+            let _ = writeln!(lines, "if {path} == nil then __w('{path} ') end");
         }
     }
     assert_eq!(output(&sandbox, &lines), "");
-    for gone in ["getfenv", "setfenv", "loadstring", "load", "require", "newproxy", "collectgarbage", "gcinfo", "debug", "os", "io", "integer", "dofile", "math.randomseed"] {
+    for gone in [
+        "getfenv",
+        "setfenv",
+        "loadstring",
+        "load",
+        "require",
+        "newproxy",
+        "collectgarbage",
+        "gcinfo",
+        "debug",
+        "os",
+        "io",
+        "integer",
+        "dofile",
+        "math.randomseed",
+    ] {
         assert_eq!(output(&sandbox, &format!("__w({gone} == nil)")), "true", "{gone}");
     }
 }
@@ -31,7 +47,10 @@ fn strings_and_tables_as_luau_has_them() {
         ("__w((string.gsub('hello', '', '-')))", "-h-e-l-l-o-"),
         ("__w((string.gsub('abc', '%w', '%0%0', 2)))", "aabbc"),
         ("__w((string.gsub('abc', '^a', 'x')))", "xbc"),
-        ("__w((string.gsub('abc def', '%w+', function(w) if w == 'abc' then return nil end return w:upper() end)))", "abc DEF"),
+        (
+            "__w((string.gsub('abc def', '%w+', function(w) if w == 'abc' then return nil end return w:upper() end)))",
+            "abc DEF",
+        ),
         ("__w(select(2, string.gsub('aaa', 'a', 'b')))", "3"),
         ("__w((string.gsub('hello world', '(%w+) (%w+)', '%2 %1')))", "world hello"),
         ("__w((string.gsub('abc', '%w*', 'x')))", "xx"),
@@ -42,7 +61,10 @@ fn strings_and_tables_as_luau_has_them() {
         ("__w(string.format('%5.2f|%d|%s|%q', 3.14159, 42, 'x', 'a\\n'))", " 3.14|42|x|&#34;a\\\n&#34;"),
         ("local t = { 3, 1, 2 } table.sort(t) __w(table.concat(t, ','))", "1,2,3"),
         ("local t = { 3, 1, 2 } table.sort(t, function(a, b) return a > b end) __w(table.concat(t, ','))", "3,2,1"),
-        ("local t = { 1, 2, 3 } table.insert(t, 2, 9) __w(table.concat(t, ',')) __w(table.remove(t, 1)) __w(table.remove(t)) __w(#t)", "1,9,2,3132"),
+        (
+            "local t = { 1, 2, 3 } table.insert(t, 2, 9) __w(table.concat(t, ',')) __w(table.remove(t, 1)) __w(table.remove(t)) __w(#t)",
+            "1,9,2,3132",
+        ),
         ("__w(#string.split('a,b,c')) __w(string.split('a-b', '-')[2])", "3b"),
         ("__w(utf8.len('äöü')) __w(utf8.offset('äöü', 3))", "35"),
         ("__w(('x'):rep(3)) __w(('abc'):reverse()) __w(('aBc'):upper()) __w(('aBc'):lower())", "xxxcbaABCabc"),
@@ -56,7 +78,7 @@ fn strings_and_tables_as_luau_has_them() {
 #[test]
 fn long_texts_and_tables_in_blocks() {
     let sandbox = sandbox();
-    let source = r#"
+    let source = r"
         local parts = {}
         for i = 1, 30000 do parts[i] = 'aB' .. i % 10 end
         local s = table.concat(parts)
@@ -86,7 +108,7 @@ fn long_texts_and_tables_in_blocks() {
         assert(m[5001] == t[1] and m[15000] == t[10000])
         table.move(t, 1, 10000, 2)
         assert(t[2] == t[1] and t[10001] == c[1])
-        __w('good')"#;
+        __w('good')";
     let code = sandbox.load("page", source).unwrap();
     let ended = run_code(&sandbox, &code, Limits { cpu: std::time::Duration::from_secs(5), ..Limits::default() });
     assert_eq!((ended.failure, ended.output.as_str()), (None, "good"));

@@ -8,18 +8,42 @@ fn waits_at_any_depth_of_coroutines() {
     for (source, expected, waits) in [
         ("__w(later('a')) __w(later('b'))", "ab", 2),
         ("__w(pcall(later, 'fail') and 'y' or 'n')", "n", 1),
-        ("local co = coroutine.wrap(function() __w(later('a')) coroutine.yield() __w(later('b')) end) co() __w('-') co()", "a-b", 2),
+        (
+            "local co = coroutine.wrap(function() __w(later('a')) coroutine.yield() __w(later('b')) end) co() __w('-') co()",
+            "a-b",
+            2,
+        ),
         (
             "local function deep(n) if n == 0 then return later('x') end return coroutine.wrap(function() return deep(n - 1) end)() end __w(deep(20))",
             "x",
             1,
         ),
-        ("local co = coroutine.create(function() return later('x'), 2 end) local ok, a, b = coroutine.resume(co) __w(a) __w(b) __w(coroutine.status(co))", "x2dead", 1),
-        ("for a in coroutine.wrap(function() for i = 1, 3 do coroutine.yield(later(tostring(i))) end end) do __w(a) end", "123", 3),
+        (
+            "local co = coroutine.create(function() return later('x'), 2 end) local ok, a, b = coroutine.resume(co) __w(a) __w(b) __w(coroutine.status(co))",
+            "x2dead",
+            1,
+        ),
+        (
+            "for a in coroutine.wrap(function() for i = 1, 3 do coroutine.yield(later(tostring(i))) end end) do __w(a) end",
+            "123",
+            3,
+        ),
         ("__w((string.gsub('abc', '%w', function(c) return later(c .. c) end)))", "aabbcc", 3),
-        ("local t = { 'b', 'a', 'c' } table.sort(t, function(x, y) later('') return x < y end) __w(table.concat(t))", "abc", 3),
-        ("local ok, why = pcall(function() return setmetatable({}, { __index = function() return later('x') end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)", "falsetrue", 0),
-        ("local ok, why = pcall(function() return setmetatable({}, { __index = function() return coroutine.wrap(function() return later('x') end)() end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)", "falsetrue", 0),
+        (
+            "local t = { 'b', 'a', 'c' } table.sort(t, function(x, y) later('') return x < y end) __w(table.concat(t))",
+            "abc",
+            2,
+        ),
+        (
+            "local ok, why = pcall(function() return setmetatable({}, { __index = function() return later('x') end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)",
+            "falsetrue",
+            0,
+        ),
+        (
+            "local ok, why = pcall(function() return setmetatable({}, { __index = function() return coroutine.wrap(function() return later('x') end)() end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)",
+            "falsetrue",
+            0,
+        ),
     ] {
         let ended = run(&sandbox, source);
         assert_eq!(ended.failure, None, "{source}");
@@ -49,12 +73,21 @@ fn coroutines_are_preempted_and_go_on() {
 fn coroutines_keep_their_meaning() {
     let sandbox = sandbox();
     for (source, expected) in [
-        ("local co = coroutine.create(function(a, b) local c = coroutine.yield(a + b) return c, nil, 3 end) __w(select('#', coroutine.resume(co, 1, 2))) __w(select(2, coroutine.resume(co, 9))) __w(coroutine.status(co)) __w(coroutine.resume(co) and 1 or 0)", "29dead0"),
+        (
+            "local co = coroutine.create(function(a, b) local c = coroutine.yield(a + b) return c, nil, 3 end) __w(select('#', coroutine.resume(co, 1, 2))) __w(select(2, coroutine.resume(co, 9))) __w(coroutine.status(co)) __w(coroutine.resume(co) and 1 or 0)",
+            "29dead0",
+        ),
         ("__w(select('#', coroutine.resume(coroutine.create(function() end))))", "1"),
         ("__w(select('#', coroutine.resume(coroutine.create(function() coroutine.yield() end))))", "1"),
         ("__w(coroutine.isyieldable()) coroutine.wrap(function() __w(coroutine.isyieldable()) end)()", "falsetrue"),
-        ("local co = coroutine.create(function() coroutine.yield() end) coroutine.resume(co) __w(coroutine.close(co)) __w(coroutine.status(co))", "truedead"),
-        ("local co = coroutine.create(function() error('x', 0) end) coroutine.resume(co) local ok, why = coroutine.close(co) __w(ok) __w(why)", "falsex"),
+        (
+            "local co = coroutine.create(function() coroutine.yield() end) coroutine.resume(co) __w(coroutine.close(co)) __w(coroutine.status(co))",
+            "truedead",
+        ),
+        (
+            "local co = coroutine.create(function() error('x', 0) end) coroutine.resume(co) local ok, why = coroutine.close(co) __w(ok) __w(why)",
+            "falsex",
+        ),
         ("local co co = coroutine.create(function() __w(coroutine.status(co)) end) coroutine.resume(co)", "running"),
         ("local ok, why = pcall(coroutine.wrap(function() error('mine', 0) end)) __w(why)", "mine"),
         ("local ok, why = pcall(coroutine.resume, 1) __w(ok)", "false"),
@@ -102,7 +135,14 @@ fn a_run_that_is_dropped_leaves_nothing() {
     let code = sandbox.load("page", "big = {} for i = 1, 1000 do big[i] = i end later('') __w(#big)").unwrap();
     for _ in 0..50 {
         let mut run = sandbox.start(&code, Box::default(), Limits::default());
-        assert!(matches!(run.resume(), Step::Wants(_)));
+        loop {
+            match run.resume() {
+                Step::Wants(_) => break,
+                // On a busy machine, a slice may end anywhere.
+                Step::Preempted => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
     assert_eq!(output(&sandbox, "__w(big == nil)"), "true");
     assert_eq!(run_code(&sandbox, &code, Limits::default()).output, "1000");
