@@ -135,7 +135,9 @@ fn bound(values: &[Value]) -> Result<Parameters, Fault> {
         let mut parameters = Vec::new();
         named.for_each(|name: Value, value: Value| {
             let Value::String(name) = name else {
-                return Err(mlua::Error::runtime("a table of parameters has names as keys: give values for ? one by one"));
+                return Err(mlua::Error::runtime(
+                    "a table of parameters has names as keys: give values for ? one by one",
+                ));
             };
             let name = name.to_str().map_err(|_| mlua::Error::runtime("a parameter's name is text of UTF-8"))?;
             parameters.push((name.to_owned(), cell(&value).map_err(|fault| mlua::Error::runtime(fault.to_string()))?));
