@@ -271,24 +271,24 @@ mod tests {
         let page = Page::of_segments(&["<p>", "</p>"]);
         let mut spare = Rc::new(Vec::new());
         let mut exchange = Exchange::default();
-        let mut write = |value: &str| {
+        let mut write = |value: &str, spare: &mut Rc<Vec<u8>>| {
             let output = &mut exchange.output;
             output.clear();
             output.segment(0);
             output.write(|buffer| buffer.extend_from_slice(value.as_bytes()));
             output.segment(1);
             let bytes = length(&page, output);
-            body(&page, output, bytes, &mut spare)
+            body(&page, output, bytes, spare)
         };
-        let first = write("one");
+        let first = write("one", &mut spare);
         assert_eq!(text(&first), "<p>one</p>");
         // The first is still being sent: it stays what it is.
-        let second = write("two");
+        let second = write("two", &mut spare);
         assert_eq!((text(&first), text(&second)), ("<p>one</p>".into(), "<p>two</p>".into()));
         drop((first, second));
         let before = Rc::as_ptr(&spare);
-        drop(write("three"));
-        drop(write("four"));
+        drop(write("three", &mut spare));
+        drop(write("four", &mut spare));
         assert_eq!(Rc::as_ptr(&spare), before, "the buffer is used again");
     }
 

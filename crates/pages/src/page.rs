@@ -127,13 +127,14 @@ impl Page {
     #[cfg(test)]
     pub(crate) fn of_segments(segments: &[&str]) -> Self {
         let mut end = 0;
-        let range = |segment: &&str| {
-            let start = std::mem::replace(&mut end, end + segment.len());
-            start..start + segment.len()
+        let mut range = |segment: &&str| {
+            let start = end;
+            end += segment.len();
+            start..end
         };
         Self {
             shown: "test.lhtml".to_owned(),
-            ranges: segments.iter().map(range).collect(),
+            ranges: segments.iter().map(&mut range).collect(),
             segments: SharedBytes::from_buffer(segments.concat().into_bytes()),
             code: None,
             lines: Lines::default(),

@@ -69,7 +69,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
         }
         let pending = database(&using)?.begin();
         Ok(wanted(async move {
-            let transaction = pending.await.map_err(told)?;
+            let transaction = pending.await.map_err(|error| told(&error))?;
             *leading.0.borrow_mut() = Some(transaction);
             Ok(())
         }))
@@ -77,7 +77,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
     let commit = sandbox.waiting(|_, exchange, (): ()| {
         let transaction = exchange.slot::<Leading>().0.take();
         let pending = transaction.ok_or("the transaction has ended already")?.commit();
-        Ok(wanted(async move { pending.await.map_err(told) }))
+        Ok(wanted(async move { pending.await.map_err(|error| told(&error)) }))
     })?;
     let rollback = sandbox.waiting(|_, exchange, (): ()| {
         let transaction = exchange.slot::<Leading>().0.take();
@@ -119,13 +119,13 @@ fn run(
         None => database.query(sql, parameters),
     };
     Ok(Box::pin(async move {
-        let rows = pending.await.map_err(told)?;
+        let rows = pending.await.map_err(|error| told(&error))?;
         let make: MakeValues = Box::new(move |lua| make(lua, &rows));
         Ok(make)
     }))
 }
 
-fn told(error: DataError) -> Fault {
+fn told(error: &DataError) -> Fault {
     error.to_string().into()
 }
 

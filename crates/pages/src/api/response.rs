@@ -30,7 +30,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             None | Some(Value::Nil) => exchange.draft.remove_field(&name),
             Some(value) => {
                 exchange.draft.remove_field(&name);
-                add_field(exchange, &name, &field_value(value)?)?;
+                add_field(exchange, &name, &field_value(&value)?)?;
             }
         }
         Ok(())
@@ -38,7 +38,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     response.raw_set("header", made)?;
     let made = sandbox.function(|_, exchange, (name, value): (LuaString, Value)| {
         check_open(exchange)?;
-        add_field(exchange, &name.as_bytes(), &field_value(value)?)
+        add_field(exchange, &name.as_bytes(), &field_value(&value)?)
     })?;
     response.raw_set("add_header", made)?;
     let made = sandbox.function(|_, exchange, (target, status): (LuaString, Option<f64>)| {
@@ -139,7 +139,7 @@ fn checked_status(status: f64) -> Result<u16, Fault> {
     }
 }
 
-fn field_value(value: Value) -> Result<Vec<u8>, Fault> {
+fn field_value(value: &Value) -> Result<Vec<u8>, Fault> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),

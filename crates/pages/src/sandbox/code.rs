@@ -32,7 +32,7 @@ impl Code {
     pub(crate) fn load(inner: &Inner, name: &str, source: &str) -> Result<Self, Failure> {
         let lua = &inner.lua;
         let hub = Rc::clone(&inner.hub);
-        let before = lua.used_memory() as isize;
+        let before = lua.used_memory().cast_signed();
         // So that the difference is what the chunk takes, and not what was collected meanwhile.
         lua.gc_stop();
         let loaded = lua
@@ -48,7 +48,7 @@ impl Code {
             failure
         })?;
         let code = Self { name: name.to_owned(), original, idle: RefCell::default(), bytes: Cell::new(0), hub };
-        code.charge(lua.used_memory() as isize - before);
+        code.charge(lua.used_memory().cast_signed() - before);
         Ok(code)
     }
 
@@ -68,13 +68,13 @@ impl Code {
         if let Some(instance) = self.idle.borrow_mut().pop() {
             return Ok(instance);
         }
-        let before = inner.lua.used_memory() as isize;
+        let before = inner.lua.used_memory().cast_signed();
         let globals = inner.lua.create_table()?;
         globals.set_metatable(Some(inner.globals_metatable.clone()))?;
         globals.set_safeenv(true);
         let function = self.original.deep_clone()?;
         function.set_environment(globals.clone())?;
-        self.charge((inner.lua.used_memory() as isize - before).max(0));
+        self.charge((inner.lua.used_memory().cast_signed() - before).max(0));
         Ok(Instance { function, globals })
     }
 

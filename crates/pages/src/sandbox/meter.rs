@@ -110,8 +110,8 @@ impl Meter {
         // A run of many short slices is looked at as well once it has used its time.
         self.fuel.set(if account.cpu < limits.cpu { FUEL } else { 0 });
         self.memory_next.set(used + MEMORY_STEP_BYTES);
-        self.memory_base.set(used as isize - account.memory_bytes as isize);
-        self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);
+        self.memory_base.set(used.cast_signed() - account.memory_bytes.cast_signed());
+        self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
         self.cpu_before.set(account.cpu);
         let long = account.cpu >= limits.slice;
         self.cpu_base.set(long.then(|| (thread_cpu(), Duration::ZERO)));
@@ -135,7 +135,7 @@ impl Meter {
 
     /// A run has ended; what it was charged for is garbage now.
     pub(crate) fn forget(&self, account: Account) {
-        self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);
+        self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
     }
 
     /// What is laid into the machine for good is nobody's.
@@ -158,7 +158,7 @@ impl Meter {
 
     /// Whether the run may use `bytes` beside what its values take.
     pub(crate) fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
-        self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes as isize
+        self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes.cast_signed()
     }
 
     /// Bytes that the run may still use, when it holds `held_bytes` beside its values.
@@ -240,7 +240,7 @@ impl Meter {
         if lua.gc_collect().is_err() {
             return false;
         }
-        let used = lua.used_memory() as isize;
+        let used = lua.used_memory().cast_signed();
         // What is left, less what belongs to nobody and to others, is this run's; and never more than it took.
         let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
         self.memory_base.set(used - left);
@@ -249,7 +249,7 @@ impl Meter {
 
     /// What the run is charged for at this moment.
     fn charged(&self, lua: &Lua) -> isize {
-        lua.used_memory() as isize - self.memory_base.get()
+        lua.used_memory().cast_signed() - self.memory_base.get()
     }
 
     fn doom(&self, lua: &Lua, kind: FailureKind) {

@@ -211,14 +211,13 @@ impl Search {
                 _ => Next::Back,
             },
             Item::Balance(first, _) if subject.get(at) == Some(first) => Next::Balance { item, at: at + 1, depth: 1 },
-            Item::Balance(..) => Next::Back,
             Item::Frontier(set) => {
                 let before = at.checked_sub(1).map_or(0, |before| subject[before]);
                 let here = subject.get(at).copied().unwrap_or(0);
                 if !set.has(before) && set.has(here) { Next::Match { item: next, at } } else { Next::Back }
             }
             Item::End if at == subject.len() => Next::Match { item: next, at },
-            Item::End => Next::Back,
+            Item::Balance(..) | Item::End => Next::Back,
         }
     }
 
