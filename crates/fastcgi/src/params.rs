@@ -46,7 +46,10 @@ mod tests {
     use flatout_http::feed::assert_three_ways;
     use proptest::prelude::*;
 
-    fn decode(bytes: &[u8]) -> Option<Result<((Vec<u8>, Vec<u8>), usize), ()>> {
+    /// A pair, and how many bytes it took.
+    type Decoded = ((Vec<u8>, Vec<u8>), usize);
+
+    fn decode(bytes: &[u8]) -> Option<Result<Decoded, ()>> {
         decode_pair(bytes).map(|(name, value, used)| Ok(((name.to_vec(), value.to_vec()), used)))
     }
 

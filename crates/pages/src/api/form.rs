@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn fields_are_bounded() {
         let many = "a&".repeat(FIELDS_MAX);
-        assert_eq!(parse_form(many.as_bytes()).filter(Result::is_ok).count(), FIELDS_MAX);
+        assert_eq!(parse_form(many.as_bytes()).flatten().count(), FIELDS_MAX);
         assert_eq!(parse_form(format!("{many}b&c&d").as_bytes()).last(), Some(Err(TooManyFields)));
         assert_eq!(parse_form(format!("{many}b&c&d").as_bytes()).count(), FIELDS_MAX + 1);
     }
