@@ -83,6 +83,7 @@ fn folder() -> Folder {
 
 fn steps(folder: &Folder, fpm: &Fpm, settings: &str) -> String {
     let root = folder.path().join("www");
+    let root = root.to_str().unwrap();
     format!("    php {:?} {{\n{settings}\n    }}\n    files {root:?}", fpm.address)
 }
 

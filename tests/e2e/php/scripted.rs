@@ -103,6 +103,7 @@ impl Scripted {
 
     /// The step that leads here, with `settings` in its block and the folder as its root.
     pub(super) fn step(&self, root: &Path, settings: &str) -> String {
+        let root = root.to_str().unwrap();
         format!("    php \"unix:{}\" {{\n        root {root:?}\n        {settings}\n    }}", self.socket.display())
     }
 }

@@ -291,7 +291,8 @@ impl Context {
             }
             State::Unquoted if byte == b'>' || is_space(byte) => {
                 self.state = State::Gap;
-                return self.end_value().and_then(|()| self.gap(byte, at));
+                self.end_value();
+                return self.gap(byte, at);
             }
             State::Value(_) | State::Unquoted => {
                 if self.tag.value == Some(Value::ScriptType) {
