@@ -103,7 +103,9 @@ fn every_code_is_met_by_an_example() {
         chain = chain.file(format!("{level}.kdl"), format!("include \"{}.kdl\"\n", level + 1));
     }
     met.extend(codes(&chain));
-    let missed: Vec<&str> = Code::ALL.iter().filter(|code| !met.contains(code)).map(|code| code.id()).collect();
+    // What is wrong with pages (P) is met by the examples of the template compiler.
+    let of_settings = Code::ALL.iter().filter(|code| code.id().starts_with('C'));
+    let missed: Vec<&str> = of_settings.filter(|code| !met.contains(code)).map(|code| code.id()).collect();
     assert!(missed.is_empty(), "no example has {missed:?}");
 }
 

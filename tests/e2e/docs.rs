@@ -2,6 +2,7 @@
 
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_config::{Code, Memory, format, load};
+use flatout_data::DataReason;
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::OriginFailure;
@@ -64,6 +65,20 @@ fn reasons() -> String {
     for error in EsiError::ALL {
         writeln!(text, "| `{}` | {} |", error.name(), error.text()).unwrap();
     }
+    text.push_str("\n## Outcomes: what became of a page\n\n");
+    text.push_str(
+        "Status 0 is the page's own. A line on standard error tells each failure, with the file and the line.\n\n",
+    );
+    text.push_str("| name | status | meaning |\n|---|---|---|\n");
+    for index in 0..flatout_pages::Outcome::NAMES.len() {
+        let outcome = flatout_pages::Outcome::from_index(index as u8);
+        writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
+    }
+    text.push_str("\n## Data: why a database did not do what a page asked\n\n");
+    text.push_str("The page is told, and may catch it.\n\n| name | meaning |\n|---|---|\n");
+    for reason in DataReason::ALL {
+        writeln!(text, "| `{}` | {} |", reason.name(), reason.text()).unwrap();
+    }
     text.push_str("\n## Failures of TLS: why there was no session\n\n| name | meaning |\n|---|---|\n");
     for failure in TlsFailure::ALL {
         writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
@@ -90,7 +105,7 @@ fn every_reason_is_documented() {
 /// the client's was cut.
 #[test]
 fn every_name_is_in_one_table() {
-    let tables: [(&str, Vec<&str>); 12] = [
+    let tables: [(&str, Vec<&str>); 14] = [
         ("files", Outcome::ALL.iter().map(|one| one.name()).collect()),
         ("steps", flatout_engine::Outcome::ALL.iter().map(|one| one.name()).collect()),
         ("refusals", Refusal::ALL.iter().map(|one| one.name()).collect()),
@@ -102,6 +117,8 @@ fn every_name_is_in_one_table() {
         ("origins", OriginFailure::NAMES.to_vec()),
         ("changes", Change::NAMES.to_vec()),
         ("esi", EsiError::NAMES.to_vec()),
+        ("pages", flatout_pages::Outcome::NAMES.to_vec()),
+        ("data", DataReason::NAMES.to_vec()),
         ("scripts", flatout_fastcgi::Outcome::NAMES.to_vec()),
     ];
     let mut seen: HashMap<&str, &str> = HashMap::new();

@@ -20,15 +20,15 @@ const PROGRESS_INSTRUCTIONS: i32 = 2_000;
 /// Prepared statements that a connection keeps. A site has tens; parameters keep values out of their texts.
 const STATEMENTS_MAX: usize = 256;
 
-/// Bytes of pages that a connection keeps in memory.
-const CACHE_KIB: i64 = 8 * 1024;
+/// KiB of pages that the writer keeps in memory.
+const WRITER_CACHE_KIB: u32 = 8 * 1024;
 
 /// The log of changes is cut to this when it begins anew.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
 /// Bytes that SQLite may have in the whole process. Sorting happens in memory, as a confined server may have no folder
 /// for temporary files; a query that needs more than this is refused, and the server lives.
-const HEAP_BYTES_MAX: i64 = 512 << 20;
+const HEAP_BYTES_MAX: i64 = 1 << 30;
 
 /// Bytes of one text, blob or row; also of what a function makes in one instruction, which nothing can interrupt.
 const VALUE_BYTES_MAX: i32 = 64 << 20;
@@ -43,7 +43,11 @@ const PATTERN_BYTES_MAX: i32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It reads, and cannot write.
-    Reader,
+    Reader {
+        /// KiB of pages that it keeps in memory: a page that is not there is read from the kernel, at the price of a
+        /// system call and a copy.
+        cache_kib: u32,
+    },
     /// It is the one that writes.
     Writer,
 }
@@ -88,7 +92,7 @@ impl Session {
     /// Opens `path`, waiting for another process's lock until `wait_until`.
     pub(crate) fn open(path: &Path, role: Role, wait_until: Instant) -> Result<Self, DataError> {
         let access = match role {
-            Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            Role::Reader { .. } => OpenFlags::SQLITE_OPEN_READ_ONLY,
             Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         };
         // Without SQLITE_OPEN_URI: a path is a path, whatever it begins with.
@@ -124,7 +128,11 @@ impl Session {
             }))?;
         }
         self.connection.pragma_update(None, "foreign_keys", true)?;
-        self.connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        let cache_kib = match role {
+            Role::Reader { cache_kib } => cache_kib,
+            Role::Writer => WRITER_CACHE_KIB,
+        };
+        self.connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
         self.connection.pragma_update(None, "temp_store", "MEMORY")?;
         self.connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES_MAX)?;
         // A reader that has never looked learns here that the file is damaged or no database.

@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 /// Readers of one file at the most.
 const READERS_MAX: usize = 64;
 
+/// KiB of pages that the readers of a file keep in memory, all together, and each at the least.
+const CACHE_KIB: u32 = 64 * 1024;
+const CACHE_KIB_MIN: u32 = 4 * 1024;
+
 /// A database file, as one holder asks it: cheap to clone, shared among threads. All that hold the same file share
 /// its one writer and its readers, each within limits of its own; the file is closed when the last lets go.
 #[derive(Clone, Debug)]
@@ -84,6 +88,19 @@ impl Ask {
     /// When its waiting ends.
     pub(crate) fn wait_until(&self) -> Instant {
         self.asked_at + Duration::from_millis(self.limits.wait_max_ms)
+    }
+
+    /// Itself, while somebody waits for it and has not waited for too long.
+    pub(crate) fn in_time(self, counters: &Counters) -> Option<Self> {
+        if self.promise.is_given_up() {
+            return None;
+        }
+        if Instant::now() >= self.wait_until() {
+            counters.failed.fetch_add(1, Ordering::Relaxed);
+            self.promise.keep(Err(DataReason::QueueTimeout.into()));
+            return None;
+        }
+        Some(self)
     }
 }
 
@@ -213,7 +230,9 @@ impl File {
             if let Ok(writing) = Writing::new(&session) {
                 writer::run(&writing, &theirs.writes, &theirs.counters);
             }
-            drop(theirs.writes.close());
+            for job in theirs.writes.close() {
+                job.refuse(DataReason::Stopped);
+            }
             // The last to close the file copies the log into it, which a reader cannot.
             let readers = std::mem::take(&mut *lock(&theirs.readers));
             for reader in readers {
@@ -226,8 +245,9 @@ impl File {
     /// Has at least `count` readers from now on.
     fn read_with(&self, count: usize, limits: Limits) -> Result<(), DataError> {
         let mut readers = lock(&self.shared.readers);
+        let cache_kib = (CACHE_KIB / count as u32).max(CACHE_KIB_MIN);
         while readers.len() < count {
-            let session = Session::open(&self.path, Role::Reader, wait_until(limits))?;
+            let session = Session::open(&self.path, Role::Reader { cache_kib }, wait_until(limits))?;
             let shared = Arc::clone(&self.shared);
             readers.push(spawn("db-reader", move || reader::run(&session, &shared))?);
         }
@@ -237,9 +257,12 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // What had not been begun hears that the database is being closed, as its promises are dropped.
-        drop(self.shared.reads.close());
-        drop(self.shared.writes.close());
+        for ask in self.shared.reads.close() {
+            ask.promise.keep(Err(DataReason::Stopped.into()));
+        }
+        for job in self.shared.writes.close() {
+            job.refuse(DataReason::Stopped);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Pending<T> {
     slot: Arc<Slot<T>>,
 }
 
-/// The other side of a [`Pending`]. Dropped without an answer it says [`DataReason::Stopped`].
+/// The other side of a [`Pending`]. Dropped without an answer it says [`DataReason::Failed`].
 pub(crate) struct Promise<T> {
     slot: Arc<Slot<T>>,
 }
@@ -116,7 +116,7 @@ impl<T> fmt::Debug for Promise<T> {
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        self.give(Err(DataReason::Stopped.into()));
+        self.give(Err(DataError::new(DataReason::Failed, "nobody answered")));
     }
 }
 
@@ -133,7 +133,7 @@ impl<T> Future for Pending<T> {
                     return Poll::Ready(answer);
                 }
             }
-            State::Taken => return Poll::Ready(Err(DataReason::Stopped.into())),
+            State::Taken => return Poll::Ready(Err(DataError::new(DataReason::Failed, "it was answered already"))),
         }
         Poll::Pending
     }

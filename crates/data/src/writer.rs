@@ -12,6 +12,7 @@ use crate::value::Statement;
 use crate::writing::{Command, Writing};
 use crate::{migration, statement};
 use rusqlite::wal::CheckpointMode;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -144,11 +145,13 @@ pub(crate) fn run(writing: &Writing<'_>, queue: &Queue<Job>, counters: &Counters
     while let Some(job) = queue.pop() {
         let Some(job) = job.in_time(counters) else { continue };
         writing.session.bounds.wait_until(job.wait_until());
-        match job {
+        // A panic is a defect; what it left open is undone, and the others shall be answered all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| match job {
             Job::Begin { limits, promise, .. } => transaction::lead(writing, limits, promise, counters),
             Job::Migrate { folder, promise, .. } => promise.keep(migration::apply(writing.session, &folder)),
             job => batch(writing, job, queue, counters),
-        }
+        }));
+        writing.undo();
         checkpoint(writing.session, &mut checkpoint_at);
     }
 }

@@ -111,6 +111,7 @@ pub(crate) fn answer<T: Trace>(
         passed: None,
         resumed,
         resumed_past: false,
+        sealed: false,
         trace,
     };
     let reply = match early {
@@ -234,6 +235,8 @@ pub(crate) struct Walk<'w, T> {
     resumed: Option<Resumed>,
     /// The walk has come further than the one before it.
     resumed_past: bool,
+    /// The reply has all that is added to it.
+    sealed: bool,
     trace: &'w mut T,
 }
 
@@ -449,35 +452,53 @@ impl<'w, T: Trace> Walk<'w, T> {
 
     /// Adds to the answer what concerns the whole request.
     fn finish(&self, reply: Reply) -> Reply {
-        let (log, user, links) = (self.site.log, self.user.clone(), self.links.clone());
-        let site = self.live.site_name(self.site);
         match reply {
-            Reply::Now(response) => Reply::Now(finish(response, log, site, user, links)),
-            Reply::Later(response) => Reply::later(async move {
-                let response = response.await;
-                let user = response.user.clone().or(user);
-                let links = response.early_links.clone().or(links);
-                finish(response, log, site, user, links)
-            }),
+            reply if self.sealed => reply,
+            Reply::Now(response) => Reply::Now(self.seal().put_on(response)),
+            Reply::Later(response) => {
+                let seal = self.seal();
+                Reply::later(async move { seal.put_on_later(response.await) })
+            }
+        }
+    }
+
+    fn seal(&self) -> Seal {
+        Seal {
+            log: self.site.log,
+            site: self.live.site_name(self.site),
+            user: self.user.clone(),
+            links: self.links.clone(),
         }
     }
 }
 
-fn finish(
-    mut response: Response,
+/// What is added to an answer that concerns the whole request.
+#[derive(Debug, Default)]
+struct Seal {
     log: u8,
     site: Option<Rc<str>>,
     user: Option<Rc<str>>,
     links: Option<Rc<Vec<String>>>,
-) -> Response {
-    response.log = log;
-    response.site = site;
-    response.user = user;
-    // What is no page loads nothing.
-    if (200..300).contains(&response.status) {
-        response.early_links = links;
+}
+
+impl Seal {
+    fn put_on(self, mut response: Response) -> Response {
+        response.log = self.log;
+        response.site = self.site;
+        response.user = self.user;
+        // What is no page loads nothing.
+        if (200..300).contains(&response.status) {
+            response.early_links = self.links;
+        }
+        response
     }
-    response
+
+    /// The same, where a later walk may have found out who asks, and what the page loads.
+    fn put_on_later(mut self, response: Response) -> Response {
+        self.user = response.user.clone().or(self.user);
+        self.links = response.early_links.clone().or(self.links);
+        self.put_on(response)
+    }
 }
 
 fn unrouted() -> Failure {

@@ -69,7 +69,7 @@ impl OwnedRequest {
     /// A copy of `request`, which takes its content with it.
     pub fn new(request: &Request<'_>) -> Self {
         let head = request.head;
-        let mut copier = Copier(Vec::with_capacity(head.head_bytes.clamp(256, 4096) * 2));
+        let mut copier = Copier(Vec::with_capacity(head.head_bytes.clamp(64, 4096) * 2));
         let method = copier.add(head.method.as_str().as_bytes());
         let goal = match head.target {
             Target::Resource { path, query, authority } => Goal::Resource {

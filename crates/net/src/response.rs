@@ -17,7 +17,7 @@ pub struct Head(Rc<Prebuilt>);
 #[derive(Debug)]
 struct Prebuilt {
     /// As HTTP/1.1 has it.
-    bytes: Box<[u8]>,
+    bytes: SharedBytes,
     /// Where the Date's value stands; `None` when the head has another's Date, or none.
     date_at: Option<usize>,
     /// As HTTP/2 has it, without the Date; made when it is asked for first.
@@ -40,15 +40,25 @@ impl Head {
             // Writing to a String cannot fail.
             let _ = write!(text, "{name}: {value}\r\n");
         }
-        Self(Rc::new(Prebuilt { bytes: text.into_bytes().into(), date_at: Some(date_at), http2: OnceCell::new() }))
+        Self(Rc::new(Prebuilt {
+            bytes: SharedBytes::from(text.into_bytes()),
+            date_at: Some(date_at),
+            http2: OnceCell::new(),
+        }))
     }
 
     /// Builds the head for `status` from `lines`, each `Name: value` and CR LF, which another server has made: its
     /// Date stands among them and is kept (RFC 9110 §6.6.1).
     pub fn from_lines(status: u16, lines: &[u8]) -> Self {
-        let mut bytes = format!("HTTP/1.1 {status} {}\r\n", reason(status)).into_bytes();
+        let mut bytes = Vec::with_capacity(lines.len() + 64);
+        write_status_line(status, &mut bytes);
         bytes.extend_from_slice(lines);
-        Self(Rc::new(Prebuilt { bytes: bytes.into(), date_at: None, http2: OnceCell::new() }))
+        Self::from_bytes(SharedBytes::from_buffer(bytes))
+    }
+
+    /// The head that stands in `bytes`: what [`write_status_line`] writes, and lines as [`Self::from_lines`] takes them.
+    pub fn from_bytes(bytes: SharedBytes) -> Self {
+        Self(Rc::new(Prebuilt { bytes, date_at: None, http2: OnceCell::new() }))
     }
 
     /// The Date among the lines, when the head has another's.
@@ -112,6 +122,15 @@ impl Head {
     pub fn is_empty(&self) -> bool {
         self.0.bytes.is_empty()
     }
+}
+
+/// Appends the line that begins the head of an answer with `status`, which has three digits.
+pub fn write_status_line(status: u16, output: &mut Vec<u8>) {
+    let digit = |number: u16| b'0' + (number % 10) as u8;
+    output.extend_from_slice(b"HTTP/1.1 ");
+    output.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
+    output.extend_from_slice(reason(status).as_bytes());
+    output.extend_from_slice(b"\r\n");
 }
 
 /// Field lines, each `Name: value` and CR LF, as a header map. What belongs to an HTTP/1.1 connection is left out

@@ -240,3 +240,120 @@ fn copy(parts: &mut Vec<Part>, copied: &mut Vec<u8>, bytes: &[u8]) {
         _ => parts.push(Part::Copied(start..copied.len())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Heads, SLICE_BYTES_MIN, WHOLE_BYTES_MAX, body, head, length, segments};
+    use crate::asking::Changes;
+    use crate::exchange::Exchange;
+    use crate::page::Page;
+    use flatout_config::model::FieldOp;
+    use flatout_net::response::{Body, Segment};
+    use std::rc::Rc;
+
+    fn text(body: &Body) -> String {
+        let bytes = match body {
+            Body::Empty => Vec::new(),
+            Body::Bytes(bytes) => bytes.to_vec(),
+            Body::Segments(segments) => segments.iter().flat_map(bytes_of).collect(),
+            other => panic!("{other:?}"),
+        };
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn bytes_of(segment: &Segment) -> Vec<u8> {
+        let Segment::Bytes(bytes) = segment else { panic!("a file") };
+        bytes.to_vec()
+    }
+
+    #[test]
+    fn small_contents_share_one_buffer() {
+        let page = Page::of_segments(&["<p>", "</p>"]);
+        let mut spare = Rc::new(Vec::new());
+        let mut exchange = Exchange::default();
+        let mut write = |value: &str, spare: &mut Rc<Vec<u8>>| {
+            let output = &mut exchange.output;
+            output.clear();
+            output.segment(0);
+            output.write(|buffer| buffer.extend_from_slice(value.as_bytes()));
+            output.segment(1);
+            let bytes = length(&page, output);
+            body(&page, output, bytes, spare)
+        };
+        let first = write("one", &mut spare);
+        assert_eq!(text(&first), "<p>one</p>");
+        // The first is still being sent: it stays what it is.
+        let second = write("two", &mut spare);
+        assert_eq!((text(&first), text(&second)), ("<p>one</p>".into(), "<p>two</p>".into()));
+        drop((first, second));
+        let before = Rc::as_ptr(&spare);
+        drop(write("three", &mut spare));
+        drop(write("four", &mut spare));
+        assert_eq!(Rc::as_ptr(&spare), before, "the buffer is used again");
+    }
+
+    #[test]
+    fn static_contents_and_large_ones_are_slices() {
+        let large = "x".repeat(WHOLE_BYTES_MAX);
+        let page = Page::of_segments(&[&large, "side by side", "|", &large]);
+        let mut exchange = Exchange::default();
+        let output = &mut exchange.output;
+        output.segment(0);
+        let spare = &mut Rc::new(Vec::new());
+        assert!(matches!(body(&page, output, large.len(), spare), Body::Bytes(bytes) if bytes.len() == large.len()));
+        output.segment(1);
+        output.write(|buffer| buffer.extend_from_slice(b"ab"));
+        output.segment(2);
+        output.write(|buffer| buffer.resize(buffer.len() + SLICE_BYTES_MIN, b'y'));
+        output.segment(3);
+        let expected = format!("{large}side by sideab|{}{large}", "y".repeat(SLICE_BYTES_MIN));
+        assert_eq!(length(&page, output), expected.len());
+        let slices = segments(&page, output);
+        assert_eq!(slices.iter().flat_map(bytes_of).collect::<Vec<u8>>(), expected.as_bytes());
+        let lengths: Vec<u64> = slices.iter().map(Segment::len).collect();
+        assert_eq!(lengths, [large.len() as u64 + 12, 3, SLICE_BYTES_MIN as u64, large.len() as u64]);
+        output.clear();
+        assert!(matches!(body(&page, output, 0, spare), Body::Empty));
+    }
+
+    #[test]
+    fn heads_have_what_the_page_the_steps_and_the_framing_say() {
+        let page = Page::of_segments(&[]);
+        let mut exchange = Exchange::default();
+        let lines = |exchange: &Exchange, length, changes: &Changes| {
+            let (head, extra) = head(&page, &exchange.draft, length, changes);
+            let mut output = Vec::new();
+            head.append_to(&mut output, &[b'D'; 29], extra.as_deref().unwrap_or_default(), None);
+            String::from_utf8(output).unwrap()
+        };
+        let none = Changes::default();
+        let plain = lines(&exchange, Some(3), &none);
+        let expected =
+            "Content-Type: text/html; charset=utf-8\r\nContent-Length: 3\r\nCache-Control: private, no-cache\r\n\r\n";
+        assert!(plain.ends_with(expected), "{plain}");
+        exchange.draft.add_field(b"Content-Type", b"application/json");
+        exchange.draft.add_field(b"X-A", b"1");
+        exchange.draft.add_field(b"X-B", b"2");
+        let set = |name: &str, value: &str| FieldOp::Set(name.into(), value.into());
+        let fields = [set("x-b", "3"), FieldOp::Remove("Cache-Control".into()), set("Content-Length", "9")];
+        let changes = Changes { id: 1, fields: Rc::new(fields) };
+        let changed = lines(&exchange, None, &changes);
+        assert!(changed.ends_with("\r\nx-b: 3\r\nContent-Type: application/json\r\nX-A: 1\r\n\r\n"), "{changed}");
+        assert!(!changed.contains("Content-Length") && !changed.contains("Cache-Control"), "{changed}");
+        exchange.draft.clear();
+        exchange.draft.status = 304;
+        let empty = lines(&exchange, Some(0), &none);
+        assert!(!empty.contains("Content-Length") && !empty.contains("Content-Type"), "{empty}");
+    }
+
+    #[test]
+    fn few_heads_are_kept() {
+        let page = Page::of_segments(&[]);
+        let exchange = Exchange::default();
+        for length in 0..100 {
+            let _ = head(&page, &exchange.draft, Some(length), &Changes::default());
+        }
+        let kept = page.heads.replace(Heads::default());
+        assert_eq!(kept.kept.len(), super::HEADS_MAX);
+    }
+}

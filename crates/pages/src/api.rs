@@ -125,9 +125,11 @@ pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     fetch::install(sandbox, &api)
 }
 
-/// The refusal that the page was told of, when there was one: what is answered when the page's run then failed.
-pub fn refusal(exchange: &mut Exchange) -> Option<PageRefusal> {
-    exchange.slot_if::<refusal::Refused>().and_then(|refused| refused.get())
+/// The refusal that a run failed with: `message` is what its failure says. `None` when it failed otherwise, also where
+/// the page was told of a refusal before and caught it.
+pub fn refusal(exchange: &mut Exchange, message: &str) -> Option<PageRefusal> {
+    let refusal = exchange.slot_if::<refusal::Refused>().and_then(|refused| refused.get());
+    refusal.filter(|refusal| message.contains(refusal.text()))
 }
 
 /// Takes the lines that the page has logged since this was last called, for the server's log.

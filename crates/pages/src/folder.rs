@@ -22,6 +22,9 @@ use std::sync::atomic::Ordering;
 /// Paths that are remembered at the most, those that name no page included.
 const PATHS_MAX: usize = 16_384;
 
+/// Longer ones are looked at each time: nobody fills memory with them.
+const PATH_BYTES_MAX: usize = 256;
+
 /// Pages held at the most.
 const PAGES_MAX: usize = 8_192;
 
@@ -160,6 +163,9 @@ impl Folder {
             what => what,
         };
         drop(slots);
+        if path.len() > PATH_BYTES_MAX {
+            return what;
+        }
         let mut paths = self.paths.borrow_mut();
         if paths.len() >= PATHS_MAX {
             // Whoever asks for names that are not there can have this done: it costs a look at each page.

@@ -179,6 +179,7 @@ impl Driving {
                 Step::Preempted => match self.job.take() {
                     Some(job) => {
                         let queue = Rc::clone(job.worker.queue());
+                        queue.note_preempted();
                         State::Queued(queue.push(job))
                     }
                     None => return self.came(Came::Done),

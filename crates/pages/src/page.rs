@@ -123,6 +123,25 @@ impl Page {
         Ok(Self { shown, segments, ranges, code, lines: template.lines, heads: RefCell::default() })
     }
 
+    /// A page of these segments, with nothing to run.
+    #[cfg(test)]
+    pub(crate) fn of_segments(segments: &[&str]) -> Self {
+        let mut end = 0;
+        let mut range = |segment: &&str| {
+            let start = end;
+            end += segment.len();
+            start..end
+        };
+        Self {
+            shown: "test.lhtml".to_owned(),
+            ranges: segments.iter().map(&mut range).collect(),
+            segments: SharedBytes::from_buffer(segments.concat().into_bytes()),
+            code: None,
+            lines: Lines::default(),
+            heads: RefCell::default(),
+        }
+    }
+
     /// The static segment of this number.
     pub(crate) fn segment(&self, number: u32) -> &[u8] {
         self.range(number).map_or(&[], |range| &self.segments[range])

@@ -54,22 +54,21 @@ impl Queue {
         self.preempted.set(self.preempted.get().saturating_add(1));
     }
 
-    /// How many have, since sockets were last looked at.
-    pub(crate) fn preempted(&self) -> u32 {
-        self.preempted.get()
+    /// Slices that others use, or may use, before sockets are looked at again.
+    pub(crate) fn slices_taken(&self) -> u32 {
+        self.preempted.get().saturating_add(u32::from(self.is_running.get()))
     }
 }
 
 impl Claim {
     /// The page with what it came to; `None`: it has not had enough turns yet, and `waker` is woken when it has.
     pub(crate) fn take(&self, waker: &Waker) -> Option<(Job, Step)> {
-        match self.0.came.borrow_mut().take() {
-            Some(step) => self.0.job.borrow_mut().take().map(|job| (job, step)),
-            None => {
-                *self.0.waker.borrow_mut() = Some(waker.clone());
-                None
-            }
-        }
+        let came = self.0.came.borrow_mut().take();
+        let Some(step) = came else {
+            *self.0.waker.borrow_mut() = Some(waker.clone());
+            return None;
+        };
+        self.0.job.borrow_mut().take().map(|job| (job, step))
     }
 }
 

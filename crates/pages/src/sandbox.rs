@@ -10,7 +10,7 @@
 //! interface); a chunk's closure has no upvalues and is given to one run at a time; its globals are a table of its own,
 //! emptied afterwards; a coroutine is reset before it is used again.
 //!
-//! What keeps a page in bounds: see [`meter`]; and `prelude.luau`, which puts in the place of library functions that
+//! What keeps a page in bounds: see `meter.rs`; and `prelude.luau`, which puts in the place of library functions that
 //! run long or allocate much such that come back to the interrupt. What the library has and [`LIBRARY`] does not name
 //! is taken out.
 //!
@@ -180,6 +180,8 @@ pub(crate) struct Inner {
     nothing: Function,
     /// What makes a waiting function of a native.
     waiting: Function,
+    /// Luau's own `debug.traceback`, which pages do not get.
+    traceback: Function,
     threads: RefCell<Vec<Thread>>,
     owes_collection: Cell<bool>,
 }
@@ -233,7 +235,8 @@ impl Sandbox {
             | StdLib::BIT
             | StdLib::MATH
             | StdLib::BUFFER
-            | StdLib::VECTOR;
+            | StdLib::VECTOR
+            | StdLib::DEBUG;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let hub = Rc::new(Hub::default());
         let base = lua.globals();
@@ -247,6 +250,7 @@ impl Sandbox {
             .set_name(format!("={}", failure::PRELUDE))
             .call((natives, lua.create_table()?))?;
         let waiting = prelude.get("waiting")?;
+        let traceback = base.raw_get::<Table>("debug")?.raw_get("traceback")?;
         admit(&lua, &base, &prelude)?;
         let globals_metatable = lua.create_table()?;
         globals_metatable.set("__index", &base)?;
@@ -264,6 +268,7 @@ impl Sandbox {
             globals_metatable,
             nothing,
             waiting,
+            traceback,
             threads: RefCell::default(),
             owes_collection: Cell::new(false),
         };
@@ -333,7 +338,7 @@ impl Sandbox {
         lua.sandbox(true)?;
         lua.gc_collect()?;
         lua.gc_collect()?;
-        self.inner.hub.meter.raise_floor(lua.used_memory() as isize);
+        self.inner.hub.meter.raise_floor(lua.used_memory().cast_signed());
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod lines;
 mod luau;
 mod names;
 mod part;
+mod reference;
 mod script;
 mod segments;
 mod structure;

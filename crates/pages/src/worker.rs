@@ -53,6 +53,7 @@ pub struct PagesWorker {
     base: u8,
     /// By what may be called in them: steps with the same settings share one.
     vms: RefCell<Vec<(Arc<ApiSettings>, Rc<Vm>)>>,
+    #[expect(clippy::vec_box, reason = "runs take and give back the boxes")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
     /// Where small contents are put together.
     spare: RefCell<Rc<Vec<u8>>>,
@@ -176,11 +177,8 @@ impl PagesWorker {
             cpu: Duration::from_micros(settings.cpu_limit_us),
             memory_bytes: settings.memory_bytes_max as usize,
         };
-        let preempted = self.queue.preempted();
-        if preempted > 0 {
-            // Others have computed since the sockets were looked at: this one may be short, and else it queues.
-            limits.slice /= preempted.saturating_add(1);
-        }
+        // Where others compute as well, this one may be short, and else it queues.
+        limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
             Step::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {
@@ -250,7 +248,7 @@ impl PagesWorker {
         failure: &Failure,
     ) -> Result<Response, Refused> {
         let exchange = run.exchange();
-        let refusal = api::refusal(exchange);
+        let refusal = api::refusal(exchange, &failure.message);
         let lines = api::take_log(exchange);
         self.give_back(run.finish());
         self.log(step, page, lines);

@@ -17,6 +17,7 @@ use flatout_net::origin::{
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
 use flatout_net::stream::{Piece, Source};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -32,6 +33,25 @@ pub(crate) struct Ask {
     pub(crate) upgrade: Option<Box<[u8]>>,
     /// Decides the origin under consistent hashing.
     pub(crate) balance_hash: u64,
+    /// What was done before somebody waits for an answer.
+    pub(crate) begun: Cell<Option<Box<Begun>>>,
+}
+
+/// How far asking has come.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    tried: Tried,
+    attempts: u8,
+    last: Option<Refused>,
+    /// The origin whose turn it is, and a place there.
+    place: Option<(Ticket, Option<Permit>)>,
+}
+
+impl Begun {
+    /// Nothing but the origin was chosen, and perhaps a place taken.
+    pub(crate) fn with_place(ticket: Ticket, permit: Option<Permit>) -> Self {
+        Self { place: Some((ticket, permit)), ..Self::default() }
+    }
 }
 
 impl Ask {
@@ -80,6 +100,19 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
+    /// Takes the answer of this `status` for one to this request, which took `delay_us`.
+    pub(crate) fn new(
+        worker: &ProxyWorker,
+        step: &Arc<ProxyStep>,
+        (mut ticket, mut permit): (Ticket, Permit),
+        status: u16,
+        delay_us: u64,
+    ) -> Self {
+        report_answer(worker, step, &mut ticket, &mut permit, status, delay_us);
+        let watch = Watch { accelerator: worker.shared(), step: Arc::downgrade(step) };
+        Self { ticket, watch, _permit: (status != 101).then_some(permit) }
+    }
+
     /// The answer broke off.
     pub(crate) fn report_cut(&mut self, failure: ExchangeFailure) {
         if failure.failure.is_origin_fault() {
@@ -102,25 +135,20 @@ pub(crate) async fn ask_origin(
 ) -> Result<Answered, Refused> {
     let client = worker.client(step);
     let method = manner.method.unwrap_or(ask.request.method());
-    let mut tried = Tried::NONE;
-    let mut attempts = 0_u8;
-    let mut last: Option<Refused> = None;
+    let mut begun = ask.begun.take().unwrap_or_default();
     let mut lines = Vec::with_capacity(1024);
     loop {
         let now_ms = Now::read().monotonic_ms;
         // When all were tried, they are tried again.
-        let chosen = step.group.choose(now_ms, ask.balance_hash, &tried).or_else(|| {
-            tried = Tried::NONE;
-            step.group.choose(now_ms, ask.balance_hash, &tried)
-        });
-        let Some(mut ticket) = chosen else {
-            return Err(last.unwrap_or_else(|| Refused::forward(ForwardOutcome::OriginNoneWell)));
+        let chosen = begun.place.take().or_else(|| begun.choose(step, ask.balance_hash, now_ms));
+        let Some((ticket, permit)) = chosen else {
+            return Err(begun.last.unwrap_or_else(|| Refused::forward(ForwardOutcome::OriginNoneWell)));
         };
         let index = ticket.index();
         let (Some(gate), Some(address)) = (step.gates.get(index), step.addresses.get(index)) else {
             return Err(Refused::forward(ForwardOutcome::OriginNoneWell));
         };
-        let mut permit = if let Some(permit) = gate.try_acquire() {
+        let permit = if let Some(permit) = permit.or_else(|| gate.try_acquire()) {
             permit
         } else {
             let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
@@ -146,47 +174,101 @@ pub(crate) async fn ask_origin(
         };
         let result = client.exchange(address, &mut outgoing, tell).await;
         content = outgoing.content;
-        let now_ms = Now::read().monotonic_ms;
         match result {
             Ok(incoming) => {
                 let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
-                let sample = match incoming.status {
-                    503 => Sample::Refused,
-                    101 | 429 => Sample::Nothing,
-                    _ => Sample::Answered { delay_us },
-                };
-                permit.report(sample, now_ms);
-                let change = ticket.report(Ending::Answered, now_ms);
-                worker.accelerator().tell_change(step, index, change);
-                let watch = Watch { accelerator: worker.shared(), step: Arc::downgrade(step) };
-                let hold = Hold { ticket, watch, _permit: (incoming.status != 101).then_some(permit) };
-                return Ok(Answered { incoming, hold, again: attempts > 0 });
+                let hold = Hold::new(worker, step, (ticket, permit), incoming.status, delay_us);
+                return Ok(Answered { incoming, hold, again: begun.attempts > 0 });
             }
             Err(failure) => {
-                permit.report(sample_of(failure), now_ms);
-                let ending = if failure.failure.is_origin_fault() { Ending::Failed } else { Ending::Abandoned };
-                let change = ticket.finish(ending, now_ms);
-                worker.accelerator().tell_change(step, index, change);
-                tried.add(index);
-                attempts = attempts.saturating_add(1);
-                let attempt = retry::Attempt {
-                    method,
-                    content_taken: content.is_taken(),
-                    progress: match failure.repeat {
-                        Repeat::Always => retry::Progress::NotSent,
-                        Repeat::Idempotent => retry::Progress::Sent,
-                        Repeat::Never => retry::Progress::Answering,
-                    },
-                    attempts,
-                };
-                let refused = Refused::origin(failure);
-                if retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
-                    return Err(refused);
-                }
-                last = Some(refused);
+                begun.handle_failure(worker, step, (ticket, permit), (method, content.is_taken()), failure)?;
             }
         }
     }
+}
+
+impl Begun {
+    /// The next origin. When all were tried, they are tried again.
+    fn choose(&mut self, step: &ProxyStep, balance_hash: u64, now_ms: u64) -> Option<(Ticket, Option<Permit>)> {
+        let chosen = step.group.choose(now_ms, balance_hash, &self.tried).or_else(|| {
+            self.tried = Tried::NONE;
+            step.group.choose(now_ms, balance_hash, &self.tried)
+        });
+        Some((chosen?, None))
+    }
+
+    /// An attempt has failed of a request with `method`, some of whose content was sent or not. Refused, unless there is to
+    /// be another.
+    pub(crate) fn handle_failure(
+        &mut self,
+        worker: &ProxyWorker,
+        step: &Arc<ProxyStep>,
+        (ticket, mut permit): (Ticket, Permit),
+        (method, content_taken): (&str, bool),
+        failure: ExchangeFailure,
+    ) -> Result<(), Refused> {
+        let now_ms = Now::read().monotonic_ms;
+        let index = ticket.index();
+        permit.report(sample_of(failure), now_ms);
+        let ending = if failure.failure.is_origin_fault() { Ending::Failed } else { Ending::Abandoned };
+        let change = ticket.finish(ending, now_ms);
+        worker.accelerator().tell_change(step, index, change);
+        self.tried.add(index);
+        self.attempts = self.attempts.saturating_add(1);
+        let attempt = retry::Attempt {
+            method,
+            content_taken,
+            progress: match failure.repeat {
+                Repeat::Always => retry::Progress::NotSent,
+                Repeat::Idempotent => retry::Progress::Sent,
+                Repeat::Never => retry::Progress::Answering,
+            },
+            attempts: self.attempts,
+        };
+        let refused = Refused::origin(failure);
+        if retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
+            return Err(refused);
+        }
+        self.last = Some(refused);
+        Ok(())
+    }
+}
+
+const fn sample_of_answer(status: u16, delay_us: u64) -> Sample {
+    match status {
+        503 => Sample::Refused,
+        101 | 429 => Sample::Nothing,
+        _ => Sample::Answered { delay_us },
+    }
+}
+
+/// The whole of an answer with `status` has come, `delay_us` after the request was sent.
+pub(crate) fn finish_answer(
+    worker: &ProxyWorker,
+    step: &ProxyStep,
+    (mut ticket, permit): (Ticket, Permit),
+    status: u16,
+    delay_us: u64,
+    now_ms: u64,
+) {
+    permit.finish(sample_of_answer(status, delay_us), now_ms);
+    let change = ticket.report(Ending::Answered, now_ms);
+    worker.accelerator().tell_change(step, ticket.index(), change);
+}
+
+/// The head of an answer with `status` has come, `delay_us` after the request was sent.
+fn report_answer(
+    worker: &ProxyWorker,
+    step: &ProxyStep,
+    ticket: &mut Ticket,
+    permit: &mut Permit,
+    status: u16,
+    delay_us: u64,
+) {
+    let now_ms = Now::read().monotonic_ms;
+    permit.report(sample_of_answer(status, delay_us), now_ms);
+    let change = ticket.report(Ending::Answered, now_ms);
+    worker.accelerator().tell_change(step, ticket.index(), change);
 }
 
 const fn sample_of(failure: ExchangeFailure) -> Sample {

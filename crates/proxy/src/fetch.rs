@@ -3,15 +3,17 @@
 //! It is a task of the worker that began it, so that it goes on when the client who was first goes away and others
 //! wait.
 
+mod pumping;
+
 use crate::answer::early_links;
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
-use crate::growing::{Growing, MEMORY_BYTES_MAX};
+use crate::growing::Growing;
 use crate::lines;
 use crate::meta::{Kept, Meta};
 use crate::query::Query;
-use crate::store::{Inserted, Marker, NewBody, StoredBody};
+use crate::store::{Inserted, Marker, StoredBody};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Failure, Verdict, decide_failure};
 use flatout_cache::partial::{Joining, decide_joining};
@@ -24,7 +26,8 @@ use flatout_http::head::FieldStorage;
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
-use flatout_net::origin::{Incoming, IncomingBody, IncomingPiece, OriginClient, OutgoingContent};
+use flatout_net::origin::{Incoming, IncomingPiece, OutgoingContent};
+use pumping::Pumping;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -32,17 +35,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot;
 
-/// What has been begun is finished although nobody waits any more, when no more than this is missing.
-const FINISH_BYTES_MAX: u64 = 1024 * 1024;
-
 /// Parts up to this size are joined, in bytes.
 const JOINED_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
-/// How far the slowest reader of what is not kept may be behind before the origin is held back, in bytes.
-const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
-/// How long the origin is not read from while a volume has fallen behind, in milliseconds.
-const BEHIND_MS: u64 = 5;
 
 /// What a fetch hands to the client who began it.
 pub(crate) enum Direct {
@@ -248,22 +242,16 @@ impl Fetch {
         }
     }
 
-    fn decide(&self, worker: &ProxyWorker, answered: Answered, times: (i64, i64), generation: u64) -> Asked {
+    pub(crate) fn decide(&self, worker: &ProxyWorker, answered: Answered, times: (i64, i64), generation: u64) -> Asked {
         let query = &self.query;
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
         let Some(store) = worker.store() else { return Asked::Unshared(Box::new(answered), NoStore::Off) };
-        if let Storing::No(reason) | Storing::Remember(reason, _) = &storing {
-            worker.note_not_kept(query, *reason, answered.incoming.status);
-        }
-        match storing {
-            Storing::Store(stored) => Asked::Shared(Box::new(answered), stored, generation),
-            Storing::No(reason) => Asked::Unshared(Box::new(answered), reason),
-            Storing::Remember(reason, seconds) => {
-                let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
-                store.mark(query.key.hash(), Marker { reason: reason as u16, until_ms });
-                if let Some(kept) = &self.kept {
+        match note_storing(worker, query, answered.incoming.status, storing) {
+            Ok(stored) => Asked::Shared(Box::new(answered), stored, generation),
+            Err((reason, is_remembered)) => {
+                if let Some(kept) = self.kept.as_ref().filter(|_| is_remembered) {
                     // What is kept is not what the origin would answer any more.
                     store.remove_object(kept);
                 }
@@ -409,6 +397,27 @@ impl Fetch {
     }
 }
 
+/// Counts and remembers that an answer with `status` is not kept, when it is not. Returns why, and whether nobody is to
+/// wait for the next.
+pub(crate) fn note_storing(
+    worker: &ProxyWorker,
+    query: &Query,
+    status: u16,
+    storing: Storing,
+) -> Result<Box<Stored>, (NoStore, bool)> {
+    let (reason, seconds) = match storing {
+        Storing::Store(stored) => return Ok(stored),
+        Storing::No(reason) => (reason, None),
+        Storing::Remember(reason, seconds) => (reason, Some(seconds)),
+    };
+    worker.note_not_kept(query, reason, status);
+    if let (Some(seconds), Some(store)) = (seconds, worker.store()) {
+        let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
+        store.mark(query.key.hash(), Marker { reason: reason as u16, until_ms });
+    }
+    Err((reason, seconds.is_some()))
+}
+
 /// Remembers the links of an answer for the next one to the same question.
 pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u8]) {
     // Most answers have no such field, and most pages never had one.
@@ -462,131 +471,4 @@ pub(crate) fn with_response<T>(
         (None, _) => Ending::Framed,
     };
     look(&OriginResponse { status: incoming.status, fields, request_time_s, response_time_s, ending })
-}
-
-/// The content of a fetch on its way.
-struct Pumping {
-    writer: FillWriter,
-    /// The file, once there is one.
-    body: Option<NewBody>,
-    /// Why it will not be kept.
-    unkept: Option<NoStore>,
-    /// Whether it is for the store, and goes on although nobody reads.
-    wanted: bool,
-    length: Option<u64>,
-}
-
-impl Pumping {
-    /// The next piece; `None` when nobody wants it.
-    async fn next(&mut self, body: &mut IncomingBody) -> Option<IncomingPiece> {
-        let may_be_left = !self.is_worth_finishing();
-        poll_fn(|context| {
-            // First: content that never pauses would hide that nobody reads it.
-            if may_be_left && self.writer.is_abandoned() {
-                return Poll::Ready(None);
-            }
-            if let Poll::Ready(piece) = body.poll_piece(context) {
-                return Poll::Ready(Some(piece));
-            }
-            if may_be_left && self.writer.poll_abandoned(context).is_ready() {
-                return Poll::Ready(None);
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Whether it is fetched to its end although nobody reads.
-    fn is_worth_finishing(&self) -> bool {
-        let here = self.writer.look(Growing::bytes);
-        let is_near = |length: u64| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here);
-        self.unkept.is_none() && (self.wanted || self.length.is_some_and(is_near))
-    }
-
-    /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
-    /// a window: then the origin is held back by the slowest.
-    async fn add(&mut self, worker: &Rc<ProxyWorker>, client: &OriginClient, bytes: &[u8], bytes_max: u64) {
-        let before = self.writer.look(Growing::bytes);
-        let after = before + bytes.len() as u64;
-        if after > bytes_max {
-            self.stop_keeping(NoStore::TooLarge);
-        }
-        let is_large = after > MEMORY_BYTES_MAX || self.length.is_some_and(|length| length > MEMORY_BYTES_MAX);
-        if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
-            self.stop_keeping(NoStore::NoRoom);
-        }
-        let is_last = self.length == Some(after);
-        if self.body.is_none() {
-            let piece: Arc<[u8]> = bytes.into();
-            self.grow(is_last, |content| content.push(piece));
-        } else {
-            self.write(bytes, is_last).await;
-        }
-        if self.unkept.is_some() {
-            self.hold_back().await;
-        }
-        if self.body.as_ref().is_some_and(NewBody::is_behind) {
-            client.pause(BEHIND_MS).await;
-        }
-    }
-
-    fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
-        if is_last { self.writer.add_last(add) } else { self.writer.add(add) }
-    }
-
-    /// Writes to the file; when there is no room, makes some by forgetting what all have read.
-    async fn write(&mut self, bytes: &[u8], is_last: bool) {
-        loop {
-            let Some(body) = &mut self.body else { return };
-            if body.write(bytes).is_ok() {
-                let (fd, written) = (Arc::clone(body.fd()), body.len());
-                return self.grow(is_last, |content| content.move_to(fd, written));
-            }
-            self.stop_keeping(NoStore::NoRoom);
-            let Some(slowest) = self.writer.slowest() else { return };
-            if let Some(body) = &mut self.body {
-                body.forget_before(slowest);
-                if body.write(bytes).is_ok() {
-                    let (fd, written) = (Arc::clone(body.fd()), body.len());
-                    return self.grow(is_last, |content| content.move_to(fd, written));
-                }
-            }
-            poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
-        }
-    }
-
-    /// Waits until no reader is a window behind.
-    async fn hold_back(&mut self) {
-        loop {
-            let here = self.writer.look(Growing::bytes);
-            let Some(slowest) = self.writer.slowest() else { return };
-            match &mut self.body {
-                Some(body) => body.forget_before(slowest),
-                None => self.writer.add(|content| content.forget_before(slowest)),
-            }
-            if here - slowest.min(here) <= WINDOW_BYTES_MAX {
-                return;
-            }
-            poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
-        }
-    }
-
-    /// From now on it is for those who read already.
-    fn stop_keeping(&mut self, reason: NoStore) {
-        self.unkept.get_or_insert(reason);
-        self.writer.close();
-    }
-
-    /// Moves what is in memory to a file.
-    fn open_file(&mut self, worker: &ProxyWorker) -> bool {
-        let Some(mut body) = worker.store().and_then(|store| store.create_body(self.length).ok()) else { return false };
-        let pieces: Vec<Vec<u8>> = self.writer.look(|content| content.pieces().map(<[u8]>::to_vec).collect());
-        for piece in pieces {
-            if body.write(&piece).is_err() {
-                return false;
-            }
-        }
-        self.body = Some(body);
-        true
-    }
 }

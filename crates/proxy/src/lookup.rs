@@ -9,10 +9,12 @@ use crate::meta::Meta;
 use crate::note::Note;
 use crate::pass;
 use crate::query::Query;
-use crate::store::{Bucket, Purged};
+use crate::store::{Bucket, Purged, Store};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::request::CacheRequest;
+use flatout_cache::rules::Rules;
 use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
@@ -323,25 +325,64 @@ fn own_answer(
     Ok(response)
 }
 
+/// Why the origin is asked at once by this client alone, about a request with this key for which nothing is kept; `None`:
+/// there is more to look at. Known are keys whose answers were not for all, and requests with credentials.
+pub(crate) fn asks_alone(
+    store: &Store<Meta>,
+    request: &CacheRequest<'_>,
+    (hash, key): (u64, &[u8]),
+    rules: &Rules,
+    now: Now,
+) -> Option<Lookup> {
+    let has_credentials = request.field("authorization").is_some();
+    let is_marked = store.marker(hash, now.monotonic_ms).is_some();
+    if !(is_marked || has_credentials) || request.method != "GET" {
+        return None;
+    }
+    if store.find(hash, key).is_some() || store.may_be_on_disk(key) {
+        return None;
+    }
+    match decide_miss(request, Lookup::MissCold, rules) {
+        Verdict::Forward { reason: Lookup::RequestPrecondition } => None,
+        Verdict::Forward { .. } if is_marked && !has_credentials => Some(Lookup::HitForMiss),
+        Verdict::Forward { reason } => Some(reason),
+        _ => None,
+    }
+}
+
 /// Fetches for nobody else.
-async fn fetch_alone(
+pub(crate) async fn fetch_alone(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     conditions: Option<(Conditions, bool)>,
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Result<Response, Refused> {
-    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
-    let fills = &worker.accelerator().fills;
-    let dooms = fills.dooms();
+    let dooms = worker.accelerator().fills.dooms();
     let (conditions, completes) =
         conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
     let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
-    let missing = || Refused::not_held();
     // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
-    match fetch.ask(worker).await {
+    let asked = fetch.ask(worker).await;
+    answer_alone(worker, fetch, asked, dooms, reason, had_kept)
+}
+
+/// What was asked for nobody else, as the answer to its client. `dooms` as they were before.
+pub(crate) fn answer_alone(
+    worker: &Rc<ProxyWorker>,
+    fetch: Fetch,
+    asked: Asked,
+    dooms: u64,
+    reason: Lookup,
+    had_kept: bool,
+) -> Result<Response, Refused> {
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
+    let query = &Rc::clone(&fetch.query);
+    let fills = &worker.accelerator().fills;
+    let missing = || Refused::not_held();
+    match asked {
         Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
         Asked::Settled(Standing::Failed(refused)) => Err(refused),
         Asked::Settled(Standing::Use(object, how)) => {

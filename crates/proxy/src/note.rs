@@ -41,8 +41,14 @@ impl Note {
     /// The lines of Age and Cache-Status for an answer that is `age_s` old.
     pub(crate) fn lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool) -> Rc<[u8]> {
         let mut lines = Vec::with_capacity(96);
+        self.write_lines(age_s, ttl_s, shows_status, &mut lines);
+        lines.into()
+    }
+
+    /// Appends the same lines.
+    pub(crate) fn write_lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool, lines: &mut Vec<u8>) {
         if let Some(age_s) = age_s {
-            write_line(b"Age", age_s.to_string().as_bytes(), &mut lines);
+            write_line(b"Age", age_s.to_string().as_bytes(), lines);
         }
         if shows_status {
             lines.extend_from_slice(b"Cache-Status: ");
@@ -57,9 +63,8 @@ impl Note {
                 // Why it is not kept says more than that it was not found.
                 detail: self.why.map_or(self.reason.name(), NoStore::name),
             };
-            status.write(&mut lines);
+            status.write(lines);
             lines.extend_from_slice(b"\r\n");
         }
-        lines.into()
     }
 }

@@ -20,7 +20,7 @@ use flatout_cache::stored::Stored;
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{HeadEffect, decide_head};
 use flatout_config::model::FieldOp;
-use flatout_http::head::FieldStorage;
+use flatout_http::head::{FieldStorage, Fields};
 use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::{Incoming, OutgoingContent};
@@ -153,7 +153,7 @@ async fn ask_as_is(
 }
 
 /// An origin's answer on its way to one client, and its field lines.
-fn respond(
+pub(crate) fn respond(
     step: &Arc<ProxyStep>,
     ask: &Ask,
     changes: &[FieldOp],
@@ -166,8 +166,6 @@ fn respond(
     let is_upgrade = status == 101;
     let to_head = ask.request.method() == "HEAD";
     let mut lines = Vec::with_capacity(incoming.lines().len() + 256);
-    // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
-    let date = flatout_http::date::format_date(Now::read().unix_s);
     {
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
@@ -176,14 +174,8 @@ fn respond(
         }
         let keep_length = incoming.content_length.is_some() && !is_upgrade && status != 204;
         let keep_upgrade = is_upgrade || status == 426;
-        let back = Return { version: incoming.version, keep_length, keep_upgrade, date: Some(&date) };
-        if changes.is_empty() {
-            write_response_lines(fields, &step.settings, &back, &mut lines);
-        } else {
-            let mut unchanged = Vec::with_capacity(incoming.lines().len() + 256);
-            write_response_lines(fields, &step.settings, &back, &mut unchanged);
-            write_changed(&unchanged, changes, &mut lines);
-        }
+        let back = Return { version: incoming.version, keep_length, keep_upgrade, date: None };
+        write_lines(step, changes, fields, &back, &mut lines);
     }
     if is_upgrade {
         write_line(b"Connection", b"upgrade", &mut lines);
@@ -215,8 +207,28 @@ fn respond(
     Ok((response, lines))
 }
 
+/// Appends the field lines that the client gets.
+pub(crate) fn write_lines(
+    step: &ProxyStep,
+    changes: &[FieldOp],
+    fields: Fields<'_>,
+    back: &Return<'_>,
+    lines: &mut Vec<u8>,
+) {
+    // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
+    let date = fields.first("date").is_none().then(|| flatout_http::date::format_date(Now::read().unix_s));
+    let back = Return { date: date.as_ref(), ..*back };
+    if changes.is_empty() {
+        write_response_lines(fields, &step.settings, &back, lines);
+    } else {
+        let mut unchanged = Vec::with_capacity(1024);
+        write_response_lines(fields, &step.settings, &back, &mut unchanged);
+        write_changed(&unchanged, changes, lines);
+    }
+}
+
 /// Whether a 101 is the upgrade that was asked for.
-fn agrees(ask: &Ask, fields: &flatout_http::head::Fields<'_>) -> bool {
+fn agrees(ask: &Ask, fields: &Fields<'_>) -> bool {
     let Some(asked) = &ask.upgrade else { return false };
     upgrade::agrees(asked, *fields)
 }

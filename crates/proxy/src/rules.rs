@@ -70,7 +70,12 @@ impl CacheStep {
     /// Appends the line by which an origin learns what may be said to this cache alone (Edge Architecture
     /// Specification).
     pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
-        output.extend_from_slice(&self.capability);
+        output.extend_from_slice(self.capability());
+    }
+
+    /// The same line.
+    pub(crate) fn capability(&self) -> &[u8] {
+        &self.capability
     }
 
     /// Whether `client` sees Cache-Status.

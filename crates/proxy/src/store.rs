@@ -209,6 +209,15 @@ impl<M: Meta> Store<M> {
         (!volumes.is_empty()).then(|| DiskLookup::new(Arc::clone(&self.shared), volumes, hash, key))
     }
 
+    /// Whether [`find_on_disk`](Self::find_on_disk) would have to look.
+    pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
+        if self.volumes().next().is_none() {
+            return false;
+        }
+        let primary = primary_of(key);
+        self.volumes().any(|volume| volume.may_have(&primary))
+    }
+
     /// Puts an object in, in place of one with the same key and variant. Of a key with more than `variants_max` variants
     /// the oldest go. The object is returned with the outcome, stored or not, so that the caller can answer from it.
     ///

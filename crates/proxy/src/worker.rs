@@ -2,8 +2,9 @@
 
 use crate::accelerator::Accelerator;
 use crate::compose;
+use crate::direct::{self, Aim, Direct, Plain};
 use crate::exchange::Ask;
-use crate::forward::effective_host;
+use crate::forward::{Strip, effective_host};
 use crate::front::Front;
 use crate::group::hash_request;
 use crate::lookup;
@@ -29,7 +30,8 @@ use flatout_net::handler::Request;
 use flatout_net::origin::{OriginClient, OriginCounts};
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Response;
-use std::cell::RefCell;
+use flatout_net::shared::SharedBytes;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -96,6 +98,10 @@ pub struct ProxyWorker {
     not_kept: Arc<NotKeptCounts>,
     /// The key of the request at hand.
     key: RefCell<Vec<u8>>,
+    /// Room for the field lines of the request at hand.
+    lines: RefCell<Vec<u8>>,
+    /// Room for an answer, free again as soon as nobody else holds it.
+    room: RefCell<Rc<Vec<u8>>>,
 }
 
 impl ProxyWorker {
@@ -109,6 +115,8 @@ impl ProxyWorker {
             counts: accelerator.add_counts(),
             not_kept: accelerator.add_not_kept_counts(),
             key: RefCell::default(),
+            lines: RefCell::default(),
+            room: RefCell::default(),
         })
     }
 
@@ -208,10 +216,39 @@ impl ProxyWorker {
         }
     }
 
+    /// Shows room for field lines, empty, to `write`.
+    pub(crate) fn with_lines<T>(&self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut lines = self.lines.borrow_mut();
+        lines.clear();
+        write(&mut lines)
+    }
+
+    /// What `write` appends to an empty buffer, which serves for another answer once this one is dropped.
+    pub(crate) fn write_answer(&self, write: impl FnOnce(&mut Vec<u8>)) -> SharedBytes {
+        let mut room = self.room.borrow_mut();
+        if Rc::get_mut(&mut room).is_none() {
+            *room = Rc::default();
+        }
+        if let Some(room) = Rc::get_mut(&mut room) {
+            room.clear();
+            write(room);
+        }
+        SharedBytes::from_shared(Rc::clone(&room))
+    }
+
+    /// The outcomes of this worker's answers begin here in the handler's table.
+    pub(crate) const fn base(&self) -> u8 {
+        self.base
+    }
+
     fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, asking: &Asking<'_>) -> Handled {
         let ask = make_ask(step, None, asking);
         let changes = Rc::clone(asking.changes.fields);
         let step = Arc::clone(step);
+        if let Some(sent) = direct::send(self, &step, &ask, asking, (Strip::default(), &[])) {
+            let aim = Aim::Plain(Box::new(Plain { step, ask, changes }));
+            return Handled::Later(Box::pin(Direct::new(self, aim, sent)));
+        }
         self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
 
@@ -265,6 +302,9 @@ impl ProxyWorker {
             response.outcome = response.outcome.saturating_add(self.base);
             return Handled::Reply(response);
         }
+        let alone = (intake == Intake::LookUp && !cache.esi)
+            .then(|| lookup::asks_alone(store, &cache_request, (hash, &key), &cache.rules, asking.now))
+            .flatten();
         let ask = make_ask(step, Some(cache), asking);
         let query = Query {
             ask,
@@ -282,6 +322,9 @@ impl ProxyWorker {
             return self.later(move |worker| pass::purge(worker, query), shows_status);
         }
         let query = Rc::new(query);
+        if let Some(reason) = alone {
+            return self.ask_alone(query, asking, reason);
+        }
         match intake {
             Intake::LookUp => {
                 if let Some(mut response) = lookup::answer_at_once(self, &query, asking.now) {
@@ -297,6 +340,17 @@ impl ProxyWorker {
             Intake::Bypass(reason) | Intake::Unsafe(reason) => self
                 .later(move |worker| async move { pass::forward(&worker, &query, reason, None).await }, shows_status),
         }
+    }
+
+    /// Asks the origin for this client alone.
+    fn ask_alone(self: &Rc<Self>, query: Rc<Query>, asking: &Asking<'_>, reason: Lookup) -> Handled {
+        let manner = (Strip::CONDITIONS, query.cache.capability());
+        if let Some(sent) = direct::send(self, &query.step, &query.ask, asking, manner) {
+            return Handled::Later(Box::pin(Direct::new(self, Aim::Alone { query, reason }, sent)));
+        }
+        let shows_status = query.shows_status;
+        let ask = move |worker| async move { lookup::fetch_alone(&worker, &query, None, None, reason).await };
+        self.later(ask, shows_status)
     }
 
     /// What the front has for a request that asks for nothing in particular.
@@ -362,6 +416,7 @@ pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, as
         target: target.into(),
         path_bytes,
         upgrade: upgrade.map(Into::into),
+        begun: Cell::new(None),
     }
 }
 
@@ -381,7 +436,7 @@ impl Refused {
 
 impl Refused {
     /// The same, telling in Cache-Status why.
-    fn with_status(mut self) -> Self {
+    pub(crate) fn with_status(mut self) -> Self {
         let fwd =
             if self.status == 504 && self.outcome == Outcome::cache(Lookup::OnlyIfCached) { "" } else { "; fwd=miss" };
         self.fields.push(("Cache-Status", format!("{IDENTIFIER}{fwd}; detail={}", self.outcome.name())));

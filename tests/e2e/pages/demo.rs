@@ -276,6 +276,7 @@ fn the_pages_are_drawn() {
         assert_eq!(ann.write(name, message).status, 303);
     }
     for (path, name) in [("/guestbook", "demo-guestbook"), ("/status", "demo-status")] {
+        ann.get(path);
         let url = demo.server.url(path);
         Browser::new().screenshot(&url, &format!("{name}-light"), WIDE);
         Browser::new().with("--force-dark-mode").screenshot(&url, &format!("{name}-dark"), WIDE);

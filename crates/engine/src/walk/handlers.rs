@@ -1,7 +1,7 @@
 //! Steps that answer, and what is answered when something stands against it.
 
 use super::pages::{Pages, answer_failure};
-use super::{Trace, Walk, host_needed, method_not_allowed};
+use super::{Seal, Trace, Walk, host_needed, method_not_allowed};
 use crate::answer::{Failure, redirect, respond, text};
 use crate::explain::Forwarding;
 use crate::outcome::Outcome;
@@ -13,10 +13,33 @@ use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_net::handler::Reply;
 use flatout_net::response::Response;
-use flatout_proxy::{Asking, Changes, Handled as Proxied};
+use flatout_proxy::{Asking, Changes, Handled as Proxied, Making};
 use flatout_serve::files::{Found, Location};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// An answer that is being made for an origin's part, and what is added to it.
+struct Forwarded {
+    making: Making,
+    pages: Pages,
+    seal: Seal,
+}
+
+impl Future for Forwarded {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        let forwarded = self.get_mut();
+        let response = match ready!(forwarded.making.as_mut().poll(context)) {
+            Ok(response) => response,
+            Err(refused) => forwarded.pages.fail(&refused.into()),
+        };
+        Poll::Ready(std::mem::take(&mut forwarded.seal).put_on_later(response))
+    }
+}
 
 impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_files(&mut self, step: &Step, index: u32, pass: bool) -> Option<Reply> {
@@ -130,12 +153,8 @@ impl<T: Trace> Walk<'_, T> {
             Proxied::Reply(response) => Some(Reply::Now(response)),
             Proxied::Later(making) => {
                 let pages = Pages { live: Rc::clone(live), numbers: self.pages.clone(), policy, now: self.now };
-                Some(Reply::later(async move {
-                    match making.await {
-                        Ok(response) => response,
-                        Err(refused) => pages.fail(&refused.into()),
-                    }
-                }))
+                self.sealed = true;
+                Some(Reply::Later(Box::pin(Forwarded { making, pages, seal: self.seal() })))
             }
             Proxied::Refused(refused) => Some(self.fail(&refused.into()).into()),
         }

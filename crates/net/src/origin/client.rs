@@ -4,10 +4,10 @@ use super::address::OriginAddress;
 use super::connect::connect;
 use super::counts::OriginCounts;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::http1;
+use super::http1::{self, Answer, WholeAnswer};
 use super::http2;
 use super::pool::OriginPool;
-use super::request::OutgoingRequest;
+use super::request::{OutgoingContent, OutgoingRequest};
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 
 /// One receive takes so much at the most. Shared by all connections of the client: one that waits owns no buffer.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     /// Room for the next request's head.
     pub(super) spare: RefCell<Vec<u8>>,
     origins: RefCell<HashMap<OriginAddress, Rc<OriginPool>>>,
+    /// The pool that was asked for last.
+    latest: RefCell<Option<Rc<OriginPool>>>,
     sweeps: Cell<bool>,
 }
 
@@ -68,6 +71,7 @@ impl OriginClient {
             input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
             spare: RefCell::new(Vec::new()),
             origins: RefCell::new(HashMap::new()),
+            latest: RefCell::new(None),
             sweeps: Cell::new(false),
         }))
     }
@@ -98,6 +102,27 @@ impl OriginClient {
             shared.counts.add_failure(failure.failure);
         }
         answered
+    }
+
+    /// Sends `request`, which has no content and asks for no upgrade, to `origin` at once, on a connection that is kept.
+    /// `None` when there is none: then [`exchange`](Self::exchange) connects.
+    pub fn send_kept(&self, origin: &OriginAddress, request: &mut OutgoingRequest<'_>) -> Option<KeptExchange> {
+        let shared = &self.0;
+        let is_bare = matches!(request.content, OutgoingContent::None) && request.upgrade.is_none();
+        if !is_bare || shared.settings.http2 {
+            return None;
+        }
+        let pool = self.pool(origin);
+        let transport = pool.check_out(shared)?;
+        self.begin_sweep();
+        let mut exchange = http1::Exchange::new(shared, &pool, transport, true, request);
+        // What the socket does not take now is sent when the exchange is polled.
+        if exchange.poll_upload(&mut Context::from_waker(Waker::noop())).is_err() {
+            // Nothing was sent.
+            shared.counts.repeats.add(1);
+            return None;
+        }
+        Some(KeptExchange { exchange, is_idempotent: request.is_idempotent() })
     }
 
     /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of
@@ -157,6 +182,16 @@ impl OriginClient {
     }
 
     fn pool(&self, origin: &OriginAddress) -> Rc<OriginPool> {
+        let mut latest = self.0.latest.borrow_mut();
+        if let Some(pool) = latest.as_ref().filter(|pool| pool.address == *origin) {
+            return Rc::clone(pool);
+        }
+        let pool = self.find_pool(origin);
+        *latest = Some(Rc::clone(&pool));
+        pool
+    }
+
+    fn find_pool(&self, origin: &OriginAddress) -> Rc<OriginPool> {
         let mut origins = self.0.origins.borrow_mut();
         if let Some(pool) = origins.get(origin) {
             return Rc::clone(pool);
@@ -164,6 +199,58 @@ impl OriginClient {
         let pool = Rc::new(OriginPool::new(origin));
         origins.insert(origin.clone(), Rc::clone(&pool));
         pool
+    }
+}
+
+/// An exchange on a connection that had served others before, of a request without content.
+pub struct KeptExchange {
+    exchange: http1::Exchange,
+    is_idempotent: bool,
+}
+
+/// What an exchange on a kept connection comes to.
+#[derive(Debug)]
+pub enum KeptAnswer<T> {
+    /// What was made of the answer, which came whole.
+    Taken(T),
+    /// Any other answer, as [`OriginClient::exchange`] gives it.
+    Incoming(Incoming),
+    /// The origin had closed the connection, and the request may be sent again at once.
+    Again,
+    /// The exchange failed.
+    Failed(ExchangeFailure),
+}
+
+impl KeptExchange {
+    /// Goes on. `interims` as with [`OriginClient::exchange`]. `look` is shown an answer that has come whole with its head
+    /// and is neither 101 nor 408; it may make something of it where it stands, or leave it. Dropping the exchange closes
+    /// the connection. Not to be polled again when it was ready.
+    pub fn poll<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut interims: impl FnMut(u16, &[u8]),
+        mut look: impl FnMut(&WholeAnswer<'_>) -> Option<T>,
+    ) -> Poll<KeptAnswer<T>> {
+        let polled = ready!(self.exchange.poll(context, &mut interims, &mut look));
+        let counts = &self.exchange.shared.counts;
+        Poll::Ready(match polled {
+            Ok(Answer::Taken(taken)) => KeptAnswer::Taken(taken),
+            Ok(Answer::Incoming(incoming)) => KeptAnswer::Incoming(incoming),
+            Err(failure) if may_repeat_bare(failure, self.is_idempotent) => {
+                counts.repeats.add(1);
+                KeptAnswer::Again
+            }
+            Err(failure) => {
+                counts.add_failure(failure.failure);
+                KeptAnswer::Failed(failure)
+            }
+        })
+    }
+}
+
+impl fmt::Debug for KeptExchange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("KeptExchange").field("is_idempotent", &self.is_idempotent).finish_non_exhaustive()
     }
 }
 
@@ -193,14 +280,19 @@ async fn exchange(
 
 /// Whether a request that met a connection which the origin was about to close may be sent again at once.
 pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
+    may_repeat_bare(failure, request.is_idempotent()) && !request.content.is_taken()
+}
+
+/// The same of a request without content.
+fn may_repeat_bare(failure: ExchangeFailure, is_idempotent: bool) -> bool {
     use OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
     let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
     let may = match failure.repeat {
         Repeat::Always => true,
-        Repeat::Idempotent => request.is_idempotent(),
+        Repeat::Idempotent => is_idempotent,
         Repeat::Never => false,
     };
-    ended && may && !request.content.is_taken()
+    ended && may
 }
 
 /// Looks through deadlines and idle connections while there are any.

@@ -15,15 +15,16 @@ use flatout_http::body::BodyDecoder;
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
 use flatout_http::response::{ResponseHead, parse_response_head};
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// What is known of an exchange while its answer is awaited.
-struct Exchange<'a> {
-    shared: &'a Rc<Shared>,
-    pool: &'a Rc<OriginPool>,
+pub(super) struct Exchange {
+    pub(super) shared: Rc<Shared>,
+    pool: Rc<OriginPool>,
     /// Always there, until the answer takes it.
     transport: Option<Transport>,
     upload: Option<Upload>,
@@ -51,22 +52,40 @@ pub(super) async fn exchange(
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
 ) -> Result<Incoming, ExchangeFailure> {
-    let mut exchange = Exchange {
-        shared,
-        pool,
-        transport: Some(transport),
-        upload: Some(Upload::new(shared, request)),
-        sent_bytes: 0,
-        upload_cut: false,
-        patience: Patience::new(&shared.waits),
-        waits_for: OriginFailure::HeadTimeout,
-        stash: Vec::new(),
-        interims: 0,
-        to_head: request.method == "HEAD",
-        asks_upgrade: request.upgrade.is_some(),
-        reused,
-    };
-    poll_fn(|context| exchange.poll(context, interims)).await
+    let mut exchange = Exchange::new(shared, pool, transport, reused, request);
+    poll_fn(|context| {
+        exchange.poll(context, interims, &mut |_| None::<Infallible>).map_ok(|answer| match answer {
+            Answer::Incoming(incoming) => incoming,
+            Answer::Taken(never) => match never {},
+        })
+    })
+    .await
+}
+
+/// A final answer that is here whole, where it was received. Nothing of it is a change of protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeAnswer<'a> {
+    /// The head.
+    pub head: &'a ResponseHead<'a>,
+    /// Its field lines, each `Name: value` and CR LF.
+    pub lines: &'a [u8],
+    /// The content; nothing where there is none.
+    pub content: &'a [u8],
+}
+
+/// What an exchange comes to.
+#[derive(Debug)]
+pub(super) enum Answer<T> {
+    /// What whoever looked at the whole answer has made of it.
+    Taken(T),
+    Incoming(Incoming),
+}
+
+/// What was read of heads.
+enum Heads<T> {
+    Partial,
+    Final(Final),
+    Taken(T),
 }
 
 /// What matters of a final head, once its fields are copied.
@@ -81,16 +100,44 @@ struct Final {
     section_bytes: usize,
 }
 
-impl Exchange<'_> {
-    fn poll(
+impl Exchange {
+    /// An exchange whose request is yet to be sent.
+    pub(super) fn new(
+        shared: &Rc<Shared>,
+        pool: &Rc<OriginPool>,
+        transport: Transport,
+        reused: bool,
+        request: &mut OutgoingRequest<'_>,
+    ) -> Self {
+        Self {
+            shared: Rc::clone(shared),
+            pool: Rc::clone(pool),
+            transport: Some(transport),
+            upload: Some(Upload::new(shared, request)),
+            sent_bytes: 0,
+            upload_cut: false,
+            patience: Patience::new(&shared.waits),
+            waits_for: OriginFailure::HeadTimeout,
+            stash: Vec::new(),
+            interims: 0,
+            to_head: request.method == "HEAD",
+            asks_upgrade: request.upgrade.is_some(),
+            reused,
+        }
+    }
+
+    /// Goes on. `look` is shown a final answer that came whole, once; what it makes of it is what the exchange comes to.
+    /// When it makes nothing of it, the answer is given as any other.
+    pub(super) fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
         interims: &mut impl FnMut(u16, &[u8]),
-    ) -> Poll<Result<Incoming, ExchangeFailure>> {
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
+    ) -> Poll<Result<Answer<T>, ExchangeFailure>> {
         if let Err(failure) = self.poll_upload(context) {
             return Poll::Ready(Err(failure));
         }
-        let shared = self.shared;
+        let shared = Rc::clone(&self.shared);
         loop {
             let Some(transport) = &mut self.transport else {
                 return Poll::Ready(Err(self.cut()));
@@ -100,11 +147,12 @@ impl Exchange<'_> {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.cut())),
                 Poll::Ready(Ok(count)) => {
                     shared.counts.bytes_received.add(count as u64);
-                    match self.handle_bytes(&input[..count], interims) {
-                        Ok(None) => {}
-                        Ok(Some(head)) => {
+                    match self.handle_bytes(&input[..count], interims, look) {
+                        Ok(Heads::Partial) => {}
+                        Ok(Heads::Taken(taken)) => return Poll::Ready(Ok(Answer::Taken(taken))),
+                        Ok(Heads::Final(head)) => {
                             drop(input);
-                            return Poll::Ready(self.answer(head));
+                            return Poll::Ready(self.answer(head).map(Answer::Incoming));
                         }
                         Err(failure) => return Poll::Ready(Err(failure)),
                     }
@@ -120,10 +168,10 @@ impl Exchange<'_> {
     }
 
     /// Goes on sending, and sets whom we wait for.
-    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
+    pub(super) fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
         let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return Ok(()) };
         let before = upload.sent_bytes();
-        let polled = upload.poll(self.shared, transport, context);
+        let polled = upload.poll(&self.shared, transport, context);
         self.sent_bytes = upload.sent_bytes();
         match polled {
             Poll::Pending if upload.wait() == UploadWait::Client => {
@@ -155,45 +203,53 @@ impl Exchange<'_> {
     }
 
     /// Reads heads up to the final one.
-    fn handle_bytes(
+    fn handle_bytes<T>(
         &mut self,
         received: &[u8],
         interims: &mut impl FnMut(u16, &[u8]),
-    ) -> Result<Option<Final>, ExchangeFailure> {
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
+    ) -> Result<Heads<T>, ExchangeFailure> {
         if self.stash.is_empty() {
-            let (used, head) = self.read_heads(received, interims)?;
-            if head.is_none() {
+            let (used, heads) = self.read_heads(received, interims, look)?;
+            if matches!(heads, Heads::Partial) {
                 self.stash.extend_from_slice(&received[used..]);
             }
-            return Ok(head);
+            return Ok(heads);
         }
         let mut stash = std::mem::take(&mut self.stash);
         stash.extend_from_slice(received);
-        let (used, head) = self.read_heads(&stash, interims)?;
-        if head.is_none() {
+        let (used, heads) = self.read_heads(&stash, interims, look)?;
+        if matches!(heads, Heads::Partial) {
             stash.drain(..used);
             self.stash = stash;
         }
-        Ok(head)
+        Ok(heads)
     }
 
-    fn read_heads(
+    fn read_heads<T>(
         &mut self,
         bytes: &[u8],
         interims: &mut impl FnMut(u16, &[u8]),
-    ) -> Result<(usize, Option<Final>), ExchangeFailure> {
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
+    ) -> Result<(usize, Heads<T>), ExchangeFailure> {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
             if rest.is_empty() {
-                return Ok((used, None));
+                return Ok((used, Heads::Partial));
             }
             let mut storage = FieldStorage::new();
             let parsed = parse_response_head(rest, self.to_head, &self.shared.limits, &mut storage);
-            let Some(head) = parsed.map_err(ExchangeFailure::head)? else { return Ok((used, None)) };
+            let Some(head) = parsed.map_err(ExchangeFailure::head)? else {
+                return Ok((used, Heads::Partial));
+            };
             let section_at = section_start(rest);
             if head.status >= 200 || head.status == 101 {
-                return Ok((used, Some(copy_final(&head, rest, section_at))));
+                let heads = match self.look_at(&head, rest, section_at, look) {
+                    Some(taken) => Heads::Taken(taken),
+                    None => Heads::Final(copy_final(&head, rest, section_at)),
+                };
+                return Ok((used, heads));
             }
             self.interims += 1;
             if self.interims > self.shared.settings.interims_max {
@@ -205,6 +261,32 @@ impl Exchange<'_> {
             }
             used += head.head_bytes;
         }
+    }
+
+    /// Shows the answer to `look` when it is whole and nothing is unusual about it. When that takes it, the connection
+    /// waits for the next request.
+    fn look_at<T>(
+        &mut self,
+        head: &ResponseHead<'_>,
+        bytes: &[u8],
+        section_at: usize,
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let (lines, content) = (&bytes[section_at..head.head_bytes - 2], &bytes[head.head_bytes..]);
+        let is_whole = match head.framing {
+            Framing::None => content.is_empty(),
+            Framing::Length(length) => content.len() as u64 == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        if !is_whole || matches!(head.status, 101 | 408) || self.upload.is_some() || self.upload_cut {
+            return None;
+        }
+        let taken = look(&WholeAnswer { head, lines, content })?;
+        self.shared.counts.responses.add(1);
+        if let Some(transport) = self.transport.take().filter(|_| head.persistent) {
+            self.pool.check_in(&self.shared, transport);
+        }
+        Some(taken)
     }
 
     /// The final head is here; the connection goes on with the body, or waits for the next request.
@@ -232,7 +314,7 @@ impl Exchange<'_> {
             Some(whole) => {
                 // What lies behind the end was not asked for: nothing that follows could be believed.
                 if may_persist && !whole.has_surplus {
-                    self.pool.check_in(self.shared, transport);
+                    self.pool.check_in(&self.shared, transport);
                 }
                 IncomingBody::whole_of(whole.content, whole.trailers)
             }
@@ -240,8 +322,8 @@ impl Exchange<'_> {
                 // `decode_whole` is whole where there is no body.
                 None => IncomingBody::empty(),
                 Some(decoder) => IncomingBody::streaming(Streaming {
-                    shared: Rc::clone(self.shared),
-                    pool: Rc::clone(self.pool),
+                    shared: Rc::clone(&self.shared),
+                    pool: Rc::clone(&self.pool),
                     transport: Some(transport),
                     decoder,
                     received_bytes: rest.len(),

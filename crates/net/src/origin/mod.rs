@@ -39,9 +39,10 @@ pub(crate) mod waits;
 
 pub use address::OriginAddress;
 pub use body::{IncomingBody, IncomingPiece};
-pub use client::OriginClient;
+pub use client::{KeptAnswer, KeptExchange, OriginClient};
 pub use counts::OriginCounts;
 pub use failure::{ExchangeFailure, OriginFailure, Repeat};
+pub use http1::WholeAnswer;
 pub use request::{OutgoingContent, OutgoingRequest};
 pub use response::Incoming;
 pub use settings::OriginSettings;

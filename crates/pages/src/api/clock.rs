@@ -54,7 +54,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let local = api.settings.zone.clone();
     let made =
         sandbox.function(move |_, _, (time_s, how, zone): (Option<f64>, Option<LuaString>, Option<LuaString>)| {
-            let zoned = zoned(or_now(time_s), &named_zone(zone, &local)?)?;
+            let zoned = zoned(or_now(time_s), &named_zone(zone.as_ref(), &local)?)?;
             match how {
                 Some(how) => format(&zoned, &text_of(&how)?),
                 None => format(&zoned, DEFAULT_FORMAT),
@@ -63,7 +63,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     date.raw_set("format", made)?;
     let local = api.settings.zone.clone();
     let made = sandbox.function(move |_, _, (time_s, zone): (Option<f64>, Option<LuaString>)| {
-        let zoned = zoned(or_now(time_s), &named_zone(zone, &local)?)?;
+        let zoned = zoned(or_now(time_s), &named_zone(zone.as_ref(), &local)?)?;
         format(&zoned, if zoned.offset().is_zero() { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%:z" })
     })?;
     date.raw_set("iso", made)?;
@@ -74,7 +74,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     date.raw_set("http", made)?;
     let local = api.settings.zone.clone();
     let made = sandbox.function(move |lua, _, (time_s, zone): (Option<f64>, Option<LuaString>)| {
-        let zoned = zoned(or_now(time_s), &named_zone(zone, &local)?)?;
+        let zoned = zoned(or_now(time_s), &named_zone(zone.as_ref(), &local)?)?;
         let parts = lua.create_table()?;
         parts.raw_set("year", zoned.year())?;
         parts.raw_set("month", zoned.month())?;
@@ -89,7 +89,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     date.raw_set("parts", made)?;
     let local = api.settings.zone.clone();
     let made = sandbox.function(move |_, _, (text, zone): (LuaString, Option<LuaString>)| {
-        let zone = named_zone(zone, &local)?;
+        let zone = named_zone(zone.as_ref(), &local)?;
         Ok(parse(&text.as_bytes(), &zone).map(|time_s| time_s as f64))
     })?;
     date.raw_set("parse", made)?;
@@ -115,9 +115,9 @@ fn zoned(time_s: f64, zone: &TimeZone) -> Result<Zoned, Fault> {
     Ok(timestamp.to_zoned(zone.clone()))
 }
 
-fn named_zone(name: Option<LuaString>, local: &TimeZone) -> Result<TimeZone, Fault> {
+fn named_zone(name: Option<&LuaString>, local: &TimeZone) -> Result<TimeZone, Fault> {
     let Some(name) = name else { return Ok(local.clone()) };
-    let name = text_of(&name)?;
+    let name = text_of(name)?;
     if name.eq_ignore_ascii_case("UTC") {
         return Ok(TimeZone::UTC);
     }

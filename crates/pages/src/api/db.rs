@@ -20,7 +20,7 @@ const EXACT_MAX: i64 = 1 << 53;
 struct Leading(Rc<RefCell<Option<Transaction>>>);
 
 /// The part of `db.transaction` that is Luau: the page's function may wait, so it cannot be called from here.
-const TRANSACTION: &str = r#"
+const TRANSACTION: &str = r"
 local begin, commit, rollback = ...
 local pcall, error, pack, unpack = pcall, error, table.pack, table.unpack
 return function(work)
@@ -33,7 +33,7 @@ return function(work)
     commit()
     return unpack(results, 2, results.n)
 end
-"#;
+";
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let db = sandbox.lua().create_table()?;
@@ -69,7 +69,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
         }
         let pending = database(&using)?.begin();
         Ok(wanted(async move {
-            let transaction = pending.await.map_err(told)?;
+            let transaction = pending.await.map_err(|error| told(&error))?;
             *leading.0.borrow_mut() = Some(transaction);
             Ok(())
         }))
@@ -77,7 +77,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
     let commit = sandbox.waiting(|_, exchange, (): ()| {
         let transaction = exchange.slot::<Leading>().0.take();
         let pending = transaction.ok_or("the transaction has ended already")?.commit();
-        Ok(wanted(async move { pending.await.map_err(told) }))
+        Ok(wanted(async move { pending.await.map_err(|error| told(&error)) }))
     })?;
     let rollback = sandbox.waiting(|_, exchange, (): ()| {
         let transaction = exchange.slot::<Leading>().0.take();
@@ -119,13 +119,13 @@ fn run(
         None => database.query(sql, parameters),
     };
     Ok(Box::pin(async move {
-        let rows = pending.await.map_err(told)?;
+        let rows = pending.await.map_err(|error| told(&error))?;
         let make: MakeValues = Box::new(move |lua| make(lua, &rows));
         Ok(make)
     }))
 }
 
-fn told(error: DataError) -> Fault {
+fn told(error: &DataError) -> Fault {
     error.to_string().into()
 }
 
@@ -133,7 +133,12 @@ fn told(error: DataError) -> Fault {
 fn bound(values: &[Value]) -> Result<Parameters, Fault> {
     if let [Value::Table(named)] = values {
         let mut parameters = Vec::new();
-        named.for_each(|name: LuaString, value: Value| {
+        named.for_each(|name: Value, value: Value| {
+            let Value::String(name) = name else {
+                return Err(mlua::Error::runtime(
+                    "a table of parameters has names as keys: give values for ? one by one",
+                ));
+            };
             let name = name.to_str().map_err(|_| mlua::Error::runtime("a parameter's name is text of UTF-8"))?;
             parameters.push((name.to_owned(), cell(&value).map_err(|fault| mlua::Error::runtime(fault.to_string()))?));
             Ok(())

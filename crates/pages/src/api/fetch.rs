@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::field::is_value;
+use super::response::number;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::{Fault, MakeValues};
 use flatout_http::head::FieldStorage;
@@ -140,7 +141,7 @@ impl Prepared {
             }
             (b"body", Value::String(body)) => self.body = Some(body.as_bytes().to_vec()),
             (b"timeout", Value::Integer(_) | Value::Number(_)) => {
-                let milliseconds = value.as_number().unwrap_or_default() * 1000.0;
+                let milliseconds = number(value).unwrap_or_default() * 1000.0;
                 if !(1.0..=TIMEOUT_MS_MAX as f64).contains(&milliseconds) {
                     return wrong("a timeout is a number of seconds, 60 at the most");
                 }

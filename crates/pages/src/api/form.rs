@@ -41,15 +41,12 @@ pub fn decode_component(text: &[u8]) -> Vec<u8> {
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         let digit = |offset: usize| text.get(at + offset).copied().and_then(flatout_http::token::hex_value);
-        match (byte, digit(1), digit(2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(high << 4 | low);
-                at += 3;
-            }
-            _ => {
-                out.push(byte);
-                at += 1;
-            }
+        if let (b'%', Some(high), Some(low)) = (byte, digit(1), digit(2)) {
+            out.push(high << 4 | low);
+            at += 3;
+        } else {
+            out.push(byte);
+            at += 1;
         }
     }
     out

@@ -23,13 +23,13 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let store = Rc::clone(api);
     let made = sandbox.function(move |_, _, (key, value, ttl): (LuaString, Value, Option<Value>)| {
         let value = kept(&value)?;
-        store.settings.kv.set(&key.as_bytes(), value, ttl_ms(ttl)?, now_ms()).map_err(told)
+        store.settings.kv.set(&key.as_bytes(), value, ttl_ms(ttl.as_ref())?, now_ms()).map_err(told)
     })?;
     kv.raw_set("set", made)?;
     let store = Rc::clone(api);
     let made = sandbox.function(move |_, _, (key, value, ttl): (LuaString, Value, Option<Value>)| {
         let value = kept(&value)?;
-        store.settings.kv.add(&key.as_bytes(), value, ttl_ms(ttl)?, now_ms()).map_err(told)
+        store.settings.kv.add(&key.as_bytes(), value, ttl_ms(ttl.as_ref())?, now_ms()).map_err(told)
     })?;
     kv.raw_set("add", made)?;
     let store = Rc::clone(api);
@@ -38,7 +38,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         if by.fract() != 0.0 || by.abs() > EXACT_MAX as f64 {
             return Err("kv.incr adds whole numbers".into());
         }
-        let sum = store.settings.kv.incr(&key.as_bytes(), by as i64, ttl_ms(ttl)?, now_ms()).map_err(told)?;
+        let sum = store.settings.kv.incr(&key.as_bytes(), by as i64, ttl_ms(ttl.as_ref())?, now_ms()).map_err(told)?;
         shown(lua, &KvValue::Integer(sum))
     })?;
     kv.raw_set("incr", made)?;
@@ -53,11 +53,11 @@ fn now_ms() -> u64 {
 }
 
 /// How long a value lives: seconds, or a text as `"5m"`.
-fn ttl_ms(ttl: Option<Value>) -> Result<Option<u64>, Fault> {
+fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, Fault> {
     let seconds = match ttl {
         None | Some(Value::Nil) => return Ok(None),
-        Some(Value::Integer(number)) => u64::try_from(number).ok().map(|seconds| seconds.saturating_mul(1000)),
-        Some(Value::Number(number)) if number > 0.0 => Some((number * 1000.0) as u64),
+        Some(Value::Integer(number)) => u64::try_from(*number).ok().map(|seconds| seconds.saturating_mul(1000)),
+        Some(Value::Number(number)) if *number > 0.0 => Some((number * 1000.0) as u64),
         Some(Value::String(text)) => {
             text.to_str().ok().and_then(|text| parse_seconds(&text)).map(|seconds| seconds * 1000)
         }

@@ -9,7 +9,6 @@ use super::session;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
-use flatout_http::status::reason;
 use mlua::{Lua, LuaString, Table, Value};
 
 /// What is known of one request's answer besides its draft.
@@ -31,7 +30,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             None | Some(Value::Nil) => exchange.draft.remove_field(&name),
             Some(value) => {
                 exchange.draft.remove_field(&name);
-                add_field(exchange, &name, &field_value(value)?)?;
+                add_field(exchange, &name, &field_value(&value)?)?;
             }
         }
         Ok(())
@@ -39,7 +38,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     response.raw_set("header", made)?;
     let made = sandbox.function(|_, exchange, (name, value): (LuaString, Value)| {
         check_open(exchange)?;
-        add_field(exchange, &name.as_bytes(), &field_value(value)?)
+        add_field(exchange, &name.as_bytes(), &field_value(&value)?)
     })?;
     response.raw_set("add_header", made)?;
     let made = sandbox.function(|_, exchange, (target, status): (LuaString, Option<f64>)| {
@@ -91,7 +90,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     })?;
     metatable.raw_set("__index", made)?;
     let made = sandbox.function(|_, exchange, (_, name, value): (Value, Value, Value)| {
-        match (name, value.as_number()) {
+        match (name, number(&value)) {
             (Value::String(name), Some(status)) if *name.as_bytes() == *b"status" => {
                 check_open(exchange)?;
                 exchange.draft.status = checked_status(status)?;
@@ -122,16 +121,24 @@ pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
+/// A number, whether it is whole or not.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(whole) => Some(*whole as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
 fn checked_status(status: f64) -> Result<u16, Fault> {
-    let whole = status as u16;
-    if f64::from(whole) == status && (200..=599).contains(&whole) && !reason(whole).is_empty() {
-        Ok(whole)
+    if status.fract() == 0.0 && (200.0..=599.0).contains(&status) {
+        Ok(status as u16)
     } else {
         Err(format!("{status} is no status that a page can answer with").into())
     }
 }
 
-fn field_value(value: Value) -> Result<Vec<u8>, Fault> {
+fn field_value(value: &Value) -> Result<Vec<u8>, Fault> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),

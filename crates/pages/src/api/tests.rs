@@ -170,8 +170,8 @@ impl Site {
             status: exchange.draft.status,
             fields: exchange.draft.fields().map(|(name, value)| (text(name), text(value))).collect(),
             text: text(exchange.output.dynamic()),
+            refusal: error.as_deref().and_then(|error| refusal(&mut exchange, error)),
             error,
-            refusal: refusal(&mut exchange),
             log: take_log(&mut exchange),
             flushes,
         }

@@ -2,9 +2,11 @@
 
 use super::Inner;
 use super::failure::{Failure, FailureKind};
+use super::hub::Hub;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// Closures kept of one chunk: as many runs of one page are seldom under way at once.
 const IDLE_MAX: usize = 16;
@@ -21,25 +23,33 @@ pub struct Code {
     /// What instances are clones of; never run itself.
     original: Function,
     idle: RefCell<Vec<Instance>>,
+    /// What it takes of the machine's memory, which is nobody's.
+    bytes: Cell<isize>,
+    hub: Rc<Hub>,
 }
 
 impl Code {
     pub(crate) fn load(inner: &Inner, name: &str, source: &str) -> Result<Self, Failure> {
         let lua = &inner.lua;
-        let before = lua.used_memory() as isize;
-        let original = lua
+        let hub = Rc::clone(&inner.hub);
+        let before = lua.used_memory().cast_signed();
+        // So that the difference is what the chunk takes, and not what was collected meanwhile.
+        lua.gc_stop();
+        let loaded = lua
             .load(source)
             .set_name(format!("={name}"))
             .set_mode(ChunkMode::Text)
             .set_environment(inner.base.clone())
-            .into_function()
-            .map_err(|error| {
-                let mut failure = Failure::of_error(&error);
-                failure.kind = FailureKind::ScriptError;
-                failure
-            })?;
-        inner.hub.meter.raise_floor((lua.used_memory() as isize - before).max(0));
-        Ok(Self { name: name.to_owned(), original, idle: RefCell::default() })
+            .into_function();
+        lua.gc_restart();
+        let original = loaded.map_err(|error| {
+            let mut failure = Failure::of_error(&error);
+            failure.kind = FailureKind::ScriptError;
+            failure
+        })?;
+        let code = Self { name: name.to_owned(), original, idle: RefCell::default(), bytes: Cell::new(0), hub };
+        code.charge(lua.used_memory().cast_signed() - before);
+        Ok(code)
     }
 
     /// The name it was loaded with.
@@ -47,16 +57,24 @@ impl Code {
         &self.name
     }
 
+    /// Notes that it takes so much more.
+    fn charge(&self, bytes: isize) {
+        self.bytes.set(self.bytes.get() + bytes);
+        self.hub.meter.raise_floor(bytes);
+    }
+
     /// A closure with empty globals.
     pub(crate) fn take(&self, inner: &Inner) -> mlua::Result<Instance> {
         if let Some(instance) = self.idle.borrow_mut().pop() {
             return Ok(instance);
         }
+        let before = inner.lua.used_memory().cast_signed();
         let globals = inner.lua.create_table()?;
         globals.set_metatable(Some(inner.globals_metatable.clone()))?;
         globals.set_safeenv(true);
         let function = self.original.deep_clone()?;
         function.set_environment(globals.clone())?;
+        self.charge((inner.lua.used_memory().cast_signed() - before).max(0));
         Ok(Instance { function, globals })
     }
 
@@ -70,6 +88,12 @@ impl Code {
         if idle.len() < IDLE_MAX {
             idle.push(instance);
         }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        self.charge(-self.bytes.get());
     }
 }
 

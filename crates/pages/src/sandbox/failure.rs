@@ -100,10 +100,10 @@ impl Place {
     }
 
     /// The first frame of a page's code in a traceback, as Luau writes it: a line for each, with name and line number.
-    fn of_traceback(traceback: &str) -> Self {
+    pub(crate) fn of_traceback(traceback: &str) -> Self {
         let mut place = Self::default();
         for frame in traceback.lines().map(str::trim_start) {
-            let Some((chunk, line, _)) = placed(frame) else { continue };
+            let Some((chunk, line)) = framed(frame) else { continue };
             if chunk == PRELUDE {
                 continue;
             }
@@ -115,6 +115,13 @@ impl Place {
         }
         place
     }
+}
+
+/// Name and line number of a frame: `name:line`, and what follows.
+fn framed(frame: &str) -> Option<(&str, u32)> {
+    let end = frame.find(": in ").or_else(|| frame.find(" function ")).unwrap_or(frame.len());
+    let (name, line) = frame[..end].rsplit_once(':')?;
+    Some((name, line.parse().ok()?))
 }
 
 /// Name, line number and the rest of a text that begins with `name:line:`.
@@ -135,6 +142,15 @@ fn placed(text: &str) -> Option<(&str, u32, &str)> {
 impl Failure {
     pub(crate) fn at(kind: FailureKind, message: String, place: Place) -> Self {
         Self { kind, message, chunk: place.chunk, line: place.line, traceback: place.traceback }
+    }
+
+    /// Says where it was.
+    pub(crate) fn put(&mut self, place: Place) {
+        if place.line.is_some() {
+            self.chunk = place.chunk;
+            self.line = place.line;
+            self.traceback = place.traceback;
+        }
     }
 
     /// What became of an error that nothing caught.
@@ -193,12 +209,11 @@ const TRACEBACK: &str = "\nstack traceback:";
 /// What an error says, without tracebacks.
 pub(crate) fn plain_text(error: &mlua::Error) -> String {
     match error {
-        mlua::Error::CallbackError { cause, .. } => plain_text(cause),
+        mlua::Error::CallbackError { cause, .. } | mlua::Error::WithContext { cause, .. } => plain_text(cause),
         mlua::Error::RuntimeError(text) | mlua::Error::MemoryError(text) => {
             text.split(TRACEBACK).next().unwrap_or_default().to_owned()
         }
         mlua::Error::SyntaxError { message, .. } => message.clone(),
-        mlua::Error::WithContext { cause, .. } => plain_text(cause),
         mlua::Error::ExternalError(cause) => cause.to_string(),
         other => other.to_string(),
     }

@@ -5,13 +5,16 @@
 //! [`MEMORY_STEP_BYTES`]. When a look comes late, because single steps of the page take long, the next looks come
 //! sooner.
 //!
+//! Slices are measured by the wall clock, for fairness; what counts against the limit of CPU time is CPU time.
+//!
 //! Memory: the machine is shared, so a run is charged for what the machine grew by during its slices. When that is
 //! more than its limit, garbage is collected, and the run is charged for what is left at the most. A hard limit of the
 //! allocator stands further out, against single huge allocations.
 //!
-//! A run that is over its limits is doomed: the interrupt gives control away for good, and where it cannot, within
-//! metamethods, raises an error again and again until it can. Nothing in the page can catch the former, and catching
-//! the latter helps for one step.
+//! A run that is over its limits is doomed: the interrupt gives control away for good. Nothing in the page can catch
+//! that. Where control cannot be given away, within metamethods, the interrupt raises an error instead, and from then on
+//! at every call, return and turn of a loop: whoever catches one has the next at the next step, so that a handler gets
+//! nothing done, and all of the page unwinds.
 
 use super::failure::{Failure, FailureKind, Place};
 use super::limits::Limits;
@@ -61,6 +64,8 @@ pub(crate) struct Meter {
     looked: Cell<Option<Instant>>,
     /// CPU time of the slices before this one.
     cpu_before: Cell<Duration>,
+    /// The thread's CPU clock at some moment of this slice, and what the slice had used by then.
+    cpu_base: Cell<Option<(Duration, Duration)>>,
     /// What the machine would use without this run's part.
     memory_base: Cell<isize>,
     /// What the machine uses when no run is under way.
@@ -68,6 +73,12 @@ pub(crate) struct Meter {
     /// What runs that are not running are charged for, all in all.
     memory_others: Cell<isize>,
     doom: RefCell<Option<Failure>>,
+}
+
+/// CPU time of this thread. A system call, and so not for every look.
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 impl Default for Meter {
@@ -81,6 +92,7 @@ impl Default for Meter {
             started: Cell::new(None),
             looked: Cell::new(None),
             cpu_before: Cell::new(Duration::ZERO),
+            cpu_base: Cell::new(None),
             memory_base: Cell::new(0),
             memory_floor: Cell::new(0),
             memory_others: Cell::new(0),
@@ -95,11 +107,14 @@ impl Meter {
         let used = lua.used_memory();
         let now = Instant::now();
         self.limits.set(limits);
-        self.fuel.set(FUEL);
+        // A run of many short slices is looked at as well once it has used its time.
+        self.fuel.set(if account.cpu < limits.cpu { FUEL } else { 0 });
         self.memory_next.set(used + MEMORY_STEP_BYTES);
-        self.memory_base.set(used as isize - account.memory_bytes as isize);
-        self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);
+        self.memory_base.set(used.cast_signed() - account.memory_bytes.cast_signed());
+        self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
         self.cpu_before.set(account.cpu);
+        let long = account.cpu >= limits.slice;
+        self.cpu_base.set(long.then(|| (thread_cpu(), Duration::ZERO)));
         self.started.set(Some(now));
         self.looked.set(Some(now));
         self.fate.set(Fate::Alive);
@@ -114,13 +129,13 @@ impl Meter {
         self.running.set(false);
         let charged = self.charged(lua).max(0);
         self.memory_others.set(self.memory_others.get() + charged);
-        let cpu = self.cpu_before.get() + self.started.get().map_or(Duration::ZERO, |started| started.elapsed());
+        let cpu = self.cpu_before.get() + self.spent(Instant::now());
         (Account { cpu, memory_bytes: charged as usize }, self.doom.take())
     }
 
     /// A run has ended; what it was charged for is garbage now.
     pub(crate) fn forget(&self, account: Account) {
-        self.memory_others.set(self.memory_others.get() - account.memory_bytes as isize);
+        self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
     }
 
     /// What is laid into the machine for good is nobody's.
@@ -143,7 +158,7 @@ impl Meter {
 
     /// Whether the run may use `bytes` beside what its values take.
     pub(crate) fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
-        self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes as isize
+        self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes.cast_signed()
     }
 
     /// Bytes that the run may still use, when it holds `held_bytes` beside its values.
@@ -181,15 +196,15 @@ impl Meter {
                 self.fate.set(Fate::Raise);
                 return Ok(VmState::Yield);
             }
-            Fate::Raise => {
-                self.fate.set(Fate::Leave);
-                return Err(mlua::Error::runtime("the run has ended"));
-            }
+            Fate::Raise => return Err(mlua::Error::runtime("the run has ended")),
         }
         let now = Instant::now();
         let limits = self.limits.get();
         let slice = now - self.started.get().unwrap_or(now);
-        if self.cpu_before.get() + slice > limits.cpu {
+        if slice > limits.slice && self.cpu_base.get().is_none() {
+            self.cpu_base.set(Some((thread_cpu(), limits.slice)));
+        }
+        if self.cpu_before.get() + self.spent(now) > limits.cpu {
             self.doom(lua, FailureKind::CpuLimit);
             self.fate.set(Fate::Raise);
             return Ok(VmState::Yield);
@@ -209,13 +224,23 @@ impl Meter {
         Ok(VmState::Continue)
     }
 
+    /// What this slice has used. Short slices go by the wall clock, which is cheap to read; from the moment on when one
+    /// becomes long, and in every slice after the first long one, the thread's own clock counts, so that a page is not
+    /// charged for what other threads of a busy machine did meanwhile.
+    fn spent(&self, now: Instant) -> Duration {
+        match self.cpu_base.get() {
+            Some((base, used)) => used + thread_cpu().saturating_sub(base),
+            None => (now - self.started.get().unwrap_or(now)).min(self.limits.get().slice),
+        }
+    }
+
     /// Collects garbage, and charges the run for what is left; whether that is within its limit.
     fn collect(&self, lua: &Lua, held_bytes: usize) -> bool {
         let charged = self.charged(lua);
         if lua.gc_collect().is_err() {
             return false;
         }
-        let used = lua.used_memory() as isize;
+        let used = lua.used_memory().cast_signed();
         // What is left, less what belongs to nobody and to others, is this run's; and never more than it took.
         let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
         self.memory_base.set(used - left);
@@ -224,7 +249,7 @@ impl Meter {
 
     /// What the run is charged for at this moment.
     fn charged(&self, lua: &Lua) -> isize {
-        lua.used_memory() as isize - self.memory_base.get()
+        lua.used_memory().cast_signed() - self.memory_base.get()
     }
 
     fn doom(&self, lua: &Lua, kind: FailureKind) {

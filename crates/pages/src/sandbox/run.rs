@@ -114,6 +114,12 @@ impl Run {
         match result {
             Err(error) => {
                 let mut failure = Failure::of_error(&error);
+                // A failed allocation says nothing of its place, but the coroutine stands where it was.
+                if failure.line.is_none()
+                    && let Ok(text) = inner.traceback.call::<String>(thread.clone())
+                {
+                    failure.put(Place::of_traceback(&text));
+                }
                 if failure.chunk.is_empty() {
                     self.code.name().clone_into(&mut failure.chunk);
                 }

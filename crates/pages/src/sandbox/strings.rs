@@ -58,8 +58,8 @@ struct Task {
     search: Search,
     subject: LuaString,
     aim: Aim,
-    /// What a finished search came to.
-    found: Option<Option<(usize, usize)>>,
+    /// Where the match lies, when there is one.
+    found: Option<(usize, usize)>,
 }
 
 /// Lays the searches in.
@@ -77,7 +77,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
         "match",
         lua.create_function(move |lua, (subject, pattern, init): (_, LuaString, _)| match start(&subject, init) {
             Some(from) => at.begin(lua, subject, &pattern, true, from, Aim::Match),
-            None => nil(),
+            None => Ok(nil()),
         })?,
     )?;
     let at = Rc::clone(&strings);
@@ -128,15 +128,21 @@ fn gsub(lua: &Lua, strings: &Rc<Strings>) -> mlua::Result<Function> {
     })
 }
 
-fn nil() -> mlua::Result<MultiValue> {
-    Ok(MultiValue::from_iter([Value::Nil]))
+/// Nothing was found.
+fn nil() -> MultiValue {
+    MultiValue::from_iter([Value::Nil])
+}
+
+/// A number for the page. Places in strings are far below what 64 bits can say.
+fn integer(number: usize) -> Value {
+    Value::Integer(number.cast_signed() as i64)
 }
 
 /// Where a search begins, from 0, for a place given from 1, or from the end when it is negative.
 fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
     let length = subject.as_bytes().len();
     let init = init.map_or(1, |init| init as i64);
-    let from = if init < 0 { (init + length as i64 + 1).max(1) } else { init.max(1) } as usize - 1;
+    let from = if init < 0 { (init + length.cast_signed() as i64 + 1).max(1) } else { init.max(1) } as usize - 1;
     (from <= length).then_some(from)
 }
 
@@ -165,7 +171,7 @@ impl Strings {
         lua: &Lua,
         (subject, pattern, init, plain): (LuaString, LuaString, Option<f64>, Option<bool>),
     ) -> mlua::Result<MultiValue> {
-        let Some(from) = start(&subject, init) else { return nil() };
+        let Some(from) = start(&subject, init) else { return Ok(nil()) };
         if !plain.unwrap_or(false) && !Pattern::is_plain(&pattern.as_bytes()) {
             return self.begin(lua, subject, &pattern, true, from, Aim::Find);
         }
@@ -175,7 +181,7 @@ impl Strings {
         }
         match memchr::memmem::find(&bytes[from..], &wanted) {
             Some(found) => (from + found + 1, from + found + wanted.len()).into_lua_multi(lua),
-            None => nil(),
+            None => Ok(nil()),
         }
     }
 
@@ -216,13 +222,10 @@ impl Strings {
             }
             _ => match task.search.run(&subject, &mut budget) {
                 Progress::Found(first, end) => {
-                    task.found = Some(Some((first, end)));
+                    task.found = Some((first, end));
                     true
                 }
-                Progress::Absent => {
-                    task.found = Some(None);
-                    true
-                }
+                Progress::Absent => true,
                 Progress::Unfinished => false,
             },
         };
@@ -235,17 +238,16 @@ impl Strings {
     /// The values of a finished search.
     fn result(&self, lua: &Lua, task: Task) -> mlua::Result<MultiValue> {
         let Task { search, subject, aim, found } = task;
-        let values = match (aim, found.flatten()) {
+        let values = match (aim, found) {
             (Aim::Gsub(substitution), _) => {
                 (lua.create_string(&substitution.out)?, substitution.count).into_lua_multi(lua)?
             }
-            (_, None) => return nil(),
+            (_, None) => return Ok(nil()),
             (aim, Some((first, end))) => {
                 let mut values = MultiValue::with_capacity(search.captures().len() + 2);
                 match aim {
-                    Aim::Find => values.extend([Value::Integer(first as i64 + 1), Value::Integer(end as i64)]),
-                    Aim::Span => values.extend([Value::Integer(first as i64 + 1), Value::Integer(end as i64)]),
-                    Aim::Gmatch => values.push_back(Value::Integer(end as i64 + 1 + i64::from(first == end))),
+                    Aim::Find | Aim::Span => values.extend([integer(first + 1), integer(end)]),
+                    Aim::Gmatch => values.push_back(integer(end + 1 + usize::from(first == end))),
                     _ => {}
                 }
                 let bytes = subject.as_bytes();
@@ -255,7 +257,7 @@ impl Strings {
                 for capture in search.captures() {
                     values.push_back(match *capture {
                         Capture::Text { start, end } => Value::String(lua.create_string(&bytes[start..end])?),
-                        Capture::Position(at) => Value::Integer(at as i64 + 1),
+                        Capture::Position(at) => integer(at + 1),
                         Capture::Open { .. } => return Err(mlua::Error::runtime("unfinished capture")),
                     });
                 }

@@ -8,6 +8,7 @@ mod waiting;
 use super::{Code, Failure, FailureKind, Limits, Run, Sandbox, Step, wanted};
 use crate::exchange::Exchange;
 use crate::exchange::output::Piece;
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -69,7 +70,7 @@ fn text(exchange: &Exchange) -> String {
     let mut text = String::new();
     for piece in exchange.output.pieces() {
         match (piece, piece.range()) {
-            (Piece::Static(index), _) => text.push_str(&format!("[{index}]")),
+            (Piece::Static(index), _) => drop(write!(text, "[{index}]")),
             (_, Some(range)) => text.push_str(&String::from_utf8_lossy(&exchange.output.dynamic()[range])),
             _ => {}
         }
@@ -148,6 +149,13 @@ fn says_where_a_page_failed() {
         let failure = run(&sandbox, source).failure.unwrap();
         assert_eq!(failure.kind, FailureKind::ScriptError, "{source}");
         assert_eq!((failure.message.as_str(), failure.line), (message, Some(line)), "{source}: {failure:?}");
+        assert_eq!(failure.chunk, "page.lhtml", "{source}");
+    }
+    for source in
+        ["\nlocal s = 'x' while true do s = s .. s end", "\nlocal s = ('x'):rep(1e9)", "\nreturn table.create(1e7)"]
+    {
+        let failure = run(&sandbox, source).failure.unwrap();
+        assert_eq!((failure.kind, failure.line), (FailureKind::MemoryLimit, Some(2)), "{source}: {failure:?}");
         assert_eq!(failure.chunk, "page.lhtml", "{source}");
     }
     let failure = sandbox.load("page.lhtml", "\nlocal = 1").unwrap_err();

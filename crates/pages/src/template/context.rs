@@ -10,6 +10,7 @@
 //! text. And an insertion where nothing can be told does not compile.
 
 use super::names::{Content, Value, content_of, is_integration_point, value_of};
+use super::reference::{Resolved, resolve};
 use super::script::{Language, Script};
 use super::url::Url;
 use flatout_config::diagnostic::Span;
@@ -555,45 +556,6 @@ impl Context {
     pub(super) fn is_within_end(&self) -> bool {
         matches!(self.state, State::Raw(_, read) if read > 0)
     }
-}
-
-/// What a character reference stands for.
-#[derive(Debug, PartialEq, Eq)]
-enum Resolved {
-    Character(char),
-    /// Itself: it is none.
-    Literal,
-    /// It has a name that is not known here.
-    Unclear,
-}
-
-/// Resolves a reference in an attribute's value (HTML, section 13.2.5.72 and following).
-fn resolve(name: &[u8], closed: bool, next: u8) -> Resolved {
-    if let Some(number) = name.strip_prefix(b"#") {
-        let (digits, radix) = match number {
-            [b'x' | b'X', digits @ ..] => (digits, 16),
-            digits => (digits, 10),
-        };
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, radix).ok());
-        return number.and_then(char::from_u32).map_or(Resolved::Unclear, Resolved::Character);
-    }
-    let character = match name {
-        b"amp" | b"AMP" => '&',
-        b"lt" | b"LT" => '<',
-        b"gt" | b"GT" => '>',
-        b"quot" | b"QUOT" => '"',
-        _ if !closed => return Resolved::Literal,
-        b"apos" => '\'',
-        b"colon" => ':',
-        b"sol" => '/',
-        b"Tab" => '\t',
-        b"NewLine" => '\n',
-        b"nbsp" => '\u{a0}',
-        b"" => return Resolved::Literal,
-        _ => return Resolved::Unclear,
-    };
-    // Without `;`, and with `=` behind it, it is none in an attribute.
-    if closed || next != b'=' { Resolved::Character(character) } else { Resolved::Literal }
 }
 
 fn is_space(byte: u8) -> bool {

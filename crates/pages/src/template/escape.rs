@@ -12,7 +12,7 @@ pub use script::{handler_json, handler_string, script_data, script_json, script_
 pub use url::{REFUSED_URL, SCHEMES, url, url_part};
 
 /// Writes `input` piece by piece: what `plain` accepts as it is, everything else through `other`.
-fn write(input: &[u8], out: &mut Vec<u8>, plain: fn(u8) -> bool, other: fn(char, &mut Vec<u8>)) {
+fn write(input: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool, other: impl Fn(char, &mut Vec<u8>)) {
     for chunk in input.utf8_chunks() {
         let mut rest = chunk.valid();
         while let Some(at) = rest.bytes().position(|byte| !plain(byte)) {

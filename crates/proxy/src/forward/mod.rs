@@ -40,7 +40,9 @@ use flatout_http::head::Fields;
 use flatout_http::token::trim;
 
 /// Appends one line.
+#[inline]
 fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.reserve(name.len() + value.len() + b": \r\n".len());
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);

@@ -3,6 +3,9 @@
 /// Longer names than this have no special meaning.
 const NAME_BYTES_MAX: usize = 40;
 
+/// Bytes of a name that are looked at together.
+const WORD_BYTES: usize = 8;
+
 /// What a field is to whoever forwards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -65,13 +68,16 @@ impl Name {
     /// Understands `name`, whatever its case.
     pub fn new(name: &str) -> Self {
         let mut room = [0_u8; NAME_BYTES_MAX];
-        let Some(lower) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
+        let Some(copy) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
+        copy.copy_from_slice(name.as_bytes());
         let mut underscored = false;
-        for (lower, byte) in lower.iter_mut().zip(name.bytes()) {
-            underscored |= byte == b'_';
-            *lower = if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        let words = name.len().div_ceil(WORD_BYTES);
+        for word in room.as_chunks_mut::<WORD_BYTES>().0.iter_mut().take(words) {
+            let (lower, has_underscore) = fold(u64::from_ne_bytes(*word));
+            underscored |= has_underscore;
+            *word = lower.to_ne_bytes();
         }
-        Self { kind: kind(lower), underscored }
+        Self { kind: kind(&room[..name.len()]), underscored }
     }
 
     /// Whether Connection cannot have it removed: it is meant for all recipients (RFC 9110 §7.6.1).
@@ -83,6 +89,20 @@ impl Name {
     pub fn is_disguised(self) -> bool {
         self.underscored && !matches!(self.kind, Kind::Plain | Kind::EndToEnd)
     }
+}
+
+/// Eight bytes of a name at once: in lower case, with `-` for `_`, and whether there was one.
+const fn fold(word: u64) -> (u64, bool) {
+    const ONES: u64 = u64::from_ne_bytes([1; WORD_BYTES]);
+    const HIGH: u64 = ONES * 0x80;
+    // What is added carries into the highest bit of a byte, and never out of it.
+    let low = word & !HIGH;
+    let from_a = low + ONES * (0x80 - b'A' as u64);
+    let beyond_z = low + ONES * (0x80 - b'Z' as u64 - 1);
+    let upper = from_a & !beyond_z & !word & HIGH;
+    let differs = (low ^ (ONES * b'_' as u64)) + ONES * 0x7f;
+    let underscores = !(differs | word) & HIGH;
+    ((word | upper >> 2) ^ ((underscores >> 7) * (b'_' ^ b'-') as u64), underscores != 0)
 }
 
 /// The kind of a name in lower case.
@@ -188,4 +208,34 @@ fn prefixed(name: &[u8]) -> Kind {
     }
     let end_to_end: [&[u8]; 4] = [b"content-", b"access-control-", b"sec-", b"cross-origin-"];
     if end_to_end.iter().any(|prefix| name.starts_with(prefix)) { Kind::EndToEnd } else { Kind::Plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Name, fold};
+
+    #[test]
+    fn eight_bytes_at_once_as_one_by_one() {
+        for byte in 0..=255_u8 {
+            for at in 0..8 {
+                let mut word = *b"a-Z_\x7f9@[";
+                word[at] = byte;
+                let one = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+                let (folded, underscored) = fold(u64::from_ne_bytes(word));
+                assert_eq!(folded.to_ne_bytes(), word.map(one), "{word:?}");
+                assert_eq!(underscored, word.contains(&b'_'), "{word:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_any_length() {
+        let new = |name: &str| Name::new(name);
+        assert_eq!(new("HOST"), Name { kind: Kind::Host, underscored: false });
+        assert_eq!(new("Content_Length"), Name { kind: Kind::Length, underscored: true });
+        assert_eq!(new("X-Forwarded-Proto").kind, Kind::ForwardedProto);
+        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(28))).kind, Kind::ForwardedOther);
+        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(29))).kind, Kind::Plain);
+        assert_eq!(new("").kind, Kind::Plain);
+    }
 }

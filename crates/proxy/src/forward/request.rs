@@ -279,7 +279,7 @@ impl Writer<'_> {
             if !self.operations.remove("x-forwarded-for") {
                 self.write_chain("X-Forwarded-For", |out| {
                     if let Some(client) = client {
-                        let _ = write!(out, "{client}");
+                        write_address(out, client);
                     }
                 });
             }
@@ -331,13 +331,40 @@ fn write_line_parts(out: &mut Vec<u8>, name: &str, parts: &[&str]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// An address as its `Display` has it. Nearly all are of IPv4, and there is one in every request: those are written
+/// without the machinery of formats.
+fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    let address = match address {
+        IpAddr::V4(address) => address,
+        // Writing to a vector cannot fail.
+        IpAddr::V6(address) => return drop(write!(out, "{address}")),
+    };
+    for (place, octet) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            out.push(b'.');
+        }
+        if octet >= 100 {
+            out.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            out.push(b'0' + octet / 10 % 10);
+        }
+        out.push(b'0' + octet % 10);
+    }
+}
+
 /// `for=…;host=…;proto=…` (RFC 7239 §4, §6): an address of IPv6 in brackets and quotes, a host with a port in quotes.
 fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Option<&[u8]>, scheme: &str) {
-    let _ = match client {
-        Some(IpAddr::V4(client)) => write!(out, "for={client}"),
-        Some(IpAddr::V6(client)) => write!(out, "for=\"[{client}]\""),
-        None => write!(out, "for=unknown"),
-    };
+    out.extend_from_slice(b"for=");
+    match client {
+        Some(client @ IpAddr::V4(_)) => write_address(out, client),
+        Some(client @ IpAddr::V6(_)) => {
+            out.extend_from_slice(b"\"[");
+            write_address(out, client);
+            out.extend_from_slice(b"]\"");
+        }
+        None => out.extend_from_slice(b"unknown"),
+    }
     if let Some(host) = host {
         let quote: &[u8] = if is_token(host) { b"" } else { b"\"" };
         for part in [b";host=", quote, host, quote] {

@@ -28,6 +28,14 @@ impl Permit {
         }
     }
 
+    /// Tells what the request showed, and frees the place: its answer is whole.
+    pub fn finish(self, sample: Sample, now_ms: u64) {
+        if !self.reported {
+            self.gate.handle_sample(&self, sample, now_ms);
+        }
+        // Both parts of the place are freed at once, as this is dropped.
+    }
+
     /// Which limit was in force when the place was taken.
     pub(super) const fn epoch(&self) -> u32 {
         self.epoch

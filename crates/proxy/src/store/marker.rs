@@ -11,6 +11,9 @@ const MARKERS_MAX: usize = 65_536;
 /// Parts that are locked by themselves.
 const SHARDS: usize = 16;
 
+/// How much earlier than a new marker one may end that is left in its place, in milliseconds.
+const NEW_MS: u64 = 100;
+
 #[derive(Debug, Default)]
 struct Shard {
     members: HashMap<u64, (Marker, u64), Prehashed>,
@@ -36,6 +39,12 @@ impl Markers {
 
     pub(crate) fn set(&self, hash: u64, marker: Marker) {
         let mut shard = hold(self.shard(hash));
+        // One that was made a moment ago stays as it is.
+        let is_new =
+            |known: &Marker| known.reason == marker.reason && marker.until_ms.abs_diff(known.until_ms) < NEW_MS;
+        if shard.members.get(&hash).is_some_and(|(known, _)| is_new(known)) {
+            return;
+        }
         shard.count += 1;
         let count = shard.count;
         shard.members.insert(hash, (marker, count));

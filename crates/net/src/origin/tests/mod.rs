@@ -3,6 +3,7 @@
 mod basic;
 mod cuts;
 mod http2;
+mod kept;
 mod patience;
 mod pools;
 mod tls;

@@ -140,5 +140,7 @@ fn what_is_refused() {
         let caught =
             post(&site, content_type, content, &format!("pcall(request.text) pcall(function() {code} end) __r('on')"));
         assert_eq!((&*caught.text, caught.error), ("on", None));
+        let caught = post(&site, content_type, content, &format!("pcall(function() {code} end) error('another')"));
+        assert_eq!((caught.refusal, caught.error.unwrap().ends_with("another")), (None, true));
     }
 }

@@ -77,7 +77,7 @@ fn statements() {
         ("db.query('SELECT nonsense FROM t')", "SQL"),
         ("db.query('SELECT ?')", "parameters"),
         ("db.exec('INSERT INTO t (name) VALUES (?)', 'ann')", "unique"),
-        ("db.query('SELECT ?', {1})", "text"),
+        ("db.query('SELECT ?', {1})", "one by one"),
         ("db.query('SELECT ?', '\\255')", "buffer"),
         ("db.query('PRAGMA journal_mode')", "may not"),
     ] {

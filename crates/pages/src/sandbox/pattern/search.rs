@@ -211,21 +211,20 @@ impl Search {
                 _ => Next::Back,
             },
             Item::Balance(first, _) if subject.get(at) == Some(first) => Next::Balance { item, at: at + 1, depth: 1 },
-            Item::Balance(..) => Next::Back,
             Item::Frontier(set) => {
                 let before = at.checked_sub(1).map_or(0, |before| subject[before]);
                 let here = subject.get(at).copied().unwrap_or(0);
                 if !set.has(before) && set.has(here) { Next::Match { item: next, at } } else { Next::Back }
             }
             Item::End if at == subject.len() => Next::Match { item: next, at },
-            Item::End => Next::Back,
+            Item::Balance(..) | Item::End => Next::Back,
         }
     }
 
     /// How many repetitions there are, as far as the budget goes.
     fn count(&mut self, found: &Item, item: usize, subject: &[u8], from: usize, at: usize, budget: &mut usize) -> Next {
         let rest = &subject[at.min(subject.len())..];
-        let within = &rest[..rest.len().min((*budget).saturating_mul(4))];
+        let within = &rest[..rest.len().min((*budget + 1).saturating_mul(4))];
         let counted = match found {
             Item::Any(_) => within.len(),
             Item::Byte(byte, _) => within.iter().take_while(|known| *known == byte).count(),
@@ -296,7 +295,7 @@ fn accepts(item: &Item, subject: &[u8], at: usize) -> bool {
 fn balance(pattern: &Pattern, subject: &[u8], item: usize, at: usize, depth: usize, budget: &mut usize) -> Next {
     let &Item::Balance(first, last) = &pattern.items[item] else { return Next::Back };
     let rest = &subject[at.min(subject.len())..];
-    let within = &rest[..rest.len().min((*budget).saturating_mul(32))];
+    let within = &rest[..rest.len().min((*budget + 1).saturating_mul(32))];
     let mut depth = depth;
     for found in memchr::memchr2_iter(first, last, within) {
         spend(budget, 1);

@@ -33,12 +33,12 @@ const POISONS: &[&str] = &[
 ];
 
 /// Writes what it can see; always the same.
-const CANARY: &str = r#"
+const CANARY: &str = r"
     __w(tostring(poison)) __w(type(string.find)) __w(('abc'):upper()) __w(tostring(_G.poison)) __w(math.pi > 3)
     __w(api.inner.value) __w(tostring(api.inner[1])) __w(type(pcall)) __w(type(getmetatable(''))) __w(tostring(string.poison))
     __w(tostring(getfenv)) __w(rawlen(api)) __w(tostring(getmetatable(api)))
     local n = 0 for k in pairs(_G) do n += 1 end __w(n)
-"#;
+";
 
 #[test]
 fn what_a_page_poisons_is_not_there_for_the_next() {
@@ -106,6 +106,7 @@ fn memory_stays_flat() {
         sandbox.collect();
         sizes.push(sandbox.used_bytes());
     }
-    let (first, last) = (sizes[1], sizes[5]);
-    assert!(last <= first + 4096, "{sizes:?}");
+    let (early, late) = sizes.split_at(3);
+    // The table of texts is larger or smaller at times.
+    assert!(late.iter().max() <= early.iter().max().map(|most| most + 4096).as_ref(), "{sizes:?}");
 }

@@ -188,11 +188,7 @@ const SCRIPTS: &[(&str, &str, Expect)] = &[
         "local s = string.rep('a', 4000000) local n = string.rep('a', 1000000) .. 'b' while true do string.find(s, n, 1, true) end",
         Fails(CpuLimit),
     ),
-    (
-        "huge class",
-        "string.find(string.rep('a', 1000000), '[' .. string.rep('b', 15000) .. ']*c')",
-        FailsEither(CpuLimit, ScriptError),
-    ),
+    ("huge class", "string.find(string.rep('a', 1000000), '[' .. string.rep('b', 15000) .. ']*c')", Writes("")),
     ("deep pattern", "__w(pcall(string.find, 'x', string.rep('(', 100000)) and 1 or 0)", Writes("0")),
     (
         "bad pattern",
@@ -271,7 +267,7 @@ const SCRIPTS: &[(&str, &str, Expect)] = &[
     (
         "output of large pieces, caught",
         "local s = string.rep('<', 1000000) while true do pcall(__w, s) end",
-        Fails(MemoryLimit),
+        FailsEither(CpuLimit, MemoryLimit),
     ),
     ("segments without end", "while true do __s(1) end", FailsEither(CpuLimit, MemoryLimit)),
     ("printing without end", "while true do print('x') end", Fails(CpuLimit)),
@@ -284,10 +280,11 @@ const SCRIPTS: &[(&str, &str, Expect)] = &[
         FailsEither(CpuLimit, MemoryLimit),
     ),
     ("captures bomb", "__w(pcall(string.find, 'x', string.rep('()', 100)) and 1 or 0)", Writes("0")),
+    ("pack bomb", "__w(pcall(string.pack, '!16 i17', 1) and 1 or 0)", Writes("0")),
     (
-        "pack bomb",
-        "__w(pcall(string.pack, '!16 i17', 1) and 1 or 0) __w(pcall(string.unpack, string.rep('b', 20000), string.rep('x', 20000)) and 1 or 0)",
-        Writes("00"),
+        "unpack of texts",
+        "local f, s = string.rep('b', 2000000), string.rep('x', 2000000) while true do pcall(string.unpack, f, s) end",
+        FailsEither(CpuLimit, MemoryLimit),
     ),
     // Ways out.
     ("bytecode", "__w(tostring(loadstring)) __w(tostring(load))", Writes("nilnil")),
@@ -364,7 +361,7 @@ fn every_script_is_contained() {
             let began = Instant::now();
             let ended = run_code(&sandbox, &code, Limits::default());
             let took = began.elapsed();
-            if took > Duration::from_secs(3) {
+            if took > Duration::from_millis(1500) {
                 wrong.push(format!("{name}: took {took:?}"));
             }
             let right = match expect {

@@ -1,6 +1,7 @@
 //! What stands in the place of Luau's own functions does what those do.
 
 use super::*;
+use std::fmt::Write as _;
 
 #[test]
 fn has_what_it_names_and_no_more() {
@@ -9,7 +10,7 @@ fn has_what_it_names_and_no_more() {
     for (library, names) in super::super::LIBRARY {
         for name in *names {
             let path = if library.is_empty() { (*name).to_owned() } else { format!("{library}.{name}") };
-            lines.push_str(&format!("if {path} == nil then __w('{path} ') end\n"));
+            let _ = writeln!(lines, "if {path} == nil then __w('{path} ') end");
         }
     }
     assert_eq!(output(&sandbox, &lines), "");
@@ -77,7 +78,7 @@ fn strings_and_tables_as_luau_has_them() {
 #[test]
 fn long_texts_and_tables_in_blocks() {
     let sandbox = sandbox();
-    let source = r#"
+    let source = r"
         local parts = {}
         for i = 1, 30000 do parts[i] = 'aB' .. i % 10 end
         local s = table.concat(parts)
@@ -107,7 +108,7 @@ fn long_texts_and_tables_in_blocks() {
         assert(m[5001] == t[1] and m[15000] == t[10000])
         table.move(t, 1, 10000, 2)
         assert(t[2] == t[1] and t[10001] == c[1])
-        __w('good')"#;
+        __w('good')";
     let code = sandbox.load("page", source).unwrap();
     let ended = run_code(&sandbox, &code, Limits { cpu: std::time::Duration::from_secs(5), ..Limits::default() });
     assert_eq!((ended.failure, ended.output.as_str()), (None, "good"));

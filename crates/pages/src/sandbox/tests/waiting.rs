@@ -32,7 +32,7 @@ fn waits_at_any_depth_of_coroutines() {
         (
             "local t = { 'b', 'a', 'c' } table.sort(t, function(x, y) later('') return x < y end) __w(table.concat(t))",
             "abc",
-            3,
+            2,
         ),
         (
             "local ok, why = pcall(function() return setmetatable({}, { __index = function() return later('x') end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)",
@@ -135,7 +135,14 @@ fn a_run_that_is_dropped_leaves_nothing() {
     let code = sandbox.load("page", "big = {} for i = 1, 1000 do big[i] = i end later('') __w(#big)").unwrap();
     for _ in 0..50 {
         let mut run = sandbox.start(&code, Box::default(), Limits::default());
-        assert!(matches!(run.resume(), Step::Wants(_)));
+        loop {
+            match run.resume() {
+                Step::Wants(_) => break,
+                // On a busy machine, a slice may end anywhere.
+                Step::Preempted => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
     assert_eq!(output(&sandbox, "__w(big == nil)"), "true");
     assert_eq!(run_code(&sandbox, &code, Limits::default()).output, "1000");

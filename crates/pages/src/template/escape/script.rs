@@ -99,5 +99,8 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
 }
 
 fn escape(character: char, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let code = u32::from(character);
+    out.extend_from_slice(b"\\u");
+    out.extend([12, 8, 4, 0].map(|shift| DIGITS[(code >> shift & 15) as usize]));
 }

@@ -1,0 +1,299 @@
+//! A request that goes to an origin at once, on a connection that is kept, and its answer back without a copy of its
+//! head: what nearly all requests come to that are not answered from what is kept.
+//!
+//! Whatever is unusual leaves this way: a connection that the origin had closed, an answer that is not here whole or may
+//! be kept, a failure. What was done until then goes along as [`Begun`].
+
+use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer};
+use crate::fetch::{Asked, Fetch, learn_links, note_storing};
+use crate::forward::{Passage, Return, Strip, write_request_lines};
+use crate::group::{Ticket, Tried};
+use crate::limit::Permit;
+use crate::lookup::{answer_alone, fetch_alone};
+use crate::note::Note;
+use crate::outcome::{ForwardOutcome, Outcome};
+use crate::pass;
+use crate::query::Query;
+use crate::step::ProxyStep;
+use crate::worker::{Asking, Making, ProxyWorker, Refused};
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
+use flatout_config::model::FieldOp;
+use flatout_http::request::Method;
+use flatout_net::clock::{Now, precise_ns};
+use flatout_net::content::InterimResponse;
+use flatout_net::origin::{
+    ExchangeFailure, Incoming, KeptAnswer, KeptExchange, OutgoingContent, OutgoingRequest, WholeAnswer,
+};
+use flatout_net::response::{Body, Head, Response, write_status_line};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Content up to this size is copied behind its head; more stays where it was received.
+const CONTENT_BYTES_MAX: usize = 16 * 1024;
+
+/// What an answer is for.
+pub(crate) enum Aim {
+    /// It is passed on, and no cache is asked.
+    Plain(Box<Plain>),
+    /// A cache has nothing, and nobody else waits for it.
+    Alone { query: Rc<Query>, reason: Lookup },
+}
+
+/// A request that is passed on.
+pub(crate) struct Plain {
+    pub(crate) step: Arc<ProxyStep>,
+    pub(crate) ask: Ask,
+    pub(crate) changes: Rc<[FieldOp]>,
+}
+
+impl Aim {
+    fn step(&self) -> &Arc<ProxyStep> {
+        match self {
+            Self::Plain(plain) => &plain.step,
+            Self::Alone { query, .. } => &query.step,
+        }
+    }
+
+    fn ask(&self) -> &Ask {
+        match self {
+            Self::Plain(plain) => &plain.ask,
+            Self::Alone { query, .. } => &query.ask,
+        }
+    }
+}
+
+/// A request on its way.
+pub(crate) struct Sent {
+    exchange: KeptExchange,
+    ticket: Ticket,
+    permit: Permit,
+    since_ns: u64,
+    since_s: i64,
+    /// Purges before it was sent.
+    generation: u64,
+    /// Fills that had been doomed before.
+    dooms: u64,
+}
+
+/// Sends a request, when a place and a connection are to be had without waiting. Where they are not, what was taken of
+/// them stays with `ask`.
+pub(crate) fn send(
+    worker: &ProxyWorker,
+    step: &Arc<ProxyStep>,
+    ask: &Ask,
+    asking: &Asking<'_>,
+    (strip, extra): (Strip, &[u8]),
+) -> Option<Sent> {
+    let request = asking.request;
+    let is_bare = matches!(request.head.method, Method::Get | Method::Head) && !request.offers.has_content();
+    if !is_bare || ask.upgrade.is_some() || step.settings.http2 {
+        return None;
+    }
+    let ticket = step.group.choose(asking.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
+    let place = |ticket, permit| ask.begun.set(Some(Box::new(Begun::with_place(ticket, permit))));
+    let (gate, address) = (step.gates.get(ticket.index())?, step.addresses.get(ticket.index())?);
+    let Some(permit) = gate.try_acquire() else {
+        place(ticket, None);
+        return None;
+    };
+    // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
+    let generation = worker.store().map_or(0, |store| store.generation());
+    let dooms = worker.accelerator().fills.dooms();
+    let exchange = worker.with_lines(|lines| {
+        let passage = Passage { origin: ticket.origin(), strip, extra };
+        write_request_lines(request, &step.settings, &passage, lines).ok()?;
+        let mut outgoing = OutgoingRequest {
+            method: request.head.method.as_str(),
+            target: &ask.target,
+            lines,
+            content: OutgoingContent::None,
+            upgrade: None,
+        };
+        worker.client(step).send_kept(address, &mut outgoing)
+    });
+    let Some(exchange) = exchange else {
+        place(ticket, Some(permit));
+        return None;
+    };
+    Some(Sent { exchange, ticket, permit, since_ns: precise_ns(), since_s: asking.now.unix_s, generation, dooms })
+}
+
+/// A request that is answered without more ado, or goes on as any other.
+pub(crate) struct Direct {
+    worker: Rc<ProxyWorker>,
+    /// `None` once it has gone on as any other.
+    under_way: Option<(Aim, Sent)>,
+    slow: Option<Making>,
+    shows_status: bool,
+}
+
+impl Direct {
+    pub(crate) fn new(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent) -> Self {
+        let shows_status = matches!(&aim, Aim::Alone { query, .. } if query.shows_status);
+        Self { worker: Rc::clone(worker), under_way: Some((aim, sent)), slow: None, shows_status }
+    }
+
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Refused>> {
+        if let Some((aim, sent)) = &mut self.under_way {
+            let tell = |status: u16, lines: &[u8]| {
+                let interim = InterimResponse { status, lines: lines.into() };
+                aim.ask().request.offers().interims().send(interim);
+            };
+            let worker = &self.worker;
+            let look = |answer: &WholeAnswer<'_>| look(worker, aim, sent.since_s, answer);
+            let polled = ready!(sent.exchange.poll(context, tell, look));
+            let Some((aim, sent)) = self.under_way.take() else { return Poll::Pending };
+            match polled {
+                KeptAnswer::Taken(response) => {
+                    let ns = precise_ns();
+                    let delay_us = ns.saturating_sub(sent.since_ns) / 1000;
+                    // The same clock as the coarse one, and finer.
+                    let (place, now_ms) = ((sent.ticket, sent.permit), ns / 1_000_000);
+                    finish_answer(worker, aim.step(), place, response.status, delay_us, now_ms);
+                    return Poll::Ready(Ok(response));
+                }
+                KeptAnswer::Incoming(incoming) => return Poll::Ready(answer(worker, aim, sent, incoming)),
+                KeptAnswer::Again => {
+                    aim.ask().begun.set(Some(Box::new(Begun::with_place(sent.ticket, Some(sent.permit)))));
+                    self.slow = Some(go_on(worker, aim));
+                }
+                KeptAnswer::Failed(failure) => match give_up(worker, aim, sent, failure) {
+                    Ok(slow) => self.slow = Some(slow),
+                    Err(refused) => return Poll::Ready(Err(refused)),
+                },
+            }
+        }
+        match &mut self.slow {
+            Some(slow) => slow.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Future for Direct {
+    type Output = Result<Response, Refused>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let direct = self.get_mut();
+        Poll::Ready(match ready!(direct.poll_answer(context)) {
+            Ok(mut response) => {
+                response.outcome = response.outcome.saturating_add(direct.worker.base());
+                Ok(response)
+            }
+            Err(refused) if direct.shows_status => Err(refused.with_status()),
+            Err(refused) => Err(refused),
+        })
+    }
+}
+
+/// The answer for the client, made where the origin's stands; `None`: it is not that simple.
+fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) -> Option<Response> {
+    if answer.content.len() > CONTENT_BYTES_MAX {
+        return None;
+    }
+    match aim {
+        Aim::Plain(plain) => {
+            let outcome = Outcome::forward(ForwardOutcome::Forwarded);
+            Some(pass_on(worker, &plain.step, &plain.changes, answer, None, outcome))
+        }
+        Aim::Alone { query, reason } => {
+            let head = answer.head;
+            let response = OriginResponse {
+                status: head.status,
+                fields: head.fields,
+                request_time_s: sent_s,
+                response_time_s: Now::read().unix_s,
+                ending: head.content_length.map_or(Ending::Framed, Ending::Length),
+            };
+            let storing = query.with(|request| decide_response(request, &response, &query.cache.rules));
+            if matches!(storing, Storing::Store(_)) {
+                return None;
+            }
+            let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
+            let has_links = || head.fields.first("link").is_some() || worker.accelerator().has_hints();
+            if query.cache.early_hints && head.status == 200 && has_links() {
+                learn_links(worker, query, answer.lines);
+            }
+            let note = query.shows_status.then(|| note(*reason, why));
+            let outcome = Outcome::cache(*reason);
+            let mut response = pass_on(worker, &query.step, &query.changes, answer, note, outcome);
+            response.cache = Some(why.name());
+            Some(response)
+        }
+    }
+}
+
+const fn note(reason: Lookup, why: NoStore) -> Note {
+    Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) }
+}
+
+/// The client's answer, of one buffer.
+fn pass_on(
+    worker: &ProxyWorker,
+    step: &ProxyStep,
+    changes: &[FieldOp],
+    answer: &WholeAnswer<'_>,
+    note: Option<Note>,
+    outcome: Outcome,
+) -> Response {
+    let head = answer.head;
+    let keep_length = head.content_length.is_some() && head.status != 204;
+    let back = Return { version: head.version, keep_length, keep_upgrade: head.status == 426, date: None };
+    let mut head_bytes = 0;
+    let bytes = worker.write_answer(|room| {
+        write_status_line(head.status, room);
+        pass::write_lines(step, changes, head.fields, &back, room);
+        if let Some(note) = note {
+            note.write_lines(None, None, true, room);
+        }
+        head_bytes = room.len();
+        room.extend_from_slice(answer.content);
+    });
+    let body = match answer.content.len() {
+        0 => Body::Empty,
+        _ => Body::Bytes(bytes.slice(head_bytes..bytes.len())),
+    };
+    Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome.index())
+}
+
+/// An answer as any other.
+fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refused> {
+    let Sent { ticket, permit, since_ns, since_s, generation, dooms, .. } = sent;
+    let delay_us = precise_ns().saturating_sub(since_ns) / 1000;
+    let hold = Hold::new(worker, aim.step(), (ticket, permit), incoming.status, delay_us);
+    let answered = Answered { incoming, hold, again: false };
+    match aim {
+        Aim::Plain(plain) => {
+            let Plain { step, ask, changes } = *plain;
+            let outcome = Outcome::forward(ForwardOutcome::Forwarded);
+            pass::respond(&step, &ask, &changes, answered, None, outcome).map(|(response, _)| response)
+        }
+        Aim::Alone { query, reason } => {
+            let fetch = Fetch { query, kept: None, conditions: None, completes: false, interims: None };
+            let asked: Asked = fetch.decide(worker, answered, (since_s, Now::read().unix_s), generation);
+            answer_alone(worker, fetch, asked, dooms, reason, false)
+        }
+    }
+}
+
+/// The exchange failed: refused, or tried again as any other.
+fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFailure) -> Result<Making, Refused> {
+    let mut begun = Box::<Begun>::default();
+    let ask = aim.ask();
+    begun.handle_failure(worker, aim.step(), (sent.ticket, sent.permit), (ask.request.method(), false), failure)?;
+    ask.begun.set(Some(begun));
+    Ok(go_on(worker, aim))
+}
+
+/// Goes on with what has begun.
+fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
+    let worker = Rc::clone(worker);
+    match aim {
+        Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),
+        Aim::Alone { query, reason } => Box::pin(async move { fetch_alone(&worker, &query, None, None, reason).await }),
+    }
+}
