@@ -8,7 +8,6 @@ mod sources;
 mod wiki;
 
 use super::harness::{Folder, Response, Server};
-use std::path::Path;
 use std::time::Duration;
 
 /// A server with these lines in its site, an access log in JSON, and one worker.
@@ -56,8 +55,4 @@ fn get(server: &Server, path: &str) -> Response {
 
 fn pause(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
-}
-
-fn show(path: &Path) -> String {
-    format!("{:?}", path.to_str().unwrap())
 }
