@@ -238,6 +238,7 @@ fn killed_under_load_it_is_missed_and_found_again() {
                 "php_closed_before_head",
                 "php_cut_head",
                 "php_no_socket",
+                "php_connect_failed",
             ];
             assert!(expected.contains(&name.as_str()) || !name.starts_with("php_"), "{name}");
         }
