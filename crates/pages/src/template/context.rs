@@ -274,7 +274,10 @@ impl Context {
             },
             State::BeforeValue => match byte {
                 b'"' | b'\'' => self.enter(State::Value(byte), at),
-                b'>' => return self.end_value().and_then(|()| self.gap(byte, at)),
+                b'>' => {
+                    self.end_value();
+                    return self.gap(byte, at);
+                }
                 _ if is_space(byte) => {}
                 _ => {
                     self.enter(State::Unquoted, at);
@@ -283,11 +286,12 @@ impl Context {
             },
             State::Value(quote) if byte == quote => {
                 self.state = State::AfterValue;
-                return self.end_value();
+                self.end_value();
             }
             State::Unquoted if byte == b'>' || is_space(byte) => {
                 self.state = State::Gap;
-                return self.end_value().and_then(|()| self.gap(byte, at));
+                self.end_value();
+                return self.gap(byte, at);
             }
             State::Value(_) | State::Unquoted => {
                 if self.tag.value == Some(Value::ScriptType) {
@@ -370,7 +374,7 @@ impl Context {
         Ok(())
     }
 
-    fn end_value(&mut self) -> Result<(), Unclear> {
+    fn end_value(&mut self) {
         if self.tag.value == Some(Value::ScriptType) {
             let kept = self.tag.kept.bytes();
             let language = if self.tag.attribute.bytes() == b"language" && !kept.is_empty() {
@@ -386,7 +390,6 @@ impl Context {
         self.reference = Name::default();
         self.tag.value = None;
         self.tag.attribute = Name::default();
-        Ok(())
     }
 
     /// `>`: the element's content follows.
@@ -434,11 +437,9 @@ impl Context {
     fn raw(&mut self, content: Content, read: u8, (byte, character): (u8, char), at: Span) -> Result<(), Unclear> {
         let name = self.tag.name.bytes();
         let (next, ends) = match usize::from(read) {
-            0 => (u8::from(byte == b'<'), false),
             1 if byte == b'/' => (2, false),
-            1 => (u8::from(byte == b'<'), false),
-            read if name.get(read - 2) == Some(&byte.to_ascii_lowercase()) => (read as u8 + 1, false),
-            read if read - 2 == name.len() && (is_space(byte) || matches!(byte, b'/' | b'>')) => (0, true),
+            known @ 2.. if name.get(known - 2) == Some(&byte.to_ascii_lowercase()) => (read + 1, false),
+            known @ 2.. if known - 2 == name.len() && (is_space(byte) || matches!(byte, b'/' | b'>')) => (0, true),
             _ => (u8::from(byte == b'<'), false),
         };
         if ends {

@@ -218,11 +218,7 @@ impl Script {
         if (self.state, &self.open, self.language) != (other.state, &other.open, other.language) {
             joined.state = State::Unclear(Unclear::Branches);
         }
-        if self.behind() != other.behind() {
-            joined.behind = Behind::Either;
-        } else {
-            joined.behind = self.behind();
-        }
+        joined.behind = if self.behind() == other.behind() { self.behind() } else { Behind::Either };
         // A word that only one branch begins is still one that an insertion must not stand behind.
         if self.word != other.word {
             joined.word = Word::default();
@@ -252,8 +248,7 @@ impl Script {
         match self.word.text() {
             b"return" | b"typeof" | b"case" | b"do" | b"else" | b"in" | b"instanceof" | b"new" | b"delete"
             | b"void" | b"throw" | b"extends" => Behind::Operand,
-            b"of" | b"yield" | b"await" | b"default" | b"let" | b"static" | b"async" => Behind::Either,
-            [0, ..] => Behind::Either,
+            b"of" | b"yield" | b"await" | b"default" | b"let" | b"static" | b"async" | [0, ..] => Behind::Either,
             _ => Behind::Operator,
         }
     }
@@ -278,8 +273,8 @@ impl Script {
                 }
             }
             State::Template(template) => self.template(template, character),
-            State::LineComment if is_line_end => self.to_code(character),
-            State::BlockComment(true) if character == '/' => self.to_code(' '),
+            State::LineComment if is_line_end => self.end_comment(character),
+            State::BlockComment(true) if character == '/' => self.end_comment(' '),
             State::BlockComment(_) => self.state = State::BlockComment(character == '*'),
             State::Regex(bracket, true) if !is_line_end => self.state = State::Regex(bracket, false),
             State::Regex(..) if is_line_end => self.give_up(),
@@ -304,7 +299,7 @@ impl Script {
     }
 
     /// A comment has ended; what stood in front of it still does.
-    fn to_code(&mut self, character: char) {
+    fn end_comment(&mut self, character: char) {
         self.state = State::Code;
         self.code(character);
     }

@@ -61,17 +61,13 @@ impl Url {
     fn name(mut name: [u8; 8], length: u8, character: char) -> Self {
         let mut bytes = [0; 4];
         let first = character.to_ascii_lowercase().encode_utf8(&mut bytes).as_bytes()[0];
-        match name.get_mut(usize::from(length)) {
-            Some(place) => {
-                *place = first;
-                Self::Name(name, length + 1)
-            }
-            // No scheme that is allowed is as long.
-            None => {
-                name[0] = 0;
-                Self::Name(name, length)
-            }
+        if let Some(place) = name.get_mut(usize::from(length)) {
+            *place = first;
+            return Self::Name(name, length + 1);
         }
+        // No scheme that is allowed is as long.
+        name[0] = 0;
+        Self::Name(name, length)
     }
 
     /// Where it is behind an insertion.

@@ -277,7 +277,6 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         return Err(Refusal::new(Code::InReference, "the `&` in front would swallow what is inserted", note));
     }
     match context.state {
-        State::Text => Ok(Escape::Text),
         State::TagOpen | State::EndTagOpen | State::TagName => {
             let note = "write the names of tags, and choose among them with <?lua if … ?>";
             Err(Refusal::new(Code::InTag, "an insertion cannot stand in a tag's name", note))
@@ -302,7 +301,7 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
             let note = "within a script's text, `<` can be written `\\x3c`";
             Err(Refusal::new(Code::InElement, "the `<` in front may begin the element's end tag", note))
         }
-        State::Raw(Content::Text, _) => Ok(Escape::Text),
+        State::Text | State::Raw(Content::Text, _) => Ok(Escape::Text),
         State::Raw(Content::Script, _) => {
             if context.depth.is_unclear() {
                 let note = "move the script out of <svg>, <math>, <noscript> or <select>";
@@ -338,12 +337,11 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
     let name = shown(context.tag.attribute.bytes());
     let element = shown(context.tag.name.bytes());
     match context.tag.value {
-        Some(Value::Plain) => Ok(Escape::Attribute),
         Some(Value::MetaContent) if context.tag.http_equiv => {
             let note = "redirect with response.redirect, and set other fields with response.header";
             Err(Refusal::new(Code::InAttribute, "`content` changes how the page is read, behind `http-equiv`", note))
         }
-        Some(Value::MetaContent) => Ok(Escape::Attribute),
+        Some(Value::Plain | Value::MetaContent) => Ok(Escape::Attribute),
         Some(Value::Url) => match context.url {
             Url::Start => Ok(Escape::Url),
             Url::Foreign => {

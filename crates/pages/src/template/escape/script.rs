@@ -84,9 +84,9 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
                     |_| false,
                     |character, out| {
                         if matches!(character, '\u{2028}' | '\u{2029}') {
-                            escape(character, out)
+                            escape(character, out);
                         } else {
-                            push(character, out)
+                            push(character, out);
                         }
                     },
                 );
