@@ -96,9 +96,9 @@ fn check_all(arguments: &CheckArgs) -> Result<ExitCode, Failure> {
         let folder = Folder::open(&group.folder).map_err(|error| cannot_read(&group.folder, &error))?;
         for name in &group.names {
             if is_script(name) {
-                scripts += 1
+                scripts += 1;
             } else {
-                pages += 1
+                pages += 1;
             }
             if let Err(wrong) = check(name, &folder) {
                 gather(&mut found, wrong);

@@ -57,7 +57,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     // These need a file that changes, fails or may not be read, or a lack of descriptors, and no bad request.
     let elsewhere = ["forbidden", "file_unsettled", "no_descriptor", "file_failed"];
     let valid = valid_rows();
-    // These need settings that this server does not have; `files` brings them about.
+    // These need settings that this server does not have; `files` and `php` bring them about.
     let configured = [
         "encoded",
         "encoded_first",
@@ -67,6 +67,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
         "listing",
         "listing_read",
         "parts",
+        "source_hidden",
         "try_status",
     ];
     let outcomes = outcomes
@@ -78,7 +79,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     assert!(missing.is_empty(), "no row leads to {missing:?}");
 }
 
-const STREAM_CLOSES: [CloseReason; 7] = [
+const STREAM_CLOSES: [CloseReason; 8] = [
     CloseReason::ClientLeft,
     CloseReason::OriginCut,
     CloseReason::OriginCutBody,
@@ -86,6 +87,7 @@ const STREAM_CLOSES: [CloseReason; 7] = [
     CloseReason::OriginBodyMalformed,
     CloseReason::LengthBroken,
     CloseReason::TunnelEnded,
+    CloseReason::PageFailed,
 ];
 
 #[test]
@@ -99,8 +101,8 @@ fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
         .chain(tls::CLOSES)
         // Only a failing disk and a failing kernel bring these about.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
-        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests and accelerator::faults
-        // bring them about.
+        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests, accelerator::faults and
+        // pages::failures bring them about.
         .chain(STREAM_CLOSES.map(CloseReason::name))
         .collect();
     let missing: Vec<_> =

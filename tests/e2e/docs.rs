@@ -166,6 +166,7 @@ fn every_example_of_a_configuration_is_valid() {
         include_str!("../../docs/config.md"),
         include_str!("../../docs/accelerator.md"),
         include_str!("../../docs/pages.md"),
+        include_str!("../../docs/php.md"),
     ];
     let examples = documents.map(|document| {
         let blocks = document.split("```kdl\n").skip(1).filter_map(|rest| rest.split_once("```\n"));

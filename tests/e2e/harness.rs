@@ -216,6 +216,7 @@ pub(crate) fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
             Ok(0) => return bytes,
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("after {} bytes: {error}", bytes.len()),
         }
     }

@@ -8,7 +8,6 @@ mod sources;
 mod wiki;
 
 use super::harness::{Folder, Response, Server};
-use std::path::Path;
 use std::time::Duration;
 
 /// A server with these lines in its site, an access log in JSON, and one worker.
@@ -18,6 +17,7 @@ fn serve(folder: &Folder, steps: &str) -> Server {
 
 fn serve_with(folder: &Folder, workers: u32, steps: &str) -> Server {
     let log = folder.path().join("access.log");
+    let log = log.to_str().unwrap();
     let text = format!(
         "workers {workers}\nadmin off=#true\nlog {log:?} format=\"json\"\nsite \"*\" {{\n    listen \"127.0.0.1:0\"\n{steps}\n}}\n"
     );
@@ -56,8 +56,4 @@ fn get(server: &Server, path: &str) -> Response {
 
 fn pause(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
-}
-
-fn show(path: &Path) -> String {
-    format!("{:?}", path.to_str().unwrap())
 }

@@ -20,6 +20,7 @@ use flatout_net::response::{Body, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::{Piece, Source, Stream};
 use flatout_net::timer::Timer;
+use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -165,7 +166,8 @@ fn excerpt(step: &PagesStep, name: &str, line: u32) -> Option<String> {
     let mut excerpt = String::from("<pre>");
     for (number, source) in (1_u32..).zip(text.lines()).filter(|(number, _)| (first..=last).contains(number)) {
         let (open, close) = if number == line { ("<mark>", "</mark>") } else { ("", "\n") };
-        excerpt.push_str(&format!("{open}{number:>5}  "));
+        // Writing to a String cannot fail.
+        let _ = write!(excerpt, "{open}{number:>5}  ");
         push_escaped(&mut excerpt, source);
         excerpt.push_str(close);
     }

@@ -63,13 +63,12 @@ impl Queue {
 impl Claim {
     /// The page with what it came to; `None`: it has not had enough turns yet, and `waker` is woken when it has.
     pub(crate) fn take(&self, waker: &Waker) -> Option<(Job, Step)> {
-        match self.0.came.borrow_mut().take() {
-            Some(step) => self.0.job.borrow_mut().take().map(|job| (job, step)),
-            None => {
-                *self.0.waker.borrow_mut() = Some(waker.clone());
-                None
-            }
-        }
+        let came = self.0.came.borrow_mut().take();
+        let Some(step) = came else {
+            *self.0.waker.borrow_mut() = Some(waker.clone());
+            return None;
+        };
+        self.0.job.borrow_mut().take().map(|job| (job, step))
     }
 }
 

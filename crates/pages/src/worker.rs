@@ -53,6 +53,7 @@ pub struct PagesWorker {
     base: u8,
     /// By what may be called in them: steps with the same settings share one.
     vms: RefCell<Vec<(Arc<ApiSettings>, Rc<Vm>)>>,
+    #[expect(clippy::vec_box, reason = "runs take and give back the boxes")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
     /// Where small contents are put together.
     spare: RefCell<Rc<Vec<u8>>>,

@@ -43,7 +43,7 @@ fn under_dev_a_change_is_seen_at_once_and_the_browser_is_told() {
     assert!(page(&server, "/").starts_with("one<script>"));
     let mut stream = server.connect();
     stream.write_all(b"GET /?flatout-dev-events HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
-    let mut lines = BufReader::new(stream).lines().map(|line| line.unwrap_or_default());
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap_or_default);
     let mut next_event = || lines.find(|line| line.starts_with("data: ")).expect("an event");
     let first = next_event();
     folder.write("site/index.lhtml", b"two");

@@ -60,9 +60,8 @@ fn every_failure_has_its_name_its_place_and_its_status() {
 
 #[test]
 fn the_site_s_own_error_page_stands_for_a_page_that_fails() {
-    let (_folder, server) = site(BROKEN, "cpu-limit \"20ms\"", "");
+    let (folder, server) = site(BROKEN, "cpu-limit \"20ms\"", "");
     drop(server);
-    let folder = _folder;
     let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n error 500 503 file=\"public/sorry.html\"\n \
                   pages \"site\" { cpu-limit \"20ms\" }\n}\n";
     let server = crate::e2e::harness::Server::run(&folder, config);

@@ -73,11 +73,9 @@ fn sources_are_never_given_out() {
         assert_eq!(answer.status, 404, "{path}: {}", text(&answer));
     }
     // Another site of the same process, without pages, does not give them out either.
-    let config = format!(
-        "workers 1\nadmin off=#true\nsite \"a\" {{ listen \"127.0.0.1:0\"; pages \"site\" }}\n\
-         site \"b\" {{ listen \"127.0.0.2:0\"; files \"site\" {{ hidden #true; index \"index.lhtml\" }} }}\n"
-    );
-    let server = Server::run(&folder, &config);
+    let config = "workers 1\nadmin off=#true\nsite \"a\" { listen \"127.0.0.1:0\"; pages \"site\" }\n\
+                  site \"b\" { listen \"127.0.0.2:0\"; files \"site\" { hidden #true; index \"index.lhtml\" } }\n";
+    let server = Server::run(&folder, config);
     for path in ["/about.lhtml", "/lib.luau", "/", "/.hidden.lhtml"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n");
         let mut stream = std::net::TcpStream::connect(server.address_of(1)).unwrap();

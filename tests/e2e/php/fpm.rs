@@ -83,6 +83,7 @@ fn folder() -> Folder {
 
 fn steps(folder: &Folder, fpm: &Fpm, settings: &str) -> String {
     let root = folder.path().join("www");
+    let root = root.to_str().unwrap();
     format!("    php {:?} {{\n{settings}\n    }}\n    files {root:?}", fpm.address)
 }
 
@@ -237,6 +238,7 @@ fn killed_under_load_it_is_missed_and_found_again() {
                 "php_closed_before_head",
                 "php_cut_head",
                 "php_no_socket",
+                "php_connect_failed",
             ];
             assert!(expected.contains(&name.as_str()) || !name.starts_with("php_"), "{name}");
         }

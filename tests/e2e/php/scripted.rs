@@ -15,8 +15,6 @@ pub(super) struct Asked {
     pub(super) variables: BTreeMap<String, String>,
     pub(super) content: Vec<u8>,
     pub(super) keeps: bool,
-    /// The client had no more use for the answer.
-    pub(super) aborted: bool,
     /// Its number among all requests.
     pub(super) number: usize,
 }
@@ -103,6 +101,7 @@ impl Scripted {
 
     /// The step that leads here, with `settings` in its block and the folder as its root.
     pub(super) fn step(&self, root: &Path, settings: &str) -> String {
+        let root = root.to_str().unwrap();
         format!("    php \"unix:{}\" {{\n        root {root:?}\n        {settings}\n    }}", self.socket.display())
     }
 }
@@ -127,10 +126,8 @@ fn read_request(stream: &mut UnixStream, reads: bool) -> Option<Asked> {
                 assert_eq!(content[..2], [0, 1], "a responder");
                 asked.keeps = content[2] & 1 == 1;
             }
-            (2, _) => {
-                asked.aborted = true;
-                return Some(asked);
-            }
+            // The client has no more use for the answer.
+            (2, _) => return None,
             (4, false) => variables.extend_from_slice(&content),
             (4, true) => {
                 asked.variables = unpack(&variables);

@@ -32,11 +32,14 @@ impl Default for BodyLimits {
     }
 }
 
+/// A name and a value.
+pub(crate) type Field = (Box<[u8]>, Box<[u8]>);
+
 /// A form as it came.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     /// Name and value of each field, in the order in which they came.
-    pub(crate) fields: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub(crate) fields: Vec<Field>,
     /// The files.
     pub(crate) files: Vec<File>,
 }

@@ -7,7 +7,7 @@ use super::multipart::parse_boundary;
 use super::refusal::{PageRefusal, Refused};
 use crate::exchange::Exchange;
 use crate::sandbox::wait::Fault;
-use flatout_net::content::Content;
+use flatout_net::content::{Content, Offers};
 use mlua::{Lua, Table};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -78,7 +78,7 @@ pub(super) struct Reading {
 pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Reading {
     let kept = exchange.slot::<Kept>().clone();
     let unread = matches!(*kept.0.borrow(), State::Unread);
-    let content = exchange.offers.as_ref().filter(|_| unread).and_then(|offers| offers.take_content());
+    let content = exchange.offers.as_ref().filter(|_| unread).and_then(Offers::take_content);
     Reading {
         api: Rc::clone(api),
         limits: api.settings.body,

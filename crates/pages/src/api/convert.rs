@@ -48,13 +48,13 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             // What has no other form is nil: a page asks, as the text often comes from elsewhere.
             convert(&text.as_bytes()).map(|made| lua.create_string(made)).transpose().map_err(Fault::from)
         })?;
-        let table = match tables.iter().find(|(known, _)| *known == table_name) {
-            Some((_, table)) => table.clone(),
-            None => {
-                let table = lua.create_table()?;
-                tables.push((table_name, table.clone()));
-                table
-            }
+        let known = tables.iter().find(|(known, _)| *known == table_name).map(|(_, table)| table.clone());
+        let table = if let Some(table) = known {
+            table
+        } else {
+            let table = lua.create_table()?;
+            tables.push((table_name, table.clone()));
+            table
         };
         table.raw_set(name, made)?;
     }

@@ -20,7 +20,7 @@ const EXACT_MAX: i64 = 1 << 53;
 struct Leading(Rc<RefCell<Option<Transaction>>>);
 
 /// The part of `db.transaction` that is Luau: the page's function may wait, so it cannot be called from here.
-const TRANSACTION: &str = r#"
+const TRANSACTION: &str = r"
 local begin, commit, rollback = ...
 local pcall, error, pack, unpack = pcall, error, table.pack, table.unpack
 return function(work)
@@ -33,7 +33,7 @@ return function(work)
     commit()
     return unpack(results, 2, results.n)
 end
-"#;
+";
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let db = sandbox.lua().create_table()?;

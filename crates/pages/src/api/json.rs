@@ -113,7 +113,7 @@ impl Encoder {
             return Ok(());
         }
         // One value has one text: sessions are compared by it.
-        names.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(&b.as_bytes()));
+        names.sort_unstable_by_key(|(name, _)| name.as_bytes());
         out.push('{');
         for (index, (name, value)) in names.iter().enumerate() {
             if index > 0 {

@@ -4,6 +4,7 @@ use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString};
+use std::borrow::Cow;
 
 /// Lines of one request at the most; of more, only their number is kept.
 pub const LINES_MAX: usize = 64;
@@ -91,7 +92,7 @@ pub(crate) fn one_line(bytes: &[u8]) -> String {
 /// Where the code that called is.
 pub(crate) fn place(lua: &Lua) -> (String, Option<u32>) {
     lua.inspect_stack(1, |debug| {
-        let chunk = debug.source().short_src.map(|name| name.into_owned()).unwrap_or_default();
+        let chunk = debug.source().short_src.map(Cow::into_owned).unwrap_or_default();
         (chunk, debug.current_line().and_then(|line| u32::try_from(line).ok()))
     })
     .unwrap_or_default()

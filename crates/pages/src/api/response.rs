@@ -131,9 +131,8 @@ pub(super) fn number(value: &Value) -> Option<f64> {
 }
 
 fn checked_status(status: f64) -> Result<u16, Fault> {
-    let whole = status as u16;
-    if f64::from(whole) == status && (200..=599).contains(&whole) {
-        Ok(whole)
+    if status.fract() == 0.0 && (200.0..=599.0).contains(&status) {
+        Ok(status as u16)
     } else {
         Err(format!("{status} is no status that a page can answer with").into())
     }

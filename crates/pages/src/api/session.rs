@@ -209,8 +209,8 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bo
     let Some(opened) = exchange.slot_if::<Opened>().and_then(|opened| opened.0.as_mut()) else { return Ok(false) };
     let text = content(lua, &opened.table)?;
     let is_kept = opened.is_bound || opened.came.is_some() || !opened.table.is_empty();
-    let (came, id, was_sent) = (opened.came.take(), opened.id, opened.was_sent);
-    let is_same = came.as_deref() == Some(text.as_str());
+    let (id, was_sent) = (opened.id, opened.was_sent);
+    let is_same = opened.came.as_deref() == Some(text.as_str());
     if is_same || (!is_kept && !was_sent) {
         return Ok(true);
     }

@@ -287,6 +287,7 @@ impl Context {
             State::Value(quote) if byte == quote => {
                 self.state = State::AfterValue;
                 self.end_value();
+                return Ok(());
             }
             State::Unquoted if byte == b'>' || is_space(byte) => {
                 self.state = State::Gap;
@@ -438,8 +439,9 @@ impl Context {
         let name = self.tag.name.bytes();
         let (next, ends) = match usize::from(read) {
             1 if byte == b'/' => (2, false),
-            known @ 2.. if name.get(known - 2) == Some(&byte.to_ascii_lowercase()) => (read + 1, false),
-            known @ 2.. if known - 2 == name.len() && (is_space(byte) || matches!(byte, b'/' | b'>')) => (0, true),
+            0 | 1 => (u8::from(byte == b'<'), false),
+            read if name.get(read - 2) == Some(&byte.to_ascii_lowercase()) => (read as u8 + 1, false),
+            read if read - 2 == name.len() && (is_space(byte) || matches!(byte, b'/' | b'>')) => (0, true),
             _ => (u8::from(byte == b'<'), false),
         };
         if ends {

@@ -102,8 +102,8 @@ const URLS: &[&[u8]] = &[
 pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
     const RUN: &str = "is run by libraries";
     let first = attribute.first().copied().unwrap_or(b' ');
-    let is_mark = first.is_ascii() && !first.is_ascii_alphabetic();
-    if is_mark || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix)) {
+    if first.is_ascii() && !first.is_ascii_alphabetic() || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix))
+    {
         return Value::Refused(RUN);
     }
     if attribute.starts_with(b"on") {

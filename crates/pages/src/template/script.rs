@@ -218,7 +218,11 @@ impl Script {
         if (self.state, &self.open, self.language) != (other.state, &other.open, other.language) {
             joined.state = State::Unclear(Unclear::Branches);
         }
-        joined.behind = if self.behind() == other.behind() { self.behind() } else { Behind::Either };
+        if self.behind() == other.behind() {
+            joined.behind = self.behind();
+        } else {
+            joined.behind = Behind::Either;
+        }
         // A word that only one branch begins is still one that an insertion must not stand behind.
         if self.word != other.word {
             joined.word = Word::default();
@@ -273,8 +277,8 @@ impl Script {
                 }
             }
             State::Template(template) => self.template(template, character),
-            State::LineComment if is_line_end => self.end_comment(character),
-            State::BlockComment(true) if character == '/' => self.end_comment(' '),
+            State::LineComment if is_line_end => self.back_to_code(character),
+            State::BlockComment(true) if character == '/' => self.back_to_code(' '),
             State::BlockComment(_) => self.state = State::BlockComment(character == '*'),
             State::Regex(bracket, true) if !is_line_end => self.state = State::Regex(bracket, false),
             State::Regex(..) if is_line_end => self.give_up(),
@@ -299,7 +303,7 @@ impl Script {
     }
 
     /// A comment has ended; what stood in front of it still does.
-    fn end_comment(&mut self, character: char) {
+    fn back_to_code(&mut self, character: char) {
         self.state = State::Code;
         self.code(character);
     }

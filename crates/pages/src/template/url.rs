@@ -63,11 +63,12 @@ impl Url {
         let first = character.to_ascii_lowercase().encode_utf8(&mut bytes).as_bytes()[0];
         if let Some(place) = name.get_mut(usize::from(length)) {
             *place = first;
-            return Self::Name(name, length + 1);
+            Self::Name(name, length + 1)
+        } else {
+            // No scheme that is allowed is as long.
+            name[0] = 0;
+            Self::Name(name, length)
         }
-        // No scheme that is allowed is as long.
-        name[0] = 0;
-        Self::Name(name, length)
     }
 
     /// Where it is behind an insertion.

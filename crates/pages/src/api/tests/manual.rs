@@ -7,6 +7,7 @@
 use super::{Answered, Ask, Site};
 use crate::template::{Memory, compile};
 use flatout_net::origin::OriginAddress;
+use std::fmt::Write as _;
 use std::net::TcpListener;
 
 const MANUAL: &str = include_str!("../../../../../docs/pages.md");
@@ -51,7 +52,7 @@ impl Example {
         let mut code = String::from("local segments = {");
         for number in 0..template.segments.len() {
             let segment = String::from_utf8_lossy(template.segments.get(number).unwrap());
-            code.push_str(&format!("[{number}]=[====[\n{segment}]====],"));
+            let _ = write!(code, "[{number}]=[====[\n{segment}]====],");
         }
         code.push_str("} local function __s(number) __r(segments[number]) end ");
         code.push_str(&template.chunk);
