@@ -174,6 +174,7 @@ fn schemes_that_run_are_refused_however_they_are_written() {
         ("a/b:c", "a/b:c"),
         ("?javascript:x", "?javascript:x"),
         ("a b%20c", "a%20b%20c"),
+        (" \t ht\ntp://a b\r\n", "http://a%20b"),
         ("é", "%C3%A9"),
         ("\\\\host\\x", "%5C%5Chost%5Cx"),
         ("", ""),

@@ -15,29 +15,28 @@ pub fn url_part(input: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A URL from its beginning, absolute or relative, in an attribute's value in quotes. What cannot stand in a URL is
-/// percent-encoded; what is encoded stays so. A scheme that is none of [`SCHEMES`] makes it [`REFUSED_URL`].
+/// percent-encoded; what is encoded stays so. A scheme that is none of [`SCHEMES`] makes it [`REFUSED_URL`]. As browsers
+/// do (URL Standard, section 4.4), controls and spaces in front are dropped, and tabs and line breaks everywhere.
 pub fn url(input: &[u8], out: &mut Vec<u8>) {
+    let start = input.iter().position(|&byte| byte > b' ').unwrap_or(input.len());
+    let input = &input[start..];
     if !is_allowed(input) {
         out.extend_from_slice(REFUSED_URL.as_bytes());
         return;
     }
-    write(
-        input,
-        out,
-        |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte),
-        |character, out| {
-            if character == '&' { html::text(b"&", out) } else { encode(character, out) }
-        },
-    );
+    let is_plain = |byte| is_unreserved(byte) || b"%:/?#[]@!$()*+,;=".contains(&byte);
+    write(input, out, is_plain, |character, out| match character {
+        '&' => html::text(b"&", out),
+        '\t' | '\n' | '\r' => {}
+        _ => encode(character, out),
+    });
 }
 
-/// Whether a URL has no scheme or an allowed one, as browsers read it: they drop controls and spaces in front, and tabs
-/// and line breaks everywhere (URL Standard, section 4.4).
+/// Whether a URL has no scheme or an allowed one.
 fn is_allowed(input: &[u8]) -> bool {
-    let start = input.iter().position(|&byte| byte > b' ').unwrap_or(input.len());
     let mut scheme = [0; 8];
     let mut length = 0;
-    for &byte in input[start..].iter().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')) {
+    for &byte in input.iter().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')) {
         match byte {
             b':' => return SCHEMES.iter().any(|allowed| allowed.as_bytes() == &scheme[..length]),
             b'/' | b'?' | b'#' => return true,
