@@ -13,7 +13,7 @@
 //! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | what is kept, and other servers |
 //! | [`form`], [`multipart`], [`spool`] | decoders of content, and where files of a form stay |
-//! | [`log`], [`refusal`] | lines for the server's log; refusals by name |
+//! | [`log`], [`mod@refusal`] | lines for the server's log; refusals by name |
 //!
 //! Absent: files, processes, and servers that the configuration does not name.
 

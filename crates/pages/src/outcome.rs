@@ -1,6 +1,6 @@
 //! Why an answer of a page was what it was: one table gives the name for the log and the counter, the status and the
 //! meaning. How a run fails, and what is refused on a page's behalf, have tables of their own, in
-//! [`crate::sandbox::failure`] and [`crate::api::refusal`].
+//! [`crate::sandbox::failure`] and [`crate::api::refusal()`].
 
 use crate::api::refusal::PageRefusal;
 use crate::sandbox::failure::FailureKind;

@@ -83,7 +83,7 @@ impl OriginClient {
     /// may be. Any other failure is the caller's to decide on: the request can be sent again, to this origin or
     /// another, as far as [`ExchangeFailure::repeat`] and its content allow.
     ///
-    /// Dropping the future closes the connection. A request whose content is [`OutgoingContent::Taken`](super::OutgoingContent::Taken) is not sent.
+    /// Dropping the future closes the connection. A request whose content is [`OutgoingContent::Taken`] is not sent.
     pub async fn exchange(
         &self,
         origin: &OriginAddress,
