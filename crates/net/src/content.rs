@@ -210,6 +210,7 @@ impl Interims {
 #[derive(Debug, Default)]
 pub struct Offers {
     has_content: bool,
+    behind: bool,
     length: Option<u64>,
     writer: RefCell<Option<ContentWriter>>,
     /// Content that was taken on behalf of a later handler.
@@ -229,6 +230,19 @@ impl Offers {
         Self::with(true, length)
     }
 
+    /// The same for a request whose answer may have to wait: other answers go first, or it may have been given up already.
+    #[must_use]
+    pub fn behind(mut self) -> Self {
+        self.behind = true;
+        self
+    }
+
+    /// Whether the answer may have to wait before anybody looks after it. What is scarce should not be taken for it before
+    /// it is asked for first.
+    pub const fn is_behind(&self) -> bool {
+        self.behind
+    }
+
     /// For a request whose content is all at hand, because this process made it.
     pub fn with_bytes(bytes: SharedBytes) -> Self {
         let length = bytes.len() as u64;
@@ -243,6 +257,7 @@ impl Offers {
     const fn with(has_content: bool, length: Option<u64>) -> Self {
         Self {
             has_content,
+            behind: false,
             length,
             writer: RefCell::new(None),
             carried: RefCell::new(None),

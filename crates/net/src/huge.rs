@@ -9,6 +9,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +19,35 @@ pub const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// A page that a socket still holds cannot be moved: how long to wait before each try, a second and a half in all.
 const WAITS_MS: [u64; 7] = [0, 10, 40, 100, 200, 400, 800];
+
+/// Leave to join pages, of which there is one: it takes a thread, and what has left the store meanwhile is held by it.
+#[derive(Debug)]
+pub struct Joiner(());
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Joiner {
+    /// `None` while others have it.
+    pub fn take() -> Option<Self> {
+        (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self(()))
+    }
+
+    /// Joins the pages of `fd`, as [`join_pages`] does, on a thread of its own; not at all when there is none to be had.
+    pub fn join(self, fd: Arc<OwnedFd>, bytes: u64) {
+        let thread = thread::Builder::new().name("join-pages".to_owned());
+        // The leave goes back in either case.
+        let _ = thread.spawn(move || {
+            let _leave = self;
+            join_pages(&fd, bytes)
+        });
+    }
+}
+
+impl Drop for Joiner {
+    fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::Release);
+    }
+}
 
 /// Moves the memory file `fd`, of which nobody writes the first `bytes` any more, into huge pages, as far as it fills
 /// whole ones. Its content stays what it is, and may be read and sent meanwhile. Takes about 0.3 ms a MiB, and waits
@@ -59,17 +90,18 @@ fn join_page(fd: &OwnedFd, offset: u64) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let start = reserved.wrapping_byte_add(reserved.addr().next_multiple_of(SIZE) - reserved.addr());
+    // SAFETY: [start, start + SIZE) lies in what was reserved above, which nobody else knows of. Should this fail, the address space stays reserved: part of it may be free for others already.
+    let mapped = unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        libc::mmap(start, SIZE, libc::PROT_READ, flags, fd.as_raw_fd(), offset)
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
     // SAFETY: [start, start + SIZE) lies in what was reserved above, which nobody else knows of; the mapping is never
     // read or written through, so that a file that shrinks can raise no signal.
     let result = unsafe {
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        if libc::mmap(start, SIZE, libc::PROT_READ, flags, fd.as_raw_fd(), offset) == libc::MAP_FAILED
-            || libc::madvise(start, SIZE, libc::MADV_COLLAPSE) != 0
-        {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        if libc::madvise(start, SIZE, libc::MADV_COLLAPSE) != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     };
     // SAFETY: exactly what was reserved, with what was mapped into it.
     unsafe { libc::munmap(reserved, 2 * SIZE) };

@@ -64,6 +64,11 @@ impl Exchange {
         &self.printed
     }
 
+    /// The same, which are gone then.
+    pub fn take_printed(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.printed)
+    }
+
     /// Adds a line for the log, as far as there is room.
     pub fn print(&mut self, text: &[u8]) {
         let room = PRINTED_BYTES_MAX.saturating_sub(self.printed.len());

@@ -15,14 +15,13 @@ use flatout_cache::stored::{Extent, Stored};
 use flatout_config::model::FieldOp;
 use flatout_http::ranges::{Part, format_part_head, format_parts_end, make_boundary};
 use flatout_net::file::OpenFile;
-use flatout_net::huge;
+use flatout_net::huge::Joiner;
 use flatout_net::response::{Body, FileBody, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::Stream;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::runtime::Handle;
 
 /// The line that says that the answer came by us (RFC 9110 §7.6.3).
 fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
@@ -89,10 +88,11 @@ pub(crate) struct Ready {
 
 /// What is asked for again is worth moving into huge pages, by a thread of its own.
 fn join_pages(object: &Kept) {
-    if let Ok(runtime) = Handle::try_current()
+    // While another is moved, this one waits until some worker begins with it anew.
+    if let Some(joiner) = Joiner::take()
         && let Some((fd, bytes)) = object.take_unjoined()
     {
-        runtime.spawn_blocking(move || huge::join_pages(&fd, bytes));
+        joiner.join(fd, bytes);
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct Sent {
 }
 
 /// Sends a request, when a place and a connection are to be had without waiting. Where they are not, what was taken of
-/// them stays with `ask`.
+/// them stays with `ask`. One that is behind other answers takes nothing yet: a client that reads none of them would hold it.
 pub(crate) fn send(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
@@ -90,7 +90,7 @@ pub(crate) fn send(
 ) -> Option<Sent> {
     let request = asking.request;
     let is_bare = matches!(request.head.method, Method::Get | Method::Head) && !request.offers.has_content();
-    if !is_bare || ask.upgrade.is_some() || step.settings.http2 {
+    if !is_bare || request.offers.is_behind() || ask.upgrade.is_some() || step.settings.http2 {
         return None;
     }
     let ticket = step.group.choose(asking.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;

@@ -13,7 +13,7 @@ use crate::question::{KeptQuestion, Question};
 use crate::rules::Rules;
 pub use crate::services::Services;
 use crate::slot::{Begin, Slot};
-use crate::sources::SourceNames;
+use crate::sources::{SourceNames, is_copy_of};
 use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
@@ -294,9 +294,7 @@ impl Files {
     /// What stands at `path` now: the name of the file that answers for it, and what a look at it sees.
     fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
         match self.look_for(path) {
-            Ok((name, _)) if self.withheld.iter().any(|ending| ends_with(&name, ending)) => {
-                Err(Outcome::NotFound.into())
-            }
+            Ok((name, _)) if is_copy_of(&name, self.withheld) => Err(Outcome::NotFound.into()),
             found => found,
         }
     }
@@ -520,10 +518,6 @@ impl Waiting {
         let answered = self.question.ask(|question| answer(&means, &self.version, representation, question, outcome));
         answered.unwrap_or_else(|error| error.respond(&self.policy))
     }
-}
-
-fn ends_with(name: &[u8], ending: &str) -> bool {
-    name.len() >= ending.len() && name[name.len() - ending.len()..].eq_ignore_ascii_case(ending.as_bytes())
 }
 
 /// 301 to the path without its empty segments. It begins with one slash only, so it cannot be read as another host's

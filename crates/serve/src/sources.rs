@@ -27,17 +27,22 @@ impl SourceNames {
 
     /// Whether `name`, a path or its last segment, is a script's or that of a copy of one.
     pub fn hides(&self, name: &[u8]) -> bool {
-        let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        // Nearly all names have one dot, and most of their endings begin otherwise.
-        last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
-            let rest = &last[at..];
-            self.0.iter().any(|suffix| {
-                rest.len() >= suffix.len()
-                    && rest[..suffix.len()].eq_ignore_ascii_case(suffix)
-                    && !rest.get(suffix.len()).is_some_and(u8::is_ascii_alphanumeric)
-            })
-        })
+        is_copy_of(name, &self.0)
     }
+}
+
+/// Whether `name`, a path or its last segment, has one of `suffixes`, or is the name of a copy of such a file.
+pub(crate) fn is_copy_of(name: &[u8], suffixes: &[impl AsRef<[u8]>]) -> bool {
+    let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    // Nearly all names have one dot, and most of their endings begin otherwise.
+    last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
+        let rest = &last[at..];
+        suffixes.iter().map(AsRef::as_ref).any(|suffix| {
+            rest.len() >= suffix.len()
+                && rest[..suffix.len()].eq_ignore_ascii_case(suffix)
+                && !rest.get(suffix.len()).is_some_and(u8::is_ascii_alphanumeric)
+        })
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::io::Write as _;
 const SITE: &[(&str, &str)] = &[
     ("site/index.lhtml", "<h1><?= 6 * 7 ?></h1>"),
     ("site/about.lhtml", "<p>about</p>"),
+    ("site/about.lhtml~", "an editor's copy"),
+    ("site/lib.luau.bak", "another"),
     ("site/shop/index.lhtml", "<p><?= \"a < b\" ?></p>"),
     ("site/shop/cart.lhtml", "<p><?include \"part.lhtml\" ?>!</p>"),
     ("site/shop/part.lhtml", "<b><?= 1 ?></b>"),
@@ -68,7 +70,16 @@ fn sources_are_never_given_out() {
     let behind = "files \"site\" { index \"index.lhtml\"; hidden #true; listing #true; try \"{path}\" \"/lib.luau\" }";
     let (folder, server) = site(SITE, "", behind);
     assert_eq!(page(&server, "/plain.txt"), "plain");
-    for path in ["/lib.luau", "/LIB.LUAU", "/.hidden.lhtml", "/lib%2eluau", "/shop/part.lhtml/", "/nothing"] {
+    for path in [
+        "/lib.luau",
+        "/LIB.LUAU",
+        "/.hidden.lhtml",
+        "/lib%2eluau",
+        "/shop/part.lhtml/",
+        "/about.lhtml~",
+        "/lib.luau.bak",
+        "/nothing",
+    ] {
         let answer = server.get(path);
         assert_eq!(answer.status, 404, "{path}: {}", text(&answer));
     }

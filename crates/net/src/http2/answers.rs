@@ -49,7 +49,8 @@ impl<H: Handler> Http2Task<H> {
                 }
             };
             let offers = match head.framing {
-                _ if whole => Offers::new(),
+                // The stream may have been reset already.
+                _ if whole => Offers::new().behind(),
                 Framing::Length(length) => Offers::with_content(Some(length)),
                 _ => Offers::with_content(None),
             };

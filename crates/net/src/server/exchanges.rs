@@ -225,7 +225,7 @@ impl Exchanges {
         };
         if head.framing == Framing::None {
             self.machine.advance(Event::RequestWithoutBody);
-            let offers = Offers::new();
+            let offers = if turn.output.is_empty() { Offers::new() } else { Offers::new().behind() };
             match turn.worker.handler.handle(&self.request(head, &offers), turn.now) {
                 Reply::Now(response) => self.answer_head(turn, head, response, exchange, None),
                 Reply::Later(response) => {

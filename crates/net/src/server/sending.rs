@@ -167,7 +167,11 @@ fn write_gathered(fd: BorrowedFd<'_>, output: &[u8], segments: &mut VecDeque<Seg
         }
         let behind = count - usize::from(sent < output.len());
         // What follows shares a packet with the end of this.
-        let more = if segments.len() > behind { SendFlags::MORE } else { SendFlags::empty() };
+        let more = if segments.iter().skip(behind).any(|segment| !segment.is_empty()) {
+            SendFlags::MORE
+        } else {
+            SendFlags::empty()
+        };
         let control = &mut SendAncillaryBuffer::default();
         match sendmsg(fd, &slices[..count], control, SendFlags::NOSIGNAL | more) {
             Ok(taken) => {

@@ -72,6 +72,13 @@ pub(crate) fn add(exchange: &mut Exchange, line: LogLine) {
 }
 
 pub(super) fn take(exchange: &mut Exchange) -> Vec<LogLine> {
+    if !exchange.printed().is_empty() {
+        let printed = exchange.take_printed();
+        for line in printed.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            let (text, chunk) = (one_line(line), String::new());
+            add(exchange, LogLine { level: LogLevel::Info, text, chunk, line: None });
+        }
+    }
     let Some(lines) = exchange.slot_if::<Lines>() else { return Vec::new() };
     let mut taken = std::mem::take(&mut lines.lines);
     let left_out = std::mem::take(&mut lines.left_out);

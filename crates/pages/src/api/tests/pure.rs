@@ -108,6 +108,8 @@ fn lines_for_the_log() {
     assert_eq!(many.len(), LINES_MAX + 1);
     assert!(many[LINES_MAX].text.starts_with("36 more"));
     assert!(site.error("log('loud', 'x')").contains("level"));
+    let printed = site.run(&Ask::default(), "print('a', 1) print('b')").log;
+    assert_eq!(printed.iter().map(|line| &*line.text).collect::<Vec<_>>(), ["a 1", "b"]);
 }
 
 #[test]
