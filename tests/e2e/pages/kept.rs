@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 const PAGES: usize = 100;
 
-/// A smaller edition of the promise that memory does not grow with requests; `tools` measure the whole.
+/// A smaller edition of the promise that memory does not grow with requests.
 #[test]
 fn memory_does_not_grow_with_requests() {
     let folder = Folder::new();
