@@ -51,6 +51,12 @@ impl Root {
         Ok(Self { folder: open(path, flags, Mode::empty())? })
     }
 
+    /// Device and inode of the folder itself.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = fstat(&self.folder)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
     pub fn identify(&self, name: &[u8]) -> Result<Named, OpenFault> {
         let stat = self.stat(name)?;

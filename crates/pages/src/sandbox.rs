@@ -20,7 +20,7 @@
 mod code;
 pub mod failure;
 mod hub;
-mod json;
+pub(crate) mod json;
 pub mod limits;
 mod meter;
 mod natives;

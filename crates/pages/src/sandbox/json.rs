@@ -1,6 +1,7 @@
 //! JSON (RFC 8259) of a page's values, in one go and therefore bounded: nothing interrupts it.
 
 use super::wait::Fault;
+use crate::template::escape::json_string;
 use mlua::{Table, Value};
 use std::io::Write as _;
 
@@ -38,7 +39,7 @@ fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> R
         Value::Integer(number) => append_display(number, out),
         Value::Number(number) if number.is_finite() => append_display(number, out),
         Value::Number(_) => return Err(Fault::from("JSON has no infinite and no undefined numbers")),
-        Value::String(text) => append_text(&text.as_bytes(), out),
+        Value::String(text) => json_string(&text.as_bytes(), out),
         Value::Table(table) => append_table(table, out, level, left)?,
         other => return Err(Fault::from(format!("JSON has no {}", other.type_name()))),
     }
@@ -85,7 +86,7 @@ fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize
             out.push(b',');
         }
         first = false;
-        append_text(&key.as_bytes(), out);
+        json_string(&key.as_bytes(), out);
         out.push(b':');
         append(&value, out, level + 1, left)?;
     }
@@ -94,31 +95,6 @@ fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize
 }
 
 /// Numbers, in digits. A vector of bytes takes all that is written.
-fn append_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
+pub(crate) fn append_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
     let _ = write!(out, "{value}");
-}
-
-/// A text in quotes. What is not UTF-8 becomes U+FFFD (RFC 8259 §8.1).
-fn append_text(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for chunk in text.utf8_chunks() {
-        let mut rest = chunk.valid().as_bytes();
-        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
-            out.extend_from_slice(&rest[..at]);
-            match rest[at] {
-                byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                // A vector of bytes takes all that is written.
-                byte => drop(write!(out, "\\u{byte:04x}")),
-            }
-            rest = &rest[at + 1..];
-        }
-        out.extend_from_slice(rest);
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{FFFD}".as_bytes());
-        }
-    }
-    out.push(b'"');
 }
