@@ -64,11 +64,6 @@ impl Outcome {
         self.0
     }
 
-    /// The outcome at `index`, of which there may be none.
-    pub const fn from_index(index: u8) -> Self {
-        Self(index)
-    }
-
     /// The stable name.
     pub fn name(self) -> &'static str {
         Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")

@@ -6,31 +6,24 @@ use mlua::{Table, Value};
 use std::io::Write as _;
 
 /// Levels of arrays and objects.
-pub const JSON_LEVELS_MAX: usize = 64;
+const LEVELS_MAX: usize = 64;
 
 /// Values, all in all: some milliseconds of work.
-pub const JSON_VALUES_MAX: usize = 20_000;
+const VALUES_MAX: usize = 20_000;
 
 /// Bytes of the text.
-pub const JSON_BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 4 << 20;
 
-/// The JSON of `value`. A table with a first element, or with none at all, is an array if all its keys are 1 to its
-/// length; every other table is an object, whose keys are texts. Metatables do not matter.
-pub fn encode_json(value: &Value) -> Result<Vec<u8>, Fault> {
-    let mut out = Vec::new();
-    append_json(value, &mut out)?;
-    Ok(out)
-}
-
-/// The same, behind what is there.
+/// Appends the JSON of `value`. A table with a first element, or with none at all, is an array if all its keys are 1 to
+/// its length; every other table is an object, whose keys are texts. Metatables do not matter.
 pub(crate) fn append_json(value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let mut left = JSON_VALUES_MAX;
+    let mut left = VALUES_MAX;
     append(value, out, 0, &mut left)
 }
 
 fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> Result<(), Fault> {
     *left = left.checked_sub(1).ok_or_else(|| Fault::from("too many values for JSON in one piece"))?;
-    if out.len() > JSON_BYTES_MAX {
+    if out.len() > BYTES_MAX {
         return Err(Fault::from("too long for JSON in one piece"));
     }
     match value {
@@ -47,7 +40,7 @@ fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> R
 }
 
 fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize) -> Result<(), Fault> {
-    if level == JSON_LEVELS_MAX {
+    if level == LEVELS_MAX {
         return Err(Fault::from("nested too deep for JSON"));
     }
     let length = table.raw_len();
