@@ -170,7 +170,6 @@ impl Page {
     pub(crate) fn part(&self, range: Range<usize>) -> Segment {
         match &self.placed {
             Some(placed) if range.len() >= PLACED_BYTES_MIN => {
-                placed.handle_sent();
                 Segment::File(FileBody {
                     file: Rc::clone(placed.file()),
                     offset: placed.offset() + range.start as u64,
