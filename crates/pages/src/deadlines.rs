@@ -63,16 +63,12 @@ impl Deadlines {
 
 impl Places {
     fn add(&mut self, waiting: Waiting) -> usize {
-        match self.free.pop() {
-            Some(at) => {
-                self.all[at] = Some(waiting);
-                at
-            }
-            None => {
-                self.all.push(Some(waiting));
-                self.all.len() - 1
-            }
+        if let Some(at) = self.free.pop() {
+            self.all[at] = Some(waiting);
+            return at;
         }
+        self.all.push(Some(waiting));
+        self.all.len() - 1
     }
 }
 

@@ -26,12 +26,20 @@ fn cookie(answer: &Response) -> String {
     line.split(';').next().unwrap().to_owned()
 }
 
+const HOSTS: [&str; 2] = ["a.example", "b.example"];
+
+/// What the site at `listener` answers.
+fn ask(server: &Server, listener: usize, path: &str, cookie: &str) -> Response {
+    let mut stream = TcpStream::connect(server.address_of(listener)).unwrap();
+    let host = HOSTS[listener];
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    Response::parse(&read_to_end(&mut stream))
+}
+
 /// Who a page takes the visitor for.
 fn known(server: &Server, listener: usize, cookie: &str) -> String {
-    let mut stream = TcpStream::connect(server.address_of(listener)).unwrap();
-    let request = format!("GET / HTTP/1.1\r\nHost: test\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    text(&Response::parse(&read_to_end(&mut stream)))
+    text(&ask(server, listener, "/", cookie))
 }
 
 fn write_secret(folder: &Folder, lines: &str) {
@@ -71,9 +79,9 @@ fn a_session_of_one_site_is_none_of_another() {
     let block = |host: &str, address: &str| {
         format!("site \"{host}\" {{\n listen \"{address}:0\"\n pages \"site\" {{ {SETTINGS} }}\n}}\n")
     };
-    let sites = block("a.example", "127.0.0.1") + &block("b.example", "127.0.0.2");
+    let sites = block(HOSTS[0], "127.0.0.1") + &block(HOSTS[1], "127.0.0.2");
     let server = Server::run(&folder, &format!("workers 1\nadmin off=#true\n{sites}"));
-    let signed = cookie(&server.get("/login"));
+    let signed = cookie(&ask(&server, 0, "/login", ""));
     assert_eq!((known(&server, 0, &signed), known(&server, 1, &signed)), ("ann".into(), "nobody".into()));
     drop(server);
     // What was signed before a restart is believed after it.

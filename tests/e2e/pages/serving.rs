@@ -53,8 +53,12 @@ fn a_folder_s_slash_stays_on_the_site() {
     for path in ["//evil.example", "///evil.example", "/\\evil.example", "/x"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         let answer = Response::parse(&server.exchange(request.as_bytes()));
-        let location = answer.field("location").unwrap_or_else(|| panic!("{path}: {}", answer.status));
-        assert_eq!(location, format!("/{}/", path.trim_start_matches(['/', '\\'])), "{path}");
+        let location = answer.field("location");
+        assert!(
+            location.is_none_or(|location| location.starts_with('/') && !location[1..].starts_with(['/', '\\'])),
+            "{path}: {location:?}"
+        );
+        assert!(path != "/x" || location == Some("/x/"), "{location:?}");
     }
 }
 

@@ -23,14 +23,18 @@ fn a_page_that_waits_for_too_long_ends_with_its_name() {
     let answer = server.get("/wait");
     assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
     // One that has begun to answer is cut.
-    let bytes = server.exchange(b"GET /late HTTP/1.1\r\nHost: test\r\n\r\n");
+    let mut stream = server.connect();
+    stream.write_all(b"GET /late HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let bytes = read_to_end(&mut stream);
     let late = Response::parse(&bytes);
     assert_eq!(late.status, 200);
     assert!(text(&late).contains("one") && !bytes.ends_with(b"0\r\n\r\n"));
     assert_eq!(page(&server, "/"), "1");
     // Who is slow to send is not the page's fault: the client has as long as clients have.
     let mut stream = server.connect();
-    stream.write_all(b"POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\nConnection: close\r\n\r\nabc").unwrap();
+    stream
+        .write_all(b"POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\nConnection: close\r\n\r\nabc")
+        .unwrap();
     thread::sleep(Duration::from_millis(900));
     stream.write_all(b"def").unwrap();
     assert_eq!(text(&Response::parse(&read_to_end(&mut stream))), "6");

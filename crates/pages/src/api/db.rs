@@ -100,14 +100,15 @@ struct Cursor {
     rows: Rows,
     names: Vec<LuaString>,
     next: usize,
-    _held: Held,
+    #[expect(dead_code, reason = "what is held is held as long as this is there")]
+    held: Held,
 }
 
 impl Cursor {
     fn new(lua: &Lua, rows: Rows, beside: &Beside) -> mlua::Result<Self> {
         let names = names(lua, &rows)?;
-        let _held = beside.hold(rows.bytes());
-        Ok(Self { rows, names, next: 0, _held })
+        let held = beside.hold(rows.bytes());
+        Ok(Self { rows, names, next: 0, held })
     }
 
     /// Adds the next block to `table`; `None`: it was the last.
@@ -301,7 +302,8 @@ mod tests {
     fn rows_become_tables_a_block_at_a_time() {
         let path = std::env::temp_dir().join(format!("flatout-rows-{}.db", std::process::id()));
         let database = Database::open(&path, 1, Limits::default()).unwrap();
-        let sql = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000) SELECT n, n AS m FROM c";
+        let sql =
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000) SELECT n, n AS m FROM c";
         let rows = database.query(sql, Parameters::None).wait().unwrap();
         let (lua, beside) = (Lua::new(), Beside::default());
         let table = lua.create_table().unwrap();
@@ -314,7 +316,8 @@ mod tests {
         }
         assert_eq!(counts, [BLOCK_CELLS / 2, BLOCK_CELLS, BLOCK_CELLS * 3 / 2, 1000]);
         assert_eq!(beside.held_bytes(), 0);
-        let sql = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 9) SELECT zeroblob(50000) FROM c";
+        let sql =
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 9) SELECT zeroblob(50000) FROM c";
         let rows = database.query(sql, Parameters::None).wait().unwrap();
         let table = lua.create_table().unwrap();
         assert!(Cursor::new(&lua, rows, &beside).unwrap().add(&lua, &table).unwrap().is_some());

@@ -148,12 +148,7 @@ fn checked(stored: &LuaString) -> Result<String, Fault> {
     })
 }
 
-fn ask(
-    api: &Api,
-    refused: &Refused,
-    text: &LuaString,
-    work: Work,
-) -> Result<oneshot::Receiver<Option<Done>>, Fault> {
+fn ask(api: &Api, refused: &Refused, text: &LuaString, work: Work) -> Result<oneshot::Receiver<Option<Done>>, Fault> {
     let text = text.as_bytes();
     if text.len() > PASSWORD_BYTES_MAX {
         return Err("a password has 1,024 bytes at the most".into());
@@ -168,7 +163,8 @@ mod tests {
     #[test]
     fn a_hash_is_of_its_password() {
         let passwords = Passwords::default();
-        let ask = |password: &str, work| passwords.ask(password.into(), work).unwrap().blocking_recv().unwrap().unwrap();
+        let ask =
+            |password: &str, work| passwords.ask(password.into(), work).unwrap().blocking_recv().unwrap().unwrap();
         let Done::Hash(hash) = ask("secret", Work::Hash([7; 16])) else { panic!("no hash") };
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && is_usable(&hash), "{hash}");
         assert_eq!(ask("secret", Work::Verify(hash.clone())), Done::IsRight(true));

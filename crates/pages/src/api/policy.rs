@@ -35,7 +35,8 @@ fn is_private(value: &[u8]) -> bool {
 /// caches (RFC 9213 §2, and the older Surrogate-Control).
 fn is_policy(name: &[u8]) -> bool {
     const TARGETED: &[u8] = b"-cache-control";
-    let is_targeted = name.len().checked_sub(TARGETED.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(TARGETED));
+    let is_targeted =
+        name.len().checked_sub(TARGETED.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(TARGETED));
     is_targeted || name.eq_ignore_ascii_case(b"cache-control") || name.eq_ignore_ascii_case(b"surrogate-control")
 }
 

@@ -66,7 +66,7 @@ impl Hub {
 
     /// Makes room for `bytes` more, or ends the run.
     pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), Fault> {
-        if self.meter.make_room(lua, self.held_bytes().saturating_add(bytes)) {
+        if self.meter.may_go_on(lua, self.held_bytes().saturating_add(bytes)) {
             return Ok(());
         }
         self.meter.exceed_memory(lua);

@@ -186,20 +186,21 @@ impl Meter {
         }
     }
 
-    /// Whether the run may use `bytes` beside what its values take; garbage is collected first where that may help.
-    pub(crate) fn make_room(&self, lua: &Lua, bytes: usize) -> bool {
-        self.has_room(lua, bytes) || (self.may_collect(lua) && self.collect(lua, bytes))
-    }
-
     /// Whether the run may use `bytes` beside what its values take.
-    pub(crate) fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
+    fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
         self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes.cast_signed()
     }
 
     /// Bytes that the run may still use, when it holds `held_bytes` beside its values.
     pub(crate) fn room(&self, lua: &Lua, held_bytes: usize) -> usize {
         let charged = self.charged(lua).max(0) as usize;
-        self.limits.get().memory_bytes.saturating_sub(charged.saturating_add(held_bytes))
+        self.memory_bytes_max().saturating_sub(charged.saturating_add(held_bytes))
+    }
+
+    /// The limit with what a run may be above it between two collections.
+    fn memory_bytes_max(&self) -> usize {
+        let limit = self.limits.get().memory_bytes;
+        limit.saturating_add(limit / COLLECTION_SHARE)
     }
 
     /// Dooms the run for its memory.
@@ -281,26 +282,23 @@ impl Meter {
         if slice <= limits.slice {
             return false;
         }
-        match self.over_since.get() {
-            Some(since) => spent.saturating_sub(since) > HELD_MAX.max(limits.slice),
-            None => {
-                self.over_since.set(Some(spent));
-                false
-            }
+        if let Some(since) = self.over_since.get() {
+            return spent.saturating_sub(since) > HELD_MAX.max(limits.slice);
         }
+        self.over_since.set(Some(spent));
+        false
     }
 
-    /// Whether the run is within its limit of memory, or so far above it that it is not yet worth a collection.
-    fn may_go_on(&self, lua: &Lua, held_bytes: usize) -> bool {
+    /// Whether the run may hold `held_bytes` beside its values: it is within its limit of memory, after a collection if need
+    /// be, or not so far above it that another is due.
+    pub(crate) fn may_go_on(&self, lua: &Lua, held_bytes: usize) -> bool {
         if self.has_room(lua, held_bytes) {
             return true;
         }
         if self.may_collect(lua) {
             return self.collect(lua, held_bytes);
         }
-        let spare = self.limits.get().memory_bytes / COLLECTION_SHARE;
-        self.charged(lua).max(0).saturating_add_unsigned(held_bytes)
-            <= self.limits.get().memory_bytes.saturating_add(spare).cast_signed()
+        self.charged(lua).max(0).saturating_add_unsigned(held_bytes) <= self.memory_bytes_max().cast_signed()
     }
 
     /// Whether enough was allocated since the last collection.

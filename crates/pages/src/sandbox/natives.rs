@@ -53,12 +53,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
             Ok(())
         })?,
     )?;
-    natives.set(
-        "halt",
-        function(lua, hub, |_, exchange, ()| {
-            exchange.halt()
-        })?,
-    )?;
+    natives.set("halt", function(lua, hub, |_, exchange, ()| exchange.halt())?)?;
     natives.set(
         "print",
         function(lua, hub, |_, exchange, text: LuaString| {

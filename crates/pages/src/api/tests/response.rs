@@ -120,12 +120,18 @@ fn who_may_keep_it() {
         ("cache('60s') local x = request.header('COOKIE')", "Vary: Cookie\n{}"),
         ("cache('60s') local x = request.headers.authorization", "Vary: Authorization\n{}"),
         ("cache('60s') local x = request.header('Authorization')", "Vary: Authorization\n{}"),
-        ("response.header('Vary', 'Accept') response.header('CDN-Cache-Control', 'max-age=9') local x = session.a", "Vary: Accept, Cookie\n{}"),
+        (
+            "response.header('Vary', 'Accept') response.header('CDN-Cache-Control', 'max-age=9') local x = session.a",
+            "Vary: Accept, Cookie\n{}",
+        ),
         ("response.header('Cache-Control', 'no-store') local x = session.a", "Cache-Control: no-store\nVary: Cookie"),
         ("cache('5m', {private = true}) local x = session.a", "Cache-Control: private, max-age=300\nVary: Cookie"),
         ("local x = request.cookies", "Vary: Cookie"),
         // What many visitors have in common is nobody's own.
-        ("cache('60s') local x = request.headers.accept for _ in request.headers do end", "Cache-Control: public, max-age=60"),
+        (
+            "cache('60s') local x = request.headers.accept for _ in request.headers do end",
+            "Cache-Control: public, max-age=60",
+        ),
     ] {
         let expected = expected.replace("{}", made);
         assert_eq!(fields(code), expected, "{code}");
@@ -149,7 +155,8 @@ fn who_may_keep_it() {
 #[test]
 fn headers_of_one_visitor_are_there_for_who_asks() {
     let site = Site::new();
-    let ask = Ask { fields: vec![("Cookie", "a=1"), ("cookie", "b=2"), ("Authorization", "Basic eA==")], ..Ask::default() };
+    let ask =
+        Ask { fields: vec![("Cookie", "a=1"), ("cookie", "b=2"), ("Authorization", "Basic eA==")], ..Ask::default() };
     for (code, expected) in [
         ("request.headers.cookie", "a=1; b=2"),
         ("request.headers.authorization", "Basic eA=="),

@@ -91,11 +91,7 @@ const SCRIPTS: &[(&str, &str, Expect)] = &[
     ),
     ("loop in __len", "return #setmetatable({}, { __len = function() while true do end end })", Fails(Held)),
     ("loop in __call", "setmetatable({}, { __call = function() while true do end end })()", Fails(CpuLimit)),
-    (
-        "loop in __iter",
-        "for _ in setmetatable({}, { __iter = function() while true do end end }) do end",
-        Fails(Held),
-    ),
+    ("loop in __iter", "for _ in setmetatable({}, { __iter = function() while true do end end }) do end", Fails(Held)),
     ("loop in __tostring", "__w(setmetatable({}, { __tostring = function() while true do end end }))", Fails(Held)),
     (
         "loop in an error's __tostring",
