@@ -11,6 +11,7 @@ mod process;
 mod proxy;
 mod step;
 
+pub use flatout_http::lines::FieldOp;
 pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
@@ -22,8 +23,8 @@ pub use proxy::{
     PassiveHealth, Proxy, QueryKey, SetCookie, StatusField, StoreBudget,
 };
 pub use step::{
-    Access, BasicAuth, Block, Cidr, Cors, ErrorPage, FieldOp, Matcher, Network, RateLimit, Rewrite, Route, Step,
-    StepKind, Text, TextPart, Variable,
+    Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,
+    TextPart, Variable,
 };
 
 /// Where something stands in the configuration, for `explain` and for errors found later.

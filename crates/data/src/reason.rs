@@ -4,36 +4,9 @@
 use std::error::Error;
 use std::fmt;
 
-macro_rules! reasons {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why a database did not do what it was asked.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum DataReason {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl DataReason {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means, and where somebody can do something about it, what.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-reasons! {
+flatout_reason::reasons! {
+    /// Why a database did not do what it was asked.
+    pub enum DataReason { name, text, }
     SqlInvalid, "db_sql_invalid", "The statement is not SQL that this database understands.";
     SqlEmpty, "db_sql_empty", "The text holds no statement.";
     SqlMultiple, "db_sql_multiple", "The text holds more than one statement: give them one by one, or as a transaction.";

@@ -10,6 +10,7 @@
 //! | [`refusal`] | every reason for which a message is refused, with its status |
 //! | [`token`] | the character classes of the grammars |
 //! | [`head`] | where a head ends; line ends; the field section |
+//! | [`lines`] | field lines as bytes, and changes to them |
 //! | [`request`], [`response`] | the two kinds of head |
 //! | [`target`], [`host`], [`path`] | what a request is for |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
@@ -35,6 +36,7 @@ pub mod head;
 pub mod host;
 pub mod http2;
 pub mod limits;
+pub mod lines;
 pub mod path;
 pub mod range;
 pub mod ranges;

@@ -108,15 +108,12 @@ impl Api {
     /// session's cookie and, where the page used its session or sets cookies, makes the answer private. After it the
     /// page's attempts to change the head are errors.
     ///
-    /// The fields [`DEFAULT_CONTENT_TYPE`] and [`policy::DEFAULT`] are the caller's to add where the draft has none of
+    /// A Content-Type and [`policy::DEFAULT`] are the caller's to add where the draft has none of
     /// that name: an answer of neither has the same head as the one before.
     pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), Fault> {
         response::finish(self, sandbox.lua(), exchange)
     }
 }
-
-/// The type of a page that names none.
-pub const DEFAULT_CONTENT_TYPE: &str = "Content-Type: text/html; charset=utf-8\r\n";
 
 /// Lays everything that pages can call into `sandbox`, which is not sealed yet.
 pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {

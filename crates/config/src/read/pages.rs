@@ -2,11 +2,11 @@
 
 use super::Reader;
 use super::files::flag;
-use super::origin::{FORM, parse_origin};
+use super::proxy::read_origin;
 use super::shape::{Block, Seen, Shape, property};
 use crate::code::Code;
 use crate::model::{Database, Origin, PageSettings, Pages};
-use crate::syntax::{Node, Scalar, Value};
+use crate::syntax::Node;
 
 /// Upstreams of one step: each has connections of its own in every worker.
 const UPSTREAMS_MAX: usize = 100;
@@ -151,23 +151,5 @@ fn upstream(reader: &mut Reader<'_>, node: &Node, upstreams: &mut Vec<(String, O
         reader.report.add(Code::NumberBounds, node.span, format!("more than {UPSTREAMS_MAX} upstreams"));
     } else {
         upstreams.push((name, origin));
-    }
-}
-
-fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
-    let text = match (&value.scalar, value.annotation) {
-        (Scalar::Integer(port), None) => port.to_string(),
-        _ => reader.line(value)?,
-    };
-    match parse_origin(&text) {
-        Ok(origin) => Some(origin),
-        Err(fault) => {
-            let draft = reader.report.add(Code::ForwardBad, value.span, fault.what);
-            if let Some(advice) = fault.advice {
-                draft.label(advice);
-            }
-            draft.note(FORM);
-            None
-        }
     }
 }

@@ -165,7 +165,8 @@ impl Origins {
     }
 }
 
-fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
+/// The origin that `value` names.
+pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
     let text = match (&value.scalar, value.annotation) {
         (Scalar::Integer(port), None) => port.to_string(),
         _ => reader.line(value)?,

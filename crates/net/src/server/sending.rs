@@ -8,6 +8,7 @@ use crate::tls::session::TlsSession;
 use flatout_http::connection::Event;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
+use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -32,7 +33,41 @@ pub(crate) enum Tail {
     None,
     Bytes(SharedBytes),
     File(FileBody),
-    Segments(VecDeque<Segment>),
+    Segments(Gathered),
+}
+
+/// Segments that go out one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) segments: VecDeque<Segment>,
+    /// Whether the kernel was told to send whole packets only. What sendfile leaves over would else go out as a packet of its
+    /// own, as nothing tells the kernel that more follows: at 200 kB that costs a third more than these two calls do.
+    corked: bool,
+}
+
+impl From<Vec<Segment>> for Gathered {
+    fn from(segments: Vec<Segment>) -> Self {
+        Self { segments: segments.into(), corked: false }
+    }
+}
+
+impl Gathered {
+    /// Corks the socket when something comes behind a file.
+    fn cork(&mut self, fd: BorrowedFd<'_>) {
+        let mut behind = self.segments.iter().skip_while(|segment| !matches!(segment, Segment::File(_))).skip(1);
+        if !self.corked && behind.any(|segment| !segment.is_empty()) {
+            // Without it, packets are smaller.
+            self.corked = set_tcp_cork(fd, true).is_ok();
+        }
+    }
+
+    /// All is with the kernel: what is left over goes out.
+    fn uncork(&mut self, fd: BorrowedFd<'_>) {
+        if std::mem::take(&mut self.corked) {
+            // A socket that cannot be told has been closed, and the next call says so.
+            let _ = set_tcp_cork(fd, false);
+        }
+    }
 }
 
 /// How far a write came.
@@ -70,7 +105,7 @@ impl Sending {
             Tail::None => 0,
             Tail::Bytes(bytes) => bytes.len() as u64,
             Tail::File(file) => file.bytes,
-            Tail::Segments(segments) => segments.iter().map(Segment::len).sum(),
+            Tail::Segments(gathered) => gathered.segments.iter().map(Segment::len).sum(),
         };
         self.buffered.len() as u64 + tail_bytes
     }
@@ -90,8 +125,13 @@ impl Sending {
 /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
 /// taken in all, and how it ended.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
-    if let Tail::Segments(segments) = tail {
-        return write_gathered(fd, output, segments);
+    if let Tail::Segments(gathered) = tail {
+        gathered.cork(fd);
+        let written = write_gathered(fd, output, &mut gathered.segments);
+        if written.2 == Progress::Done {
+            gathered.uncork(fd);
+        }
+        return written;
     }
     let (mut sent, mut total) = (0, 0);
     while sent < output.len() {

@@ -278,7 +278,8 @@ impl TlsSession {
             Tail::None => {}
             Tail::Bytes(bytes) => bytes.advance(self.encrypt(bytes, room)),
             Tail::File(file) => self.encrypt_file(file, room)?,
-            Tail::Segments(segments) => {
+            Tail::Segments(gathered) => {
+                let segments = &mut gathered.segments;
                 while let Some(segment) = segments.front_mut() {
                     match segment {
                         Segment::Bytes(bytes) => bytes.advance(self.encrypt(bytes, room)),

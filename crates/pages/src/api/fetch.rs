@@ -7,6 +7,7 @@ use super::response::number;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::{Fault, Made, Wanted};
 use flatout_http::head::FieldStorage;
+use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 use flatout_net::origin::{Incoming, IncomingPiece, OriginAddress, OriginClient, OutgoingContent, OutgoingRequest};
 use flatout_net::shared::SharedBytes;
@@ -22,19 +23,8 @@ const TIMEOUT_MS_MAX: u64 = 60_000;
 /// Fields of a request at the most.
 const FIELDS_MAX: usize = 64;
 
-/// Fields of the connection and the framing, which are the client's own, and Host, which is the upstream's.
-const NOT_SENT: [&str; 10] = [
-    "host",
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Fields of the framing, which are the client's own as those of the connection are, and Host, which is the upstream's.
+const NOT_SENT: [&str; 3] = ["host", "content-length", "expect"];
 
 /// A request that is ready to be sent.
 struct Prepared {
@@ -133,7 +123,8 @@ impl Prepared {
                     if count > FIELDS_MAX || !is_token(&name) || !is_value(&value) || value.len() > 8192 {
                         return wrong("headers are up to 64 names and values, without line ends");
                     }
-                    if NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+                    if is_of_a_connection(&name) || NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+                    {
                         return wrong(
                             "Host and the headers of the connection and the framing are not for a page to set",
                         );

@@ -9,41 +9,14 @@ use crate::sandbox::wait::Fault;
 use std::cell::Cell;
 use std::rc::Rc;
 
-macro_rules! refusals {
-    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why a request was refused on a page's behalf.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum PageRefusal {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl PageRefusal {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status of the answer.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-refusals! {
+flatout_reason::reasons! {
+    /// Why a request was refused on a page's behalf.
+    pub enum PageRefusal {
+        name,
+        /// The status of the answer.
+        status: u16,
+        text,
+    }
     FormTooLarge, "page_form_too_large", 413, "The form, or the content that the page reads as a whole, is larger than form-limit: 413.";
     UploadTooLarge, "page_upload_too_large", 413, "The files of the form are larger than upload-limit: 413.";
     FormTooManyFields, "page_form_too_many_fields", 413, "The form has more fields or files than a form may have: 413.";

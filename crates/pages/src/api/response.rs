@@ -100,14 +100,14 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let made = sandbox.function(|lua, exchange, (value, status): (Value, Option<f64>)| {
         check_open(exchange)?;
         exchange.check_ending()?;
-        let mut text = String::new();
+        let mut text = Vec::new();
         json::encode(lua, &value, &mut text)?;
         if let Some(status) = status {
             exchange.draft.status = checked_status(status)?;
         }
         exchange.draft.set_field(b"Content-Type", b"application/json");
         exchange.output.clear();
-        exchange.output.write(|out| out.extend_from_slice(text.as_bytes()));
+        exchange.output.write(|out| out.extend_from_slice(&text));
         exchange.halt()
     })?;
     response.raw_set("json", made)?;

@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(open_session(&secret, text.as_bytes(), NOW - 200), Some(expected.clone()));
         let later = open_session(&secret, text.as_bytes(), NOW + 100_000);
         assert_eq!(later, Some(Session { is_due: true, ..expected }));
-        for now_s in [NOW - 301, NOW + SESSION_LIFETIME_S, i64::MAX, i64::MIN] {
-            assert_eq!(open_session(&secret, text.as_bytes(), now_s), None);
+        for at_s in [NOW - 301, NOW + SESSION_LIFETIME_S, i64::MAX, i64::MIN] {
+            assert_eq!(open_session(&secret, text.as_bytes(), at_s), None);
         }
     }
 

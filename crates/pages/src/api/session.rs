@@ -33,7 +33,7 @@ struct Session {
     table: Table,
     /// What it held when it came, as JSON; nothing that JSON can be when it should be signed anew; `None`: no session
     /// came that was believed, or the page has parted with it.
-    came: Option<String>,
+    came: Option<Vec<u8>>,
     /// Whether the browser sent a cookie, believed or not.
     was_sent: bool,
     id: [u8; ID_BYTES],
@@ -166,16 +166,15 @@ fn read(api: &Api, lua: &Lua, facts: &Facts) -> Result<Session, Fault> {
     if let Some(believed) = believed
         && let Ok(Value::Table(table)) = json::decode(lua, &believed.content)
     {
-        let came = String::from_utf8(believed.content).ok().filter(|_| !believed.is_due);
-        let came = Some(came.unwrap_or_default());
+        let came = Some(if believed.is_due { Vec::new() } else { believed.content });
         return Ok(Session { table, came, was_sent: true, id: believed.id, is_bound: false });
     }
     Ok(Session { table: lua.create_table()?, came: None, was_sent: sent.is_some(), id: new_id()?, is_bound: false })
 }
 
 /// What a session holds, as JSON.
-fn content(lua: &Lua, table: &Table) -> Result<String, Fault> {
-    let mut text = String::new();
+fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, Fault> {
+    let mut text = Vec::new();
     if table.raw_len() > 0 {
         return Err("a session's values have texts as names".into());
     }
@@ -210,14 +209,14 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bo
     let text = content(lua, &opened.table)?;
     let is_kept = opened.is_bound || opened.came.is_some() || !opened.table.is_empty();
     let (id, was_sent) = (opened.id, opened.was_sent);
-    let is_same = opened.came.as_deref() == Some(text.as_str());
+    let is_same = opened.came.as_ref() == Some(&text);
     if is_same || (!is_kept && !was_sent) {
         return Ok(true);
     }
     let is_secure = exchange.facts.secure();
     let name = cookie_name(&exchange.facts);
     let sealed = if is_kept {
-        seal_session(&*secret(api)?, id, text.as_bytes(), Now::read().unix_s)
+        seal_session(&*secret(api)?, id, &text, Now::read().unix_s)
             .map_err(|_| Fault::from("the session is too large for a cookie"))?
     } else {
         String::new()

@@ -189,11 +189,6 @@ impl Run {
         self.limits.slice = slice;
     }
 
-    /// CPU time it has used.
-    pub const fn cpu_used(&self) -> Duration {
-        self.account.cpu
-    }
-
     /// Ends it, wherever it is.
     pub fn finish(mut self) -> Box<Exchange> {
         self.release();

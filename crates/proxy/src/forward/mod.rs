@@ -20,7 +20,7 @@
 //! **Connection may not name what matters.** RFC 9110 §7.6.1 has every field removed that Connection names, and says
 //! that a sender must not name fields that are meant for all recipients. Clients that do so anyway want an origin not
 //! to see Cookie, Authorization, Host, X-Forwarded-For or the like, while a cache and others before it have seen them
-//! ("hop-by-hop abuse"). Such naming is void: those fields stay ([`names::Name::is_end_to_end`]). It is not refused, for
+//! ("hop-by-hop abuse"). Such naming is void: those fields stay ([`names::Kind`]). It is not refused, for
 //! then a hit and a miss would treat the same request differently. Likewise an origin cannot have its own Cache-Control
 //! or Set-Cookie dropped.
 

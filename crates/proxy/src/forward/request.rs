@@ -21,7 +21,8 @@ pub struct Strip(u8);
 
 impl Strip {
     /// All are passed on.
-    pub const NOTHING: Self = Self(0);
+    #[cfg(test)]
+    pub(crate) const NOTHING: Self = Self(0);
     /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
     pub const CONDITIONS: Self = Self(1);
     /// Range and If-Range.
