@@ -20,8 +20,8 @@ flatout_reason::reasons! {
     ConstraintOther, "db_constraint_other", "The row violates another rule of its table, or a trigger refused it.";
     ValueType, "db_value_type", "A value is of a type that does not fit its place.";
     ValueTooBig, "db_value_too_big", "A text, a blob or a row is larger than this database allows.";
-    RowsMax, "db_rows_max", "The answer has more rows than are allowed: add a LIMIT.";
-    BytesMax, "db_bytes_max", "The answer has more bytes than are allowed: ask for fewer rows or columns.";
+    RowsMax, "db_rows_max", "The answer has more rows than are allowed: ask for a part of them with LIMIT, and for the next part with a WHERE that begins behind the last row.";
+    BytesMax, "db_bytes_max", "The answer has more bytes than are allowed: ask for fewer rows or columns, or for a part of a value with substr.";
     StatementTimeout, "db_statement_timeout", "The statement ran for longer than is allowed, and was stopped without effect.";
     QueueFull, "db_queue_full", "Too many statements wait for the database already.";
     QueueTimeout, "db_queue_timeout", "The statement waited for its turn for longer than is allowed, and was not begun.";

@@ -6,6 +6,7 @@
 use crate::answer;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
 use crate::asking::{Asking, Changes, Handled, Refused};
+use crate::deadlines::Deadlines;
 use crate::dev;
 use crate::exchange::Exchange;
 use crate::folder::{Folder, Found};
@@ -58,6 +59,7 @@ pub struct PagesWorker {
     /// Where small contents are put together.
     spare: RefCell<Rc<Vec<u8>>>,
     queue: Rc<Queue>,
+    deadlines: Rc<Deadlines>,
     waiting: Cell<usize>,
 }
 
@@ -83,6 +85,7 @@ impl PagesWorker {
             exchanges: RefCell::default(),
             spare: RefCell::default(),
             queue: Rc::default(),
+            deadlines: Rc::default(),
             waiting: Cell::new(0),
         })
     }
@@ -288,8 +291,7 @@ impl PagesWorker {
             Target::Resource { path, .. } if !path.ends_with(b"/") => path,
             _ => asking.path,
         };
-        let mut location = String::from_utf8_lossy(asked).into_owned();
-        location.push('/');
+        let mut location = format!("/{}/", String::from_utf8_lossy(on_site(asked)));
         if let Some(query) = asking.query {
             location.push('?');
             location.push_str(&String::from_utf8_lossy(query));
@@ -321,6 +323,10 @@ impl PagesWorker {
 
     pub(crate) const fn queue(&self) -> &Rc<Queue> {
         &self.queue
+    }
+
+    pub(crate) const fn deadlines(&self) -> &Rc<Deadlines> {
+        &self.deadlines
     }
 
     /// Says what a page has logged.
@@ -357,6 +363,13 @@ impl PagesWorker {
     }
 }
 
+/// The path without slashes in front, for one slash to be put there: two would make another site's name of it (RFC 3986 §4.2), and so
+/// would a backslash, which browsers read as a slash (URL Standard §4.4).
+fn on_site(path: &[u8]) -> &[u8] {
+    let end = path.iter().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
+    path.get(end..).unwrap_or_default()
+}
+
 /// Where something happened: the file as it is shown to people, and its line.
 fn show_place(step: &PagesStep, page: &Page, place: Option<&(String, u32)>) -> String {
     place.map_or_else(|| page.shown.clone(), |(name, line)| format!("{}:{line}", step.show(name)))
@@ -376,5 +389,26 @@ pub(crate) fn head_failure(fault: &Fault) -> Failure {
 impl fmt::Debug for PagesWorker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("PagesWorker").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_site;
+
+    #[test]
+    fn a_path_stays_on_its_site() {
+        for (path, expected) in [
+            ("/a/b", "a/b"),
+            ("//evil.example", "evil.example"),
+            ("///evil.example", "evil.example"),
+            ("/\\evil.example", "evil.example"),
+            ("//\\/evil.example", "evil.example"),
+            ("/", ""),
+            ("", ""),
+            ("/a//b", "a//b"),
+        ] {
+            assert_eq!(on_site(path.as_bytes()), expected.as_bytes());
+        }
     }
 }

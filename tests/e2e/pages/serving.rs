@@ -43,6 +43,25 @@ fn every_page_answers_for_its_names() {
     assert_eq!(answer.field("cache-control"), Some("private, no-cache"));
 }
 
+/// Where unclean paths go on to other steps, and all paths lead to a folder: nobody is led to another site.
+#[test]
+fn a_folder_s_slash_stays_on_the_site() {
+    let folder = Folder::with(&[("site/app/index.lhtml", b"app")]);
+    let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n rewrite to=\"/app\"\n pages \"site\"\n \
+                  proxy \"http://127.0.0.1:9\"\n}\n";
+    let server = Server::run(&folder, config);
+    for path in ["//evil.example", "///evil.example", "/\\evil.example", "/x"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let answer = Response::parse(&server.exchange(request.as_bytes()));
+        let location = answer.field("location");
+        assert!(
+            location.is_none_or(|location| location.starts_with('/') && !location[1..].starts_with(['/', '\\'])),
+            "{path}: {location:?}"
+        );
+        assert!(path != "/x" || location == Some("/x/"), "{location:?}");
+    }
+}
+
 #[test]
 fn methods() {
     let (_folder, server) = site(SITE, "", "");

@@ -21,6 +21,9 @@ pub(super) fn pages(writer: &mut Writer, name: &str, pages: &Pages) {
             writer.begin(name).text(&show_duration_us(duration_us)).end();
         }
     }
+    if settings.run_ms_max != defaults.run_ms_max {
+        writer.begin("run-limit").text(&show_duration(settings.run_ms_max)).end();
+    }
     for (name, bytes, default) in [
         ("memory-limit", settings.memory_bytes_max, defaults.memory_bytes_max),
         ("upload-limit", settings.upload_bytes_max, defaults.upload_bytes_max),

@@ -21,6 +21,7 @@ const PAGE: Shape = Shape { example: "page \"./scripts/hello.luau\"", ..PAGES };
 const DEV: Shape = Shape { arguments: (0, 1), ..Shape::value("dev") };
 const SLICE: Shape = Shape::value("cpu-slice \"200us\"");
 const CPU: Shape = Shape::value("cpu-limit \"50ms\"");
+const RUN: Shape = Shape::value("run-limit \"60s\"");
 const MEMORY: Shape = Shape::value("memory-limit \"16MiB\"");
 const UPLOAD: Shape = Shape::value("upload-limit \"10MiB\"");
 const FORM_LIMIT: Shape = Shape::value("form-limit \"1MiB\"");
@@ -34,6 +35,7 @@ const ALLOWED: &[&str] = &[
     "dev",
     "cpu-slice",
     "cpu-limit",
+    "run-limit",
     "memory-limit",
     "upload-limit",
     "form-limit",
@@ -91,6 +93,13 @@ fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
         "dev" => settings.dev = flag(reader, node, &DEV),
         "cpu-slice" => duration_us(reader, node, &SLICE, (20, 100_000), &mut settings.cpu_slice_us),
         "cpu-limit" => duration_us(reader, node, &CPU, (1_000, 3_600_000_000), &mut settings.cpu_limit_us),
+        "run-limit" => {
+            if reader.shape(node, &RUN)
+                && let Some(duration_ms) = reader.duration(&node.arguments[0], 100..=86_400_000)
+            {
+                settings.run_ms_max = duration_ms;
+            }
+        }
         "memory-limit" => size(reader, node, &MEMORY, (1 << 20, 1 << 30), &mut settings.memory_bytes_max),
         "upload-limit" => size(reader, node, &UPLOAD, (1 << 10, 1 << 40), &mut settings.upload_bytes_max),
         "form-limit" => size(reader, node, &FORM_LIMIT, (1 << 10, 64 << 20), &mut settings.form_bytes_max),

@@ -158,6 +158,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "dev",
             "cpu-slice",
             "cpu-limit",
+            "run-limit",
             "memory-limit",
             "upload-limit",
             "form-limit",

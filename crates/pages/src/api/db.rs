@@ -4,11 +4,12 @@
 //! miss it, and none waits for the writer that its own page holds.
 
 use super::Api;
-use crate::exchange::Exchange;
+use crate::exchange::{Beside, Exchange, Held, Unfinished};
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::{Fault, MakeValues, Wanted, wanted};
+use crate::sandbox::failure::PRELUDE;
+use crate::sandbox::wait::{Fault, Made, Wanted, wanted};
 use flatout_data::{DataError, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
-use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{AnyUserData, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -35,14 +36,37 @@ return function(work)
 end
 ";
 
+/// The part of `db.query` that is Luau: rows become tables a block at a time, so that no call of ours runs for long.
+const QUERY: &str = r"
+local ask, add = ...
+return function(...)
+    local rows, rest = ask(...)
+    while rest do
+        rest = add(rows, rest)
+    end
+    return rows
+end
+";
+
+/// Of a block: values, and bytes of texts and blobs. The first row of a block is in it, whatever its size.
+const BLOCK_CELLS: usize = 512;
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// What makes values of an answer.
+type Make = fn(&Lua, Rows, Beside) -> mlua::Result<MultiValue>;
+
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let db = sandbox.lua().create_table()?;
-    type Make = fn(&Lua, &Rows) -> mlua::Result<MultiValue>;
     let functions: [(&str, bool, Make); 4] = [
-        ("query", false, |lua, rows| all(lua, rows)?.into_lua_multi(lua)),
-        ("query_one", false, |lua, rows| first(lua, rows)?.into_lua_multi(lua)),
-        ("value", false, |lua, rows| rows.get(0, 0).map(|cell| shown(lua, cell)).transpose()?.into_lua_multi(lua)),
-        ("exec", true, |lua, rows| {
+        ("query", false, |lua, rows, beside| {
+            let table = lua.create_table_with_capacity(rows.len(), 0)?;
+            let rest = Cursor::new(lua, rows, &beside)?.add(lua, &table)?;
+            let rest = rest.map(|rest| lua.create_any_userdata(RefCell::new(Some(rest)))).transpose()?;
+            (table, rest).into_lua_multi(lua)
+        }),
+        ("query_one", false, |lua, rows, _| first(lua, &rows)?.into_lua_multi(lua)),
+        ("value", false, |lua, rows, _| rows.get(0, 0).map(|cell| shown(lua, cell)).transpose()?.into_lua_multi(lua)),
+        ("exec", true, |lua, rows, _| {
             let result = lua.create_table()?;
             result.raw_set("changes", rows.changes as f64)?;
             result.raw_set("last_id", integer(lua, rows.last_insert_rowid)?)?;
@@ -51,13 +75,64 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     ];
     for (name, writes, make) in functions {
         let using = Rc::clone(api);
-        let made = sandbox.waiting(move |_, exchange, (sql, parameters): (LuaString, mlua::Variadic<Value>)| {
+        let mut made = sandbox.waiting(move |_, exchange, (sql, parameters): (LuaString, mlua::Variadic<Value>)| {
             run(&using, exchange, &sql, &parameters, writes, make)
         })?;
+        if name == "query" {
+            let add = sandbox.lua().create_function(|lua, (table, rest): (Table, AnyUserData)| {
+                let rest_of = rest.borrow::<RefCell<Option<Cursor>>>()?;
+                let Some(cursor) = rest_of.take() else { return Ok(None) };
+                let Some(cursor) = cursor.add(lua, &table)? else { return Ok(None) };
+                rest_of.replace(Some(cursor));
+                drop(rest_of);
+                Ok(Some(rest))
+            })?;
+            made = sandbox.lua().load(QUERY).set_name(format!("={PRELUDE}")).call((made, add))?;
+        }
         db.raw_set(name, made)?;
     }
     db.raw_set("transaction", transaction(sandbox, api)?)?;
     sandbox.global("db", db)
+}
+
+/// Rows of which some are tables already.
+struct Cursor {
+    rows: Rows,
+    names: Vec<LuaString>,
+    next: usize,
+    #[expect(dead_code, reason = "what is held is held as long as this is there")]
+    held: Held,
+}
+
+impl Cursor {
+    fn new(lua: &Lua, rows: Rows, beside: &Beside) -> mlua::Result<Self> {
+        let names = names(lua, &rows)?;
+        let held = beside.hold(rows.bytes());
+        Ok(Self { rows, names, next: 0, held })
+    }
+
+    /// Adds the next block to `table`; `None`: it was the last.
+    fn add(mut self, lua: &Lua, table: &Table) -> mlua::Result<Option<Self>> {
+        let (mut cells, mut bytes) = (0, 0);
+        while self.next < self.rows.len() {
+            if cells >= BLOCK_CELLS || bytes >= BLOCK_BYTES {
+                return Ok(Some(self));
+            }
+            cells += self.names.len();
+            bytes += self.rows.row(self.next).map(size).sum::<usize>();
+            self.next += 1;
+            table.raw_set(self.next, row(lua, &self.rows, self.next - 1, &self.names)?)?;
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes of a value beside itself.
+fn size(cell: ValueRef<'_>) -> usize {
+    match cell {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+        _ => 0,
+    }
 }
 
 fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
@@ -68,18 +143,22 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             return Err("a transaction within a transaction is not possible".into());
         }
         let pending = database(&using)?.begin();
+        let unfinished = Unfinished::of(exchange);
         Ok(wanted(async move {
             let transaction = pending.await.map_err(|error| told(&error))?;
+            unfinished.set(true);
             *leading.0.borrow_mut() = Some(transaction);
             Ok(())
         }))
     })?;
     let commit = sandbox.waiting(|_, exchange, (): ()| {
+        Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
         let pending = transaction.ok_or("the transaction has ended already")?.commit();
         Ok(wanted(async move { pending.await.map_err(|error| told(&error)) }))
     })?;
     let rollback = sandbox.waiting(|_, exchange, (): ()| {
+        Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
         Ok(wanted(async move {
             if let Some(transaction) = transaction {
@@ -89,7 +168,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             Ok(())
         }))
     })?;
-    sandbox.lua().load(TRANSACTION).set_name("=db.transaction").call((begin, commit, rollback))
+    sandbox.lua().load(TRANSACTION).set_name(format!("={PRELUDE}")).call((begin, commit, rollback))
 }
 
 fn database(api: &Api) -> Result<&Database, Fault> {
@@ -106,22 +185,22 @@ fn run(
     sql: &LuaString,
     parameters: &[Value],
     writes: bool,
-    make: fn(&Lua, &Rows) -> mlua::Result<MultiValue>,
+    make: Make,
 ) -> Result<Wanted, Fault> {
     let sql = sql.as_bytes();
     let sql = std::str::from_utf8(&sql).map_err(|_| "a statement is text of UTF-8")?;
     let parameters = bound(parameters)?;
     let database = database(api)?;
+    let beside = Beside::of(exchange);
     let leading = exchange.slot_if::<Leading>().map(|leading| leading.0.borrow());
     let pending = match leading.as_deref().and_then(Option::as_ref) {
         Some(transaction) => transaction.execute(sql, parameters),
         None if writes => database.execute(sql, parameters),
         None => database.query(sql, parameters),
     };
-    Ok(Box::pin(async move {
+    Ok(Wanted::new(async move {
         let rows = pending.await.map_err(|error| told(&error))?;
-        let make: MakeValues = Box::new(move |lua| make(lua, &rows));
-        Ok(make)
+        Ok(Made::new(rows.bytes(), move |lua| make(lua, rows, beside)))
     }))
 }
 
@@ -205,18 +284,47 @@ fn row(lua: &Lua, rows: &Rows, index: usize, names: &[LuaString]) -> mlua::Resul
     Ok(table)
 }
 
-fn all(lua: &Lua, rows: &Rows) -> mlua::Result<Table> {
-    let names = names(lua, rows)?;
-    let table = lua.create_table_with_capacity(rows.len(), 0)?;
-    for index in 0..rows.len() {
-        table.raw_set(index + 1, row(lua, rows, index, &names)?)?;
-    }
-    Ok(table)
-}
-
 fn first(lua: &Lua, rows: &Rows) -> mlua::Result<Option<Table>> {
     if rows.is_empty() {
         return Ok(None);
     }
     row(lua, rows, 0, &names(lua, rows)?).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK_CELLS, Beside, Cursor};
+    use flatout_data::{Database, Limits, Parameters};
+    use mlua::Lua;
+
+    /// No call of ours makes more than a block of values, and rows count as held until the last is made.
+    #[test]
+    fn rows_become_tables_a_block_at_a_time() {
+        let path = std::env::temp_dir().join(format!("flatout-rows-{}.db", std::process::id()));
+        let database = Database::open(&path, 1, Limits::default()).unwrap();
+        let sql =
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000) SELECT n, n AS m FROM c";
+        let rows = database.query(sql, Parameters::None).wait().unwrap();
+        let (lua, beside) = (Lua::new(), Beside::default());
+        let table = lua.create_table().unwrap();
+        let mut cursor = Some(Cursor::new(&lua, rows, &beside).unwrap());
+        let mut counts = Vec::new();
+        while let Some(rest) = cursor {
+            assert_eq!(beside.held_bytes(), 16_000);
+            cursor = rest.add(&lua, &table).unwrap();
+            counts.push(table.raw_len());
+        }
+        assert_eq!(counts, [BLOCK_CELLS / 2, BLOCK_CELLS, BLOCK_CELLS * 3 / 2, 1000]);
+        assert_eq!(beside.held_bytes(), 0);
+        let sql =
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 9) SELECT zeroblob(50000) FROM c";
+        let rows = database.query(sql, Parameters::None).wait().unwrap();
+        let table = lua.create_table().unwrap();
+        assert!(Cursor::new(&lua, rows, &beside).unwrap().add(&lua, &table).unwrap().is_some());
+        assert_eq!(table.raw_len(), 2);
+        drop(database);
+        for ending in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{ending}", path.display()));
+        }
+    }
 }

@@ -25,6 +25,8 @@ flatout_reason::reasons! {
     ContentCut, "page_content_cut", 400, "The client did not send the whole of the content that the page reads: 400.";
     ContentType, "page_content_type", 415, "The content is of another type than the page reads: 415.";
     SpoolFailed, "page_spool_failed", 507, "There was no room to keep the files of the form: 507.";
+    ContentBudget, "page_content_budget", 503, "Pages hold as much of forms, files and other contents as all of them together may: 503.";
+    PasswordsBusy, "page_passwords_busy", 503, "Too many passwords wait to be hashed or verified already: 503.";
     CsrfInvalid, "page_csrf_invalid", 403, "The form has no token of this site for this session: 403.";
 }
 

@@ -13,6 +13,8 @@ flatout_reason::reasons! {
     }
     ScriptError, "page_script_error", 500, "The page's code raised an error that nothing in it caught: 500.";
     CpuLimit, "page_cpu_limit", 503, "The page used all the CPU time that one request may have: 503.";
+    Held, "page_held", 503, "The page computed for too long where it cannot make way for others, within a metamethod or a callback: 503.";
+    RunLimit, "page_run_limit", 503, "The page took longer in all than one request may, its waiting included: 503.";
     MemoryLimit, "page_memory_limit", 503, "The page used all the memory that one request may have: 503.";
     Stray, "page_stray_yield", 500, "The page's code gave control away outside any coroutine of its own: 500.";
 }
