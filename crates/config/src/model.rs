@@ -10,6 +10,7 @@ mod php;
 mod process;
 mod proxy;
 mod step;
+mod trust;
 
 pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use pages::{Database, PageSettings, Pages};
@@ -25,6 +26,7 @@ pub use step::{
     Access, BasicAuth, Block, Cidr, Cors, ErrorPage, FieldOp, Matcher, Network, RateLimit, Rewrite, Route, Step,
     StepKind, Text, TextPart, Variable,
 };
+pub use trust::is_trusted;
 
 /// Where something stands in the configuration, for `explain` and for errors found later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -45,6 +45,8 @@ pub struct Asking<'a> {
     pub user: Option<&'a str>,
     /// The address of the listener it came by.
     pub server: Option<SocketAddr>,
+    /// The port that a trusted neighbour says was asked; `None`: as the request tells.
+    pub port: Option<u16>,
     /// The site's name.
     pub site: Option<&'a str>,
 }
@@ -146,6 +148,7 @@ struct Task {
     changes: Rc<[FieldOp]>,
     user: Option<String>,
     server: Option<SocketAddr>,
+    port: Option<u16>,
     site: Option<String>,
     base: u8,
 }
@@ -187,6 +190,7 @@ impl PhpWorker {
             changes: Rc::clone(asking.changes),
             user: asking.user.map(str::to_owned),
             server: asking.server,
+            port: asking.port,
             site: asking.site.map(str::to_owned),
             base: self.base,
         };
@@ -305,6 +309,7 @@ impl Task {
                 client: request.client,
                 secure: request.secure,
                 server: self.server,
+                port: self.port,
                 site: self.site.as_deref(),
                 user: self.user.as_deref(),
                 path: &path,

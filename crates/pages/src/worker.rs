@@ -168,6 +168,9 @@ impl PagesWorker {
             request.client,
             request.secure,
         );
+        if let Some(host) = asking.host {
+            exchange.facts.set_host(host);
+        }
         if request.offers.has_content() {
             exchange.offers = Some(request.offers.carry());
         }

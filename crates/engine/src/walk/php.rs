@@ -4,6 +4,7 @@ use super::pages::Pages;
 use super::{Trace, Walk};
 use crate::answer::redirect;
 use crate::engine::Live;
+use crate::neighbour::believe;
 use crate::outcome::PHP_BASE;
 use crate::spec::PhpSpec;
 use crate::step::Step;
@@ -24,18 +25,23 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_php(&mut self, step: &Step, index: u32) -> Option<Reply> {
         let live = self.live;
         let php = live.spec.php.get(index as usize)?;
+        // Without them the path is one that only an origin may judge: a script's name would be read out of it in another way
+        // than it was written.
+        self.facts?;
         if T::TOLD {
             return self.tell_php(step, php);
         }
         let policy = self.policy();
         let listener = live.spec.listeners.get(self.request.listener as usize);
+        let told = believe(self.request, &php.step.settings().trusted);
         let asking = Asking {
-            request: self.request,
+            request: &told.request,
             decoded: &self.decoded,
             query: self.query.as_deref(),
             changes: &policy.fields,
             user: self.user.as_deref(),
             server: listener.and_then(|listener| listener.address),
+            port: told.port,
             site: self.site.name.as_deref(),
         };
         match live.php.handle(&php.step, &asking) {

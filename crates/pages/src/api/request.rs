@@ -145,7 +145,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8]) -> Result<Value, Fault
         b"method" => text(facts.method()),
         b"path" => text(&decode_component(facts.path())),
         b"query_string" => text(facts.query().unwrap_or_default()),
-        b"host" => text(facts.field("host").unwrap_or_default()),
+        b"host" => text(facts.host().unwrap_or_default()),
         b"secure" => Ok(Value::Boolean(facts.secure())),
         b"scheme" => text(scheme(facts)),
         b"url" => text(&url(facts)),
@@ -238,7 +238,7 @@ fn scheme(facts: &Facts) -> &'static [u8] {
 fn url(facts: &Facts) -> Vec<u8> {
     let mut url = scheme(facts).to_vec();
     url.extend_from_slice(b"://");
-    url.extend_from_slice(facts.field("host").unwrap_or_default());
+    url.extend_from_slice(facts.host().unwrap_or_default());
     url.extend_from_slice(facts.path());
     if let Some(query) = facts.query() {
         url.push(b'?');
