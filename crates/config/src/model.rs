@@ -7,6 +7,7 @@
 mod handler;
 mod pages;
 mod php;
+mod private;
 mod process;
 mod proxy;
 mod step;
@@ -15,6 +16,7 @@ mod trust;
 pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
+pub use private::is_given_out;
 pub use process::{
     Admin, CacheBudget, Config, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation, Timeouts,
 };

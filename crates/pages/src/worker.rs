@@ -19,6 +19,7 @@ use crate::sandbox::wait::Fault;
 use crate::sandbox::{Run, Sandbox, Step};
 use crate::step::{PagesShared, PagesStep};
 use flatout_http::framing::Version;
+use flatout_http::path::append_local;
 use flatout_http::request::Method;
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -291,7 +292,9 @@ impl PagesWorker {
             Target::Resource { path, .. } if !path.ends_with(b"/") => path,
             _ => asking.path,
         };
-        let mut location = String::from_utf8_lossy(asked).into_owned();
+        let mut local = Vec::with_capacity(asked.len() + 1);
+        append_local(asked, &mut local);
+        let mut location = String::from_utf8_lossy(&local).into_owned();
         location.push('/');
         if let Some(query) = asking.query {
             location.push('?');

@@ -127,6 +127,34 @@ fn scripts_run_over_both_kinds_of_sockets() {
 }
 
 #[test]
+fn scripts_are_told_what_a_trusted_neighbour_says() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    let lines = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";
+    let told = |settings: &str| -> serde_json::Value {
+        let server = serve(&folder, &steps(&folder, &fpm, settings));
+        let request = format!("GET /show.php HTTP/1.1\r\nHost: a.example\r\n{lines}Connection: close\r\n\r\n");
+        let mut told: serde_json::Value = serde_json::from_slice(&ask(&server, &request).body).unwrap();
+        told["server"].take()
+    };
+    let trusting = told("trust \"127.0.0.0/8\" \"::1\"");
+    for (name, value) in [
+        ("REMOTE_ADDR", "192.0.2.1"),
+        ("HTTPS", "on"),
+        ("SERVER_PORT", "443"),
+        ("REQUEST_SCHEME", "https"),
+        ("HTTP_X_FORWARDED_FOR", "192.0.2.1"),
+    ] {
+        assert_eq!(trusting[name], value, "{name}");
+    }
+    for settings in ["", "trust \"192.0.2.0/24\""] {
+        let wary = told(settings);
+        assert_eq!((&wary["REMOTE_ADDR"], wary.get("HTTPS")), (&"127.0.0.1".into(), None), "{settings}");
+        assert_eq!(wary["SERVER_PORT"], "80");
+    }
+}
+
+#[test]
 fn uploads_stream_and_need_no_length() {
     let folder = folder();
     let fpm = Fpm::start(

@@ -11,6 +11,7 @@ use crate::step::Step;
 use flatout_fastcgi::{Asking, FileName, FileWanted, Handled, Made, Meaning, Outcome, Refused};
 use flatout_http::framing::Framing;
 use flatout_http::head::Fields;
+use flatout_http::path::append_local;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -88,7 +89,8 @@ impl<T: Trace> Walk<'_, T> {
 
     /// To the same path with a slash behind it, and the same query.
     fn redirect_to_slash(&self) -> Response {
-        let mut location = self.path.to_vec();
+        let mut location = Vec::new();
+        append_local(&self.path, &mut location);
         location.push(b'/');
         if let Some(query) = &self.query {
             location.push(b'?');
