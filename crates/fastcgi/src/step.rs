@@ -1,5 +1,6 @@
 //! One `php` step of the configuration, put to use for all workers.
 
+use crate::spool::Budget;
 use crate::split::{Folder, Meaning, Rules, find_script};
 use flatout_config::model::{Php, PhpAddress};
 use flatout_net::fastcgi::{Crowd, FastcgiAddress, FastcgiSettings};
@@ -23,6 +24,7 @@ pub struct PhpStep {
     /// The root as the application server sees it, without a last slash.
     pub(crate) root: Vec<u8>,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) budget: Arc<Budget>,
     under_way: Arc<AtomicU32>,
 }
 
@@ -56,6 +58,7 @@ impl PhpStep {
             },
             root,
             crowd: Arc::default(),
+            budget: Arc::default(),
             under_way: Arc::default(),
             settings: settings.clone(),
         })

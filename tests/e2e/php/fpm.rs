@@ -1,8 +1,9 @@
 //! PHP-FPM itself, over both kinds of sockets, and what becomes of visitors when it is killed.
 
 use super::super::accelerator::wiki::{Running, free_port, is_root, php_fpm};
-use super::super::harness::{Folder, wait_until};
+use super::super::harness::{Folder, Response, wait_until};
 use super::{ask, get, outcomes, serve, serve_with, text};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -194,6 +195,30 @@ fn a_front_controller_answers_for_what_is_no_file() {
     ] {
         assert_eq!(text(&get(&server, path)), expected, "{path}");
     }
+}
+
+#[test]
+fn a_slow_upload_holds_no_child() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 1, "");
+    let server = serve(&folder, &steps(&folder, &fpm, "connections 1; timeouts { head \"3s\" }"));
+    let mut slow = server.connect();
+    let head = "POST /show.php HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n";
+    slow.write_all(head.as_bytes()).unwrap();
+    // Its content is asked for, so it has gone as far as it goes without.
+    let mut interim = [0; 25];
+    slow.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    slow.write_all(&[b'a'; 200_000]).unwrap();
+    for _ in 0..3 {
+        let answer = get(&server, "/hello.php");
+        assert_eq!((answer.status, text(&answer).as_str()), (200, "hello"));
+    }
+    slow.write_all(&[b'a'; 100_000]).unwrap();
+    let mut answer = Vec::new();
+    slow.read_to_end(&mut answer).unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&Response::parse(&answer).body).unwrap();
+    assert_eq!((&told["body"], &told["server"]["CONTENT_LENGTH"]), (&300_000.into(), &"300000".into()));
 }
 
 #[test]
