@@ -1,7 +1,7 @@
 //! One `php` step of the configuration, put to use for all workers.
 
-use crate::spool::Budget;
 use crate::split::{Folder, Meaning, Rules, find_script};
+use crate::spool::Budget;
 use flatout_config::model::{Php, PhpAddress};
 use flatout_net::fastcgi::{Crowd, FastcgiAddress, FastcgiSettings};
 use std::fmt;

@@ -109,11 +109,7 @@ fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = 
 
 fn parse_scheme(scheme: &[u8]) -> Option<bool> {
     let is = |one: &str| scheme.eq_ignore_ascii_case(one.as_bytes());
-    if is("https") || is("wss") {
-        Some(true)
-    } else {
-        (is("http") || is("ws")).then_some(false)
-    }
+    if is("https") || is("wss") { Some(true) } else { (is("http") || is("ws")).then_some(false) }
 }
 
 /// An address, of IPv6 in brackets or without, with a port or without. A port that is no number is not told
@@ -289,16 +285,16 @@ mod tests {
         let host = |lines: &[(&str, &str)]| read(lines, |claim| claim.host.map(<[u8]>::to_vec));
         assert_eq!(host(&[("X-Forwarded-Host", "a.example:81")]).as_deref(), Some(&b"a.example:81"[..]));
         assert_eq!(host(&[("X-Forwarded-Host", "a/b")]), None);
-        assert_eq!(host(&[("Forwarded", "for=192.0.2.1;host=\"b.example:81\"")]).as_deref(), Some(&b"b.example:81"[..]));
+        assert_eq!(
+            host(&[("Forwarded", "for=192.0.2.1;host=\"b.example:81\"")]).as_deref(),
+            Some(&b"b.example:81"[..])
+        );
 
         let port = |value: &str| read(&[("X-Forwarded-Port", value)], |claim| claim.port);
-        assert_eq!([port("443"), port("0"), port("65536"), port("x"), port("80, 8443")], [
-            Some(443),
-            None,
-            None,
-            None,
-            Some(8443)
-        ]);
+        assert_eq!(
+            [port("443"), port("0"), port("65536"), port("x"), port("80, 8443")],
+            [Some(443), None, None, None, Some(8443)]
+        );
     }
 
     #[test]

@@ -76,9 +76,15 @@ mod tests {
 
     #[test]
     fn a_location_stays_on_its_site() {
-        for (path, expected) in
-            [("/a/", "/a/"), ("//a.example/", "/a.example/"), ("/\\/a", "/a"), ("\\a", "/a"), ("a", "/a"), ("", "/"), ("/", "/")]
-        {
+        for (path, expected) in [
+            ("/a/", "/a/"),
+            ("//a.example/", "/a.example/"),
+            ("/\\/a", "/a"),
+            ("\\a", "/a"),
+            ("a", "/a"),
+            ("", "/"),
+            ("/", "/"),
+        ] {
             let mut location = Vec::new();
             append_local(path.as_bytes(), &mut location);
             assert_eq!(String::from_utf8(location).unwrap(), expected, "{path}");

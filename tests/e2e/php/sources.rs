@@ -47,7 +47,8 @@ fn beside_a_proxy_paths_mean_the_same() {
         for path in ["/dir%2Findex.php", "/dir%2findex.php/info", "/dir/index.php%2Fa", "/x.php/a%2Fb", "/%2Fx.php"] {
             assert_eq!(get(&server, path).status, status, "{path}");
         }
-        for (path, location) in [("//x.php", "/x.php"), ("//a.example/..x", "/a.example/..x"), ("/dir//?q", "/dir/?q")] {
+        for (path, location) in [("//x.php", "/x.php"), ("//a.example/..x", "/a.example/..x"), ("/dir//?q", "/dir/?q")]
+        {
             let led = get(&server, path);
             assert_eq!((led.status, led.field("location")), (301, Some(location)), "{path}");
         }

@@ -50,7 +50,9 @@ fn gather<'c>(
     for step in block {
         match &step.kind {
             StepKind::Handler(Handler::Files(files)) => roots.push(files),
-            StepKind::Handler(Handler::Pages(found) | Handler::Page(found)) => pages.push((&step.place, &found.settings)),
+            StepKind::Handler(Handler::Pages(found) | Handler::Page(found)) => {
+                pages.push((&step.place, &found.settings))
+            }
             StepKind::Route(route) => gather(&route.block, roots, pages),
             _ => {}
         }
@@ -62,7 +64,10 @@ fn whole(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for there in path.ancestors() {
         if let Ok(name) = there.canonicalize() {
-            return path.strip_prefix(there).map_or_else(|_| name.clone(), |rest| if rest.as_os_str().is_empty() { name.clone() } else { name.join(rest) });
+            return path.strip_prefix(there).map_or_else(
+                |_| name.clone(),
+                |rest| if rest.as_os_str().is_empty() { name.clone() } else { name.join(rest) },
+            );
         }
     }
     real(&path)
