@@ -39,7 +39,7 @@ pub enum ClientClaim {
 
 /// Reads what `fields`, which a trusted neighbour has sent, say of the client. `is_trusted` knows whose word is believed
 /// further back.
-pub fn read_claim<'a>(fields: Fields<'a>, is_trusted: impl Fn(IpAddr) -> bool) -> Claim<'a> {
+pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Claim<'_> {
     let nodes: Vec<ClientClaim> = elements(fields, "x-forwarded-for").map(parse_node).collect();
     let mut chain = Vec::new();
     if nodes.is_empty() {
@@ -188,10 +188,7 @@ fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
 
 /// A value without its quotes. Nothing that matters here needs an escape, so one is no value.
 fn unquote(value: &[u8]) -> Option<&[u8]> {
-    let bare = match value {
-        [b'"', bare @ .., b'"'] => bare,
-        bare => bare,
-    };
+    let bare = if let [b'"', bare @ .., b'"'] = value { bare } else { value };
     (!bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))).then_some(bare)
 }
 

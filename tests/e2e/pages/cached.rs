@@ -40,7 +40,7 @@ fn a_site_in_front_keeps_what_pages_allow() {
     let config = format!(
         "workers 1\nadmin off=#true\nsite \"www.example.com\" \"127.0.0.1\" {{\n listen \"127.0.0.1:0\"\n cache\n \
          proxy \"http://127.0.0.1:{port}\"\n}}\nsite {{\n listen \"127.0.0.1:{port}\"\n \
-         pages \"./site\" {{ trust \"127.0.0.1\"; }}\n}}\n"
+         pages \"./site\" {{ trust \"127.0.0.1\" }}\n}}\n"
     );
     let server = Server::run(&folder, &config);
     let ask = |path: &str| {

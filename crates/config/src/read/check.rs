@@ -141,7 +141,9 @@ fn follow_caches<'n>(node: &'n Node, unused: &mut Vec<Unused<'n>>) {
         match child.name.as_str() {
             "cache" => unused.push(Unused { span: child.span, behind: None }),
             name @ ("pages" | "page" | "php") => {
-                unused.iter_mut().for_each(|cache| cache.behind = cache.behind.or(Some(name)));
+                for cache in unused.iter_mut() {
+                    cache.behind = cache.behind.or(Some(name));
+                }
             }
             "proxy" => unused.clear(),
             "route" => follow_caches(child, unused),

@@ -29,7 +29,7 @@ fn each_php(block: &[model::Step], tell: &mut impl FnMut(&model::Php)) {
 }
 
 /// The folder's one name; what cannot be found out is compared as it is written.
-pub(super) fn real(path: &Path) -> PathBuf {
+fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 

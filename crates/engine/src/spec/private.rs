@@ -1,7 +1,6 @@
 //! What active pages keep must not lie where a `files` step gives it out: looked at once more, by the names that are left
 //! when no link is.
 
-use super::php::real;
 use flatout_config::model::{self, Config, Handler, Place, StepKind, is_given_out};
 use std::path::{Path, PathBuf};
 
@@ -62,13 +61,13 @@ fn gather<'c>(
 /// The one name of `path`, which may not be there yet: that of the folder around it that is, and the rest behind it.
 fn whole(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for there in path.ancestors() {
-        if let Ok(name) = there.canonicalize() {
-            return path.strip_prefix(there).map_or_else(
-                |_| name.clone(),
-                |rest| if rest.as_os_str().is_empty() { name.clone() } else { name.join(rest) },
-            );
-        }
+    let there = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
+    let Some((there, mut name)) = there else { return path };
+    // With nothing behind it, joining would add a slash.
+    if let Ok(rest) = path.strip_prefix(there)
+        && !rest.as_os_str().is_empty()
+    {
+        name.push(rest);
     }
-    real(&path)
+    name
 }
