@@ -74,7 +74,8 @@ fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept:
 /// The path as it is written; `None` for what comes from elsewhere.
 fn written(reader: &Reader<'_>, value: &Value) -> Option<PathBuf> {
     match (&value.scalar, value.annotation) {
-        (Scalar::Text(text), None) => Some(normalise(&reader.resolve(value.span, text))),
+        // An empty one is told elsewhere.
+        (Scalar::Text(text), None) if !text.is_empty() => Some(normalise(&reader.resolve(value.span, text))),
         _ => None,
     }
 }
