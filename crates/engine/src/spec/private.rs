@@ -50,7 +50,7 @@ fn gather<'c>(
         match &step.kind {
             StepKind::Handler(Handler::Files(files)) => roots.push(files),
             StepKind::Handler(Handler::Pages(found) | Handler::Page(found)) => {
-                pages.push((&step.place, &found.settings))
+                pages.push((&step.place, &found.settings));
             }
             StepKind::Route(route) => gather(&route.block, roots, pages),
             _ => {}
