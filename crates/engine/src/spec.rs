@@ -3,6 +3,7 @@
 
 mod compile;
 mod php;
+mod private;
 
 use crate::auth::Verifier;
 use crate::error::SpecError;

@@ -1,6 +1,7 @@
 //! One `php` step of the configuration, put to use for all workers.
 
 use crate::split::{Meaning, Rules, find_script};
+use crate::spool::Budget;
 use flatout_config::model::{Php, PhpAddress};
 use flatout_net::fastcgi::{Crowd, FastcgiAddress, FastcgiSettings};
 use flatout_net::root::Root;
@@ -24,6 +25,7 @@ pub struct PhpStep {
     /// The root as the application server sees it, without a last slash.
     pub(crate) root: Vec<u8>,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) budget: Arc<Budget>,
     under_way: Arc<AtomicU32>,
 }
 
@@ -57,6 +59,7 @@ impl PhpStep {
             },
             root,
             crowd: Arc::default(),
+            budget: Arc::default(),
             under_way: Arc::default(),
             settings: settings.clone(),
         })

@@ -18,6 +18,7 @@
 //! | [`http2`] | where frames begin, and when there are too many |
 //! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | what a request asks about a representation |
 //! | [`encoding`] | which content coding the client likes best |
+//! | [`forwarded`] | what proxies say of a request that they pass on |
 //! | [`digest`], [`structured`] | digests wanted and sent, and the dictionaries that say so |
 //!
 //! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
@@ -31,6 +32,7 @@ pub mod digest;
 pub mod encoding;
 pub mod etag;
 pub mod feed;
+pub mod forwarded;
 pub mod framing;
 pub mod head;
 pub mod host;

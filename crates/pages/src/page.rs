@@ -169,13 +169,11 @@ impl Page {
     /// A range of [`Page::segments`] as a part of an answer.
     pub(crate) fn part(&self, range: Range<usize>) -> Segment {
         match &self.placed {
-            Some(placed) if range.len() >= PLACED_BYTES_MIN => {
-                Segment::File(FileBody {
-                    file: Rc::clone(placed.file()),
-                    offset: placed.offset() + range.start as u64,
-                    bytes: range.len() as u64,
-                })
-            }
+            Some(placed) if range.len() >= PLACED_BYTES_MIN => Segment::File(FileBody {
+                file: Rc::clone(placed.file()),
+                offset: placed.offset() + range.start as u64,
+                bytes: range.len() as u64,
+            }),
             _ => Segment::Bytes(self.segments.slice(range)),
         }
     }

@@ -18,7 +18,7 @@ use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
 use flatout_http::encoding::ContentCoding;
-use flatout_http::path::{PathFacts, decode_path};
+use flatout_http::path::{PathFacts, append_local, decode_path};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::status::reason;
@@ -530,7 +530,10 @@ fn folder_slash(asking: &Asking<'_>) -> Response {
         Target::Resource { path, .. } if !path.ends_with(b"/") => path,
         _ => asking.location.path,
     };
-    redirect(&[asked, b"/"].concat(), asking.location.query, Outcome::FolderSlash, asking.policy)
+    let mut location = Vec::with_capacity(asked.len() + 1);
+    append_local(asked, &mut location);
+    location.push(b'/');
+    redirect(&location, asking.location.query, Outcome::FolderSlash, asking.policy)
 }
 
 /// The decoded path as the client asked for it, for people to read.
@@ -569,4 +572,28 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &As
 fn read_unix_ns() -> i128 {
     let time = clock_gettime(ClockId::Realtime);
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asking, Location, Policy, folder_slash};
+    use flatout_http::head::FieldStorage;
+    use flatout_http::limits::Limits;
+    use flatout_http::request::parse_request_head;
+    use flatout_net::clock::Now;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_folder_is_no_host() {
+        let mut storage = FieldStorage::new();
+        let text = b"GET //a.example?q HTTP/1.1\r\nHost: a\r\n\r\n";
+        let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+        let location = Location { path: b"/folder", query: Some(b"q"), decoded: None };
+        let policy = Rc::new(Policy::default());
+        let asking = Asking { head: &head, secure: false, location, policy: &policy, now: Now::read() };
+        let mut lines = Vec::new();
+        folder_slash(&asking).head.append_to(&mut lines, b"Sun, 06 Nov 1994 08:49:37 GMT", b"", None);
+        let lines = String::from_utf8(lines).unwrap();
+        assert!(lines.contains("\r\nLocation: /a.example/?q\r\n"), "{lines}");
+    }
 }

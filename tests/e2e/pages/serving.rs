@@ -157,6 +157,41 @@ fn header_steps_and_passwords_hold_for_pages() {
 }
 
 #[test]
+fn who_asks_is_what_a_trusted_neighbour_says() {
+    let content = "<p><?= request.client ?> <?= request.scheme ?> <?= request.url ?> <?= request.host ?></p>\
+                   <?lua session.user = \"ann\" ?>";
+    let lines =
+        "X-Forwarded-For: 198.51.100.1, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: a.example\r\n";
+    let ask = |server: &Server, lines: &str| {
+        let request = format!("GET /x?q HTTP/1.1\r\nHost: inner\r\n{lines}Connection: close\r\n\r\n");
+        Response::parse(&server.exchange(request.as_bytes()))
+    };
+    let session = |answer: &Response| answer.field("set-cookie").unwrap_or_default().to_owned();
+    for settings in ["", "trust \"192.0.2.0/24\""] {
+        let (_folder, server) = site(&[("site/x.lhtml", content)], &format!("secret \"secret\"; {settings}"), "");
+        let answer = ask(&server, lines);
+        assert_eq!(text(&answer), "<p>127.0.0.1 http http://inner/x?q inner</p>");
+        assert!(
+            session(&answer).starts_with("session=") && !session(&answer).contains("Secure"),
+            "{}",
+            session(&answer)
+        );
+    }
+    let settings = "secret \"secret\"; trust \"127.0.0.1\"";
+    let (_folder, server) = site(&[("site/x.lhtml", content)], settings, "");
+    let answer = ask(&server, lines);
+    assert_eq!(text(&answer), "<p>192.0.2.1 https https://a.example/x?q a.example</p>");
+    assert!(
+        session(&answer).starts_with("__Host-session=") && session(&answer).contains("Secure"),
+        "{}",
+        session(&answer)
+    );
+    let answer = ask(&server, "Forwarded: for=\"[2001:db8::1]:5\";proto=https\r\n");
+    assert_eq!(text(&answer), "<p>2001:db8::1 https https://inner/x?q inner</p>");
+    assert_eq!(text(&ask(&server, "")), "<p>127.0.0.1 http http://inner/x?q inner</p>");
+}
+
+#[test]
 fn what_cannot_be_opened_is_said_before_anything_is_served() {
     let folder = Folder::with(&[("site/index.lhtml", b"x")]);
     for (block, expected) in [

@@ -1,5 +1,6 @@
 //! Active pages as KDL.
 
+use super::proxy::trust;
 use super::site::flag;
 use super::{Writer, path};
 use crate::model::{PageSettings, Pages};
@@ -46,6 +47,7 @@ pub(super) fn pages(writer: &mut Writer, name: &str, pages: &Pages) {
     for (name, origin) in &settings.upstreams {
         writer.begin("upstream").text(name).text(&show_origin(origin)).end();
     }
+    trust(writer, &settings.trusted);
     if let Some(recheck_ms) = settings.recheck_ms {
         writer.begin("recheck").text(&show_duration(recheck_ms)).end();
     }

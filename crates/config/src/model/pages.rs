@@ -1,6 +1,6 @@
 //! Active pages: pages and scripts that this server runs itself.
 
-use super::Origin;
+use super::{Cidr, Origin};
 use std::path::PathBuf;
 
 /// Pages below a folder, or one page or script.
@@ -36,6 +36,8 @@ pub struct PageSettings {
     pub secret: Option<PathBuf>,
     /// What `fetch` may ask, each under its name.
     pub upstreams: Vec<(String, Origin)>,
+    /// Neighbours whose word about who asks, for which host and how is believed.
+    pub trusted: Vec<Cidr>,
     /// How long what is known of a page's files is believed without a look, in milliseconds; `None`: as long as of the
     /// site's files.
     pub recheck_ms: Option<u64>,
@@ -63,6 +65,7 @@ impl Default for PageSettings {
             database: None,
             secret: None,
             upstreams: Vec::new(),
+            trusted: Vec::new(),
             recheck_ms: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::files::flag;
-use super::proxy::read_origin;
+use super::proxy::{read_origin, trust};
 use super::shape::{Block, Seen, Shape, property};
 use crate::code::Code;
 use crate::model::{Database, Origin, PageSettings, Pages};
@@ -42,6 +42,7 @@ const ALLOWED: &[&str] = &[
     "database",
     "secret",
     "upstream",
+    "trust",
     "recheck",
 ];
 
@@ -115,6 +116,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
                 settings.secret = reader.path(&node.arguments[0]);
             }
         }
+        "trust" => settings.trusted = trust(reader, node),
         _ => {
             if reader.shape(node, &RECHECK) {
                 settings.recheck_ms = reader.duration(&node.arguments[0], 0..=86_400_000);

@@ -1,6 +1,7 @@
 //! From the typed settings to a [`Spec`]: every fault is gathered, none is passed over.
 
 use super::php::script_folders;
+use super::private::exposed;
 use super::{Change, FilesSpec, Folder, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
 use crate::auth::{Auth, Verifier};
 use crate::cors::Cors;
@@ -76,6 +77,9 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     }
     for site in &config.sites {
         compiler.add_site(site);
+    }
+    for (place, what, advice) in exposed(config) {
+        compiler.fail(&place, what, advice);
     }
     for listener in &mut compiler.spec.listeners {
         let first = listener.hosts.sites.first().and_then(|&site| compiler.spec.sites.get(site as usize));

@@ -191,7 +191,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], personal: &Table) -> R
         b"method" => text(facts.method()),
         b"path" => text(&decode_component(facts.path())),
         b"query_string" => text(facts.query().unwrap_or_default()),
-        b"host" => text(facts.field("host").unwrap_or_default()),
+        b"host" => text(facts.host().unwrap_or_default()),
         b"secure" => Ok(Value::Boolean(facts.secure())),
         b"scheme" => text(scheme(facts)),
         b"url" => text(&url(facts)),
@@ -285,7 +285,7 @@ fn scheme(facts: &Facts) -> &'static [u8] {
 fn url(facts: &Facts) -> Vec<u8> {
     let mut url = scheme(facts).to_vec();
     url.extend_from_slice(b"://");
-    url.extend_from_slice(facts.field("host").unwrap_or_default());
+    url.extend_from_slice(facts.host().unwrap_or_default());
     url.extend_from_slice(facts.path());
     if let Some(query) = facts.query() {
         url.push(b'?');
