@@ -23,8 +23,7 @@ fn encode_length(length: usize, output: &mut Vec<u8>) {
 }
 
 /// The first pair in `bytes`, and how many bytes it takes; `None` when it is not whole.
-#[cfg(test)]
-pub(crate) fn decode_pair(bytes: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+pub fn decode_pair(bytes: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     let (name_bytes, first) = decode_length(bytes)?;
     let (value_bytes, second) = decode_length(&bytes[first..])?;
     let name_at = first + second;
@@ -33,7 +32,6 @@ pub(crate) fn decode_pair(bytes: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     Some((bytes.get(name_at..value_at)?, bytes.get(value_at..end)?, end))
 }
 
-#[cfg(test)]
 fn decode_length(bytes: &[u8]) -> Option<(usize, usize)> {
     match *bytes {
         [first, ..] if usize::from(first) < SHORT => Some((usize::from(first), 1)),

@@ -21,8 +21,7 @@ pub struct Strip(u8);
 
 impl Strip {
     /// All are passed on.
-    #[cfg(test)]
-    pub(crate) const NOTHING: Self = Self(0);
+    pub const NOTHING: Self = Self(0);
     /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
     pub const CONDITIONS: Self = Self(1);
     /// Range and If-Range.
