@@ -4,12 +4,12 @@
 //! miss it, and none waits for the writer that its own page holds.
 
 use super::Api;
-use crate::exchange::{Beside, Exchange, Held, Unfinished};
+use crate::exchange::{Exchange, Unfinished};
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
 use crate::sandbox::wait::{Fault, Made, Wanted, wanted};
 use flatout_data::{DataError, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
-use mlua::{AnyUserData, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -36,37 +36,93 @@ return function(work)
 end
 ";
 
-/// The part of `db.query` that is Luau: rows become tables a block at a time, so that no call of ours runs for long.
-const QUERY: &str = r"
-local ask, add = ...
+/// The part of `db.query` and `db.query_one` that is Luau: rows become tables here, where the page's slice is counted and
+/// making a value costs no call. What tables of these columns look like is kept, as sites ask the same again and again.
+const UNPACK: &str = r"
+local ask, is_one = ...
+local readu8, readu32, readf64, readstring = buffer.readu8, buffer.readu32, buffer.readf64, buffer.readstring
+local new_buffer, copy = buffer.create, buffer.copy
+local clone, new_table = table.clone, table.create
+local SHAPES_MAX = 256
+local shapes, shapes_count = {}, 0
+
+local function learn(packed, key, at, last)
+    local names, row = {}, {}
+    while at < last do
+        local length = readu32(packed, at)
+        local name = readstring(packed, at + 4, length)
+        names[#names + 1] = name
+        row[name] = false
+        at += 4 + length
+    end
+    if shapes_count == SHAPES_MAX then
+        shapes, shapes_count = {}, 0
+    end
+    local shape = { names = names, row = row }
+    shapes[key] = shape
+    shapes_count += 1
+    return shape
+end
+
 return function(...)
-    local rows, rest = ask(...)
-    while rest do
-        rest = add(rows, rest)
+    local packed, count = ask(...)
+    local at = 4 + readu32(packed, 0)
+    local key = readstring(packed, 4, at - 4)
+    local shape = shapes[key] or learn(packed, key, 4, at)
+    local names, row = shape.names, shape.row
+    local width = #names
+    local rows = new_table(count)
+    for number = 1, count do
+        local made = clone(row)
+        for column = 1, width do
+            local kind = readu8(packed, at)
+            if kind == 1 then
+                local length = readu32(packed, at + 1)
+                made[names[column]] = readstring(packed, at + 5, length)
+                at += 5 + length
+            elseif kind == 2 then
+                made[names[column]] = readf64(packed, at + 1)
+                at += 9
+            elseif kind == 0 then
+                made[names[column]] = nil
+                at += 1
+            else
+                local length = readu32(packed, at + 1)
+                local blob = new_buffer(length)
+                copy(blob, 0, packed, at + 5, length)
+                made[names[column]] = blob
+                at += 5 + length
+            end
+        end
+        if is_one then
+            return made
+        end
+        rows[number] = made
+    end
+    if is_one then
+        return nil
     end
     return rows
 end
 ";
 
-/// Of a block: values, and bytes of texts and blobs. The first row of a block is in it, whatever its size.
-const BLOCK_CELLS: usize = 512;
-const BLOCK_BYTES: usize = 64 * 1024;
+/// Marks of values in what [`UNPACK`] reads, the first byte of each.
+const NULL: u8 = 0;
+const TEXT: u8 = 1;
+const NUMBER: u8 = 2;
+const BLOB: u8 = 3;
 
 /// What makes values of an answer.
-type Make = fn(&Lua, Rows, Beside) -> mlua::Result<MultiValue>;
+type Make = fn(&Lua, &Rows) -> mlua::Result<MultiValue>;
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let db = sandbox.lua().create_table()?;
+    let packed: Make = |lua, rows| (lua.create_buffer(pack(rows))?, rows.len()).into_lua_multi(lua);
     let functions: [(&str, bool, Make); 4] = [
-        ("query", false, |lua, rows, beside| {
-            let table = lua.create_table_with_capacity(rows.len(), 0)?;
-            let rest = Cursor::new(lua, rows, &beside)?.add(lua, &table)?;
-            let rest = rest.map(|rest| lua.create_any_userdata(RefCell::new(Some(rest)))).transpose()?;
-            (table, rest).into_lua_multi(lua)
-        }),
-        ("query_one", false, |lua, rows, _| first(lua, &rows)?.into_lua_multi(lua)),
-        ("value", false, |lua, rows, _| rows.get(0, 0).map(|cell| shown(lua, cell)).transpose()?.into_lua_multi(lua)),
-        ("exec", true, |lua, rows, _| {
+        ("query", false, packed),
+        ("query_one", false, packed),
+        ("value", false, |lua, rows| rows.get(0, 0).map(|cell| shown(lua, cell)).transpose()?.into_lua_multi(lua)),
+        ("exec", true, |lua, rows| {
             let result = lua.create_table()?;
             result.raw_set("changes", rows.changes as f64)?;
             result.raw_set("last_id", integer(lua, rows.last_insert_rowid)?)?;
@@ -78,16 +134,9 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         let mut made = sandbox.waiting(move |_, exchange, (sql, parameters): (LuaString, mlua::Variadic<Value>)| {
             run(&using, exchange, &sql, &parameters, writes, make)
         })?;
-        if name == "query" {
-            let add = sandbox.lua().create_function(|lua, (table, rest): (Table, AnyUserData)| {
-                let rest_of = rest.borrow::<RefCell<Option<Cursor>>>()?;
-                let Some(cursor) = rest_of.take() else { return Ok(None) };
-                let Some(cursor) = cursor.add(lua, &table)? else { return Ok(None) };
-                rest_of.replace(Some(cursor));
-                drop(rest_of);
-                Ok(Some(rest))
-            })?;
-            made = sandbox.lua().load(QUERY).set_name(format!("={PRELUDE}")).call((made, add))?;
+        if name.starts_with("query") {
+            let unpack = sandbox.lua().load(UNPACK).set_name(format!("={PRELUDE}"));
+            made = unpack.call((made, name == "query_one"))?;
         }
         db.raw_set(name, made)?;
     }
@@ -95,44 +144,43 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("db", db)
 }
 
-/// Rows of which some are tables already.
-struct Cursor {
-    rows: Rows,
-    names: Vec<LuaString>,
-    next: usize,
-    #[expect(dead_code, reason = "what is held is held as long as this is there")]
-    held: Held,
-}
-
-impl Cursor {
-    fn new(lua: &Lua, rows: Rows, beside: &Beside) -> mlua::Result<Self> {
-        let names = names(lua, &rows)?;
-        let held = beside.hold(rows.bytes());
-        Ok(Self { rows, names, next: 0, held })
+/// Rows as [`UNPACK`] reads them: bytes of all names, the names, and the values row by row. Lengths have four bytes, the lowest
+/// first, as `buffer.readu32` has them.
+fn pack(rows: &Rows) -> Vec<u8> {
+    let cells = rows.len() * rows.columns().len();
+    let mut packed = Vec::with_capacity(rows.bytes() + 5 * cells + 64);
+    packed.extend_from_slice(&[0; 4]);
+    for name in rows.columns() {
+        append(&mut packed, name.as_bytes());
     }
-
-    /// Adds the next block to `table`; `None`: it was the last.
-    fn add(mut self, lua: &Lua, table: &Table) -> mlua::Result<Option<Self>> {
-        let (mut cells, mut bytes) = (0, 0);
-        while self.next < self.rows.len() {
-            if cells >= BLOCK_CELLS || bytes >= BLOCK_BYTES {
-                return Ok(Some(self));
-            }
-            cells += self.names.len();
-            bytes += self.rows.row(self.next).map(size).sum::<usize>();
-            self.next += 1;
-            table.raw_set(self.next, row(lua, &self.rows, self.next - 1, &self.names)?)?;
+    let names_bytes = (packed.len() - 4) as u32;
+    packed[..4].copy_from_slice(&names_bytes.to_le_bytes());
+    for cell in (0..rows.len()).flat_map(|index| rows.row(index)) {
+        match cell {
+            ValueRef::Null => packed.push(NULL),
+            ValueRef::Integer(number) if is_exact(number) => append_number(&mut packed, number as f64),
+            ValueRef::Integer(number) => append_as(&mut packed, TEXT, number.to_string().as_bytes()),
+            ValueRef::Real(number) => append_number(&mut packed, number),
+            ValueRef::Text(text) => append_as(&mut packed, TEXT, text),
+            ValueRef::Blob(bytes) => append_as(&mut packed, BLOB, bytes),
         }
-        Ok(None)
     }
+    packed
 }
 
-/// Bytes of a value beside itself.
-fn size(cell: ValueRef<'_>) -> usize {
-    match cell {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
-        _ => 0,
-    }
+fn append(packed: &mut Vec<u8>, bytes: &[u8]) {
+    packed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    packed.extend_from_slice(bytes);
+}
+
+fn append_as(packed: &mut Vec<u8>, mark: u8, bytes: &[u8]) {
+    packed.push(mark);
+    append(packed, bytes);
+}
+
+fn append_number(packed: &mut Vec<u8>, number: f64) {
+    packed.push(NUMBER);
+    packed.extend_from_slice(&number.to_le_bytes());
 }
 
 fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
@@ -191,7 +239,6 @@ fn run(
     let sql = std::str::from_utf8(&sql).map_err(|_| "a statement is text of UTF-8")?;
     let parameters = bound(parameters)?;
     let database = database(api)?;
-    let beside = Beside::of(exchange);
     let leading = exchange.slot_if::<Leading>().map(|leading| leading.0.borrow());
     let pending = match leading.as_deref().and_then(Option::as_ref) {
         Some(transaction) => transaction.execute(sql, parameters),
@@ -200,7 +247,7 @@ fn run(
     };
     Ok(Wanted::new(async move {
         let rows = pending.await.map_err(|error| told(&error))?;
-        Ok(Made::new(rows.bytes(), move |lua| make(lua, rows, beside)))
+        Ok(Made::new(rows.bytes(), move |lua| make(lua, &rows)))
     }))
 }
 
@@ -259,69 +306,58 @@ fn shown(lua: &Lua, cell: ValueRef<'_>) -> mlua::Result<Value> {
     })
 }
 
+fn is_exact(number: i64) -> bool {
+    (-EXACT_MAX..=EXACT_MAX).contains(&number)
+}
+
 /// A whole number of 64 bits: as a number where that is exact, else as a text, which loses nothing.
 pub(super) fn integer(lua: &Lua, number: i64) -> mlua::Result<Value> {
-    if (-EXACT_MAX..=EXACT_MAX).contains(&number) {
+    if is_exact(number) {
         Ok(Value::Number(number as f64))
     } else {
         Ok(Value::String(lua.create_string(number.to_string())?))
     }
 }
 
-/// The columns' names as the page's texts, made once for all rows.
-fn names(lua: &Lua, rows: &Rows) -> mlua::Result<Vec<LuaString>> {
-    rows.columns().iter().map(|name| lua.create_string(&**name)).collect()
-}
-
-fn row(lua: &Lua, rows: &Rows, index: usize, names: &[LuaString]) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(0, names.len())?;
-    for (name, cell) in names.iter().zip(rows.row(index)) {
-        let value = shown(lua, cell)?;
-        if !value.is_nil() {
-            table.raw_set(name, value)?;
-        }
-    }
-    Ok(table)
-}
-
-fn first(lua: &Lua, rows: &Rows) -> mlua::Result<Option<Table>> {
-    if rows.is_empty() {
-        return Ok(None);
-    }
-    row(lua, rows, 0, &names(lua, rows)?).map(Some)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_CELLS, Beside, Cursor};
+    use super::{UNPACK, pack};
     use flatout_data::{Database, Limits, Parameters};
-    use mlua::Lua;
+    use mlua::{Function, Lua};
 
-    /// No call of ours makes more than a block of values, and rows count as held until the last is made.
     #[test]
-    fn rows_become_tables_a_block_at_a_time() {
+    fn rows_are_the_same_on_the_other_side() {
         let path = std::env::temp_dir().join(format!("flatout-rows-{}.db", std::process::id()));
         let database = Database::open(&path, 1, Limits::default()).unwrap();
         let sql =
-            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000) SELECT n, n AS m FROM c";
-        let rows = database.query(sql, Parameters::None).wait().unwrap();
-        let (lua, beside) = (Lua::new(), Beside::default());
-        let table = lua.create_table().unwrap();
-        let mut cursor = Some(Cursor::new(&lua, rows, &beside).unwrap());
-        let mut counts = Vec::new();
-        while let Some(rest) = cursor {
-            assert_eq!(beside.held_bytes(), 16_000);
-            cursor = rest.add(&lua, &table).unwrap();
-            counts.push(table.raw_len());
+            "SELECT 1 AS whole, 1.5 AS part, 'text' AS text, NULL AS none, x'00ff' AS blob, 9007199254740993 AS large
+            UNION ALL SELECT -2, 0.0, '', 'one', x'', -9007199254740993";
+        let lua = Lua::new();
+        for query in [sql, "SELECT 1 AS whole WHERE 0"] {
+            let rows = database.query(query, Parameters::None).wait().unwrap();
+            for is_one in [false, true] {
+                let (packed, count) = (pack(&rows), rows.len());
+                let ask = lua.create_function(move |lua, ()| Ok((lua.create_buffer(&packed)?, count))).unwrap();
+                let unpack: Function = lua.load(UNPACK).call((ask, is_one)).unwrap();
+                lua.globals().set("unpacked", unpack).unwrap();
+                let check = match (is_one, count) {
+                    (true, 0) => "assert(unpacked() == nil)",
+                    (false, 0) => "assert(#unpacked() == 0)",
+                    (true, _) => {
+                        "local row = unpacked() assert(row.whole == 1 and row.none == nil and row.text == 'text')"
+                    }
+                    (false, _) => {
+                        "local rows = unpacked() local a, b = rows[1], rows[2]
+                        assert(#rows == 2 and a.whole == 1 and a.part == 1.5 and a.text == 'text' and a.none == nil)
+                        assert(buffer.tostring(a.blob) == '\\0\\255' and a.large == '9007199254740993')
+                        assert(b.whole == -2 and b.part == 0 and b.text == '' and b.none == 'one')
+                        assert(buffer.len(b.blob) == 0 and b.large == '-9007199254740993')
+                        rows[1].whole = 'poison' assert(unpacked()[1].whole == 1)"
+                    }
+                };
+                lua.load(check).exec().unwrap();
+            }
         }
-        assert_eq!(counts, [BLOCK_CELLS / 2, BLOCK_CELLS, BLOCK_CELLS * 3 / 2, 1000]);
-        assert_eq!(beside.held_bytes(), 0);
-        let sql =
-            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 9) SELECT zeroblob(50000) FROM c";
-        let rows = database.query(sql, Parameters::None).wait().unwrap();
-        let table = lua.create_table().unwrap();
-        assert!(Cursor::new(&lua, rows, &beside).unwrap().add(&lua, &table).unwrap().is_some());
-        assert_eq!(table.raw_len(), 2);
         drop(database);
         for ending in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{ending}", path.display()));
