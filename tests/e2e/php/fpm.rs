@@ -209,12 +209,12 @@ fn a_slow_upload_holds_no_child() {
     let mut interim = [0; 25];
     slow.read_exact(&mut interim).unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-    slow.write_all(&vec![b'a'; 200_000]).unwrap();
+    slow.write_all("a".repeat(200_000).as_bytes()).unwrap();
     for _ in 0..3 {
         let answer = get(&server, "/hello.php");
         assert_eq!((answer.status, text(&answer).as_str()), (200, "hello"));
     }
-    slow.write_all(&vec![b'a'; 100_000]).unwrap();
+    slow.write_all("a".repeat(100_000).as_bytes()).unwrap();
     let mut answer = Vec::new();
     slow.read_to_end(&mut answer).unwrap();
     let told: serde_json::Value = serde_json::from_slice(&Response::parse(&answer).body).unwrap();
