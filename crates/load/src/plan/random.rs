@@ -1,4 +1,4 @@
-//! Seeded random numbers: the same seed gives the same numbers on every machine, for ever.
+//! Seeded random numbers: the same seed gives the same numbers, for ever.
 //!
 //! SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014): eight bytes of state,
 //! and streams can be made from any number, which is how every visit has its own.
@@ -20,7 +20,9 @@ impl Random {
 
     /// A stream of its own for number `index` (a visit, say) of a purpose; independent of any other index or purpose.
     pub const fn stream(seed: u64, purpose: u64, index: u64) -> Self {
-        Self { state: mix(mix(mix(seed) ^ purpose) ^ index) }
+        let state = mix(seed.wrapping_add(GAMMA));
+        let state = mix((state ^ purpose).wrapping_add(GAMMA));
+        Self { state: mix((state ^ index).wrapping_add(GAMMA)) }
     }
 
     /// The next 64 random bits.
@@ -49,7 +51,56 @@ impl Random {
 
 /// The output function of SplitMix64.
 const fn mix(value: u64) -> u64 {
-    let value = (value.wrapping_add(GAMMA) ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    #[test]
+    fn numbers_are_those_of_the_published_generator() {
+        let mut random = Random::new(1_234_567);
+        let first: Vec<u64> = (0..5).map(|_| random.next_u64()).collect();
+        assert_eq!(
+            first,
+            vec![
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431,
+                16_408_922_859_458_223_821
+            ]
+        );
+    }
+
+    #[test]
+    fn streams_differ_by_seed_purpose_and_index() {
+        let first = |seed, purpose, index| Random::stream(seed, purpose, index).next_u64();
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..10 {
+            for purpose in 0..10 {
+                for index in 0..100 {
+                    assert!(seen.insert(first(seed, purpose, index)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_stay_in_their_ranges() {
+        let mut random = Random::new(9);
+        let mut sum = 0.0;
+        for _ in 0..100_000 {
+            let unit = random.next_f64();
+            assert!((0.0..1.0).contains(&unit));
+            sum += unit;
+            assert!(random.below(10) < 10 && random.below(1) == 0 && random.below(0) == 0);
+            let exp = random.next_exp();
+            assert!(exp >= 0.0 && exp.is_finite());
+        }
+        assert!((sum / 100_000.0 - 0.5).abs() < 0.005);
+    }
 }
