@@ -8,6 +8,7 @@
 
 pub mod failure;
 pub mod plan;
+pub mod random;
 pub mod recorder;
 pub mod summary;
 
