@@ -11,6 +11,7 @@ pub mod plan;
 pub mod random;
 pub mod recorder;
 pub mod summary;
+pub mod workload;
 
 pub use failure::FailureKind;
 pub use plan::{ConnectionUse, Next, Plan, PlanError, Retry, Share, Stop, ThreadPlan};
