@@ -177,7 +177,9 @@ mod tests {
         let table = Table::of([&one, &two].into_iter());
         for (drawn, histograms) in [([1, 1], vec![&one, &two]), ([2, 0], vec![&one, &one]), ([0, 1], vec![&two])] {
             let mut sum = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3).unwrap();
-            histograms.into_iter().for_each(|histogram| sum.add(histogram).unwrap());
+            for histogram in histograms {
+                sum.add(histogram).unwrap();
+            }
             for q in [0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
                 assert_eq!(table.quantile(&drawn, q), Some(sum.value_at_quantile(q)), "{drawn:?} {q}");
             }
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(bootstrap.ratio(&[(0.0, 1.0); 10]), None);
         assert_eq!(bootstrap.ratio(&[(f64::NAN, 1.0); 10]), None);
         let same = bootstrap.ratio(&[(2.0, 3.0); 10]).unwrap();
-        assert_eq!((same.estimate, same.low, same.high), (1.5, 1.5, 1.5));
+        assert!([same.estimate, same.low, same.high].into_iter().all(|value| (value - 1.5).abs() < 1e-9), "{same:?}");
         assert_eq!(bootstrap.ratio(&[(1.0, 2.0), (1.5, 2.0), (1.0, 2.0), (1.0, 2.5), (1.0, 2.0)]), {
             // The same seed, the same interval.
             bootstrap.ratio(&[(1.0, 2.0), (1.5, 2.0), (1.0, 2.0), (1.0, 2.5), (1.0, 2.0)])

@@ -23,8 +23,8 @@ use std::collections::HashMap;
 /// when escaped.
 pub const LINE_BYTES_MAX: usize = 128 << 10;
 
-/// Most requests that are kept: half a gigabyte of them.
-pub const REQUESTS_MAX: usize = 20_000_000;
+/// Most requests that are kept: a quarter of a gigabyte of them.
+pub const REQUESTS_MAX: usize = 10_000_000;
 
 /// Most clients.
 pub const CLIENTS_MAX: usize = 5_000_000;
