@@ -67,7 +67,8 @@ impl Bootstrap {
         let tail = normal_probability(-t * (count / (count - 1.0)).sqrt());
         let (low, high) = (quantile_of(&figures, tail)?, quantile_of(&figures, 1.0 - tail)?);
         let by_spread = spread_interval(estimate, &figures, t * (count / (count - 1.0)).sqrt());
-        Some(Interval { estimate, low: low.min(by_spread.low), high: high.max(by_spread.high) })
+        let interval = Interval { estimate, low: low.min(by_spread.low), high: high.max(by_spread.high) };
+        interval.is_finite().then_some(interval)
     }
 
     /// The ratio of B's sum to A's, from a pair for each block.

@@ -220,7 +220,13 @@ impl Gatherer {
         let Ok(Ok(target)) = core::str::from_utf8(&line.target).map(check_target) else {
             return Ok(Some(Skip::TargetUnsendable));
         };
-        let Ok(host) = line.host.as_deref().map(|host| Origin::parse(line.secure, host)).transpose() else {
+        let Ok(host) = line
+            .host
+            .as_deref()
+            .filter(|host| !host.is_empty())
+            .map(|host| Origin::parse(line.secure, host))
+            .transpose()
+        else {
             return Ok(Some(Skip::HostUnsendable));
         };
         if line.status == Some(0) {
