@@ -38,4 +38,5 @@ mod e2e {
     mod tool;
     mod upgrade;
     mod versions;
+    mod workload;
 }

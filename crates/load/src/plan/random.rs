@@ -1,0 +1,3 @@
+//! Seeded random numbers, see [`crate::random`].
+
+pub use crate::random::Random;

@@ -1,0 +1,368 @@
+//! What came of a run: one [`Recorder`] a thread, merged afterwards.
+//!
+//! Everything is told by three events: a burst was begun, a request ended ([`Sample`]), a connection ended
+//! ([`ConnectionEnd`]). All counts are 64 bits wide and none is estimated. Recording allocates nothing, except the first
+//! time a thread meets a new failure detail.
+//!
+//! What was intended before measuring began is counted apart ([`Recorder::warm_up_samples`]) and in no figure.
+
+pub mod counts;
+pub mod flight;
+pub mod hdr;
+pub mod hlog;
+pub mod moments;
+pub mod parts;
+pub mod series;
+
+pub use counts::{Counts, Failures};
+pub use flight::InFlight;
+pub use hdr::{Hdr, HdrError};
+pub use moments::Moments;
+pub use parts::{ClassRecord, ConnectionRecord, Phases, Sums};
+pub use series::{Point, Series};
+
+use crate::failure::FailureKind;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// Longest time told apart, one hour in nanoseconds; longer ones are recorded as this.
+pub const TIME_NS_MAX: u64 = 3_600_000_000_000;
+
+/// Most classes that are told apart; requests of further classes are counted with the last.
+pub const CLASSES_MAX: usize = 256;
+
+/// One request that ended, answered or not. All times are of one monotonic clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Class of the URL, below [`CLASSES_MAX`].
+    pub class: u16,
+    /// Step of the sweep, from 0.
+    pub step: u16,
+    /// When the schedule wanted it.
+    pub intended_ns: u64,
+    /// When the client acted: began to connect or to send.
+    pub begun_ns: u64,
+    /// When its last byte was handed to the kernel; 0 when that never happened.
+    pub sent_ns: u64,
+    /// When the first byte of the answer was read; 0 when none was.
+    pub first_byte_ns: u64,
+    /// When it ended: the last byte, or the failure.
+    pub ended_ns: u64,
+    /// Time to resolve the name for this request's connection; 0 when nothing was resolved.
+    pub resolve_ns: u64,
+    /// Time to establish the TCP connection; 0 on a connection that stood already.
+    pub connect_ns: u64,
+    /// Time of the TLS handshake; 0 where there was none.
+    pub tls_ns: u64,
+    /// The final status, or why it failed.
+    pub result: Result<u16, FailureKind>,
+    /// More about a failure than its kind can say: the reason a parser gave, or the name of an errno; else empty.
+    pub detail: &'static str,
+    /// Bytes of response heads, interim ones and chunked framing included.
+    pub head_bytes: u64,
+    /// Bytes of the body, without framing.
+    pub body_bytes: u64,
+    /// Bytes of the request that were sent.
+    pub sent_bytes: u64,
+    /// Interim (1xx) responses before the answer.
+    pub interim_responses: u16,
+    /// Whether it was the first on its connection.
+    pub is_new_connection: bool,
+}
+
+impl Sample {
+    /// From the intended start to the end.
+    pub fn response_ns(&self) -> u64 {
+        self.ended_ns.saturating_sub(self.intended_ns)
+    }
+
+    /// From the client's act to the end.
+    pub fn service_ns(&self) -> u64 {
+        self.ended_ns.saturating_sub(self.begun_ns)
+    }
+
+    /// From the intended start to the client's act.
+    pub fn lag_ns(&self) -> u64 {
+        self.begun_ns.saturating_sub(self.intended_ns)
+    }
+}
+
+/// One connection that ended, or that stood when the run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionEnd {
+    /// When the client began to connect.
+    pub begun_ns: u64,
+    /// When it was closed.
+    pub ended_ns: u64,
+    /// Answers received whole on it.
+    pub replies: u64,
+    /// Whether the server closed it although it could have been used again.
+    pub by_server: bool,
+}
+
+/// How a recorder is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecorderSettings {
+    /// Classes of URLs, at least 1; at most [`CLASSES_MAX`] are told apart.
+    pub classes: usize,
+    /// Start of the series: the run's `start_ns`, the same for all threads.
+    pub start_ns: u64,
+    /// From when samples count, by their intended time; `u64::MAX` while the warm-up lasts and its end is not known.
+    pub measured_from_ns: u64,
+}
+
+/// Why records cannot be made or added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// A histogram could not be made.
+    Histogram,
+    /// Two records have different bounds.
+    Different,
+}
+
+impl std::fmt::Display for RecordError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Histogram => "a histogram could not be made",
+            Self::Different => "two records have histograms of different bounds",
+        })
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+/// One thread's record of one step. It can be written as JSON and read back, as agents do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recorder {
+    /// Counts of the measured part.
+    pub counts: Counts,
+    /// Response times: from the intended start.
+    pub response: Hdr,
+    /// Service times: from the client's act.
+    pub service: Hdr,
+    /// Schedule lag: from the intended start to the client's act.
+    pub lag: Hdr,
+    /// Where the time went.
+    pub phases: Phases,
+    /// Sums for averages.
+    pub sums: Sums,
+    /// By class of URL.
+    pub classes: Vec<ClassRecord>,
+    /// Ended connections.
+    pub connections: ConnectionRecord,
+    /// Requests in flight.
+    pub in_flight: InFlight,
+    /// By second, warm-up included.
+    pub series: Series,
+    /// Failed requests by kind and detail, where a detail is known.
+    pub details: Vec<FailureDetail>,
+    /// Requests that ended and had been intended before measuring began.
+    pub warm_up_samples: u64,
+    /// From when samples count.
+    pub measured_from_ns: u64,
+    /// When the last measured sample ended; 0 before any did.
+    pub last_ended_ns: u64,
+    /// From the start of the measured part to when the last request was intended, in nanoseconds.
+    #[serde(default)]
+    pub intended_span_ns: u64,
+    /// From the start of the measured part to when the last request was begun, in nanoseconds.
+    #[serde(default)]
+    pub begun_span_ns: u64,
+}
+
+/// Failures of one kind that had the same further detail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureDetail {
+    /// The kind.
+    pub kind: FailureKind,
+    /// What a parser or the system said.
+    pub detail: Cow<'static, str>,
+    /// How many.
+    pub count: u64,
+}
+
+impl Recorder {
+    /// An empty record, some megabytes.
+    pub fn new(settings: RecorderSettings) -> Result<Self, RecordError> {
+        Ok(Self {
+            counts: Counts::default(),
+            response: Hdr::new()?,
+            service: Hdr::new()?,
+            lag: Hdr::new()?,
+            phases: Phases::new()?,
+            sums: Sums::default(),
+            classes: vec![ClassRecord::new()?; settings.classes.clamp(1, CLASSES_MAX)],
+            connections: ConnectionRecord::new()?,
+            in_flight: InFlight::default(),
+            series: Series::new(settings.start_ns),
+            details: Vec::new(),
+            warm_up_samples: 0,
+            measured_from_ns: settings.measured_from_ns,
+            last_ended_ns: 0,
+            intended_span_ns: 0,
+            begun_span_ns: 0,
+        })
+    }
+
+    /// Says from when samples count, when a warm-up that waited for the steady state is over.
+    pub fn begin_measuring(&mut self, from_ns: u64) {
+        self.measured_from_ns = from_ns;
+    }
+
+    /// Requests were begun at `now_ns`: `requests` of one burst. Each of them ends in one [`Sample`].
+    pub fn record_begun(&mut self, requests: u32, intended_ns: u64, now_ns: u64) {
+        self.series.record_begun(requests, now_ns);
+        if intended_ns >= self.measured_from_ns {
+            self.counts.requests_begun += u64::from(requests);
+            self.in_flight.begin(u64::from(requests), now_ns);
+            self.intended_span_ns = self.intended_span_ns.max(intended_ns - self.measured_from_ns);
+            self.begun_span_ns = self.begun_span_ns.max(now_ns.saturating_sub(self.measured_from_ns));
+        }
+    }
+
+    /// An attempt to connect was begun.
+    pub fn record_connect_begun(&mut self, now_ns: u64) {
+        self.counts.connects_begun += u64::from(now_ns >= self.measured_from_ns);
+    }
+
+    /// A connection was established, with a TLS handshake that `tls_resumed` a session, where there was one.
+    pub fn record_connected(&mut self, now_ns: u64, tls_resumed: Option<bool>) {
+        self.connections.open += 1;
+        self.connections.peak = self.connections.peak.max(self.connections.open);
+        self.series.record_connected(now_ns);
+        if now_ns >= self.measured_from_ns {
+            self.counts.connections += 1;
+            self.counts.tls_handshakes += u64::from(tls_resumed.is_some());
+            self.counts.tls_resumed += u64::from(tls_resumed == Some(true));
+        }
+    }
+
+    /// A connection that was established ended. One that was begun before measuring counts only as no longer open.
+    pub fn record_connection_end(&mut self, end: &ConnectionEnd) {
+        self.connections.open = self.connections.open.saturating_sub(1);
+        if end.begun_ns < self.measured_from_ns {
+            return;
+        }
+        self.counts.server_closes += u64::from(end.by_server);
+        if end.replies > 0 {
+            let lifetime_ns = end.ended_ns.saturating_sub(end.begun_ns);
+            self.connections.lifetime.record(lifetime_ns);
+            self.connections.lifetime_ns.record(lifetime_ns);
+            self.connections.replies.record(end.replies);
+        }
+    }
+
+    /// A request ended.
+    pub fn record(&mut self, sample: &Sample) {
+        self.series.record(sample);
+        if sample.intended_ns < self.measured_from_ns {
+            self.warm_up_samples += 1;
+            return;
+        }
+        self.in_flight.end(sample);
+        self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
+        self.counts.record(sample);
+        if sample.sent_ns > 0 {
+            self.sums.request_bytes.record(sample.sent_bytes);
+        }
+        self.lag.record(sample.lag_ns());
+        self.phases.record_connection(sample);
+        self.sums.record(sample);
+        match sample.result {
+            Ok(_) => {
+                self.response.record(sample.response_ns());
+                self.service.record(sample.service_ns());
+                self.phases.record_answer(sample);
+            }
+            Err(kind) => self.record_detail(kind, sample.detail),
+        }
+        // A single class is the whole, and is copied at the end.
+        if self.classes.len() > 1 {
+            let class = usize::from(sample.class).min(self.classes.len() - 1);
+            self.classes[class].record(sample);
+        }
+    }
+
+    fn record_detail(&mut self, kind: FailureKind, detail: &'static str) {
+        if detail.is_empty() {
+            return;
+        }
+        match self.details.iter_mut().find(|known| known.kind == kind && known.detail == detail) {
+            Some(known) => known.count += 1,
+            None => self.details.push(FailureDetail { kind, detail: Cow::Borrowed(detail), count: 1 }),
+        }
+    }
+
+    /// A body was checked by its digest. A wrong one is a failed sample besides.
+    pub fn record_digest_checked(&mut self) {
+        self.counts.digests_checked += 1;
+    }
+
+    /// Ends the record: brings the integral of requests in flight to `now_ns`. Records are merged after this.
+    pub fn finish(&mut self, now_ns: u64) {
+        self.in_flight.advance(now_ns);
+        if let [class] = self.classes.as_mut_slice() {
+            class.requests = self.counts.responses + self.counts.failures_total();
+            class.responses = self.counts.responses;
+            class.failures = self.counts.failures_total();
+            class.errors = self.counts.status_classes[3] + self.counts.status_classes[4];
+            class.sums = self.sums;
+            class.response = self.response.clone();
+        }
+    }
+
+    /// Adds another thread's record of the same step, made at the same time.
+    pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.add(other)?;
+        self.connections.peak += other.connections.peak;
+        self.connections.open += other.connections.open;
+        self.in_flight.peak += other.in_flight.peak;
+        self.series.merge(&other.series);
+        self.intended_span_ns = self.intended_span_ns.max(other.intended_span_ns);
+        self.begun_span_ns = self.begun_span_ns.max(other.begun_span_ns);
+        Ok(())
+    }
+
+    /// Adds a record of the same step that was made later: a second half.
+    pub fn append(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.add(other)?;
+        self.connections.peak = self.connections.peak.max(other.connections.peak);
+        self.connections.open = other.connections.open;
+        self.in_flight.peak = self.in_flight.peak.max(other.in_flight.peak);
+        self.series.append(&other.series);
+        self.intended_span_ns = self.intended_span_ns.saturating_add(other.intended_span_ns);
+        self.begun_span_ns = self.begun_span_ns.saturating_add(other.begun_span_ns);
+        Ok(())
+    }
+
+    /// What is added in the same way whenever the other was made.
+    fn add(&mut self, other: &Self) -> Result<(), RecordError> {
+        if self.classes.len() != other.classes.len() {
+            return Err(RecordError::Different);
+        }
+        self.counts.merge(&other.counts);
+        self.response.merge(&other.response)?;
+        self.service.merge(&other.service)?;
+        self.lag.merge(&other.lag)?;
+        self.phases.merge(&other.phases)?;
+        self.sums.merge(&other.sums);
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            mine.merge(theirs)?;
+        }
+        self.connections.add(&other.connections)?;
+        self.in_flight.add(&other.in_flight);
+        for theirs in &other.details {
+            match self.details.iter_mut().find(|mine| mine.kind == theirs.kind && mine.detail == theirs.detail) {
+                Some(mine) => mine.count += theirs.count,
+                None => self.details.push(theirs.clone()),
+            }
+        }
+        self.warm_up_samples += other.warm_up_samples;
+        self.measured_from_ns = self.measured_from_ns.min(other.measured_from_ns);
+        self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

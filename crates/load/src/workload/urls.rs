@@ -1,0 +1,27 @@
+//! Lists of URLs that are asked for in turn: one a line, `#` begins a comment, blank lines are passed over.
+
+use super::fault::{FaultKind, Faults};
+use super::filelist::read_entries;
+use super::{Address, Entry, Workload};
+
+/// Parses a list.
+///
+/// # Errors
+/// Every malformed line, with its number.
+pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
+    let entries = read_entries(text, parse_line)?;
+    let urls = entries.len();
+    let mut workload = Workload::in_turn("url-list", entries).ok_or_else(|| Faults::of_text(FaultKind::Empty))?;
+    workload.parameters = vec![("URLs", urls.to_string())];
+    Ok(workload)
+}
+
+/// The entry of a line, if it has one. A `#` within a URL begins its fragment, which is not sent.
+fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
+    let mut words = line.split_ascii_whitespace();
+    let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
+    match words.next() {
+        Some(more) if !more.starts_with('#') => Err(FaultKind::TooManyWords),
+        _ => Address::parse(word).map(|address| Some(Entry::get(address))),
+    }
+}
