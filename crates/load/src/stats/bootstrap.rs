@@ -59,8 +59,9 @@ impl Bootstrap {
             .map(|_| {
                 for times in &mut drawn {
                     times.fill(0);
-                    for _ in 0..times.len() {
-                        times[random.below(times.len() as u64) as usize] += 1;
+                    let blocks = times.len();
+                    for _ in 0..blocks {
+                        times[random.below(blocks as u64) as usize] += 1;
                     }
                 }
                 figure(&drawn[0], &drawn[1])
