@@ -33,6 +33,13 @@ impl Digesting {
     }
 }
 
+/// SHA-256 of bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
+    let mut digesting = Digesting::begin();
+    digesting.take(bytes);
+    digesting.finish()
+}
+
 /// Chooses the answers whose digests are taken: the first of every so many.
 #[derive(Debug)]
 pub(super) struct Sampling {

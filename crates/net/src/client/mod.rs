@@ -34,6 +34,7 @@ mod table;
 mod tls;
 mod worker;
 
+pub use content::sha256;
 pub use failure::Failure;
 pub use interrupt::watch_interrupts;
 pub use table::{DIGEST_BYTES, Http2Request, PreparedRequest};
