@@ -14,6 +14,7 @@ mod reload;
 mod run;
 mod serve;
 mod status;
+mod workload;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ enum Verb {
     Upgrade(reload::UpgradeArgs),
     Bench(bench::BenchArgs),
     Limits(limits::LimitsArgs),
+    Workload(workload::WorkloadArgs),
     Pages(pages::PagesArgs),
     Validate(config::ValidateArgs),
     Fmt(config::FmtArgs),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Upgrade(arguments) => reload::upgrade(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::Limits(arguments) => limits::run(arguments),
+        Verb::Workload(arguments) => workload::run(&arguments),
         Verb::Pages(arguments) => pages::run(&arguments),
         Verb::Validate(arguments) => config::validate(&arguments),
         Verb::Fmt(arguments) => config::fmt(&arguments),

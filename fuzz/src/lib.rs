@@ -7,6 +7,7 @@
 mod cache;
 mod content;
 mod fastcgi;
+mod load;
 pub mod mutate;
 mod pages;
 mod proxy;
@@ -87,6 +88,8 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "escapes", seeds: pages::VALUES, check: pages::check_escapes, must_fail: false },
     Fuzzer { name: "multipart", seeds: content::MULTIPART_SEEDS, check: content::check_multipart, must_fail: false },
     Fuzzer { name: "content_fields", seeds: content::FIELD_SEEDS, check: content::check_fields, must_fail: false },
+    Fuzzer { name: "lists", seeds: load::LIST_SEEDS, check: load::check_lists, must_fail: false },
+    Fuzzer { name: "logs", seeds: load::LOG_SEEDS, check: load::check_logs, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 
