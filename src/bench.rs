@@ -53,8 +53,7 @@ fn answer(run: Run, live: &mut LiveLine) -> Result<BenchReport, BenchError> {
     }?;
     report.run.command = std::env::args().collect();
     for step in &report.run.steps {
-        let outcomes =
-            thresholds.iter().map(|threshold| threshold.judge(&step.record, step.elapsed_ns, step.step));
+        let outcomes = thresholds.iter().map(|threshold| threshold.judge(&step.record, step.elapsed_ns, step.step));
         report.run.thresholds.extend(outcomes);
     }
     Ok(report)

@@ -43,7 +43,13 @@ pub(crate) struct BenchArgs {
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
     /// Connections open at once: N, or levels such as 1..512:x2. Open loop: at most
-    #[arg(short, long, value_name = "N", default_value = "64", default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "1000"))]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value = "64",
+        default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "1000")
+    )]
     pub(super) connections: String,
     /// How long to send, such as 500ms, 10s or 2m [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests")]

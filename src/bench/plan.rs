@@ -7,10 +7,11 @@ use flatout_lab::cores::cores_allowed;
 use flatout_lab::request::{HttpVersion, is_method};
 use flatout_lab::target::is_local;
 use flatout_lab::url::Url;
+use flatout_lab::workload::{read_filelist, read_sound_log, read_urls};
 use flatout_load::judge::Threshold;
 use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
 use flatout_load::stats::knee::KneePlan;
-use flatout_load::workload::{self, Log, Replay, Workload};
+use flatout_load::workload::{self, Replay, Workload};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -137,12 +138,7 @@ fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
     if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} goes from nowhere to nowhere")) }
 }
 
-fn plans(
-    load: &LoadArgs,
-    request: &RequestArgs,
-    work: &Work,
-    question: &QuestionArgs,
-) -> Result<Vec<Plan>, String> {
+fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &QuestionArgs) -> Result<Vec<Plan>, String> {
     let connections = Sweep::parse(&load.connections).map_err(text)?;
     let streams = if request.http == "2" { request.streams } else { 1 };
     let base = Plan {
@@ -282,7 +278,7 @@ fn method(asked: Option<&str>) -> Result<Option<String>, String> {
 
 fn content(path: Option<&Path>) -> Result<Arc<[u8]>, String> {
     let Some(path) = path else { return Ok(Arc::from([])) };
-    let bytes = read_file(path)?;
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     if bytes.len() as u64 > CONTENT_BYTES_MAX {
         return Err(format!("{} is larger than {CONTENT_BYTES_MAX} bytes", path.display()));
     }
@@ -292,14 +288,10 @@ fn content(path: Option<&Path>) -> Result<Arc<[u8]>, String> {
 fn read_work(request: &RequestArgs, url: &Url) -> Result<Work, String> {
     let chosen = |workload: Workload| Work::Chosen(Arc::new(workload));
     if let Some(path) = &request.urls {
-        let bytes = read_file(path)?;
-        return workload::urls::parse(&bytes).map(chosen).map_err(|faults| format!("{}: {faults}", path.display()));
+        return read_urls(path).map(chosen).map_err(text);
     }
     if let Some(path) = &request.filelist {
-        let bytes = read_file(path)?;
-        return workload::filelist::parse(&bytes)
-            .map(chosen)
-            .map_err(|faults| format!("{}: {faults}", path.display()));
+        return read_filelist(path).map(chosen).map_err(text);
     }
     if let Some(name) = &request.workload {
         let number = |text: &str| text.parse::<f64>().map_err(|_| format!("{text:?} is not a number"));
@@ -320,16 +312,12 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<Work, String> {
         if !(speed.is_finite() && speed > 0.0) {
             return Err("a replay can be made faster or slower, and not turned back".to_owned());
         }
-        let log = Log::read(&read_file(Path::new(path))?);
+        let log = read_sound_log(Path::new(path)).map_err(text)?;
         return Replay::of(&log, speed)
             .map(|replay| Work::Replayed(Arc::new(replay)))
             .map_err(|faults| format!("{path}: {faults}"));
     }
     Work::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// `1%` or `0.01`: above 0, at most 1.

@@ -29,11 +29,13 @@ use crate::machine::Machine;
 use crate::procfs;
 use crate::request::HttpVersion;
 use crate::target::{CpuSnapshot, CpuUsed, Target, TargetStatus, TargetUnknown};
-use crate::url::{Url, UrlError};
+use crate::url::UrlError;
 use drive::Choice;
 use flatout_load::judge::reconcile::Reconciliation;
 use flatout_load::plan::{Plan, PlanError, Stop};
-use flatout_load::report::{ClientReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times};
+use flatout_load::report::{
+    ClientReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
+};
 use kernel::KernelCounters;
 pub(crate) use span::{Span, SpanPlan, run_span};
 use std::io;

@@ -1,6 +1,5 @@
 //! The requests a bench sends over and over, each built once.
 
-use crate::url::Url;
 use flatout_http::token::{is_token, trim};
 
 /// Why a field given on the command line cannot be sent.

@@ -46,7 +46,10 @@ impl std::fmt::Display for UrlError {
                 formatter.write_str("the URL has no scheme; write it whole, such as http://127.0.0.1:8080/")
             }
             Self::SchemeUnknown(scheme) => {
-                write!(formatter, "{scheme}:// is not supported; give an http:// or https:// URL, such as http://127.0.0.1:8080/")
+                write!(
+                    formatter,
+                    "{scheme}:// is not supported; give an http:// or https:// URL, such as http://127.0.0.1:8080/"
+                )
             }
             Self::HostMissing => {
                 formatter.write_str("the URL has no host; write it whole, such as http://127.0.0.1:8080/")

@@ -130,7 +130,8 @@ impl Ask {
             HttpVersion::Http10 | HttpVersion::Http11 => None,
         };
         let kept: Arc<[u8]> = outline.encode(version, ConnectionUse::Kept).into();
-        let last = if http2.is_some() { Arc::clone(&kept) } else { outline.encode(version, ConnectionUse::Last).into() };
+        let last =
+            if http2.is_some() { Arc::clone(&kept) } else { outline.encode(version, ConnectionUse::Last).into() };
         let digest = OnceLock::new();
         if let Some(known) = entry.sha256 {
             let _ = digest.set(known);
@@ -164,7 +165,11 @@ impl Ask {
 
     /// One answer in so many has its digest taken.
     pub(super) fn digest_every(&self) -> u32 {
-        if self.digest_share > 0.0 { (1.0 / self.digest_share).round().clamp(1.0, f64::from(u32::MAX)) as u32 } else { 0 }
+        if self.digest_share > 0.0 {
+            (1.0 / self.digest_share).round().clamp(1.0, f64::from(u32::MAX)) as u32
+        } else {
+            0
+        }
     }
 
     /// HTTP version and transport, for people.

@@ -109,7 +109,8 @@ fn count_log(path: &Path, from: u64) -> std::io::Result<ServerCounts> {
 fn read_metrics(url: &Url) -> Result<Page, BenchError> {
     let failed = |what: String| BenchError::Books(format!("{url}: {what}"));
     let text = fetch(url).map_err(|error| failed(error.to_string()))?;
-    let (classes, requests) = parse_metrics(&text).ok_or_else(|| failed("there is no flatout_requests_total".into()))?;
+    let (classes, requests) =
+        parse_metrics(&text).ok_or_else(|| failed("there is no flatout_requests_total".into()))?;
     Ok(Page::Metrics(classes, requests))
 }
 

@@ -78,10 +78,10 @@ impl Signals {
 
 /// What all threads of a span choose from.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
-    pub(super) work: Work,
-    pub(super) seed: u64,
-    pub(super) step: u16,
+pub(crate) struct Choice {
+    pub(crate) work: Work,
+    pub(crate) seed: u64,
+    pub(crate) step: u16,
 }
 
 impl Choice {

@@ -49,7 +49,8 @@ impl std::fmt::Display for ReportNote {
 impl BenchReport {
     /// Every note, those about the run's own figures first.
     pub fn notes(&self) -> Vec<ReportNote> {
-        let mut notes: Vec<_> = self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
+        let mut notes: Vec<_> =
+            self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
         if let Some(limit) = &self.limit {
             if limit.client_was_limit {
                 notes.push(ReportNote::LimitClient);

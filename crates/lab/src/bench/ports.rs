@@ -38,7 +38,8 @@ impl std::fmt::Display for PortsShort {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { needed, ports, sources, .. } = *self;
         let (per_source, hold_s) = (ports.per_source, ports.hold_s);
-        let addresses = if sources == 1 { "1 source address".to_owned() } else { format!("{sources} source addresses") };
+        let addresses =
+            if sources == 1 { "1 source address".to_owned() } else { format!("{sources} source addresses") };
         write!(
             formatter,
             "the plan opens up to {needed:.0} connections within the {hold_s:.0} s that a used port is not free again, \

@@ -9,8 +9,8 @@ pub use overload::{OverloadPlan, overload};
 pub use versus::versus;
 
 use flatout_load::plan::{Arrivals, Level, Loop, Plan, Stop};
-use flatout_load::stats::usl::Usl;
 use flatout_load::report::RunReport;
+use flatout_load::stats::usl::Usl;
 use serde_json::{Value, json};
 
 /// A plan at another rate, for so long; how regular its arrivals are stays.
@@ -55,7 +55,8 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
                     "throughput is highest at {:.0} connections ({:.0} to {:.0}), {rate:.0} requests/s by the Universal Scalability Law",
                     peak.estimate, peak.low, peak.high
                 ),
-                _ => "throughput grows over the whole sweep: no peak is shown by the Universal Scalability Law".to_owned(),
+                _ => "throughput grows over the whole sweep: no peak is shown by the Universal Scalability Law"
+                    .to_owned(),
             };
             json!({ "sentence": sentence, "law": law })
         }

@@ -44,7 +44,7 @@ pub(crate) struct SpanPlan {
     pub(crate) tls: Option<ClientTls>,
     pub(crate) http2_streams: Option<u32>,
     pub(crate) requests: Arc<[PreparedRequest]>,
-    pub(super) choice: Choice,
+    pub(crate) choice: Choice,
     /// Source addresses, where they are given.
     pub(crate) sources: Option<u32>,
     pub(crate) digest_every: u32,
@@ -80,7 +80,7 @@ impl Span {
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.merge(&other.recorder).map_err(|_| BenchError::Recorder)?;
         self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
-        add_tally(&mut self.tally, &other.tally);
+        self.tally.merge(&other.tally);
         self.whole.merge(&other.whole);
         let (mine_ns, theirs_ns) = (self.whole_ns as f64, other.whole_ns as f64);
         let weigh = |one: f64, two: f64| (one * mine_ns + two * theirs_ns) / (mine_ns + theirs_ns).max(1.0);
@@ -103,17 +103,6 @@ impl Span {
 pub(crate) fn add_cpu(sum: &mut Cpu, more: Cpu) {
     sum.user_ns += more.user_ns;
     sum.system_ns += more.system_ns;
-}
-
-fn add_tally(sum: &mut Tally, more: &Tally) {
-    sum.visits += more.visits;
-    sum.visits_completed += more.visits_completed;
-    sum.bursts += more.bursts;
-    sum.dropped += more.dropped;
-    sum.waited += more.waited;
-    sum.backlog_peak += more.backlog_peak;
-    sum.slots_peak += more.slots_peak;
-    sum.gave_up |= more.gave_up;
 }
 
 /// What one thread brings back.

@@ -54,12 +54,7 @@ fn by_request(span: &Span, cpu_ns: u64) -> (f64, f64) {
 }
 
 /// Starts the bare loop, asks it for the length of a probe, and returns what it used besides.
-fn ask(
-    setting: Setting,
-    reply: Reply,
-    closes: bool,
-    connections: u32,
-) -> Result<(Span, u64), LimitsError> {
+fn ask(setting: Setting, reply: Reply, closes: bool, connections: u32) -> Result<(Span, u64), LimitsError> {
     let started = Responder::start(&ResponderPlan {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         placements: vec![Placement::Core(setting.cores.server)],

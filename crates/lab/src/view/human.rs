@@ -43,7 +43,8 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
     let steps = &report.run.steps;
     match &steps[..] {
         [step] => {
-            let head = format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report, step));
+            let head =
+                format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report, step));
             page.plain(None, &head);
             page.plain(None, "");
             add_figures(&mut page, step);
@@ -173,7 +174,8 @@ fn add_figures(page: &mut Page, step: &StepReport) {
         page.painted("connect", &spread(page.style, connect), &connections);
     }
     if let Some(tls) = &step.phases.tls {
-        let resumed = format!("{} of {} resumed", units::count(counts.tls_resumed), units::count(counts.tls_handshakes));
+        let resumed =
+            format!("{} of {} resumed", units::count(counts.tls_resumed), units::count(counts.tls_handshakes));
         page.painted("TLS handshake", &spread(page.style, tls), &resumed);
     }
     let classes: Vec<String> = counts

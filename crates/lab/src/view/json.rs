@@ -17,11 +17,8 @@ pub fn bench_value(report: &BenchReport) -> Value {
     document.insert("flatout".to_owned(), env!("CARGO_PKG_VERSION").into());
     document.insert("request".to_owned(), request_value(report));
     document.insert("passed".to_owned(), report.passed().into());
-    let notes: Vec<Value> = report
-        .notes()
-        .into_iter()
-        .map(|note| json!({ "note": note.name(), "text": note.to_string() }))
-        .collect();
+    let notes: Vec<Value> =
+        report.notes().into_iter().map(|note| json!({ "note": note.name(), "text": note.to_string() })).collect();
     document.insert("notes".to_owned(), notes.into());
     if let (Some(limit), Some(Value::Object(shown))) = (&report.limit, document.get_mut("limit"))
         && let Value::Object(more) = limit_value(limit)

@@ -131,9 +131,8 @@ mod tests {
 
     #[test]
     fn given_sources_take_turns_from_where_each_worker_begins() {
-        let connector = |first, count| {
-            Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Loopback { first, count }, 1)
-        };
+        let connector =
+            |first, count| Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Loopback { first, count }, 1);
         let turns = |connector: &Connector, count| {
             let mut seen = Vec::new();
             for _ in 0..4 {

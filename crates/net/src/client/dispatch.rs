@@ -46,6 +46,11 @@ impl<D: Drive + 'static> Shared<D> {
         self.ended();
         let Some(begin) = at_once else { return self.dispatch(now_ns, Some(slot)) };
         self.begun();
+        if begin.slot != slot {
+            // An open loop takes the connections in turn.
+            self.give(begin);
+            return self.dispatch(now_ns, Some(slot));
+        }
         if self.pacer.is_due(now_ns) {
             // What others are waiting for must not wait until this slot has nothing to do.
             let other = self.dispatch(now_ns, None);

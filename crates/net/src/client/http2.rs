@@ -195,11 +195,7 @@ async fn run_burst<D: Drive + 'static>(
 }
 
 /// The connection of the group, made by whoever needs it first.
-async fn open<D: Drive + 'static>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
-    group: &Rc<Group>,
-) -> Result<Opened, Failure> {
+async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &Rc<Group>) -> Result<Opened, Failure> {
     loop {
         let changed = group.changed.notified();
         {

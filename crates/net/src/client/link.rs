@@ -230,9 +230,9 @@ fn poll_receive_by_tls<D: Drive>(
         Ok(()) if buffer.filled().is_empty() => {
             reader.handle_end().map(|answer| ReceivedOnce { answer: Some(answer), server_closed: true })
         }
-        Ok(()) => reader
-            .handle_bytes(memo, buffer.filled())
-            .map(|answer| ReceivedOnce { answer, server_closed: false }),
+        Ok(()) => {
+            reader.handle_bytes(memo, buffer.filled()).map(|answer| ReceivedOnce { answer, server_closed: false })
+        }
     })
 }
 
@@ -316,11 +316,7 @@ impl AsyncRead for Carrier {
 }
 
 impl AsyncWrite for Carrier {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),

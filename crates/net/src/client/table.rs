@@ -36,14 +36,7 @@ impl PreparedRequest {
     /// A request of HTTP/1, the same wherever it stands on its connection, of whose body nothing is known.
     pub fn plain(bytes: impl Into<Arc<[u8]>>) -> Self {
         let kept = bytes.into();
-        Self {
-            last: Arc::clone(&kept),
-            kept,
-            is_head: false,
-            http2: None,
-            body_bytes: None,
-            digest: OnceLock::new(),
-        }
+        Self { last: Arc::clone(&kept), kept, is_head: false, http2: None, body_bytes: None, digest: OnceLock::new() }
     }
 
     /// The bytes for HTTP/1.

@@ -209,6 +209,9 @@ async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
         due_ns += interval_ns * (1 + late_ns / interval_ns);
         shared.slots.iter().for_each(|slot| slot.cut_if_late(now_ns));
         shared.drive.borrow_mut().handle_tick(now_ns, late_ns, shared.connections.get());
+        // What the drive heard meanwhile may have changed what is due.
+        let own = shared.dispatch(now_ns, None);
+        debug_assert!(own.is_none());
     }
 }
 
