@@ -28,7 +28,20 @@ const REQUEST_BYTES: u64 = 50;
 ///
 /// # Errors
 /// When the plan makes no sense.
-pub fn drive(plan: &Plan, mut server: Server, wake_lag_ns: u64) -> Result<Driven, PlanError> {
+pub fn drive(plan: &Plan, server: Server, wake_lag_ns: u64) -> Result<Driven, PlanError> {
+    drive_observed(plan, server, wake_lag_ns, &mut |_| {})
+}
+
+/// The same, and `observe` is shown every sample as it is recorded.
+///
+/// # Errors
+/// When the plan makes no sense.
+pub fn drive_observed(
+    plan: &Plan,
+    mut server: Server,
+    wake_lag_ns: u64,
+    observe: &mut dyn FnMut(&Sample),
+) -> Result<Driven, PlanError> {
     let share = *plan.shares(1, 0, 1).first().ok_or(PlanError::NoWork)?;
     let mut schedule = Schedule::begin(plan, share, 0)?;
     let settings =
@@ -64,7 +77,7 @@ pub fn drive(plan: &Plan, mut server: Server, wake_lag_ns: u64) -> Result<Driven
                 None => break,
             },
         }
-        if let Some((slot, is_open)) = client.take_answer(now_ns)
+        if let Some((slot, is_open)) = client.take_answer(now_ns, observe)
             && let Some(begin) = schedule.handle_answered(slot, now_ns, is_open)
         {
             client.begin(begin, now_ns, &mut server);
@@ -134,7 +147,7 @@ impl Client {
     }
 
     /// Records the burst that is answered by now; which slot it was, and whether its connection is still open.
-    fn take_answer(&mut self, now_ns: u64) -> Option<(u32, bool)> {
+    fn take_answer(&mut self, now_ns: u64, observe: &mut dyn FnMut(&Sample)) -> Option<(u32, bool)> {
         let &Reverse((answer_ns, _, number)) = self.under_way.peek()?;
         if answer_ns > now_ns {
             return None;
@@ -144,6 +157,7 @@ impl Client {
         for sample in slot.samples.drain(..) {
             slot.replies += 1;
             self.recorder.record(&sample);
+            observe(&sample);
         }
         if slot.closes {
             self.recorder.record_connection_end(&ConnectionEnd {

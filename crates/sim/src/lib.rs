@@ -15,6 +15,6 @@ pub mod drive;
 pub mod model;
 pub mod truth;
 
-pub use drive::{Driven, drive};
+pub use drive::{Driven, drive, drive_observed};
 pub use model::{Model, Server};
 pub use truth::{Mix, Part};

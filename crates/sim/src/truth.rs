@@ -38,10 +38,11 @@ impl Mix {
     pub fn quantile(&self, q: f64) -> f64 {
         let mut left = q;
         for &(share, part) in &self.parts {
-            if left <= share {
+            // Shares of a tenth do not add up to one in floating point; a hair must not decide.
+            if left <= share + 1e-9 {
                 return match part {
                     Part::At(value) => value,
-                    Part::Between(low, high) => low + (high - low) * (left / share),
+                    Part::Between(low, high) => low + (high - low) * (left / share).clamp(0.0, 1.0),
                 };
             }
             left -= share;
