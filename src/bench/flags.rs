@@ -42,15 +42,10 @@ pub(crate) struct BenchArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
-    /// Connections open at once: N, or levels such as 1..512:x2. Open loop: at most
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value = "64",
-        default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "1000")
-    )]
-    pub(super) connections: String,
+    /// Connections open at once: N, or levels such as 1..512:x2 [default: 64; with --rate 256, or at most 1000 where
+    /// every arrival has one of its own]
+    #[arg(short, long, value_name = "N")]
+    pub(super) connections: Option<String>,
     /// How long to send, such as 500ms, 10s or 2m [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests")]
     pub(super) duration: Option<Duration>,

@@ -139,7 +139,6 @@ fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
 }
 
 fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &QuestionArgs) -> Result<Vec<Plan>, String> {
-    let connections = Sweep::parse(&load.connections).map_err(text)?;
     let streams = if request.http == "2" { request.streams } else { 1 };
     let base = Plan {
         kind: Loop::Closed,
@@ -153,6 +152,18 @@ fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &Questio
         seed: load.seed,
         ..Plan::default()
     };
+    let is_open = load.rate.is_some()
+        || load.arrivals.is_some()
+        || matches!(work, Work::Replayed(_))
+        || question.find_knee.is_some()
+        || question.overload;
+    let connections = match (&load.connections, is_open, &base.visit) {
+        (Some(connections), _, _) => connections.as_str(),
+        (None, false, _) => "64",
+        (None, true, Visit::Request) => "256",
+        (None, true, _) => "1000",
+    };
+    let connections = Sweep::parse(connections).map_err(text)?;
     if let Work::Replayed(replay) = work {
         let times: Arc<[u64]> = replay.times_ns().collect();
         let stop = match load.requests {

@@ -167,7 +167,7 @@ fn the_exit_code_says_how_it_went() {
         (&refused, 1, "  FAILED: nothing was sent\n"),
         ("http://", 2, "flatout bench: "),
         ("nonsense", 2, "flatout bench: "),
-        ("https://127.0.0.1/", 2, "https"),
+        ("ftp://127.0.0.1/", 2, "ftp://"),
         ("http://127.0.0.1:99999/", 2, "flatout bench: "),
     ] {
         let ended = run("bench", &[url, "-n", "10", "-c", "2"]);

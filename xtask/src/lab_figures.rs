@@ -31,7 +31,8 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     };
     let flatout =
         std::env::var_os("FLATOUT_BIN").map_or_else(|| shell::target_dir().join("release/flatout"), PathBuf::from);
-    let folder = PathBuf::from(shell::output_of(Command::new("mktemp").args(["-d", "-t", "flatout-lab.XXXXXX"]))?.trim());
+    let folder =
+        PathBuf::from(shell::output_of(Command::new("mktemp").args(["-d", "-t", "flatout-lab.XXXXXX"]))?.trim());
     let figures = Figures { flatout, folder, is_quick };
     let measured = figures.measure();
     std::fs::remove_dir_all(&figures.folder).cannot("remove the folder of the figures")?;

@@ -16,7 +16,7 @@ const FAULTS: [&str; 7] =
     ["connreset", "closed-early", "short-body", "bad-response", "wrong-body", "status-5xx", "client-timo"];
 
 /// Every request that is never answered keeps a connection for the whole timeout: few of them will do.
-const TIMEOUTS_MAX: u64 = 100;
+const TIMEOUTS_MAX: u64 = 16;
 
 static REQUESTS: LazyLock<u64> = LazyLock::new(|| {
     std::env::var("FLATOUT_LAB_REQUESTS").map_or(100_000, |text| text.parse().expect("a number of requests"))
@@ -69,7 +69,7 @@ fn every_fault_is_counted_in_its_class_and_none_is_lost() {
         list.to_str().unwrap(),
         // Far longer than any answer takes on a busy machine, for what is late would be one more.
         "--timeout",
-        "5s",
+        "3s",
     ]);
     let injected: Vec<u64> = injected.iter().map(|count| count.load(Ordering::Relaxed)).collect();
     let said = format!("{injected:?} injected, {:#} counted", run.json["errors"]);

@@ -51,6 +51,8 @@ fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
             list.to_str().unwrap(),
             "--threads",
             "1",
+            "-c",
+            "300",
         ]);
         assert_eq!(run.number("responses"), requests, "{run:#?}");
         let truth = truth_of(&run, &departures.lock().unwrap(), rate);

@@ -1,6 +1,7 @@
 //! Whole benches against the bare loop and against servers of a few lines.
 
-use super::{Ask, BenchReport, Live, Phase, Progress, Unwatched, halves, run};
+use super::levels::halves;
+use super::{Ask, BenchReport, Live, Phase, Progress, Unwatched, run};
 use crate::cores::Placement;
 use crate::limits::responder::{Reply, Responder, ResponderPlan};
 use crate::url::Url;

@@ -4,6 +4,7 @@ use super::style::{Style, Weight};
 use super::units;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
+use crate::request::HttpVersion;
 use flatout_load::FailureKind;
 use flatout_load::plan::{Loop, Plan, Stop, Visit};
 use flatout_load::report::{Percentiles, StepReport};
@@ -79,7 +80,7 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
 
 fn how(report: &BenchReport, step: &StepReport) -> String {
     let plan = &step.plan;
-    let connections = units::plural(u64::from(plan.connections_used()), "connection", "connections");
+    let connections = connections_of(report, plan);
     let threads = units::plural(report.threads as u64, "thread", "threads");
     let used = used_as(closes(plan));
     let elapsed = units::duration(step.elapsed_ns as f64);
@@ -95,6 +96,18 @@ fn how(report: &BenchReport, step: &StepReport) -> String {
             format!("{requests} in {elapsed}, {load}, {used}, {threads}")
         }
         Stop::After { .. } | Stop::Tight { .. } => format!("{load}, {used}, {threads}, {elapsed}"),
+    }
+}
+
+/// Over HTTP/2 what the plan calls connections are streams, of which several share one.
+fn connections_of(report: &BenchReport, plan: &Plan) -> String {
+    let slots = plan.connections_used();
+    match report.asked.speech.version {
+        HttpVersion::Http2 { streams } if streams > 1 => {
+            let connections = units::plural(u64::from(slots.div_ceil(streams)), "connection", "connections");
+            format!("{connections} of {streams} streams")
+        }
+        _ => units::plural(u64::from(slots), "connection", "connections"),
     }
 }
 

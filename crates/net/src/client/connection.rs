@@ -5,7 +5,7 @@ use super::link::Link;
 use super::reader::Reader;
 use super::slot::Slot;
 use super::worker::{Alarm, Shared, failure_of};
-use super::{Begin, ConnectionEnd, Drive, Ended, Failure, Made, PreparedRequest};
+use super::{Begin, Drive, Ended, Failure, Made, PreparedRequest};
 use crate::clock::precise_ns;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -71,13 +71,12 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
             Ok(opened) => {
                 shared.drive.borrow_mut().handle_connected(slot.index, &opened.made, opened.sent_ns);
                 (burst.made, burst.sent_ns) = (Some(opened.made), opened.sent_ns);
-                let (begun_ns, mut link, mut replies) = (burst.begun_ns, opened.link, 0);
-                let left = run_connection(&shared, &slot, &mut link, burst, &mut pipeline, &mut replies).await;
+                let mut link = opened.link;
+                let left = run_connection(&shared, &slot, &mut link, burst, &mut pipeline).await;
                 slot.deadline.forget();
+                link.open.by_server.set(left.by_server);
                 drop(link);
                 (next, is_reconnect) = (left.next, left.by_server);
-                let end = ConnectionEnd { begun_ns, ended_ns: left.ended_ns, replies, by_server: left.by_server };
-                shared.drive.borrow_mut().handle_connection_end(&end);
                 if left.asks {
                     next = next.or_else(|| shared.dispatch(left.ended_ns, Some(slot.index)));
                 }
@@ -111,11 +110,10 @@ async fn run_connection<D: Drive + 'static>(
     link: &mut Link<D>,
     mut burst: Burst,
     pipeline: &mut Pipeline,
-    replies: &mut u64,
 ) -> Left {
     let mut reader = Reader::new();
     loop {
-        let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline, replies).await {
+        let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
             Err((nth, failure)) => {
                 let failure = failure_of(slot, failure);
                 let ended_ns = precise_ns();
@@ -160,7 +158,6 @@ async fn exchange<D: Drive + 'static>(
     reader: &mut Reader,
     burst: &mut Burst,
     pipeline: &Pipeline,
-    replies: &mut u64,
 ) -> Result<Answered, (u32, Failure)> {
     let count = burst.begin.burst.max(1);
     if burst.sent_ns == 0 {
@@ -196,7 +193,7 @@ async fn exchange<D: Drive + 'static>(
         let digest = reader.take_digest();
         let is_digested = digest.is_some();
         let result = check(request, answer.status, received.body_bytes, digest);
-        *replies += 1;
+        link.open.replies.set(link.open.replies.get() + 1);
         let ended = Ended {
             is_digested,
             first_byte_ns: if first_byte_ns == 0 { ended_ns } else { first_byte_ns },

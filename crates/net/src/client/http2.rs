@@ -1,20 +1,20 @@
 //! A slot's life over HTTP/2: its requests are streams of a connection that a group of slots shares.
 
-use super::content::{Digesting, check};
+mod stream;
+
 use super::link::stand;
 use super::slot::Slot;
 use super::worker::{Alarm, OpenGuard, Shared, failure_of};
-use super::{Begin, ConnectionEnd, Drive, Ended, Failure, Http2Request, Made};
+use super::{Begin, Drive, Ended, Failure, Http2Request, Made};
 use crate::clock::precise_ns;
 use crate::tls::config::ALPN_HTTP2;
 use bytes::Bytes;
-use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{RecvStream, SendStream};
+use h2::client::{Builder, SendRequest};
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
+use stream::Stream;
 use tokio::sync::Notify;
 
 /// What the server may send on one stream before we have read it: a body of this size needs no update of its window.
@@ -67,25 +67,6 @@ struct Opened {
     replies: Rc<Cell<u64>>,
     /// When it was made for this very slot.
     made: Option<Made>,
-}
-
-/// One request while it is under way.
-struct Stream {
-    nth: u32,
-    request: u32,
-    sent_ns: u64,
-    sent_bytes: u64,
-    /// Content that the server's window has not let through.
-    sending: Option<(SendStream<Bytes>, Bytes)>,
-    response: Option<ResponseFuture>,
-    body: Option<RecvStream>,
-    status: u16,
-    first_byte_ns: u64,
-    head_bytes: u64,
-    body_bytes: u64,
-    interim_responses: u64,
-    is_digested: bool,
-    digesting: Option<Digesting>,
 }
 
 /// Runs a slot for as long as the runtime lives.
@@ -259,17 +240,12 @@ async fn try_connect<D: Drive + 'static>(
         .await?;
     let generation = group.generation.get() + 1;
     group.generation.set(generation);
-    let replies = Rc::new(Cell::new(0));
-    let (driven, counted, open) = (Rc::clone(group), Rc::clone(&replies), OpenGuard::new(shared));
-    let drives = Rc::clone(shared);
+    let open = OpenGuard::new(shared, connecting_ns);
+    let (driven, replies) = (Rc::clone(group), Rc::clone(&open.replies));
     tokio::task::spawn_local(async move {
-        let _open = open;
         // Its streams say how it ended; it is only driven here.
         let _ended = connection.await;
-        let by_server = driven.forget(generation, true);
-        let (begun_ns, ended_ns, replies) = (connecting_ns, precise_ns(), counted.get());
-        let end = ConnectionEnd { begun_ns, ended_ns, replies, by_server };
-        drives.drive.borrow_mut().handle_connection_end(&end);
+        open.by_server.set(driven.forget(generation, true));
     });
     Ok(Opened { sender, generation, replies, made: Some(standing.made) })
 }
@@ -311,68 +287,6 @@ async fn begin_stream<D: Drive>(
         is_digested: digesting.is_some(),
         digesting,
     })
-}
-
-impl Stream {
-    fn poll<D: Drive>(&mut self, context: &mut Context<'_>, shared: &Shared<D>) -> Poll<Result<u16, Failure>> {
-        if let Err(failure) = self.poll_sending(context) {
-            return Poll::Ready(Err(failure));
-        }
-        if let Some(response) = &mut self.response {
-            while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
-                self.interim_responses += 1;
-            }
-            let response = ready!(Pin::new(response).poll(context))?;
-            self.response = None;
-            self.first_byte_ns = precise_ns();
-            let (parts, body) = response.into_parts();
-            self.status = parts.status.as_u16();
-            self.head_bytes = head_bytes(&parts.headers);
-            self.body = Some(body);
-        }
-        let Some(body) = &mut self.body else { return Poll::Ready(Err(Failure::ClosedEarly)) };
-        while let Some(piece) = ready!(body.poll_data(context)) {
-            let piece = piece?;
-            // This fails only on more than was received.
-            let _ = body.flow_control().release_capacity(piece.len());
-            self.body_bytes += piece.len() as u64;
-            if let Some(digesting) = &mut self.digesting {
-                digesting.take(&piece);
-            }
-        }
-        let prepared = &shared.settings.requests[self.request as usize];
-        Poll::Ready(check(prepared, self.status, self.body_bytes, self.digesting.take()))
-    }
-
-    /// Sends content as far as the server's window lets it through.
-    fn poll_sending(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
-        while let Some((stream, content)) = &mut self.sending {
-            stream.reserve_capacity(content.len());
-            let room = match stream.poll_capacity(context) {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(Some(Ok(room))) => room.min(content.len()),
-                Poll::Ready(Some(Err(error))) => return Err(error.into()),
-                // The server wants no more of it; its answer says why.
-                Poll::Ready(None) => {
-                    self.sending = None;
-                    return Ok(());
-                }
-            };
-            let piece = content.split_to(room);
-            let is_last = content.is_empty();
-            stream.send_data(piece, is_last)?;
-            if is_last {
-                self.sending = None;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Length of a head as HTTP/1 would write it: what it takes compressed, the library does not tell.
-fn head_bytes(fields: &http::HeaderMap) -> u64 {
-    let lines: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    lines as u64 + "HTTP/2 200\r\n\r\n".len() as u64
 }
 
 /// What the requests of a burst have in common when they end.

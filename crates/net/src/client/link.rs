@@ -43,7 +43,7 @@ pub(super) struct Link<D: Drive> {
     kind: Kind,
     /// Bytes of the next burst that were already sent.
     sent_bytes: usize,
-    _open: OpenGuard<D>,
+    pub(super) open: OpenGuard<D>,
 }
 
 enum Kind {
@@ -72,7 +72,7 @@ impl<D: Drive + 'static> Link<D> {
         if shared.tls.is_some() {
             let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
             let Carrier::Tls(stream) = standing.carrier else { return Err(Failure::ClosedEarly) };
-            let link = Self { kind: Kind::Tls(stream), sent_bytes: 0, _open: OpenGuard::new(shared) };
+            let link = Self { kind: Kind::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
             return Ok(Opened { link, made: standing.made, sent_ns: precise_ns() });
         }
         let (socket, stands) = begin(shared, slot, begun_ns)?;
@@ -95,7 +95,7 @@ impl<D: Drive + 'static> Link<D> {
         };
         let connect_ns = sent_ns.saturating_sub(begun_ns);
         let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
-        let link = Self { kind: Kind::Plain(Some(socket)), sent_bytes, _open: OpenGuard::new(shared) };
+        let link = Self { kind: Kind::Plain(Some(socket)), sent_bytes, open: OpenGuard::new(shared, begun_ns) };
         Ok(Opened { link, made, sent_ns })
     }
 

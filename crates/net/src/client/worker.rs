@@ -7,7 +7,7 @@ use super::http2::Group;
 use super::pacer::Pacer;
 use super::reader::HeadMemo;
 use super::slot::Slot;
-use super::{ClientSettings, Drive};
+use super::{ClientSettings, ConnectionEnd, Drive};
 use crate::clock::precise_ns;
 use crate::runtime::build_runtime;
 use crate::timer::Timer;
@@ -228,19 +228,36 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// A connection is open for as long as this lives.
-pub(super) struct OpenGuard<D: Drive>(Rc<Shared<D>>);
+/// A connection is open for as long as this lives; its end is told of, that of the run included.
+pub(super) struct OpenGuard<D: Drive> {
+    shared: Rc<Shared<D>>,
+    begun_ns: u64,
+    /// Answers that came whole on it.
+    pub(super) replies: Rc<Cell<u64>>,
+    /// Whether the server closed it although it could have been used again.
+    pub(super) by_server: Cell<bool>,
+}
 
 impl<D: Drive> OpenGuard<D> {
-    pub(super) fn new(shared: &Rc<Shared<D>>) -> Self {
+    /// For a connection that was begun at `begun_ns`.
+    pub(super) fn new(shared: &Rc<Shared<D>>, begun_ns: u64) -> Self {
         shared.connections.set(shared.connections.get() + 1);
-        Self(Rc::clone(shared))
+        Self { shared: Rc::clone(shared), begun_ns, replies: Rc::default(), by_server: Cell::new(false) }
     }
 }
 
 impl<D: Drive> Drop for OpenGuard<D> {
     fn drop(&mut self) {
-        self.0.connections.set(self.0.connections.get().saturating_sub(1));
+        self.shared.connections.set(self.shared.connections.get().saturating_sub(1));
+        // A drive that is at work while it falls apart needs not be told.
+        if let Ok(mut drive) = self.shared.drive.try_borrow_mut() {
+            drive.handle_connection_end(&ConnectionEnd {
+                begun_ns: self.begun_ns,
+                ended_ns: precise_ns(),
+                replies: self.replies.get(),
+                by_server: self.by_server.get(),
+            });
+        }
     }
 }
 
