@@ -1,17 +1,22 @@
 //! Load plans, recording and statistics.
 //!
-//! What a run should do ([`plan`]), what came of it ([`recorder`]), why a request failed ([`failure`]) and what all of it
-//! says ([`summary`]).
+//! What a run should do ([`plan`]), one thread's share of it at work ([`schedule`]), what came of it ([`record`]), whether
+//! it can be believed ([`judge`]), why a request failed ([`failure`]) and the document all views read ([`report`]).
 //!
 //! Absent on purpose: sockets, threads, files and the clock. Time is an argument, in nanoseconds of one monotonic clock,
 //! so every rule here can be tested without waiting.
 
+pub mod closed;
 pub mod failure;
+pub mod judge;
 pub mod plan;
+pub mod record;
 pub mod recorder;
+pub mod report;
+pub mod schedule;
 pub mod summary;
 
+pub use closed::{ConnectionUse, Next, Plan, PlanError, Retry, Share, Stop, ThreadPlan};
 pub use failure::FailureKind;
-pub use plan::{ConnectionUse, Next, Plan, PlanError, Retry, Share, Stop, ThreadPlan};
 pub use recorder::{Exchange, Recorder};
 pub use summary::{LatencySummary, Note, RunFacts, Summary, Verdict};

@@ -1,59 +1,174 @@
-//! What a closed-loop run should do, and each thread's share of it.
+//! What a run should do, as data.
 //!
-//! A [`Plan`] is the whole run; a [`Share`] is what one thread is given before it starts; a [`ThreadPlan`] is that share
-//! while it is being used up. Threads share nothing: a run of N requests is split into exact shares beforehand, so no
-//! counter is touched by two cores.
+//! A [`Plan`] is one load level: how visits arrive, what a visit does, how connections are used, when it is warm and when
+//! it ends. A [`sweep::Sweep`] is a list of levels. Every random choice comes from the plan's seed and the number of the
+//! visit, so a plan gives the same arrivals on any number of threads and agents.
 //!
-//! Stopping never cuts an answer short. [`Next::Stop`] means that nothing new is sent; what is under way is awaited, so the
-//! counts here and in the server's log agree to the last request.
+//! Everything is a *visit*: one request, the calls of one connection, or a session. In a closed loop each connection makes
+//! one visit after another; in an open loop visits arrive by the clock, whether or not the server keeps up.
 
-/// When a run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// No request is begun later than this long after the start.
-    After {
-        /// Length of the run, in nanoseconds, at least 1.
-        duration_ns: u64,
-    },
-    /// Exactly this many requests are begun, at least 1.
-    Requests(u64),
-}
+pub mod arrivals;
+pub mod dist;
+pub mod random;
+pub mod sweep;
 
-/// How long a connection is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionUse {
-    /// For as many requests as the server allows.
-    KeepAlive,
-    /// For one request, which says `Connection: close`.
-    PerRequest,
-}
+pub use arrivals::{ArrivalKind, Arrivals, Level};
+pub use dist::Dist;
+pub use sweep::Sweep;
 
-/// A closed-loop run: every connection sends its next request when the last one is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Connections open at once, 1 to [`CONNECTIONS_MAX`].
-    pub connections: u32,
-    /// Client threads wished for, at least 1; no more are used than there are connections.
-    pub threads: u32,
-    /// When the run ends.
-    pub stop: Stop,
-    /// How long each connection is used.
-    pub connection_use: ConnectionUse,
-}
+use serde::{Deserialize, Serialize};
 
 /// Most connections a plan may ask for. One source address has about 28,000 ports to one target, and loopback has many
 /// source addresses; this bound only keeps a slip of the finger from eating all memory.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
 
+/// Most requests of one pipelined burst.
+pub const BURST_MAX: u32 = 1_000;
+
+/// Most threads of all agents together.
+pub const THREADS_MAX: u32 = 65_536;
+
+/// When visits begin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loop {
+    /// Every connection begins its next visit when the last one is over, after thinking.
+    Closed,
+    /// Visits arrive by the clock. One that finds no free connection waits, and its waiting counts as response time.
+    Open(Arrivals),
+}
+
+/// What one arrival is, and what happens to its connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Visit {
+    /// One burst of requests, on any free connection that is still open, or on a new one. Connections are kept.
+    Request,
+    /// A new connection, on which `calls` bursts are made one after another, and which is then closed.
+    Connection {
+        /// Bursts on each connection, at least 1.
+        calls: u32,
+    },
+    /// A connection of its own, on which a drawn number of bursts is made, with think times between; then it is closed.
+    /// The next visit of a closed loop follows after a think time too.
+    Session {
+        /// Bursts of a session, rounded to a whole number of at least 1.
+        length: Dist,
+    },
+}
+
+/// When a run ends. Stopping never cuts an answer short: nothing new is begun, and what is under way is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// Nothing is intended later than this long after measuring began.
+    After {
+        /// Length of the measured part, in nanoseconds, at least 1.
+        duration_ns: u64,
+    },
+    /// Exactly this many bursts (closed loop) or visits (open loop) are begun after measuring began, at least 1.
+    Count(u64),
+    /// When the estimate is tight enough ([`crate::judge::tight`]); the driver then calls
+    /// [`crate::schedule::Schedule::stop`]. At the latest after `duration_ns_max`.
+    Tight {
+        /// Half-width of the 95 % confidence interval of the mean response, as a share of the mean, above 0, below 1.
+        share: f64,
+        /// Longest measured part, in nanoseconds.
+        duration_ns_max: u64,
+    },
+}
+
+/// When measuring begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WarmUp {
+    /// At once.
+    None,
+    /// After a time.
+    For {
+        /// Length of the warm-up, in nanoseconds.
+        duration_ns: u64,
+    },
+    /// When the service time is found steady ([`crate::judge::steady`]); the driver then calls
+    /// [`crate::schedule::Schedule::begin_measuring`]. At the latest after `duration_ns_max`, and then the run is invalid
+    /// for `no-steady-state`.
+    Steady {
+        /// Longest warm-up, in nanoseconds.
+        duration_ns_max: u64,
+    },
+}
+
+/// One load level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// When visits begin.
+    #[serde(rename = "loop")]
+    pub kind: Loop,
+    /// What a visit is.
+    pub visit: Visit,
+    /// Requests pipelined in one burst, 1 to [`BURST_MAX`]; 1 waits for each answer.
+    pub burst: u32,
+    /// Nanoseconds between an answer and the next burst of the same visit, and in a closed loop between visits too.
+    pub think_ns: Dist,
+    /// Connections open at once at most, over all threads, 1 to [`CONNECTIONS_MAX`]. A closed loop uses all of them.
+    pub connections: u32,
+    /// When measuring begins.
+    pub warm_up: WarmUp,
+    /// When the run ends.
+    pub stop: Stop,
+    /// Open loop: how many arrivals may wait for a connection at once, over all threads. Beyond it the oldest are dropped,
+    /// counted, and make the run invalid.
+    pub backlog_max: u64,
+    /// Open loop: how long after the end arrivals that still wait may be begun; then they are dropped and counted.
+    pub drain_ns: u64,
+    /// Closed loop: how long no connection can be made before a run by count is given up.
+    pub patience_ns: u64,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// Default of [`Plan::backlog_max`]: a guess, a minute at about 17,000 arrivals a second. Waiting arrivals take no memory.
+pub const BACKLOG_MAX_DEFAULT: u64 = 1_000_000;
+
+/// Default of [`Plan::drain_ns`] and [`Plan::patience_ns`]: the default request timeout of the command line.
+pub const PATIENCE_NS_DEFAULT: u64 = 5_000_000_000;
+
+impl Default for Plan {
+    /// A closed loop of 64 kept-alive connections for ten seconds.
+    fn default() -> Self {
+        Self {
+            kind: Loop::Closed,
+            visit: Visit::Request,
+            burst: 1,
+            think_ns: Dist::Fixed(0.0),
+            connections: 64,
+            warm_up: WarmUp::None,
+            stop: Stop::After { duration_ns: 10_000_000_000 },
+            backlog_max: BACKLOG_MAX_DEFAULT,
+            drain_ns: PATIENCE_NS_DEFAULT,
+            patience_ns: PATIENCE_NS_DEFAULT,
+            seed: 1,
+        }
+    }
+}
+
 /// Why a plan cannot be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
     /// Zero connections, or more than [`CONNECTIONS_MAX`].
     Connections(u32),
-    /// Zero threads.
-    NoThreads,
+    /// Zero threads, or more than [`THREADS_MAX`].
+    Threads(u32),
     /// A run of no requests or no time.
     NoWork,
+    /// A burst of zero requests, or more than [`BURST_MAX`].
+    Burst(u32),
+    /// A connection of no calls.
+    NoCalls,
+    /// A share for "tight enough" that is not above 0 and below 1.
+    Tight(f64),
+    /// Arrivals or a distribution that mean nothing, in words.
+    Meaningless(String),
 }
 
 impl std::fmt::Display for PlanError {
@@ -62,8 +177,14 @@ impl std::fmt::Display for PlanError {
             Self::Connections(asked) => {
                 write!(formatter, "{asked} connections asked for; give 1 to {CONNECTIONS_MAX}")
             }
-            Self::NoThreads => write!(formatter, "a run needs at least one thread"),
+            Self::Threads(asked) => write!(formatter, "{asked} threads asked for; give 1 to {THREADS_MAX}"),
             Self::NoWork => write!(formatter, "a run needs at least one request, or some time"),
+            Self::Burst(asked) => write!(formatter, "bursts of {asked} requests asked for; give 1 to {BURST_MAX}"),
+            Self::NoCalls => write!(formatter, "a connection needs at least one call"),
+            Self::Tight(share) => {
+                write!(formatter, "tight to {} % asked for; give more than 0 and less than 100", 100.0 * share)
+            }
+            Self::Meaningless(what) => formatter.write_str(what),
         }
     }
 }
@@ -76,149 +197,88 @@ impl Plan {
         if self.connections == 0 || self.connections > CONNECTIONS_MAX {
             return Err(PlanError::Connections(self.connections));
         }
-        if self.threads == 0 {
-            return Err(PlanError::NoThreads);
+        if self.burst == 0 || self.burst > BURST_MAX {
+            return Err(PlanError::Burst(self.burst));
         }
         match self.stop {
-            Stop::Requests(0) | Stop::After { duration_ns: 0 } => Err(PlanError::NoWork),
-            Stop::Requests(_) | Stop::After { .. } => Ok(()),
+            Stop::Count(0) | Stop::After { duration_ns: 0 } | Stop::Tight { duration_ns_max: 0, .. } => {
+                return Err(PlanError::NoWork);
+            }
+            Stop::Tight { share, .. } if !(share > 0.0 && share < 1.0) => return Err(PlanError::Tight(share)),
+            Stop::Count(_) | Stop::After { .. } | Stop::Tight { .. } => {}
+        }
+        match &self.visit {
+            Visit::Connection { calls: 0 } => return Err(PlanError::NoCalls),
+            Visit::Session { length } => length.check("the session length")?,
+            Visit::Request | Visit::Connection { .. } => {}
+        }
+        self.think_ns.check("the think time")?;
+        match &self.kind {
+            Loop::Open(arrivals) => arrivals.check(),
+            Loop::Closed => Ok(()),
         }
     }
 
-    /// Connections that will really be used: a run of three requests opens three at most.
+    /// Whether visits arrive by the clock.
+    pub fn is_open(&self) -> bool {
+        matches!(self.kind, Loop::Open(_))
+    }
+
+    /// Connections that will really be used: a closed run of three requests opens three at most.
     pub fn connections_used(&self) -> u32 {
         match self.stop {
-            Stop::Requests(requests) => u64::from(self.connections).min(requests) as u32,
-            Stop::After { .. } => self.connections,
+            Stop::Count(count) => u64::from(self.connections).min(count) as u32,
+            Stop::After { .. } | Stop::Tight { .. } => self.connections,
         }
     }
 
-    /// One share a thread. Connections and requests add up to the plan's own numbers exactly, whatever the remainders.
-    pub fn shares(&self) -> Vec<Share> {
+    /// Most requests a second the plan offers, where the clock decides; bursts and sessions counted by their means.
+    pub fn offered_per_s(&self) -> Option<f64> {
+        let Loop::Open(arrivals) = &self.kind else { return None };
+        let bursts = match &self.visit {
+            Visit::Request => 1.0,
+            Visit::Connection { calls } => f64::from(*calls),
+            Visit::Session { length } => length.mean(),
+        };
+        Some(arrivals.rate_mean() * bursts * f64::from(self.burst))
+    }
+
+    /// One share for each thread of this process, which is agent `agent` (from 0) of `agents`. Over all agents and
+    /// threads, connections and counts add up to the plan's own numbers exactly. There are never more shares than
+    /// connections.
+    pub fn shares(&self, threads: u32, agent: u32, agents: u32) -> Vec<Share> {
         let connections = self.connections_used();
-        let threads = self.threads.min(connections);
-        (0..threads)
-            .map(|thread| {
-                let first = portion(u64::from(connections), thread, threads);
-                let end = portion(u64::from(connections), thread + 1, threads);
-                let stop = match self.stop {
-                    Stop::After { duration_ns } => Stop::After { duration_ns },
-                    // In proportion to the thread's connections, so that none of them idles while others work on.
-                    Stop::Requests(requests) => Stop::Requests(
-                        portion(requests, end as u32, connections) - portion(requests, first as u32, connections),
-                    ),
-                };
-                Share { connections: (end - first) as u32, stop }
+        let agents = agents.max(1);
+        let shares = u64::from(threads.max(1)).saturating_mul(u64::from(agents)).min(u64::from(connections)) as u32;
+        // Agents take their shares in turn, so that none goes without while another has two.
+        (agent..shares)
+            .step_by(agents as usize)
+            .map(|index| {
+                let first = portion(u64::from(connections), index, shares);
+                let end = portion(u64::from(connections), index + 1, shares);
+                Share { index, shares, first_connection: first as u32, connections: (end - first) as u32 }
             })
             .collect()
     }
 }
 
 /// `part/whole` of `total`, rounded down. Differences of neighbouring portions add up to `total` exactly.
-fn portion(total: u64, part: u32, whole: u32) -> u64 {
+pub(crate) fn portion(total: u64, part: u32, whole: u32) -> u64 {
     // u128: total can be near u64::MAX and part near u32::MAX.
     (u128::from(total) * u128::from(part) / u128::from(whole.max(1))) as u64
 }
 
 /// What one thread is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Connections this thread keeps, at least 1.
+    /// Which share this is, from 0.
+    pub index: u32,
+    /// How many shares there are in all.
+    pub shares: u32,
+    /// Number of this share's first connection among all.
+    pub first_connection: u32,
+    /// Connections of this share, at least 1.
     pub connections: u32,
-    /// When this thread stops.
-    pub stop: Stop,
-}
-
-/// What a connection does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Send one request; it has been counted as begun.
-    Send,
-    /// Send nothing more, ever.
-    Stop,
-}
-
-/// What a connection does after it could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// Try again after a pause.
-    After {
-        /// Length of the pause, in nanoseconds.
-        pause_ns: u64,
-    },
-    /// Never try again: nothing has ever answered this thread, or nothing has for longer than its patience.
-    GiveUp,
-}
-
-/// First pause after a failed connect. A guess: long enough that a dead server is not a busy loop, short enough that a
-/// restarted one is noticed at once. It doubles up to [`RETRY_PAUSE_NS_MAX`].
-pub const RETRY_PAUSE_NS_MIN: u64 = 10_000_000;
-
-/// Longest pause between attempts to connect.
-pub const RETRY_PAUSE_NS_MAX: u64 = 1_000_000_000;
-
-/// A share while it is being used up, by all connections of one thread.
-#[derive(Clone, Debug)]
-pub struct ThreadPlan {
-    deadline_ns: Option<u64>,
-    requests_left: u64,
-    stopped: bool,
-    has_connected: bool,
-    patience_ns: u64,
-    /// Since when every attempt to connect has failed.
-    failing_since_ns: Option<u64>,
-}
-
-impl ThreadPlan {
-    /// Starts a share at `now_ns`. A run of requests ends before its last one when no connection could be made for
-    /// `patience_ns`; a run for a time ends with its time, and a server that comes back meanwhile is found again.
-    pub fn begin(share: Share, now_ns: u64, patience_ns: u64) -> Self {
-        let (deadline_ns, requests_left) = match share.stop {
-            Stop::After { duration_ns } => (Some(now_ns.saturating_add(duration_ns)), u64::MAX),
-            Stop::Requests(requests) => (None, requests),
-        };
-        Self { deadline_ns, requests_left, stopped: false, has_connected: false, patience_ns, failing_since_ns: None }
-    }
-
-    /// Decides for a connection that is free to send. [`Next::Send`] uses up one request.
-    pub fn decide_next(&mut self, now_ns: u64) -> Next {
-        let late = self.deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
-        if self.stopped || late || self.requests_left == 0 {
-            return Next::Stop;
-        }
-        self.requests_left -= 1;
-        Next::Send
-    }
-
-    /// Whether a connection that was just lost is still needed at `now_ns`.
-    pub fn wants_more(&self, now_ns: u64) -> bool {
-        !self.stopped && self.requests_left > 0 && self.deadline_ns.is_none_or(|deadline_ns| now_ns < deadline_ns)
-    }
-
-    /// Notes that some connection of this thread was made.
-    pub fn handle_connected(&mut self) {
-        self.has_connected = true;
-        self.failing_since_ns = None;
-    }
-
-    /// Decides after `failures_in_a_row` (1 and up) failed attempts of one connection. The pause never outlasts the run.
-    pub fn decide_retry(&mut self, now_ns: u64, failures_in_a_row: u32) -> Retry {
-        let failing_since_ns = *self.failing_since_ns.get_or_insert(now_ns);
-        let give_up_ns = failing_since_ns.saturating_add(self.patience_ns);
-        if !self.has_connected || (self.deadline_ns.is_none() && now_ns >= give_up_ns) {
-            return Retry::GiveUp;
-        }
-        let doublings = failures_in_a_row.saturating_sub(1).min(16);
-        let mut pause_ns = (RETRY_PAUSE_NS_MIN << doublings).min(RETRY_PAUSE_NS_MAX);
-        let end_ns = self.deadline_ns.unwrap_or(give_up_ns);
-        pause_ns = pause_ns.min(end_ns.saturating_sub(now_ns));
-        Retry::After { pause_ns }
-    }
-
-    /// Ends the run early: from now on every decision is [`Next::Stop`].
-    pub fn stop(&mut self) {
-        self.stopped = true;
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,85 @@
+//! Count, sum, sum of squares, least and most of whole numbers: exact, and exact when merged.
+
+use serde::{Deserialize, Serialize};
+
+/// Sums over a set of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moments {
+    /// How many numbers.
+    pub count: u64,
+    /// Their sum; stays at the largest number when that is passed, which takes 584 years in nanoseconds.
+    pub sum: u64,
+    /// The sum of their squares; stays at the largest number when that is passed, which takes 2^64 numbers of one second
+    /// in nanoseconds. In JSON a string of digits, for it outgrows what JSON readers keep exactly.
+    #[serde(with = "digits")]
+    pub sum_squares: u128,
+    /// The least, 0 when there is none.
+    pub min: u64,
+    /// The most, 0 when there is none.
+    pub max: u64,
+}
+
+impl Moments {
+    /// Adds a number.
+    pub fn record(&mut self, value: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.sum_squares = self.sum_squares.saturating_add(u128::from(value) * u128::from(value));
+    }
+
+    /// Adds another set.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sum_squares = self.sum_squares.saturating_add(other.sum_squares);
+    }
+
+    /// The mean, if there is any number.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// Standard deviation of these very numbers (divided by n), as WebStone reports it.
+    pub fn deviation_population(&self) -> Option<f64> {
+        (self.count > 0).then(|| (self.squares_about_mean() / self.count as f64).sqrt())
+    }
+
+    /// Standard deviation of what they are a sample of (divided by n - 1), as httperf reports it; 0 for one number.
+    pub fn deviation_sample(&self) -> Option<f64> {
+        (self.count > 0).then(|| (self.squares_about_mean() / (self.count - 1).max(1) as f64).sqrt())
+    }
+
+    fn squares_about_mean(&self) -> f64 {
+        // n·Σx² - (Σx)² in whole numbers where they fit: in floating point the difference of two near numbers is lost.
+        let (count, sum) = (u128::from(self.count), u128::from(self.sum));
+        match (self.sum_squares.checked_mul(count), sum.checked_mul(sum)) {
+            (Some(left), Some(right)) => left.saturating_sub(right) as f64 / self.count as f64,
+            _ => {
+                let mean = self.sum as f64 / self.count as f64;
+                (self.sum_squares as f64 - mean * self.sum as f64).max(0.0)
+            }
+        }
+    }
+}
+
+/// Whole numbers of 128 bits as strings of digits.
+mod digits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+    pub(super) fn serialize<S: Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(|_| serde::de::Error::custom("not a whole number in a string"))
+    }
+}

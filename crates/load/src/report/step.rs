@@ -1,0 +1,312 @@
+//! One load level of a run: what was asked, what came of it, and whether it can be believed.
+
+use super::Percentiles;
+use crate::judge::validity::{Evidence, Invalid};
+use crate::plan::Plan;
+use crate::record::{Hdr, Recorder};
+use crate::schedule::Tally;
+use serde::{Deserialize, Serialize};
+
+/// One step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Number of the step, from 0.
+    pub step: u16,
+    /// What was asked.
+    pub plan: Plan,
+    /// The load in numbers.
+    pub offered: Offered,
+    /// From the start of the measured part to the last answer's end, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Answers a second.
+    pub responses_per_s: f64,
+    /// Requests begun a second.
+    pub begun_per_s: f64,
+    /// Bytes received a second.
+    pub bytes_in_per_s: f64,
+    /// Share of requests that failed or were answered 4xx or 5xx, 0 to 1.
+    pub error_share: f64,
+    /// Response times in short: from the intended start.
+    pub response: Option<Percentiles>,
+    /// Service times in short: from the client's act.
+    pub service: Option<Percentiles>,
+    /// Lag in short.
+    pub lag: Option<Percentiles>,
+    /// Phases in short.
+    pub phases: PhasesReport,
+    /// The whole record: counts, histograms, sums, classes, connections, series.
+    pub record: Recorder,
+    /// What the schedules counted, added up.
+    pub tally: Tally,
+    /// How it warmed up.
+    pub warm_up: WarmUpReport,
+    /// What it took of the client.
+    pub client: ClientReport,
+    /// What it took of the server, where that can be read.
+    pub server: Option<ServerReport>,
+    /// What the kernel counted meanwhile, for the whole machine.
+    pub kernel: Option<KernelReport>,
+    /// What the verdict was found from.
+    pub evidence: Evidence,
+    /// Why its figures must not be believed; none when they may be.
+    pub invalid: Vec<Invalid>,
+    /// What failed in it: requests, statuses.
+    pub failing: Vec<Reason>,
+    /// What a reader should know besides.
+    pub notes: Vec<Reason>,
+}
+
+/// A name from a table, and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The short name.
+    pub name: String,
+    /// One sentence for people, with its numbers.
+    pub text: String,
+}
+
+/// The load of a step in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// Requests a second, where the clock decides.
+    pub rate_per_s: Option<f64>,
+    /// Visits (connections, sessions or requests) a second, where the clock decides.
+    pub visits_per_s: Option<f64>,
+    /// Connections open at once, at most (open loop) or always (closed loop).
+    pub connections: u32,
+}
+
+/// Phases in short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhasesReport {
+    /// Looking up the name.
+    pub resolve: Option<Percentiles>,
+    /// Establishing the TCP connection.
+    pub connect: Option<Percentiles>,
+    /// The TLS handshake.
+    pub tls: Option<Percentiles>,
+    /// From the last byte sent to the first byte received.
+    pub wait: Option<Percentiles>,
+    /// From the first byte received to the last.
+    pub transfer: Option<Percentiles>,
+}
+
+/// A histogram with its percentiles.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Times {
+    /// In short; absent when there is no value.
+    pub summary: Option<Percentiles>,
+    /// The whole histogram.
+    pub histogram: Hdr,
+}
+
+impl Times {
+    /// A histogram and what it says.
+    pub fn of(histogram: Hdr) -> Self {
+        Self { summary: histogram.percentiles(), histogram }
+    }
+}
+
+/// How a step warmed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarmUpReport {
+    /// Its length, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Requests that ended and are in no figure for it.
+    pub samples: u64,
+    /// Whether the steady state was found; absent when it was not looked for.
+    pub steady: Option<bool>,
+}
+
+/// On-CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// In user mode, in nanoseconds.
+    pub user_ns: u64,
+    /// In the kernel, in nanoseconds.
+    pub system_ns: u64,
+}
+
+impl Cpu {
+    /// Both together.
+    pub const fn total_ns(&self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+}
+
+/// What a step took of the client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// On-CPU time of all client threads.
+    pub cpu: Cpu,
+    /// CPU for each response, in nanoseconds.
+    pub cpu_ns_per_response: Option<f64>,
+    /// Share of its time that the busiest client thread was on a core, 0 to 1.
+    pub busy_share: f64,
+    /// Share of its time that this thread was ready and waited for a core, 0 to 1.
+    pub wait_share: f64,
+    /// How late the loops of the client threads woke up.
+    pub loop_lag: Times,
+    /// Most memory of the client's process, in bytes.
+    pub memory_bytes_peak: Option<u64>,
+    /// Share of the machine's CPU that neither client nor server used, 0 to 1, where known.
+    pub other_cpu_share: Option<f64>,
+    /// One for each agent, where there were any.
+    #[serde(default)]
+    pub agents: Vec<AgentReport>,
+}
+
+/// An agent's part in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentReport {
+    /// What it calls itself.
+    pub name: String,
+    /// Its clock against the controller's, in nanoseconds, by half the round trip.
+    pub skew_ns: i64,
+    /// Share of its time that its busiest thread was on a core or waited for one, 0 to 1.
+    pub busy_share: f64,
+    /// Answers it received.
+    pub responses: u64,
+    /// Whether it was lost.
+    pub lost: bool,
+}
+
+/// What a step took of the server's processes, on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerReport {
+    /// On-CPU time of its processes.
+    pub cpu: Cpu,
+    /// CPU for each response, in nanoseconds.
+    pub cpu_ns_per_response: Option<f64>,
+    /// Share of the step's time it was on a core; 2 means two cores.
+    pub cores_used: f64,
+    /// Resident memory at the end, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Most resident memory, in bytes.
+    pub memory_bytes_peak: Option<u64>,
+    /// Context switches that it asked for by waiting.
+    pub switches_voluntary: Option<u64>,
+    /// Context switches forced on it.
+    pub switches_forced: Option<u64>,
+    /// How many processes these figures are of.
+    pub processes: u32,
+}
+
+/// What the kernel counted during a step, for the whole machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelReport {
+    /// TCP segments sent again.
+    pub tcp_retransmits: u64,
+    /// Connections dropped because a listen queue was full.
+    pub listen_overflows: u64,
+    /// SYNs dropped at a listener, for whatever reason.
+    pub listen_drops: u64,
+    /// Attempts to connect that failed.
+    pub connect_failures: u64,
+    /// Connections reset.
+    pub resets: u64,
+}
+
+/// The machine, as far as it bears on a measurement. What cannot be read is absent, never guessed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineReport {
+    /// Model name of the processor.
+    pub cpu_model: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// Main memory, in bytes.
+    pub memory_bytes: u64,
+    /// Host name.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Frequency governor of the first core.
+    #[serde(default)]
+    pub cpu_governor: Option<String>,
+    /// Most open files of this process.
+    #[serde(default)]
+    pub files_max: Option<u64>,
+    /// Settings of the kernel that bear on the run, by name: `net.core.somaxconn`, `net.ipv4.ip_local_port_range`.
+    #[serde(default)]
+    pub sysctls: Vec<(String, String)>,
+    /// Digest of this program's file, in hexadecimal.
+    #[serde(default)]
+    pub binary_digest: Option<String>,
+}
+
+/// What a step's report is made from, besides its record.
+#[derive(Clone, Debug)]
+pub struct StepFacts {
+    /// Number of the step, from 0.
+    pub step: u16,
+    /// What was asked.
+    pub plan: Plan,
+    /// From the start of the measured part to the last answer's end, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// What the schedules counted, added up.
+    pub tally: Tally,
+    /// How it warmed up.
+    pub warm_up: WarmUpReport,
+    /// What it took of the client.
+    pub client: ClientReport,
+    /// What it took of the server.
+    pub server: Option<ServerReport>,
+    /// What the kernel counted.
+    pub kernel: Option<KernelReport>,
+    /// Agreement with the server's own counts, where those were read.
+    pub reconciliation: Option<crate::judge::reconcile::Reconciliation>,
+    /// Agents lost.
+    pub agents_lost: u32,
+    /// Whether somebody ended it.
+    pub interrupted: bool,
+    /// Whether it was past the knee on purpose.
+    pub overload: bool,
+}
+
+impl StepReport {
+    /// Computes rates, percentiles and the verdict of a finished record.
+    pub fn of(record: Recorder, facts: StepFacts) -> Self {
+        let seconds = facts.elapsed_ns as f64 / 1e9;
+        let per_second = |count: u64| if facts.elapsed_ns == 0 { 0.0 } else { count as f64 / seconds };
+        let visits_per_s = match &facts.plan.kind {
+            crate::plan::Loop::Open(arrivals) => Some(arrivals.rate_mean()),
+            crate::plan::Loop::Closed => None,
+        };
+        let offered =
+            Offered { rate_per_s: facts.plan.offered_per_s(), visits_per_s, connections: facts.plan.connections };
+        let phases = PhasesReport {
+            resolve: record.phases.resolve.percentiles(),
+            connect: record.phases.connect.percentiles(),
+            tls: record.phases.tls.percentiles(),
+            wait: record.phases.wait.percentiles(),
+            transfer: record.phases.transfer.percentiles(),
+        };
+        let evidence = Evidence { elapsed_ns: facts.elapsed_ns, ..Evidence::default() };
+        let invalid = crate::judge::validity::judge(&evidence);
+        Self {
+            step: facts.step,
+            offered,
+            elapsed_ns: facts.elapsed_ns,
+            responses_per_s: per_second(record.counts.responses),
+            begun_per_s: per_second(record.counts.requests_begun),
+            bytes_in_per_s: per_second(record.counts.bytes_in()),
+            error_share: 0.0,
+            response: record.response.percentiles(),
+            service: record.service.percentiles(),
+            lag: record.lag.percentiles(),
+            phases,
+            record,
+            tally: facts.tally,
+            warm_up: facts.warm_up,
+            client: facts.client,
+            server: facts.server,
+            kernel: facts.kernel,
+            evidence,
+            invalid,
+            failing: Vec::new(),
+            notes: Vec::new(),
+            plan: facts.plan,
+        }
+    }
+}
