@@ -1,7 +1,9 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
 mod accelerate;
+mod agent;
 mod bench;
+mod compare;
 mod completions;
 mod config;
 mod explain;
@@ -11,6 +13,8 @@ mod man;
 mod pages;
 mod purge;
 mod reload;
+mod report;
+mod rerun;
 mod run;
 mod serve;
 mod status;
@@ -36,6 +40,10 @@ enum Verb {
     Reload(reload::ReloadArgs),
     Upgrade(reload::UpgradeArgs),
     Bench(bench::BenchArgs),
+    Report(report::ReportArgs),
+    Compare(compare::CompareArgs),
+    Rerun(rerun::RerunArgs),
+    Agent(agent::AgentArgs),
     Limits(limits::LimitsArgs),
     Pages(pages::PagesArgs),
     Validate(config::ValidateArgs),
@@ -59,6 +67,10 @@ fn main() -> ExitCode {
         Verb::Reload(arguments) => reload::reload(&arguments),
         Verb::Upgrade(arguments) => reload::upgrade(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Report(arguments) => report::run(&arguments),
+        Verb::Compare(arguments) => compare::run(&arguments),
+        Verb::Rerun(arguments) => rerun::run(arguments),
+        Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Limits(arguments) => limits::run(arguments),
         Verb::Pages(arguments) => pages::run(&arguments),
         Verb::Validate(arguments) => config::validate(&arguments),

@@ -7,11 +7,20 @@
 //!
 //! - [`frame`] and [`message`]: what travels, as bytes and as words;
 //! - [`clock`]: what time it is elsewhere;
-//! - [`muster`]: the controller's decisions, without a socket.
+//! - [`muster`]: the controller's decisions, without a socket;
+//! - [`trust`]: who may take part;
+//! - [`controller`] and [`member`]: the two sides with their sockets;
+//! - [`merge`]: one result out of many.
 
 pub mod clock;
+pub mod controller;
 pub mod frame;
 pub mod link;
+pub mod member;
+pub mod merge;
 pub mod message;
 pub mod muster;
 pub mod trust;
+
+#[cfg(test)]
+mod tests;

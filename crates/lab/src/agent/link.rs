@@ -7,8 +7,11 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How much is read at once before it is looked at.
-const READ_BYTES: usize = 64 * 1024;
+/// How much is taken from TLS at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// How often the socket is read before what came is looked at: whoever sends without end must not fill our memory.
+const READS_MAX: usize = 64;
 
 /// Why a link ended.
 #[derive(Debug)]
@@ -81,13 +84,18 @@ impl Link {
         self.tls.is_handshaking()
     }
 
+    /// Sends what waits, as far as it goes without waiting.
+    pub fn flush(&mut self) -> Result<(), LinkEnd> {
+        Ok(self.write()?)
+    }
+
     /// Moves bytes both ways as far as they go without waiting. Says whether any came.
     pub fn pump(&mut self) -> Result<bool, LinkEnd> {
         if self.is_ended {
             return Err(LinkEnd::Frame(FrameRefusal::TooLong));
         }
         let mut came = false;
-        loop {
+        for _ in 0..READS_MAX {
             self.write()?;
             match self.tls.read_tls(&mut self.socket) {
                 Ok(0) => {

@@ -1,7 +1,8 @@
 //! What a controller and its agents say to each other.
 //!
 //! The order is fixed: the agent greets; the controller asks the time a few times and gives out the work; the agent says
-//! it is ready; the controller names a moment; the agent tells how it goes and, at the end, what came of it.
+//! it is ready; the controller names a moment; the agent tells, at the end, what came of it. Meanwhile it is asked the
+//! time once a second, which shows that it lives.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,13 +53,6 @@ pub enum Message {
         /// Nanoseconds of the agent's clock.
         at_ns: u64,
     },
-    /// Agent: how it goes, a few times a second.
-    Standing {
-        /// Answers so far.
-        responses: u64,
-        /// Failed requests so far.
-        failures: u64,
-    },
     /// Agent: done. Its record follows.
     Done {
         /// When it began, in nanoseconds of the agent's clock.
@@ -87,7 +81,6 @@ impl Message {
             Self::Plan { .. } => "plan",
             Self::Ready {} => "ready",
             Self::Go { .. } => "go",
-            Self::Standing { .. } => "standing",
             Self::Done { .. } => "done",
             Self::Failed { .. } => "failed",
             Self::Stop {} => "stop",

@@ -113,8 +113,6 @@ struct Agent {
     /// The question that is not answered yet, and when it was asked.
     asked: Option<(u64, u64)>,
     heard_ns: u64,
-    responses: u64,
-    failures: u64,
     begun_ns: Option<u64>,
     facts: Value,
     record: Vec<u8>,
@@ -168,7 +166,7 @@ impl Muster {
 
     /// Somebody has connected. The number names it from now on.
     pub fn handle_connected(&mut self, now_ns: u64) -> usize {
-        self.agents.push(Agent {
+        let agent = Agent {
             name: String::new(),
             cores: 0,
             step: Step::Strange,
@@ -177,13 +175,22 @@ impl Muster {
             offset: None,
             asked: None,
             heard_ns: now_ns,
-            responses: 0,
-            failures: 0,
             begun_ns: None,
             facts: Value::Null,
             record: Vec::new(),
-        });
-        self.agents.len() - 1
+        };
+        // Whoever knocks and goes again takes no memory for ever: one who left without work leaves its number too.
+        let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
+        match self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
+            Some(who) => {
+                self.agents[who] = agent;
+                who
+            }
+            None => {
+                self.agents.push(agent);
+                self.agents.len() - 1
+            }
+        }
     }
 
     /// Whether another connection may be taken.
@@ -234,10 +241,6 @@ impl Muster {
             (Step::Planned, Message::Ready {}) => {
                 agent.step = Step::Ready;
                 self.name_the_moment(now_ns)
-            }
-            (Step::Going, Message::Standing { responses, failures }) => {
-                (agent.responses, agent.failures) = (responses, failures);
-                Vec::new()
             }
             (Step::Going, Message::Done { begun_ns, facts }) => {
                 agent.step = Step::Recording;
@@ -317,11 +320,6 @@ impl Muster {
             Step::Lost(loss) => Some((agent.name.as_str(), loss, agent.words.as_str())),
             _ => None,
         })
-    }
-
-    /// Answers and failures so far, of all agents.
-    pub fn standing(&self) -> (u64, u64) {
-        self.agents.iter().fold((0, 0), |sum, agent| (sum.0 + agent.responses, sum.1 + agent.failures))
     }
 
     /// When all begin, by our clock, once that is decided.

@@ -17,7 +17,7 @@ mod reader;
 mod worker;
 
 pub use failure::Failure;
-pub use interrupt::watch_interrupts;
+pub use interrupt::{watch_endings, watch_interrupts};
 pub use worker::{WorkerReport, run_worker, thread_cpu_ns};
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-use super::{AgentLoss, LEAD_NS, Muster, Order, PINGS, SILENCE_NS_MAX};
+use super::{AGENTS_MAX, AgentLoss, LEAD_NS, Muster, Order, PINGS, SILENCE_NS_MAX};
 use crate::agent::message::{Message, PROTOCOL};
 use serde_json::json;
 
@@ -78,9 +78,6 @@ fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
         // The answers took 200 ns, so half of that is the bound.
         assert!(to == who && at_ns.abs_diff(begins_ns + who as u64 * 1_000_000_000) <= 100, "{order:?}");
     }
-    field.say(0, Message::Standing { responses: 10, failures: 1 });
-    field.say(1, Message::Standing { responses: 20, failures: 0 });
-    assert_eq!(field.muster.standing(), (30, 1));
     field.finish(1, 0);
     assert!(!field.muster.is_over());
     field.finish(0, 5_000);
@@ -107,6 +104,18 @@ fn who_goes_before_there_is_work_leaves_its_place() {
     let late = field.muster.handle_connected(field.now_ns);
     let orders = field.say(late, hello("d"));
     assert!(matches!(&orders[..], [Order::Say(to, Message::Failed { .. }), Order::Dismiss(_)] if *to == late));
+}
+
+#[test]
+fn who_knocks_and_goes_takes_no_memory_for_ever() {
+    let mut field = Field::new(1);
+    for _ in 0..3 * AGENTS_MAX {
+        let who = field.muster.handle_connected(field.now_ns);
+        field.muster.handle_lost(who, AgentLoss::Closed, String::new());
+    }
+    assert_eq!(field.muster.agents.len(), AGENTS_MAX);
+    assert!(field.muster.has_room() && field.muster.here() == 0);
+    assert_eq!(field.join("late").1.len(), 1);
 }
 
 #[test]

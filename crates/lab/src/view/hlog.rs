@@ -1,0 +1,19 @@
+//! A result's histograms as an HdrHistogram log, for the tools that read those.
+
+use super::series::times;
+use flatout_load::record::hlog::{Log, Row};
+use flatout_load::report::RunReport;
+
+/// The log: for each step three rows, tagged `response`, `service` and `lag`.
+pub fn log(report: &RunReport) -> Log {
+    let start_ns = report.steps.first().map_or(0, |step| step.record.series.start_ns);
+    let rows = report.steps.iter().flat_map(|step| {
+        times(step).map(|(name, histogram)| Row {
+            tag: Some(name.to_owned()),
+            start_s: step.record.measured_from_ns.saturating_sub(start_ns) as f64 / 1e9,
+            length_s: step.elapsed_ns as f64 / 1e9,
+            histogram: histogram.clone(),
+        })
+    });
+    Log { started_unix_s: Some(report.begun_unix_ms as f64 / 1e3), rows: rows.collect() }
+}
