@@ -18,6 +18,7 @@ mod rerun;
 mod run;
 mod serve;
 mod status;
+mod workload;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ enum Verb {
     Rerun(rerun::RerunArgs),
     Agent(agent::AgentArgs),
     Limits(limits::LimitsArgs),
+    Workload(workload::WorkloadArgs),
     Pages(pages::PagesArgs),
     Validate(config::ValidateArgs),
     Fmt(config::FmtArgs),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Verb::Rerun(arguments) => rerun::run(arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Limits(arguments) => limits::run(arguments),
+        Verb::Workload(arguments) => workload::run(&arguments),
         Verb::Pages(arguments) => pages::run(&arguments),
         Verb::Validate(arguments) => config::validate(&arguments),
         Verb::Fmt(arguments) => config::fmt(&arguments),

@@ -4,7 +4,8 @@
 //! - [`limits`] measures what this machine can do at most, with probes of our own;
 //! - [`target`] finds the server's processes on this machine and what they cost;
 //! - [`machine`] says what the figures were measured on;
-//! - [`view`] turns results into text for people and versioned JSON.
+//! - [`view`] turns results into text for people and versioned JSON;
+//! - [`workload`] reads lists and logs, and writes files to be served.
 //!
 //! Absent on purpose: sites, files to serve, and every other part of the server. The lab sees a server as a stranger does.
 
@@ -20,3 +21,4 @@ pub mod spread;
 pub mod target;
 pub mod url;
 pub mod view;
+pub mod workload;

@@ -1,0 +1,328 @@
+//! Workloads on this machine: lists and logs read from files, and files written to be served.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use flatout_load::workload::fileset::{Content, FileSpec, Fileset};
+use flatout_load::workload::{Faults, Log, LogReader, Workload, filelist, urls};
+use rustix::fs::statvfs;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Largest list that is read, in bytes.
+pub const LIST_BYTES_MAX: u64 = 256 << 20;
+
+/// The list that is written beside the files of a set.
+pub const FILELIST_NAME: &str = "filelist";
+
+/// Bytes read or written at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A workload that could not be had from a file.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The file could not be read.
+    Io(PathBuf, io::Error),
+    /// It is larger than [`LIST_BYTES_MAX`].
+    TooLarge(PathBuf),
+    /// Lines of it are malformed, or there is nothing in it.
+    Malformed(PathBuf, Faults),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(formatter, "cannot read {}: {error}", path.display()),
+            Self::TooLarge(path) => write!(formatter, "{} is larger than {LIST_BYTES_MAX} bytes", path.display()),
+            Self::Malformed(path, faults) => {
+                let lines = faults.to_string().replace('\n', "\n  ");
+                write!(formatter, "{} cannot be used:\n  {lines}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads a filelist in WebStone's format.
+///
+/// # Errors
+/// Why it cannot be used, with the numbers of malformed lines.
+pub fn read_filelist(path: &Path) -> Result<Workload, ReadError> {
+    filelist::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
+}
+
+/// Reads a list of URLs that are asked for in turn.
+///
+/// # Errors
+/// Why it cannot be used, with the numbers of malformed lines.
+pub fn read_urls(path: &Path) -> Result<Workload, ReadError> {
+    urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
+}
+
+/// Reads an access log, `-` being standard input, as far as the bounds of [`Log`] go; its faults are in it.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_log(path: &Path) -> Result<Log, ReadError> {
+    let failed = |error| ReadError::Io(path.to_owned(), error);
+    let mut input = open(path).map_err(failed)?;
+    let mut reader = LogReader::default();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match input.read(&mut piece) {
+            Ok(0) => return Ok(reader.finish()),
+            Ok(bytes) if reader.handle_bytes(&piece[..bytes]) => {}
+            Ok(_) => return Ok(reader.finish()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// The same of a log of which every line must be sound.
+///
+/// # Errors
+/// When it cannot be read, or lines are malformed: each is named by its number.
+pub fn read_sound_log(path: &Path) -> Result<Log, ReadError> {
+    let log = read_log(path)?;
+    if log.faults.is_empty() { Ok(log) } else { Err(ReadError::Malformed(path.to_owned(), log.faults)) }
+}
+
+/// The text of a list, `-` being standard input.
+///
+/// # Errors
+/// When it cannot be read, or is too large.
+pub fn read_list(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let failed = |error| ReadError::Io(path.to_owned(), error);
+    let mut text = Vec::new();
+    open(path).map_err(failed)?.take(LIST_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > LIST_BYTES_MAX { Err(ReadError::TooLarge(path.to_owned())) } else { Ok(text) }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(Box::new(file))
+}
+
+/// Why a set of files was not written, or not all of it.
+#[derive(Debug)]
+pub enum MakeError {
+    /// The folder holds something else than an earlier set of this name.
+    NotEmpty(PathBuf),
+    /// The disk has less room than the set needs.
+    NoRoom {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that the set needs.
+        needed: u64,
+    },
+    /// Writing failed.
+    Io {
+        /// What was written.
+        path: PathBuf,
+        /// Why it failed.
+        error: io::Error,
+        /// Files that were whole by then, and stay.
+        written: usize,
+        /// Files of the set.
+        files: usize,
+    },
+}
+
+impl fmt::Display for MakeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEmpty(path) => write!(
+                formatter,
+                "{} holds other files, and none is overwritten; name a folder that is empty or not there yet",
+                path.display()
+            ),
+            Self::NoRoom { free, needed } => {
+                write!(formatter, "the set needs {needed} bytes, and the disk has {free} left")
+            }
+            Self::Io { path, error, written, files } => {
+                write!(formatter, "cannot write {}: {error} ({written} of {files} files are written)", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for MakeError {}
+
+/// Writes the files of a set into a folder, which is made where it is not there, and their list beside them, each with its
+/// size and SHA-256. `progress` is told how many files are written. Returns the list's path.
+///
+/// # Errors
+/// Why not, or not all.
+pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Result<PathBuf, MakeError> {
+    let files = set.files.len();
+    let failed = |path: &Path, written: usize| {
+        let path = path.to_owned();
+        move |error| MakeError::Io { path, error, written, files }
+    };
+    fs::create_dir_all(folder).map_err(failed(folder, 0))?;
+    if !is_ours(folder, set.name).map_err(failed(folder, 0))? {
+        return Err(MakeError::NotEmpty(folder.to_owned()));
+    }
+    check_room(set, folder)?;
+    let list = folder.join(FILELIST_NAME);
+    // First, so that a set broken off is known as ours; the whole list with its digests replaces it at the end.
+    fs::write(&list, set.filelist(|_| None)).map_err(failed(&list, 0))?;
+    let mut digests = Vec::with_capacity(files);
+    for (index, file) in set.files.iter().enumerate() {
+        let path = folder.join(file.path.trim_start_matches('/'));
+        digests.push(write_file(file, &path).map_err(failed(&path, index))?);
+        progress(index + 1);
+    }
+    let text = set.filelist(|index| digests.get(index).copied());
+    fs::write(&list, text).map_err(failed(&list, files))?;
+    Ok(list)
+}
+
+/// Whether a folder is empty, or holds a set of this name that was made here.
+fn is_ours(folder: &Path, name: &str) -> io::Result<bool> {
+    if fs::read_dir(folder)?.next().is_none() {
+        return Ok(true);
+    }
+    let wanted = format!("# {name}: ");
+    let mut beginning = vec![0; wanted.len()];
+    match File::open(folder.join(FILELIST_NAME)).and_then(|mut list| list.read_exact(&mut beginning)) {
+        Ok(()) => Ok(beginning == wanted.as_bytes()),
+        Err(_) => Ok(false),
+    }
+}
+
+fn check_room(set: &Fileset, folder: &Path) -> Result<(), MakeError> {
+    // A set that is made anew takes no more room than it has. What cannot be asked shows when it is written.
+    let Ok(status) = statvfs(folder) else { return Ok(()) };
+    let there: u64 = set
+        .files
+        .iter()
+        .filter_map(|file| fs::metadata(folder.join(file.path.trim_start_matches('/'))).ok())
+        .map(|metadata| metadata.len())
+        .sum();
+    let free = status.f_bavail.saturating_mul(status.f_frsize);
+    let needed = set.bytes_total().saturating_sub(there);
+    if needed > free { Err(MakeError::NoRoom { free, needed }) } else { Ok(()) }
+}
+
+/// Writes a file, and takes away what of it was written when that fails: a short file would look like a whole one.
+fn write_file(file: &FileSpec, path: &Path) -> io::Result<[u8; 32]> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let written = write_content(file, path);
+    if written.is_err() {
+        // The failure that is told is the first one.
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
+fn write_content(file: &FileSpec, path: &Path) -> io::Result<[u8; 32]> {
+    let mut output = File::create(path)?;
+    let mut content = Content::of(&file.path);
+    let mut digest = Context::new(&SHA256);
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut left = file.bytes;
+    while left > 0 {
+        let bytes = left.min(PIECE_BYTES as u64) as usize;
+        content.fill(&mut piece[..bytes]);
+        digest.update(&piece[..bytes]);
+        output.write_all(&piece[..bytes])?;
+        left -= bytes as u64;
+    }
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest.finish().as_ref());
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILELIST_NAME, MakeError, ReadError, make, read_filelist, read_log, read_sound_log, read_urls};
+    use aws_lc_rs::digest::{SHA256, digest};
+    use flatout_load::workload::fileset::Fileset;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("flatout-workload-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_set_is_what_its_list_says() {
+        let folder = Folder::new("set");
+        let set = Fileset::web96(0.01, 4.0).unwrap();
+        let mut told = Vec::new();
+        let list = make(&set, &folder.0, |count| told.push(count)).unwrap();
+        assert_eq!((list.as_path(), told), (folder.0.join(FILELIST_NAME).as_path(), (1..=36).collect()));
+        let workload = read_filelist(&list).unwrap();
+        assert_eq!(workload.entries.len(), 36);
+        for entry in &workload.entries {
+            let content = fs::read(folder.0.join(&entry.address.target[1..])).unwrap();
+            assert_eq!(Some(content.len() as u64), entry.body_bytes);
+            assert_eq!(Some(digest(&SHA256, &content).as_ref()), entry.sha256.as_ref().map(<[u8; 32]>::as_slice));
+        }
+        // Again over itself, the same; another set does not go there, nor does any into a folder of others' files.
+        let before = fs::read(&list).unwrap();
+        make(&set, &folder.0, |_| {}).unwrap();
+        assert_eq!(fs::read(&list).unwrap(), before);
+        let refused = make(&Fileset::webstone_standard(), &folder.0, |_| {});
+        assert!(matches!(refused, Err(MakeError::NotEmpty(_))), "{refused:?}");
+        fs::remove_file(&list).unwrap();
+        assert!(make(&set, &folder.0, |_| {}).unwrap_err().to_string().contains("none is overwritten"));
+    }
+
+    #[test]
+    fn what_cannot_be_written_says_where() {
+        let folder = Folder::new("blocked");
+        fs::create_dir_all(&folder.0).unwrap();
+        let set = Fileset::webstone_standard();
+        let list = make(&set, &folder.0, |_| {}).unwrap();
+        fs::remove_file(folder.0.join("file50k.html")).unwrap();
+        fs::create_dir(folder.0.join("file50k.html")).unwrap();
+        let error = make(&set, &folder.0, |_| {}).unwrap_err().to_string();
+        assert!(error.contains("file50k.html") && error.contains("(2 of 5 files are written)"), "{error}");
+        assert!(folder.0.join("file5k.html").is_file() && list.is_file());
+    }
+
+    #[test]
+    fn lists_and_logs_say_their_lines() {
+        let folder = Folder::new("lists");
+        fs::create_dir_all(&folder.0).unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.0.join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let list = file("list", "/a 1\n/b x\nnothing 3\n");
+        let error = read_filelist(&list).unwrap_err().to_string();
+        assert!(error.contains("\n  line 2: the weight") && error.contains("\n  line 3: there is no URL"), "{error}");
+        assert_eq!(read_urls(&file("urls", "/a\n/b\n")).unwrap().entries.len(), 2);
+        let log = "h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1\nnonsense\n";
+        let log = file("log", log);
+        assert_eq!(read_log(&log).unwrap().requests.len(), 1);
+        assert!(read_sound_log(&log).unwrap_err().to_string().contains("line 2: "));
+        assert!(matches!(read_log(&folder.0), Err(ReadError::Io(..))));
+        assert!(matches!(read_filelist(Path::new("/nowhere/list")), Err(ReadError::Io(..))));
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether B differs from A, said in a sentence.
+//!
+//! A difference is shown when its confidence interval leaves out "none" and the difference is larger than what A showed
+//! beside itself. That second measure, the noise floor, is the far end of the interval of A against A, measured in the
+//! same order of turns: what a machine makes of nothing must not be told of B.
+
+use super::Interval;
+use serde::{Deserialize, Serialize};
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measure {
+    /// Its name in a sentence about B: `p99 response time`, `CPU per request`. Not used for rates.
+    pub name: String,
+    /// What more of it means.
+    pub kind: MeasureKind,
+}
+
+/// What more of a measure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MeasureKind {
+    /// A rate of work done: more is faster.
+    Rate,
+    /// A time or a cost: less is better.
+    Cost,
+}
+
+impl Measure {
+    /// The rate of answers.
+    pub fn rate() -> Self {
+        Self { name: "rate".to_owned(), kind: MeasureKind::Rate }
+    }
+
+    /// A time or a cost of this name.
+    pub fn cost(name: &str) -> Self {
+        Self { name: name.to_owned(), kind: MeasureKind::Cost }
+    }
+}
+
+/// What came of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// B is better.
+    Better,
+    /// B is worse.
+    Worse,
+    /// Neither was shown.
+    NoDifference,
+}
+
+/// A comparison by one measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// What was compared.
+    pub measure: Measure,
+    /// B's figure divided by A's.
+    pub ratio: Interval,
+    /// Confidence of the interval, 0 to 1.
+    pub level: f64,
+    /// A's figure beside itself, where that was measured.
+    pub same: Option<Interval>,
+    /// What came of it.
+    pub finding: Finding,
+}
+
+impl Comparison {
+    /// Judges B's figure divided by A's; `same` is A's divided by A's from turns taken in the same way.
+    pub fn of(measure: Measure, ratio: Interval, level: f64, same: Option<Interval>) -> Self {
+        let change = ratio.estimate - 1.0;
+        let is_shown = !ratio.contains(1.0) && change.abs() > noise_floor(same.as_ref());
+        let finding = match (is_shown, (change > 0.0) == (measure.kind == MeasureKind::Rate)) {
+            (false, _) => Finding::NoDifference,
+            (true, true) => Finding::Better,
+            (true, false) => Finding::Worse,
+        };
+        Self { measure, ratio, level, same, finding }
+    }
+
+    /// By how much A differed from itself at the most, as a share; `None` when that was not measured.
+    pub fn noise_floor(&self) -> Option<f64> {
+        self.same.as_ref().map(|same| noise_floor(Some(same)))
+    }
+
+    /// Whether A seemed to differ from itself: then something other than the subject changes with the turns.
+    pub fn is_unfair(&self) -> bool {
+        self.same.is_some_and(|same| !same.contains(1.0))
+    }
+
+    /// The sentence.
+    pub fn sentence(&self) -> String {
+        let percent = |share: f64| format!("{:.1}", 100.0 * share);
+        // "-0.0" would be a riddle.
+        let percent = |share: f64| percent(share).replace("-0.0", "0.0");
+        let level = 100.0 * self.level;
+        let change = self.ratio.map(|ratio| ratio - 1.0);
+        if self.finding == Finding::NoDifference {
+            let (low, high) = (percent(change.low), percent(change.high));
+            let what = match self.measure.kind {
+                MeasureKind::Rate => "B's rate".to_owned(),
+                MeasureKind::Cost => format!("B's {}", self.measure.name),
+            };
+            let estimate = percent(change.estimate);
+            let floor = match self.noise_floor() {
+                Some(floor) if !self.ratio.contains(1.0) => {
+                    format!("; A beside itself differs by up to {} %", percent(floor))
+                }
+                _ => String::new(),
+            };
+            return format!(
+                "no difference shown: {what} is {estimate} % from A's ({level:.0} % CI {low} to {high}){floor}"
+            );
+        }
+        let less = change.estimate < 0.0;
+        let size = if less { change.map(|change| -change) } else { change };
+        let sizes = format!("{level:.0} % CI {} to {}", percent(size.low), percent(size.high));
+        let estimate = percent(size.estimate);
+        match (self.measure.kind, less) {
+            (MeasureKind::Rate, false) => format!("B is {estimate} % faster ({sizes})"),
+            (MeasureKind::Rate, true) => format!("B is {estimate} % slower ({sizes})"),
+            (MeasureKind::Cost, false) => format!("B's {} is {estimate} % higher ({sizes})", self.measure.name),
+            (MeasureKind::Cost, true) => format!("B's {} is {estimate} % lower ({sizes})", self.measure.name),
+        }
+    }
+}
+
+fn noise_floor(same: Option<&Interval>) -> f64 {
+    same.map_or(0.0, |same| (same.low - 1.0).abs().max((same.high - 1.0).abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Comparison, Finding, Measure};
+    use crate::random::Random;
+    use crate::stats::Interval;
+    use crate::stats::bootstrap::Bootstrap;
+
+    fn interval(estimate: f64, low: f64, high: f64) -> Interval {
+        Interval { estimate, low, high }
+    }
+
+    #[test]
+    fn sentences_say_what_was_shown() {
+        let same = Some(interval(1.001, 0.992, 1.010));
+        let rate = |ratio| Comparison::of(Measure::rate(), ratio, 0.95, same);
+        let p99 = |ratio| Comparison::of(Measure::cost("p99 response time"), ratio, 0.95, same);
+        for (comparison, finding, sentence) in [
+            (rate(interval(1.071, 1.059, 1.083)), Finding::Better, "B is 7.1 % faster (95 % CI 5.9 to 8.3)"),
+            (rate(interval(0.929, 0.917, 0.941)), Finding::Worse, "B is 7.1 % slower (95 % CI 5.9 to 8.3)"),
+            (
+                p99(interval(0.80, 0.75, 0.85)),
+                Finding::Better,
+                "B's p99 response time is 20.0 % lower (95 % CI 15.0 to 25.0)",
+            ),
+            (
+                p99(interval(1.20, 1.15, 1.25)),
+                Finding::Worse,
+                "B's p99 response time is 20.0 % higher (95 % CI 15.0 to 25.0)",
+            ),
+            (
+                rate(interval(1.0001, 0.994, 1.006)),
+                Finding::NoDifference,
+                "no difference shown: B's rate is 0.0 % from A's (95 % CI -0.6 to 0.6)",
+            ),
+            // Shown by its own interval, and no more than A beside itself.
+            (
+                p99(interval(0.993, 0.990, 0.996)),
+                Finding::NoDifference,
+                "no difference shown: B's p99 response time is -0.7 % from A's (95 % CI -1.0 to -0.4); A beside itself differs by up to 1.0 %",
+            ),
+        ] {
+            assert_eq!((comparison.sentence().as_str(), comparison.finding), (sentence, finding));
+            assert!(!comparison.is_unfair());
+        }
+        let unfair = Comparison::of(Measure::rate(), interval(1.5, 1.4, 1.6), 0.95, Some(interval(1.1, 1.05, 1.15)));
+        assert!(unfair.is_unfair() && unfair.finding == Finding::Better);
+        assert!((unfair.noise_floor().unwrap() - 0.15).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nothing_is_told_of_a_difference_that_is_not_there() {
+        let (mut shown, mut found) = (0, 0);
+        for trial in 0..300 {
+            let mut random = Random::stream(6, 0, trial);
+            let mut pairs = |speed: f64| -> Vec<(f64, f64)> {
+                (0..10)
+                    .map(|_| {
+                        let machine = 1.0 + 0.05 * random.next_normal();
+                        let mut run = |rate: f64| rate * machine * (1.0 + 0.01 * random.next_normal());
+                        (run(1000.0), run(1000.0 * speed))
+                    })
+                    .collect()
+            };
+            let bootstrap = Bootstrap { resamples: 500, ..Bootstrap::new(trial) };
+            let same = bootstrap.ratio(&pairs(1.0));
+            let judge = |pairs: &[(f64, f64)]| {
+                Comparison::of(Measure::rate(), bootstrap.ratio(pairs).unwrap(), 0.95, same).finding
+            };
+            shown += u32::from(judge(&pairs(1.0)) != Finding::NoDifference);
+            found += u32::from(judge(&pairs(1.05)) == Finding::Better);
+        }
+        assert!(shown <= 15, "{shown} of 300 differences were none");
+        assert!(found >= 290, "{found} of 300 differences were found");
+    }
+}

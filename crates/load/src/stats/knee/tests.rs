@@ -1,0 +1,151 @@
+use super::{Knee, KneeEnding, KneePlan, Search, Trial, TrialOutcome};
+use crate::random::Random;
+
+fn run(plan: KneePlan, mut server: impl FnMut(Trial) -> TrialOutcome) -> Knee {
+    let mut search = Search::new(plan);
+    while let Some(trial) = search.next() {
+        assert!((plan.rate_min..=plan.rate_max).contains(&trial.rate_per_s), "{trial:?}");
+        let outcome = server(trial);
+        search.handle(outcome);
+    }
+    let knee = search.knee();
+    search.handle(TrialOutcome::Met);
+    assert_eq!(search.knee(), knee, "a search that is over stays as it is");
+    knee
+}
+
+fn outcome(is_met: bool) -> TrialOutcome {
+    if is_met { TrialOutcome::Met } else { TrialOutcome::Missed }
+}
+
+/// What is told as met was met by the last long trials at that rate, and what is told as missed was missed by a long one.
+fn assert_confirmed(knee: &Knee) {
+    let long = |rate: f64| {
+        let at =
+            move |record: &&super::TrialRecord| record.trial.is_long && (record.trial.rate_per_s - rate).abs() < 1e-9;
+        knee.trials.iter().filter(at).map(|record| record.outcome).collect::<Vec<_>>()
+    };
+    let met = long(knee.met_per_s.unwrap());
+    let last = &met[met.len() - knee.confirmations as usize..];
+    assert!(last.iter().all(|outcome| *outcome == TrialOutcome::Met), "{knee:?}");
+    assert!(long(knee.missed_per_s.unwrap()).contains(&TrialOutcome::Missed), "{knee:?}");
+}
+
+#[test]
+fn a_hard_knee_is_found_wherever_it_is() {
+    let mut random = Random::new(1);
+    for _ in 0..500 {
+        let truth = 100.0 * 10_f64.powf(4.0 * random.next_f64());
+        let knee = run(KneePlan::DEFAULT, |trial| outcome(trial.rate_per_s <= truth));
+        assert_eq!(knee.ending, KneeEnding::Found);
+        let (met, missed) = (knee.met_per_s.unwrap(), knee.missed_per_s.unwrap());
+        assert!(met <= truth && truth < missed && missed / met <= 1.020_001, "{met} {truth} {missed}");
+        assert_confirmed(&knee);
+        let long = knee.trials.iter().filter(|record| record.trial.is_long).count();
+        assert!(long == 4 && knee.trials.len() < 32, "{} trials, {long} of them long", knee.trials.len());
+    }
+}
+
+#[test]
+fn a_knee_in_noise_is_found_nearly_where_it_is() {
+    let trials = 500;
+    let (mut near, mut most) = (0, 0);
+    for seed in 0..trials {
+        let mut random = Random::stream(2, 0, seed);
+        let truth = 5000.0;
+        let knee = run(KneePlan::DEFAULT, |trial| {
+            // The measured percentile varies; less the longer it is measured.
+            let deviation = if trial.is_long { 0.01 } else { 0.03 };
+            outcome(trial.rate_per_s * (1.0 + deviation * random.next_normal()) <= truth)
+        });
+        assert_eq!(knee.ending, KneeEnding::Found, "{knee:?}");
+        assert_confirmed(&knee);
+        near += u32::from((knee.met_per_s.unwrap() / truth - 1.0).abs() < 0.05);
+        most = most.max(knee.trials.len());
+    }
+    assert!(near >= 490, "{near} of {trials} within 5 %");
+    assert!(most < 60, "{most} trials");
+}
+
+#[test]
+fn short_trials_that_lie_are_found_out() {
+    // Caches hide the truth for a while: short trials meet what long ones miss.
+    let knee = run(KneePlan::DEFAULT, |trial| outcome(trial.rate_per_s <= if trial.is_long { 1000.0 } else { 3000.0 }));
+    assert_eq!(knee.ending, KneeEnding::Found);
+    let (met, missed) = (knee.met_per_s.unwrap(), knee.missed_per_s.unwrap());
+    assert!(met <= 1000.0 && missed > 1000.0 && missed / met <= 1.020_001, "{met} {missed}");
+    assert_confirmed(&knee);
+    // The other way round: a beginning costs more than what follows.
+    let knee = run(KneePlan::DEFAULT, |trial| outcome(trial.rate_per_s <= if trial.is_long { 3000.0 } else { 1000.0 }));
+    let (met, missed) = (knee.met_per_s.unwrap(), knee.missed_per_s.unwrap());
+    assert!(met <= 3000.0 && missed > 3000.0 && missed / met <= 1.020_001, "{met} {missed}");
+    assert_confirmed(&knee);
+    assert!(knee.trials.len() < 80, "{}", knee.trials.len());
+}
+
+#[test]
+fn every_ending_has_its_sentence() {
+    let plan = KneePlan { rate_max: 1600.0, ..KneePlan::DEFAULT };
+    let sentence = |knee: &Knee| knee.sentence("p99<50ms");
+    let knee = run(plan, |trial| outcome(trial.rate_per_s <= 500.0));
+    assert!(sentence(&knee).starts_with("p99<50ms holds up to 4"), "{}", sentence(&knee));
+    assert!(sentence(&knee).contains("(confirmed 3 times), and no longer at 50"), "{}", sentence(&knee));
+
+    let knee = run(plan, |_| TrialOutcome::Missed);
+    assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::BelowLowest, 2));
+    assert_eq!(sentence(&knee), "p99<50ms does not hold even at 100 requests/s, the lowest rate that was to be tried");
+
+    let knee = run(plan, |_| TrialOutcome::Met);
+    assert_eq!((knee.ending, knee.met_per_s), (KneeEnding::AboveHighest, Some(1600.0)));
+    assert_eq!(sentence(&knee), "p99<50ms holds at 1600 requests/s, the highest rate that was to be tried");
+
+    let knee =
+        run(plan, |trial| if trial.rate_per_s <= 700.0 { TrialOutcome::Met } else { TrialOutcome::ClientLimited });
+    assert_eq!(knee.ending, KneeEnding::ClientLimited);
+    assert!(knee.met_per_s.unwrap() > 680.0 && sentence(&knee).ends_with("so the knee lies higher"), "{knee:?}");
+
+    let mut flips = 0;
+    let knee = run(KneePlan { trials_max: 9, ..plan }, |_| {
+        flips += 1;
+        outcome(flips % 2 == 1)
+    });
+    assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::Unsettled, 9));
+    assert!(sentence(&knee).ends_with("is not settled"));
+    assert_eq!(Search::new(plan).knee().ending, KneeEnding::Unsettled);
+}
+
+#[test]
+fn a_plan_without_sense_is_made_one() {
+    let nonsense = KneePlan {
+        rate_min: f64::NAN,
+        rate_max: -1.0,
+        precision: 0.0,
+        short_ns: 0,
+        long_ns: 0,
+        confirmations: 0,
+        trials_max: 1000,
+    };
+    let mut search = Search::new(nonsense);
+    let mut random = Random::new(1);
+    while search.next().is_some() {
+        search.handle(outcome(random.below(2) == 0));
+    }
+    assert!(search.knee().trials.len() <= 1000);
+}
+
+#[test]
+fn whatever_comes_it_ends() {
+    for seed in 0..2000 {
+        let mut random = Random::stream(7, 7, seed);
+        let mut search = Search::new(KneePlan::DEFAULT);
+        while let Some(trial) = search.next() {
+            assert!(trial.rate_per_s.is_finite() && trial.rate_per_s > 0.0);
+            search.handle(match random.below(5) {
+                0 | 1 => TrialOutcome::Met,
+                2 | 3 => TrialOutcome::Missed,
+                _ => TrialOutcome::ClientLimited,
+            });
+        }
+        assert!(search.knee().trials.len() <= 100);
+    }
+}

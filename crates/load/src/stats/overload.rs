@@ -1,0 +1,161 @@
+//! What becomes of good answers beyond the peak, and how soon they are back.
+//!
+//! Goodput is answers that were right and in time. A good server's goodput stays level however much more is asked of it;
+//! one that works on everything a little, and on answers nobody waits for any more, collapses.
+
+use serde::{Deserialize, Serialize};
+
+/// One level of load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Level {
+    /// Requests a second that were offered.
+    pub offered_per_s: f64,
+    /// Right answers in time, a second.
+    pub goodput_per_s: f64,
+    /// Share of requests that failed, 0 to 1.
+    pub error_share: f64,
+    /// 99th percentile of the response time of what was answered, in nanoseconds, where anything was.
+    pub p99_ns: Option<u64>,
+}
+
+/// What the levels say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overload {
+    /// The level with the most goodput.
+    pub peak: Level,
+    /// The level beyond it, by what was offered, with the least goodput; `None` when nothing more was offered.
+    pub worst: Option<Level>,
+    /// Goodput there as a share of the peak's.
+    pub kept_share: Option<f64>,
+    /// The first level whose goodput was less than [`KEEPING_UP_SHARE`] of what was offered: there it was overloaded.
+    pub overloaded_from_per_s: Option<f64>,
+}
+
+/// A level is kept up with when so much of what was offered was answered well.
+pub const KEEPING_UP_SHARE: f64 = 0.99;
+
+impl Overload {
+    /// Reads levels, in any order; `None` without any.
+    pub fn of(levels: &[Level]) -> Option<Self> {
+        let by_goodput = |one: &&Level, other: &&Level| one.goodput_per_s.total_cmp(&other.goodput_per_s);
+        let peak = *levels.iter().max_by(by_goodput)?;
+        let beyond = levels.iter().filter(|level| level.offered_per_s > peak.offered_per_s);
+        let worst = beyond.min_by(by_goodput).copied();
+        let kept_share =
+            worst.filter(|_| peak.goodput_per_s > 0.0).map(|worst| worst.goodput_per_s / peak.goodput_per_s);
+        let overloaded_from_per_s = levels
+            .iter()
+            .filter(|level| level.goodput_per_s < KEEPING_UP_SHARE * level.offered_per_s)
+            .map(|level| level.offered_per_s)
+            .min_by(f64::total_cmp);
+        Some(Self { peak, worst, kept_share, overloaded_from_per_s })
+    }
+
+    /// The sentence.
+    pub fn sentence(&self) -> String {
+        let peak = format!(
+            "goodput is highest at {:.0} requests/s offered, {:.0}/s",
+            self.peak.offered_per_s, self.peak.goodput_per_s
+        );
+        match (self.worst, self.kept_share) {
+            (Some(worst), Some(share)) => format!(
+                "{peak}; beyond it {:.0} % of that is left at the worst, at {:.0} requests/s offered",
+                100.0 * share,
+                worst.offered_per_s
+            ),
+            _ => format!("{peak}; more was not offered"),
+        }
+    }
+}
+
+/// What a second of a run was like.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// When it began, in nanoseconds since the load was taken back to what the server can bear.
+    pub after_ns: u64,
+    /// Requests that were offered in it.
+    pub offered: u64,
+    /// Right answers in time to them.
+    pub good: u64,
+}
+
+/// Whether a server was itself again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recovery {
+    /// From this long after the load was taken back it kept up, and went on to.
+    After(u64),
+    /// It did not until the end of what was looked at, so long after.
+    NotWithin(u64),
+}
+
+/// So many seconds in a row must be good before a server counts as itself again.
+pub const GOOD_SECONDS: usize = 3;
+
+/// Looks for the first of [`GOOD_SECONDS`] seconds in a row in each of which [`KEEPING_UP_SHARE`] of what was offered was
+/// answered well; seconds without requests tell nothing and are passed over. `None` without any second.
+pub fn recovery(seconds: &[Second]) -> Option<Recovery> {
+    let last = seconds.last()?;
+    let mut row: Option<(u64, usize)> = None;
+    for second in seconds.iter().filter(|second| second.offered > 0) {
+        if second.good as f64 >= KEEPING_UP_SHARE * second.offered as f64 {
+            let (since_ns, length) = row.map_or((second.after_ns, 1), |(since_ns, length)| (since_ns, length + 1));
+            row = Some((since_ns, length));
+            if length >= GOOD_SECONDS {
+                return Some(Recovery::After(since_ns));
+            }
+        } else {
+            row = None;
+        }
+    }
+    Some(Recovery::NotWithin(last.after_ns.saturating_add(1_000_000_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Level, Overload, Recovery, Second, recovery};
+
+    fn level(offered_per_s: f64, goodput_per_s: f64) -> Level {
+        Level { offered_per_s, goodput_per_s, error_share: 0.0, p99_ns: None }
+    }
+
+    #[test]
+    fn a_collapse_is_told_from_a_level_end() {
+        // TarantulaWEB's own curve: kept up to 300 connections/s, and fell beyond.
+        let levels = [level(100.0, 100.0), level(300.0, 300.0), level(500.0, 210.0), level(1100.0, 60.0)];
+        let overload = Overload::of(&levels).unwrap();
+        assert_eq!(
+            (overload.peak.offered_per_s, overload.worst, overload.kept_share),
+            (300.0, Some(levels[3]), Some(0.2))
+        );
+        assert_eq!(overload.overloaded_from_per_s, Some(500.0));
+        assert_eq!(
+            overload.sentence(),
+            "goodput is highest at 300 requests/s offered, 300/s; beyond it 20 % of that is left at the worst, at 1100 requests/s offered"
+        );
+        let level_end = Overload::of(&[level(2000.0, 990.0), level(500.0, 500.0), level(1000.0, 1000.0)]).unwrap();
+        assert_eq!(level_end.kept_share, Some(0.99));
+        let unfinished = Overload::of(&[level(1.0, 1.0), level(2.0, 2.0)]).unwrap();
+        assert_eq!((unfinished.worst, unfinished.kept_share, unfinished.overloaded_from_per_s), (None, None, None));
+        assert!(unfinished.sentence().ends_with("more was not offered"));
+        assert_eq!(Overload::of(&[]), None);
+    }
+
+    #[test]
+    fn recovery_is_when_it_lasts() {
+        let seconds = |goods: &[u64]| -> Vec<Second> {
+            (0..)
+                .zip(goods)
+                .map(|(at, good)| Second { after_ns: at * 1_000_000_000, offered: 100, good: *good })
+                .collect()
+        };
+        assert_eq!(recovery(&seconds(&[100, 100, 100])), Some(Recovery::After(0)));
+        assert_eq!(recovery(&seconds(&[10, 99, 100, 50, 99, 100, 100, 100])), Some(Recovery::After(4_000_000_000)));
+        assert_eq!(recovery(&seconds(&[10, 99, 98, 99, 100])), Some(Recovery::NotWithin(5_000_000_000)));
+        assert_eq!(recovery(&[]), None);
+        // A second in which nothing was asked says nothing.
+        let mut gap = seconds(&[100, 0, 100, 100]);
+        gap[1].offered = 0;
+        assert_eq!(recovery(&gap), Some(Recovery::After(0)));
+    }
+}

@@ -1,0 +1,154 @@
+//! What can be wrong with a line of a list or a log: one table, and the faults of a text with the numbers of their lines.
+
+use std::fmt;
+
+macro_rules! faults {
+    ($($variant:ident, $name:literal, $text:literal;)+) => {
+        /// What is wrong with a line.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum FaultKind {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl FaultKind {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The stable name, for JSON.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+faults! {
+    LineTooLong, "line-too-long", "the line is too long";
+    NotText, "not-text", "the line is not UTF-8, or holds a control character";
+    NoAddress, "no-address", "there is no URL: write a path that begins with /, or a whole http:// or https:// URL";
+    SchemeUnknown, "scheme-unknown", "the scheme is neither http nor https";
+    HostInvalid, "host-invalid", "the host is missing, or holds what no host has";
+    PortInvalid, "port-invalid", "the port is no number from 1 to 65535";
+    TargetInvalid, "target-invalid", "the path holds what must be percent-encoded";
+    TargetTooLong, "target-too-long", "the path is longer than 8,192 bytes";
+    WeightInvalid, "weight-invalid", "the weight is no whole number up to 1,000,000,000,000";
+    TooManyWords, "too-many-words", "there is more than a URL and a weight; what else there is to say stands behind #";
+    SizeInvalid, "size-invalid", "the size behind # is more than can be counted";
+    DigestInvalid, "digest-invalid", "a digest is #sha256= and 64 hexadecimal digits";
+    WebStone1, "webstone-1", "this is a list of WebStone 1.x, which counts pages and groups files; write a URL and a weight on each line";
+    TooMany, "too-many", "there are too many lines, or too many bytes of URLs, for one workload; what follows was not read";
+    Empty, "empty", "there is nothing in it to ask for";
+    LogForm, "log-form", "the line is in no form known here: common, combined, or flatout's JSON";
+    LogTime, "log-time", "the time is missing, or is no time of that form";
+    LogField, "log-field", "the line lacks a field: time, method and target are needed, and the status to judge answers";
+    LogStatus, "log-status", "the status is no number from 0 to 999";
+    LogBytes, "log-bytes", "the size of the body is no number";
+}
+
+/// A fault and its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineFault {
+    /// The line's number, counted from 1; 0 when the whole text is meant.
+    pub line: u64,
+    /// What is wrong.
+    pub kind: FaultKind,
+    /// The beginning of the line, with what cannot be printed escaped.
+    pub excerpt: String,
+}
+
+impl fmt::Display for LineFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(formatter, "line {}: ", self.line)?;
+        }
+        formatter.write_str(self.kind.text())?;
+        if self.excerpt.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.excerpt) }
+    }
+}
+
+/// The faults of a text: the first ones, and how many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The first ones, in order, [`FAULTS_KEPT`] at the most.
+    pub first: Vec<LineFault>,
+    /// How many there are in all.
+    pub count: u64,
+}
+
+/// Faults that are kept; more are only counted.
+pub const FAULTS_KEPT: usize = 20;
+
+/// Bytes of a line that are shown.
+const EXCERPT_BYTES: usize = 60;
+
+impl Faults {
+    /// Notes what is wrong with a line.
+    pub fn add(&mut self, line: u64, kind: FaultKind, text: &[u8]) {
+        self.count += 1;
+        if self.first.len() < FAULTS_KEPT {
+            let cut = if text.len() > EXCERPT_BYTES { "…" } else { "" };
+            let excerpt = format!("{}{cut}", text[..text.len().min(EXCERPT_BYTES)].escape_ascii());
+            self.first.push(LineFault { line, kind, excerpt });
+        }
+    }
+
+    /// A fault of the whole text.
+    pub fn of_text(kind: FaultKind) -> Self {
+        let mut faults = Self::default();
+        faults.add(0, kind, b"");
+        faults
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.first.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{separator}{fault}")?;
+        }
+        match self.count - self.first.len() as u64 {
+            0 => Ok(()),
+            1 => write!(formatter, "\nand one line more"),
+            more => write!(formatter, "\nand {more} lines more"),
+        }
+    }
+}
+
+impl std::error::Error for Faults {}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAULTS_KEPT, FaultKind, Faults};
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_distinct_and_texts_are_there() {
+        let names: HashSet<_> = FaultKind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), FaultKind::ALL.len());
+        assert!(FaultKind::ALL.iter().all(|kind| !kind.text().is_empty()));
+    }
+
+    #[test]
+    fn faults_are_bounded_and_counted() {
+        let mut faults = Faults::default();
+        for line in 1..=50 {
+            faults.add(line, FaultKind::WeightInvalid, &[b'\x1b'; 1000]);
+        }
+        assert_eq!((faults.first.len(), faults.count), (FAULTS_KEPT, 50));
+        let text = faults.to_string();
+        assert!(text.starts_with("line 1: the weight is no whole number"), "{text}");
+        assert!(text.ends_with("\nand 30 lines more"), "{text}");
+        assert!(!text.contains('\x1b') && text.len() < FAULTS_KEPT * 400, "{text}");
+        assert_eq!(Faults::of_text(FaultKind::Empty).to_string(), "there is nothing in it to ask for");
+    }
+}

@@ -1,0 +1,150 @@
+//! WebStone's lists of files, as its versions 2.x have them.
+//!
+//! A line is a URL and a weight, a whole number; without one, or with one of 0 or less, the weight is 1. `#` begins a
+//! comment. By the convention of WebStone's own scripts a comment of digits is the file's size in bytes; here it is
+//! taken at its word, and an answer of another size is wrong. Beyond the original, `#sha256=` and 64 hexadecimal digits
+//! name the digest of the content.
+//!
+//! ```text
+//! /file500.html  350  #500
+//! /file5k.html   500  #5125 #sha256=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//! http://127.0.0.1:8081/other.html
+//! ```
+//!
+//! A file is chosen with the probability of its weight beside the sum of all. Lists of WebStone 1.x, which begin with a
+//! number of pages, mean something else, and are refused.
+
+use super::fault::{FaultKind, Faults};
+use super::lines::{TooLong, each_line};
+use super::{Address, ENTRIES_MAX, Entry, TEXT_BYTES_MAX, Workload};
+use std::fmt::Write as _;
+
+/// Longest line of a list, in bytes.
+pub const LINE_BYTES_MAX: usize = 16 << 10;
+
+/// Largest weight.
+pub const WEIGHT_MAX: u64 = 1_000_000_000_000;
+
+/// Parses a list.
+///
+/// # Errors
+/// Every malformed line, with its number.
+pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
+    let mut faults = Faults::default();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut bytes_left = TEXT_BYTES_MAX;
+    let mut is_full = false;
+    each_line(text, LINE_BYTES_MAX, |number, line| {
+        if is_full {
+            return;
+        }
+        match text_of(line).and_then(parse_line) {
+            Ok(None) => {}
+            Ok(Some(entry)) if entries.len() < ENTRIES_MAX && entry.address.target.len() <= bytes_left => {
+                bytes_left -= entry.address.target.len();
+                entries.push(entry);
+            }
+            Ok(Some(_)) => {
+                is_full = true;
+                faults.add(number, FaultKind::TooMany, b"");
+            }
+            Err(kind) => faults.add(number, kind, line.unwrap_or_default()),
+        }
+    });
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let weights: f64 = entries.iter().map(|entry| entry.weight).sum();
+    let mut workload = Workload::by_weight("filelist", entries).ok_or_else(|| Faults::of_text(FaultKind::Empty))?;
+    let files = workload.entries.len();
+    workload.parameters = vec![("files", files.to_string()), ("weights", format!("{weights:.0}"))];
+    workload.parameters.extend(workload.body_bytes_mean().map(|mean| ("mean body", format!("{mean:.0} B"))));
+    Ok(workload)
+}
+
+/// A line as text without control characters, tabs excepted.
+pub(super) fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
+    let line = line.map_err(|TooLong| FaultKind::LineTooLong)?;
+    let text = core::str::from_utf8(line).map_err(|_| FaultKind::NotText)?;
+    if text.chars().any(|character| character.is_control() && character != '\t') {
+        return Err(FaultKind::NotText);
+    }
+    Ok(text)
+}
+
+/// The entry of a line, if it has one.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
+    let (words, comments) = match line.split_once('#') {
+        Some((words, comments)) => (words, Some(comments)),
+        None => (line, None),
+    };
+    let mut words = words.split_ascii_whitespace();
+    let Some(url) = words.next() else { return Ok(None) };
+    if url.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FaultKind::WebStone1);
+    }
+    let mut entry = Entry::get(Address::parse(url)?);
+    entry.weight = words.next().map_or(Ok(1), parse_weight)? as f64;
+    if words.next().is_some() {
+        return Err(FaultKind::TooManyWords);
+    }
+    for comment in comments.into_iter().flat_map(|comments| comments.split('#')) {
+        read_comment(comment.trim_ascii(), &mut entry)?;
+    }
+    Ok(Some(entry))
+}
+
+fn parse_weight(text: &str) -> Result<u64, FaultKind> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FaultKind::WeightInvalid);
+    }
+    if text.starts_with('-') {
+        return Ok(1);
+    }
+    match digits.parse() {
+        Ok(0) => Ok(1),
+        Ok(weight) if weight <= WEIGHT_MAX => Ok(weight),
+        _ => Err(FaultKind::WeightInvalid),
+    }
+}
+
+/// A size, a digest, or words for people.
+fn read_comment(comment: &str, entry: &mut Entry) -> Result<(), FaultKind> {
+    if let Some(digest) = comment.strip_prefix("sha256=") {
+        entry.sha256 = Some(parse_digest(digest).ok_or(FaultKind::DigestInvalid)?);
+    } else if entry.body_bytes.is_none() && !comment.is_empty() && comment.bytes().all(|byte| byte.is_ascii_digit()) {
+        entry.body_bytes = Some(comment.parse().map_err(|_| FaultKind::SizeInvalid)?);
+    }
+    Ok(())
+}
+
+fn parse_digest(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(digest)
+}
+
+/// A line of a list with its line end: what [`parse_line`] reads.
+pub fn format_line(address: &str, weight: u64, body_bytes: Option<u64>, sha256: Option<&[u8; 32]>) -> String {
+    let mut line = format!("{address}\t{weight}");
+    if let Some(bytes) = body_bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(line, "\t#{bytes}");
+    }
+    if let Some(digest) = sha256 {
+        line.push_str("\t#sha256=");
+        line.extend(digest.iter().map(|byte| format!("{byte:02x}")));
+    }
+    line.push('\n');
+    line
+}

@@ -1,0 +1,122 @@
+//! Lines of a text that comes in pieces.
+//!
+//! A line ends with LF or CR LF, the last one also with the text. A line longer than the bound is told once, and passed
+//! over to its end: no more than the bound is ever kept.
+
+/// Finds lines, and counts them from 1.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    partial: Vec<u8>,
+    number: u64,
+    is_too_long: bool,
+    bytes_max: usize,
+}
+
+/// A line is longer than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl Lines {
+    /// Lines of at most `bytes_max` bytes without their ends.
+    pub const fn new(bytes_max: usize) -> Self {
+        Self { partial: Vec::new(), number: 0, is_too_long: false, bytes_max }
+    }
+
+    /// Takes the next piece of the text and gives every line that ended in it to `take`, with its number.
+    pub fn handle_bytes(&mut self, bytes: &[u8], mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let (piece, behind) = (&rest[..end], &rest[end + 1..]);
+            rest = behind;
+            if self.partial.is_empty() && !self.is_too_long {
+                self.number += 1;
+                take(self.number, bounded(piece, self.bytes_max));
+            } else {
+                self.keep(piece);
+                self.give(&mut take);
+            }
+        }
+        self.keep(rest);
+    }
+
+    /// The text has ended: gives a last line that has no end of its own.
+    pub fn handle_end(&mut self, mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
+        if !self.partial.is_empty() || self.is_too_long {
+            self.give(&mut take);
+        }
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        // One more byte, which may be the CR of the line's end.
+        let room = (self.bytes_max + 1).saturating_sub(self.partial.len());
+        self.is_too_long |= piece.len() > room;
+        self.partial.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    fn give(&mut self, take: &mut impl FnMut(u64, Result<&[u8], TooLong>)) {
+        self.number += 1;
+        let line = if self.is_too_long { Err(TooLong) } else { bounded(&self.partial, self.bytes_max) };
+        take(self.number, line);
+        self.is_too_long = false;
+        self.partial.clear();
+    }
+}
+
+fn bounded(line: &[u8], bytes_max: usize) -> Result<&[u8], TooLong> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() > bytes_max { Err(TooLong) } else { Ok(line) }
+}
+
+/// Every line of a whole text.
+pub fn each_line(text: &[u8], bytes_max: usize, mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
+    let mut lines = Lines::new(bytes_max);
+    lines.handle_bytes(text, &mut take);
+    lines.handle_end(&mut take);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lines, TooLong};
+
+    type Found = Vec<(u64, Result<Vec<u8>, TooLong>)>;
+
+    fn in_pieces(text: &[u8], piece_bytes: usize) -> Found {
+        let mut found = Found::new();
+        let mut lines = Lines::new(4);
+        let mut take = |number, line: Result<&[u8], TooLong>| found.push((number, line.map(<[u8]>::to_vec)));
+        for piece in text.chunks(piece_bytes) {
+            lines.handle_bytes(piece, &mut take);
+        }
+        lines.handle_end(&mut take);
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_come() {
+        let ok = |number: u64, line: &str| (number, Ok(line.as_bytes().to_vec()));
+        let long = |number: u64| (number, Err(TooLong));
+        let cases: [(&[u8], Found); 9] = [
+            (b"", vec![]),
+            (b"a", vec![ok(1, "a")]),
+            (b"a\r\n\nbc\n", vec![ok(1, "a"), ok(2, ""), ok(3, "bc")]),
+            (b"1234\r\n1234\n1234", vec![ok(1, "1234"), ok(2, "1234"), ok(3, "1234")]),
+            (b"12345\nx\n", vec![long(1), ok(2, "x")]),
+            (b"1234567890\r\nx", vec![long(1), ok(2, "x")]),
+            (b"x\n1234567890", vec![ok(1, "x"), long(2)]),
+            (b"123\r\r\n", vec![ok(1, "123\r")]),
+            (b"1234\r\r\nx\n", vec![long(1), ok(2, "x")]),
+        ];
+        for (text, expected) in cases {
+            for piece_bytes in 1..=text.len().max(1) {
+                assert_eq!(in_pieces(text, piece_bytes), expected, "{:?} by {piece_bytes}", text.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_bound_is_kept() {
+        let mut lines = Lines::new(4);
+        lines.handle_bytes(&vec![b'x'; 1 << 20], |_, _| {});
+        assert!(lines.partial.capacity() < 64);
+    }
+}

@@ -1,0 +1,195 @@
+//! A log asked for again: the same requests in the same order, at the log's own times or faster, by the same clients.
+//!
+//! Logs are written when answers are made, not when requests come: a slow answer's request is replayed that much late.
+//! Lines are brought into the order of their times. Where a log tells whole seconds only, the requests of a second are
+//! spread evenly over it, in the log's order.
+
+use super::log::{Log, LogRequest};
+use super::{Address, Entry, Faults, Method, Workload};
+use crate::workload::fault::FaultKind;
+
+/// A client that asks for nothing for so long begins a new session. A convention of those who read logs.
+pub const SESSION_GAP_NS: u64 = 30 * 60 * 1_000_000_000;
+
+/// A request of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayRequest {
+    /// When, in nanoseconds after the first one.
+    pub at_ns: u64,
+    /// What, an index into the workload's entries.
+    pub entry: u32,
+    /// By whom, a number below [`Replay::sessions`].
+    pub session: u32,
+}
+
+/// What is asked for again.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// What can be asked for. Its own choice is of no use here.
+    pub workload: Workload,
+    /// The requests in the order of their times, at least one.
+    pub requests: Vec<ReplayRequest>,
+    /// How many sessions there are.
+    pub sessions: u32,
+}
+
+impl Replay {
+    /// Makes a replay of a log, `speed` times as fast (finite and above 0; anything else counts as 1). What is known of
+    /// sizes is asserted: a GET whose answers were always 200 and of one size.
+    ///
+    /// # Errors
+    /// When there is nothing in the log that could be asked for.
+    pub fn of(log: &Log, speed: f64) -> Result<Self, Faults> {
+        let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
+        let entries: Vec<Entry> = log
+            .entries
+            .iter()
+            .map(|entry| Entry {
+                method: entry.method,
+                address: Address { origin: None, target: entry.target.clone() },
+                host: entry.host.as_ref().map(|origin| origin.authority().into()),
+                weight: entry.requests as f64,
+                body_bytes: entry
+                    .ok_bytes
+                    .filter(|(least, most)| least == most && entry.ok == entry.requests && entry.method == Method::Get)
+                    .map(|(bytes, _)| bytes),
+                sha256: None,
+                class: 0,
+            })
+            .collect();
+        let mut workload = Workload::by_weight("replay", entries).ok_or_else(|| Faults::of_text(FaultKind::Empty))?;
+        let timed = timed(&log.requests);
+        let start_ns = timed.first().map_or(0, |(at_ns, _)| *at_ns);
+        let mut sessions = Sessions::new(log.clients);
+        let requests: Vec<_> = timed
+            .into_iter()
+            .map(|(at_ns, request)| {
+                let at_ns = at_ns.abs_diff(start_ns);
+                let session = sessions.number(request.client, at_ns);
+                ReplayRequest { at_ns: (at_ns as f64 / speed) as u64, entry: request.entry, session }
+            })
+            .collect();
+        let duration_s = requests.last().map_or(0.0, |request| request.at_ns as f64 / 1e9);
+        workload.parameters = vec![
+            ("requests", requests.len().to_string()),
+            ("URLs", workload.entries.len().to_string()),
+            ("sessions", sessions.count.to_string()),
+            ("speed", format!("x{speed}")),
+            ("duration", format!("{duration_s:.3} s")),
+        ];
+        Ok(Self { workload, requests, sessions: sessions.count })
+    }
+
+    /// When each request is to begin, in nanoseconds after the first one, in order.
+    pub fn times_ns(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.requests.iter().map(|request| request.at_ns)
+    }
+}
+
+/// Requests with their times, in the order of these.
+fn timed(requests: &[LogRequest]) -> Vec<(i64, LogRequest)> {
+    let mut timed: Vec<_> = requests.iter().map(|request| (request.unix_ns, *request)).collect();
+    timed.sort_by_key(|(at_ns, _)| *at_ns);
+    for same in timed.chunk_by_mut(|(one, _), (other, _)| one == other) {
+        let whole: i64 = same.iter().map(|(_, request)| i64::from(request.is_whole_second)).sum();
+        let spread = same.iter_mut().filter(|(_, request)| request.is_whole_second);
+        for (index, (at_ns, _)) in (0..).zip(spread) {
+            *at_ns = at_ns.saturating_add(1_000_000_000 * index / whole.max(1));
+        }
+    }
+    // Lines of a form with whole seconds and of one with more may stand in one file.
+    timed.sort_by_key(|(at_ns, _)| *at_ns);
+    timed
+}
+
+/// Numbers sessions as clients come and come back.
+struct Sessions {
+    /// For each client its present session and when it was last seen.
+    of_clients: Vec<Option<(u32, u64)>>,
+    count: u32,
+}
+
+impl Sessions {
+    fn new(clients: u32) -> Self {
+        Self { of_clients: vec![None; clients as usize], count: 0 }
+    }
+
+    fn number(&mut self, client: u32, at_ns: u64) -> u32 {
+        let slot = &mut self.of_clients[client as usize];
+        let number = match *slot {
+            Some((number, seen_ns)) if at_ns - seen_ns <= SESSION_GAP_NS => number,
+            _ => {
+                self.count += 1;
+                self.count - 1
+            }
+        };
+        *slot = Some((number, at_ns));
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(lines: &[&str]) -> Log {
+        let log = Log::read(lines.join("\n").as_bytes());
+        assert!(log.faults.is_empty(), "{}", log.faults);
+        log
+    }
+
+    fn common(client: &str, time: &str, target: &str, bytes: u64) -> String {
+        format!("{client} - - [21/Nov/2026:{time} +0000] \"GET {target} HTTP/1.1\" 200 {bytes}")
+    }
+
+    #[test]
+    fn a_second_is_shared_out_and_times_are_put_in_order() {
+        let lines = [
+            common("a", "10:00:01", "/2", 1),
+            common("a", "10:00:00", "/1", 1),
+            common("b", "10:00:01", "/3", 1),
+            common("a", "10:00:01", "/2", 2),
+            common("b", "10:00:01", "/5", 1),
+        ];
+        let log = log(&lines.each_ref().map(String::as_str));
+        let replay = Replay::of(&log, 1.0).unwrap();
+        let target = |request: &ReplayRequest| replay.workload.entries[request.entry as usize].address.to_string();
+        let found: Vec<_> = replay.requests.iter().map(|r| (r.at_ns / 1_000_000, target(r), r.session)).collect();
+        let expected = [(0, "/1", 0), (1000, "/2", 0), (1250, "/3", 1), (1500, "/2", 0), (1750, "/5", 1)];
+        assert_eq!(found, expected.map(|(at, target, session)| (at, target.to_owned(), session)));
+        // Twice as fast, in half the time.
+        let fast: Vec<_> = Replay::of(&log, 2.0).unwrap().times_ns().map(|at_ns| at_ns / 1_000_000).collect();
+        assert_eq!(fast, [0, 500, 625, 750, 875]);
+        // A size that changed is none.
+        let sizes: Vec<_> = replay.workload.entries.iter().map(|entry| entry.body_bytes).collect();
+        assert_eq!(sizes, [None, Some(1), Some(1), Some(1)]);
+        assert!(replay.workload.describe().contains("sessions 2"), "{}", replay.workload.describe());
+    }
+
+    #[test]
+    fn milliseconds_and_hosts_are_kept() {
+        let line = |ms: u32, host: &str| {
+            format!(
+                "{{\"time\":\"2026-11-21T10:00:00.{ms:03}Z\",\"client\":\"::1\",\"host\":\"{host}\",\"method\":\"HEAD\",\"target\":\"/\",\"status\":200,\"body_bytes\":0,\"tls\":false}}"
+            )
+        };
+        let replay = Replay::of(&log(&[&line(5, "a.example"), &line(907, "b.example:8080")]), 1.0).unwrap();
+        assert_eq!(replay.times_ns().collect::<Vec<_>>(), [0, 902_000_000]);
+        let hosts: Vec<_> = replay.workload.entries.iter().map(|entry| entry.host.as_deref()).collect();
+        assert_eq!(hosts, [Some("a.example"), Some("b.example:8080")]);
+        assert!(replay.workload.entries.iter().all(|entry| entry.method == Method::Head && entry.body_bytes.is_none()));
+    }
+
+    #[test]
+    fn a_client_that_comes_back_later_begins_a_session() {
+        let lines = [common("a", "10:00:00", "/", 1), common("a", "10:30:00", "/", 1), common("a", "11:00:01", "/", 1)];
+        let replay = Replay::of(&log(&lines.each_ref().map(String::as_str)), 1.0).unwrap();
+        assert_eq!(replay.requests.iter().map(|request| request.session).collect::<Vec<_>>(), [0, 0, 1]);
+        assert_eq!(replay.sessions, 2);
+    }
+
+    #[test]
+    fn an_empty_log_is_none() {
+        assert_eq!(Replay::of(&Log::default(), 1.0).unwrap_err(), Faults::of_text(FaultKind::Empty));
+    }
+}

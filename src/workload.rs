@@ -1,0 +1,410 @@
+//! `flatout workload`: files to serve, lists made of logs, and what is wrong with a list or a log.
+
+use clap::{Args, Subcommand, ValueEnum};
+use flatout_lab::view::live::LiveLine;
+use flatout_lab::view::output::{Output, print};
+use flatout_lab::workload::{ReadError, make, read_list, read_log};
+use flatout_load::workload::fileset::Fileset;
+use flatout_load::workload::log::parse_line;
+use flatout_load::workload::mine::mine;
+use flatout_load::workload::web96::LAMBDA_DEFAULT;
+use flatout_load::workload::{Faults, Log, Replay, Workload, filelist, urls};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What was asked for failed, or a text is malformed.
+const FAILED: u8 = 1;
+
+/// Bad usage: what was asked for makes no sense, or cannot be done.
+const USAGE: u8 = 2;
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// URLs of a mined list unless said otherwise: more than the memory of a cache should hold by accident.
+const URLS_MAX_DEFAULT: usize = 10_000;
+
+/// Make files to serve, mine access logs, check lists
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout workload make webstone-standard ./files     then: flatout serve ./files
+  flatout workload make web96 ./files --rate 100      45 folders, 230 MB
+  flatout workload mine access.log --output filelist  then: flatout bench URL --filelist filelist
+  flatout workload check filelist                     every malformed line, by its number
+  flatout workload check access.log --json
+
+The exit code is 0 when all is well, 1 when lines are malformed or writing failed, and 2 when the
+command line makes no sense or a file cannot be read.")]
+#[group(skip)]
+pub(crate) struct WorkloadArgs {
+    #[command(subcommand)]
+    verb: WorkloadVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum WorkloadVerb {
+    Make(MakeArgs),
+    Mine(MineArgs),
+    Check(CheckArgs),
+}
+
+/// Write the files of a classic benchmark, and their list with sizes and digests
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout workload make webstone-standard ./files
+  flatout workload make webstone-simple ./files
+  flatout workload make web96 ./files --rate 1000 --lambda 4
+  flatout workload make web99 ./files --connections 50
+
+The same names give the same bytes everywhere, and compress badly on purpose. ./files/filelist is
+the list for `flatout bench --filelist`. Files of others are never overwritten.")]
+struct MakeArgs {
+    /// Which files
+    set: Set,
+    /// Where to; it must be empty, not there yet, or hold an earlier set of the same name
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// web96: operations a second it is for, which decide how many folders there are
+    #[arg(long, value_name = "OPS", default_value_t = 100.0)]
+    rate: f64,
+    /// web96: parameter of the distribution within a class
+    #[arg(long, value_name = "L", default_value_t = LAMBDA_DEFAULT)]
+    lambda: f64,
+    /// web99: connections it is for, which decide how many folders there are
+    #[arg(long, value_name = "N", default_value_t = 100.0)]
+    connections: f64,
+    /// Print what was made as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Set {
+    /// WebStone's filelist.standard: five files from 500 B to 5 MB
+    WebstoneStandard,
+    /// One file of 1,024 bytes
+    WebstoneSimple,
+    /// Folders of 36 files in four classes, as SPECweb96 has them
+    Web96,
+    /// The same, as many as SPECweb99 has for so many connections
+    Web99,
+}
+
+/// Make a filelist of an access log: what was asked for by GET and answered with 200, by weight
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout workload mine access.log > filelist
+  zcat access.log.*.gz | flatout workload mine - --top 100 --output filelist
+
+Read are the common and the combined format, and flatout's JSON. A size is asserted where all
+answers had the same.")]
+struct MineArgs {
+    /// The log, or - for standard input
+    #[arg(value_name = "LOG")]
+    log: PathBuf,
+    /// Write the list to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Take only the N most wanted URLs
+    #[arg(long, value_name = "N", default_value_t = URLS_MAX_DEFAULT)]
+    top: usize,
+    /// Pass over malformed lines instead of refusing the log
+    #[arg(long)]
+    skip_malformed: bool,
+    /// Print what was found as JSON
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+/// Check a filelist, a list of URLs or an access log, and say what it comes to
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout workload check filelist
+  flatout workload check urls.txt --as urls
+  flatout workload check access.log --json")]
+struct CheckArgs {
+    /// The file, or - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What it is [default: a log if its first line is one, else a filelist]
+    #[arg(long = "as", value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// URLs with weights and sizes, in WebStone's format
+    Filelist,
+    /// URLs that are asked for in turn
+    Urls,
+    /// An access log
+    Log,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &WorkloadArgs) -> ExitCode {
+    let ended = match &arguments.verb {
+        WorkloadVerb::Make(arguments) => run_make(arguments),
+        WorkloadVerb::Mine(arguments) => run_mine(arguments),
+        WorkloadVerb::Check(arguments) => run_check(arguments),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((text, code)) => {
+            eprintln!("flatout workload: {text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// What to say, and the exit code.
+type Complaint = (String, u8);
+
+fn unreadable(error: &ReadError) -> Complaint {
+    let code = if matches!(error, ReadError::Malformed(..)) { FAILED } else { USAGE };
+    (error.to_string(), code)
+}
+
+fn show(text: &str) -> Result<(), Complaint> {
+    print(text).map_err(|error| (format!("the result could not be written: {error}"), FAILED))
+}
+
+fn document(kind: &str, mut fields: Value) -> String {
+    fields["schema"] = json!("flatout-workload");
+    fields["schema_version"] = json!(SCHEMA_VERSION);
+    fields["kind"] = json!(kind);
+    format!("{fields:#}\n")
+}
+
+fn run_make(arguments: &MakeArgs) -> Result<(), Complaint> {
+    let set = match arguments.set {
+        Set::WebstoneStandard => Ok(Fileset::webstone_standard()),
+        Set::WebstoneSimple => Ok(Fileset::webstone_simple()),
+        Set::Web96 => Fileset::web96(arguments.rate, arguments.lambda),
+        Set::Web99 => Fileset::web99(arguments.connections),
+    };
+    let set = set.map_err(|error| (error.to_string(), USAGE))?;
+    let live = LiveLine::new();
+    let total = set.files.len();
+    let made = make(&set, &arguments.folder, |count| {
+        if count % 36 == 0 {
+            live.show(&format!("{count} of {total} files"));
+        }
+    });
+    live.clear();
+    let list = made.map_err(|error| {
+        let code = if matches!(error, flatout_lab::workload::MakeError::Io { .. }) { FAILED } else { USAGE };
+        (error.to_string(), code)
+    })?;
+    if arguments.json {
+        let parameters: serde_json::Map<_, _> =
+            set.parameters.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        return show(&document(
+            "fileset",
+            json!({
+                "set": set.name, "files": total, "bytes": set.bytes_total(), "folder": arguments.folder,
+                "filelist": list, "parameters": parameters,
+            }),
+        ));
+    }
+    let mut text = format!("{}: {}, {} bytes\n", set.name, count(total, "file"), set.bytes_total());
+    for (name, value) in &set.parameters {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name}: {value}");
+    }
+    let _ = writeln!(text, "their list: {}", list.display());
+    show(&text)
+}
+
+fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
+    let log = read_log(&arguments.log).map_err(|error| unreadable(&error))?;
+    if !log.faults.is_empty() && !arguments.skip_malformed {
+        let advice = "\n  --skip-malformed takes the rest";
+        let error = ReadError::Malformed(arguments.log.clone(), log.faults);
+        return Err((format!("{error}{advice}"), FAILED));
+    }
+    let mined = mine(&log, arguments.top);
+    if mined.urls == 0 {
+        let name = arguments.log.display();
+        return Err((format!("{name} has no request by GET that was answered with 200{}", skipped(&log)), FAILED));
+    }
+    let Some(path) = &arguments.output else {
+        eprintln!("{}", summary(&log, &mined));
+        return show(&mined.text);
+    };
+    let text = mined.text.trim_end_matches('\n');
+    Output::File(path.clone())
+        .write(text)
+        .map_err(|error| (format!("cannot write {}: {error}", path.display()), FAILED))?;
+    if arguments.json {
+        let fields = json!({
+            "log": log_value(&log), "filelist": path, "urls": mined.urls, "requests": mined.requests,
+            "urls_left_out": mined.left_out,
+        });
+        return show(&document("mined", fields));
+    }
+    eprintln!("{}", summary(&log, &mined));
+    Ok(())
+}
+
+fn summary(log: &Log, mined: &flatout_load::workload::mine::Mined) -> String {
+    let mut text = format!(
+        "{} lines: {} for {}",
+        log.lines,
+        count(mined.urls, "URL"),
+        count(usize::try_from(mined.requests).unwrap_or(usize::MAX), "request")
+    );
+    if mined.left_out > 0 {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "; {} less wanted left out", count(mined.left_out, "URL"));
+    }
+    if !log.faults.is_empty() {
+        let _ = write!(text, "; {} malformed lines passed over", log.faults.count);
+    }
+    text + &skipped(log)
+}
+
+/// Lines passed over, by reason.
+fn skipped(log: &Log) -> String {
+    log.skips().map(|(skip, lines)| format!("\n  {lines} passed over: {}", skip.text())).collect()
+}
+
+fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
+    let path = &arguments.file;
+    let kind = match arguments.kind {
+        Some(kind) => kind,
+        None if path == Path::new("-") => {
+            return Err(("say what standard input is: --as filelist, --as urls or --as log".to_owned(), USAGE));
+        }
+        None => guess(path).map_err(|error| unreadable(&error))?,
+    };
+    if kind == Kind::Log {
+        let log = read_log(path).map_err(|error| unreadable(&error))?;
+        let replay = Replay::of(&log, 1.0);
+        let faults = if log.faults.is_empty() { replay.as_ref().err().cloned() } else { Some(log.faults.clone()) };
+        return tell(arguments, "log", log_value(&log), log_text(&log, replay.as_ref().ok()), faults);
+    }
+    let text = read_list(path).map_err(|error| unreadable(&error))?;
+    let (name, parsed) = match kind {
+        Kind::Urls => ("urls", urls::parse(&text)),
+        _ => ("filelist", filelist::parse(&text)),
+    };
+    match parsed {
+        Ok(workload) => tell(arguments, name, list_value(&workload), list_text(&workload), None),
+        Err(faults) => tell(arguments, name, json!({}), String::new(), Some(faults)),
+    }
+}
+
+/// What a file is, by its first line that is neither blank nor a comment.
+fn guess(path: &Path) -> Result<Kind, ReadError> {
+    use std::io::Read as _;
+    let failed = |error| ReadError::Io(path.to_owned(), error);
+    let mut beginning = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(64 << 10).read_to_end(&mut beginning).map_err(failed)?;
+    let is_telling = |line: &&[u8]| !line.trim_ascii().is_empty() && !line.starts_with(b"#");
+    let first = beginning.split(|&byte| byte == b'\n').find(is_telling).unwrap_or_default();
+    let is_log = first.starts_with(b"{") || parse_line(first).is_ok();
+    Ok(if is_log { Kind::Log } else { Kind::Filelist })
+}
+
+/// Shows the result, and complains of what is malformed.
+fn tell(
+    arguments: &CheckArgs,
+    kind: &str,
+    mut fields: Value,
+    text: String,
+    faults: Option<Faults>,
+) -> Result<(), Complaint> {
+    let path = &arguments.file;
+    let Some(faults) = faults else {
+        if arguments.json {
+            fields["faults"] = json!([]);
+            fields["faults_count"] = json!(0);
+            return show(&document(kind, fields));
+        }
+        return show(&text);
+    };
+    if arguments.json {
+        let of = |fault: &flatout_load::workload::LineFault| {
+            let line = (fault.line > 0).then_some(fault.line);
+            json!({ "line": line, "fault": fault.kind.name(), "text": fault.kind.text(), "excerpt": fault.excerpt })
+        };
+        fields["faults"] = faults.first.iter().map(of).collect();
+        fields["faults_count"] = json!(faults.count);
+        show(&document(kind, fields))?;
+    } else {
+        show(&text)?;
+    }
+    let lines = faults.count;
+    let what = if lines == 1 { "1 fault".to_owned() } else { format!("{lines} faults") };
+    let list = faults.to_string().replace('\n', "\n  ");
+    Err((format!("{} has {what}:\n  {list}", path.display()), FAILED))
+}
+
+fn list_value(workload: &Workload) -> Value {
+    let class = |class: &flatout_load::workload::Class| json!({ "name": class.name, "share": class.share, "body_bytes_mean": class.body_bytes_mean });
+    let entries = &workload.entries;
+    json!({
+        "urls": entries.len(),
+        "sizes_known": entries.iter().filter(|entry| entry.body_bytes.is_some()).count(),
+        "digests_known": entries.iter().filter(|entry| entry.sha256.is_some()).count(),
+        "body_bytes_mean": workload.body_bytes_mean(),
+        "classes": workload.classes.iter().map(class).collect::<Vec<_>>(),
+    })
+}
+
+fn list_text(workload: &Workload) -> String {
+    let entries = &workload.entries;
+    let sizes = entries.iter().filter(|entry| entry.body_bytes.is_some()).count();
+    let digests = entries.iter().filter(|entry| entry.sha256.is_some()).count();
+    let mut text = format!(
+        "{}; {} known, {} known\n",
+        count(entries.len(), "URL"),
+        count(sizes, "size"),
+        count(digests, "digest")
+    );
+    if let Some(mean) = workload.body_bytes_mean() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "a body has {mean:.0} bytes in the mean");
+    }
+    for class in &workload.classes {
+        let _ = writeln!(text, "{:6.2} %  {}", 100.0 * class.share, class.name);
+    }
+    text
+}
+
+fn log_value(log: &Log) -> Value {
+    let skipped: serde_json::Map<_, _> =
+        log.skips().map(|(skip, lines)| (skip.name().to_owned(), json!(lines))).collect();
+    json!({
+        "lines": log.lines, "requests": log.requests.len(), "urls": log.entries.len(), "clients": log.clients,
+        "skipped": skipped,
+    })
+}
+
+fn log_text(log: &Log, replay: Option<&Replay>) -> String {
+    let mut text = format!(
+        "{} lines; {} for {} by {}\n",
+        log.lines,
+        count(log.requests.len(), "request"),
+        count(log.entries.len(), "URL"),
+        count(log.clients as usize, "client")
+    );
+    if let Some(replay) = replay {
+        let last = replay.requests.last().map_or(0, |request| request.at_ns);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:.3} s long, {}", last as f64 / 1e9, count(replay.sessions as usize, "session"));
+    }
+    text + skipped(log).trim_start_matches('\n') + if log.skipped_total() > 0 { "\n" } else { "" }
+}
+
+/// `1 file`, `2 files`.
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
