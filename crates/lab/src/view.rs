@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod chart;
 pub mod classic;
 pub mod command;
+pub mod compare;
 pub mod hlog;
 pub mod html;
 pub mod human;

@@ -231,7 +231,7 @@ mod tests {
             (b"\0\0\0\x01\x01\xff", FrameRefusal::NotAMessage),
             (b"\0\0\0\0\x01", FrameRefusal::NotAMessage),
             (b"\0\0\0\x0e\x01{\"say\":\"what\"}", FrameRefusal::NotAMessage),
-            (b"\0\0\0\x1f\x01{\"say\":\"ping\",\"nonce\":1,\"x\":1}", FrameRefusal::NotAMessage),
+            (b"\0\0\0\x1e\x01{\"say\":\"ping\",\"nonce\":1,\"x\":1}", FrameRefusal::NotAMessage),
         ] {
             check(bytes);
             assert_eq!(decode(bytes, FrameLimits::KNOWN), Some(Err(refusal)), "{bytes:?}");
