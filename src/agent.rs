@@ -42,14 +42,17 @@ const WORDS_BYTES_MAX: usize = 2_000;
 
 /// Make one share of another machine's bench
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   flatout agent init lab/                       make the certificates, once; copy the folder to every machine
   flatout bench URL --rate 9000 --agents 3 --listen 0.0.0.0:7000 --trust lab/    on the controller
   flatout agent --join controller:7000 --trust lab/                              on three others
 
 An agent does one run and ends. The controller and its agents must be of one version. The exit code is 0 when the share was \
-brought, 1 when not, and 2 when the command line makes no sense.")]
+brought, 1 when not, and 2 when the command line makes no sense."
+)]
 pub(crate) struct AgentArgs {
     #[command(subcommand)]
     command: Option<AgentCommand>,
@@ -93,7 +96,10 @@ pub(crate) fn run(args: &AgentArgs) -> ExitCode {
 fn init(folder: &Path) -> Result<(), String> {
     let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     trust::init(folder, unix_s).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    println!("{} is good for a year. Copy it to every machine that takes part; who has it may take part.", folder.display());
+    println!(
+        "{} is good for a year. Copy it to every machine that takes part; who has it may take part.",
+        folder.display()
+    );
     Ok(())
 }
 
@@ -141,8 +147,12 @@ impl Drop for BenchShare {
 impl Work for BenchShare {
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String> {
         let no_task = || "the task is none that this version knows".to_owned();
-        let words: Option<Vec<String>> =
-            task["arguments"].as_array().ok_or_else(no_task)?.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+        let words: Option<Vec<String>> = task["arguments"]
+            .as_array()
+            .ok_or_else(no_task)?
+            .iter()
+            .map(|word| word.as_str().map(str::to_owned))
+            .collect();
         let files = task["files"].as_array().ok_or_else(no_task)?;
         if files.len() > FILES_MAX {
             return Err(format!("the task brings {} files, and {FILES_MAX} are the most", files.len()));
@@ -233,11 +243,15 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let files: Vec<Vec<u8>> = names.iter().map(read).collect::<Result<_, _>>()?;
     let bytes: usize = files.iter().map(Vec::len).sum();
     if files.len() > FILES_MAX || bytes > FILES_BYTES_MAX {
-        return Err(format!("agents are sent {FILES_MAX} files and {FILES_BYTES_MAX} bytes at most; these are {} and {bytes}", files.len()));
+        return Err(format!(
+            "agents are sent {FILES_MAX} files and {FILES_BYTES_MAX} bytes at most; these are {} and {bytes}",
+            files.len()
+        ));
     }
     let files: Vec<String> = files.iter().map(|content| to_text(content)).collect();
     let arguments = command::for_agent(plan.words, |_, name| name.to_owned());
-    let controller = Controller::listen(plan.listen, plan.trust, plan.agents, json!({ "arguments": arguments, "files": files }));
+    let controller =
+        Controller::listen(plan.listen, plan.trust, plan.agents, json!({ "arguments": arguments, "files": files }));
     let controller = controller.map_err(|error| format!("cannot listen for agents at {}: {error}", plan.listen))?;
     let address = controller.address().map_err(|error| error.to_string())?;
     eprintln!("flatout bench: waiting for {} agents at {address}", plan.agents);

@@ -1,9 +1,9 @@
 //! `flatout compare`: whether B differs from A.
 
 use clap::Args;
+use flatout_lab::view::bundle;
 use flatout_lab::view::compare::compare;
 use flatout_lab::view::output::{Output, print};
-use flatout_lab::view::bundle;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -53,7 +53,8 @@ pub(crate) struct ReportArgs {
 
 /// Runs the verb.
 pub(crate) fn run(args: &ReportArgs) -> ExitCode {
-    let one_only = [("--csv", args.csv.is_some()), ("--prometheus", args.prometheus.is_some()), ("--hlog", args.hlog.is_some())];
+    let one_only =
+        [("--csv", args.csv.is_some()), ("--prometheus", args.prometheus.is_some()), ("--hlog", args.hlog.is_some())];
     if let (Some((flag, _)), true) = (one_only.iter().find(|(_, is_given)| *is_given), args.results.len() > 1) {
         return complain(&format!("{flag} is of one result; give one"), USAGE);
     }
@@ -64,8 +65,11 @@ pub(crate) fn run(args: &ReportArgs) -> ExitCode {
 }
 
 fn show(args: &ReportArgs) -> Result<(), String> {
-    let reports: Vec<RunReport> =
-        args.results.iter().map(|path| bundle::read(path).map_err(|error| error.to_string())).collect::<Result<_, _>>()?;
+    let reports: Vec<RunReport> = args
+        .results
+        .iter()
+        .map(|path| bundle::read(path).map_err(|error| error.to_string()))
+        .collect::<Result<_, _>>()?;
     let mut is_shown = false;
     let mut put = |output: Option<&String>, content: &dyn Fn() -> Result<String, String>| match output {
         Some(name) => {
@@ -88,7 +92,12 @@ fn show(args: &ReportArgs) -> Result<(), String> {
     let shown: Vec<String> = match args.view {
         Some(view) => reports.iter().map(|report| view.print(report)).collect(),
         // Who asked for files does not want the text besides.
-        None if args.html.is_some() || args.csv.is_some() || args.prometheus.is_some() || args.hlog.is_some() || args.json.is_some() => {
+        None if args.html.is_some()
+            || args.csv.is_some()
+            || args.prometheus.is_some()
+            || args.hlog.is_some()
+            || args.json.is_some() =>
+        {
             return Ok(());
         }
         None => reports.iter().map(|report| text::print(report, style)).collect(),

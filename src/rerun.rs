@@ -1,7 +1,7 @@
 //! `flatout rerun`: a bench again, as its bundle has it.
 
 use clap::Args;
-use flatout_lab::view::{bundle, command, html};
+use flatout_lab::view::{bundle, command};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -42,7 +42,8 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
         Err(error) => return complain(&error.to_string(), USAGE),
     };
     // The program's own name is whatever it was then; the verb must be the bench.
-    let Some((_, words)) = words.split_first().filter(|(_, words)| words.first().is_some_and(|verb| verb == "bench")) else {
+    let Some((_, words)) = words.split_first().filter(|(_, words)| words.first().is_some_and(|verb| verb == "bench"))
+    else {
         return complain("the result does not say how it was asked for: its command is no `flatout bench`", USAGE);
     };
     let mut words = words.to_vec();
@@ -51,14 +52,18 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
         .filter(|name| !args.arguments.iter().any(|word| gives_header(word, name)))
         .collect();
     if !missing.is_empty() {
-        let text = format!("the run sent {}, which no result keeps; give it again: -- -H '{}: ...'", missing.join(" and "), missing[0]);
+        let text = format!(
+            "the run sent {}, which no result keeps; give it again: -- -H '{}: ...'",
+            missing.join(" and "),
+            missing[0]
+        );
         return complain(&text, USAGE);
     }
     if !words.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
         words.extend(["--seed".to_owned(), report.seed.to_string()]);
     }
     words.extend(args.arguments);
-    let line = html::command_line(&words);
+    let line = command::shell_line(&words);
     if args.show {
         println!("flatout {line}");
         return ExitCode::SUCCESS;

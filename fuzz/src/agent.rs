@@ -70,7 +70,12 @@ pub(crate) fn check_muster(bytes: &[u8]) {
                 Vec::new()
             }
             1 => {
-                let hello = Message::Hello { protocol: PROTOCOL.to_owned(), flatout: "1".to_owned(), name: "a".to_owned(), cores: 1 };
+                let hello = Message::Hello {
+                    protocol: PROTOCOL.to_owned(),
+                    flatout: "1".to_owned(),
+                    name: "a".to_owned(),
+                    cores: 1,
+                };
                 muster.handle_message(who, now_ns, hello)
             }
             2 => muster.handle_message(who, now_ns, Message::Pong { nonce: nonces[who], at_ns: now_ns ^ 0xffff }),

@@ -97,7 +97,8 @@ impl Controller {
             // Who is gone before we come to it, or finds no descriptor, comes again.
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));
-            let link = tls.map_err(io::Error::other).and_then(|tls| Link::new(socket, tls.into(), FrameLimits::STRANGER));
+            let link =
+                tls.map_err(io::Error::other).and_then(|tls| Link::new(socket, tls.into(), FrameLimits::STRANGER));
             let Ok(link) = link else { continue };
             let who = self.muster.handle_connected(precise_ns());
             if self.links.len() <= who {

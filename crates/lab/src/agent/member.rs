@@ -56,7 +56,14 @@ pub struct Brought {
 ///
 /// # Errors
 /// Why it could not, in words.
-pub fn serve(controller: &str, patience: Duration, trust: &Path, name: &str, cores: u32, work: &mut dyn Work) -> Result<(), String> {
+pub fn serve(
+    controller: &str,
+    patience: Duration,
+    trust: &Path,
+    name: &str,
+    cores: u32,
+    work: &mut dyn Work,
+) -> Result<(), String> {
     let config = agent_config(trust).map_err(|error| error.to_string())?;
     let server = ServerName::try_from(CONTROLLER).map_err(|error| error.to_string())?;
     let socket = dial(controller, patience)?;
@@ -132,7 +139,10 @@ impl Member<'_> {
             if precise_ns().saturating_sub(self.heard_ns) > 2 * SILENCE_NS_MAX {
                 return Err("the controller says nothing".to_owned());
             }
-            if self.is_working && !self.is_over && let Some(ended) = self.work.poll() {
+            if self.is_working
+                && !self.is_over
+                && let Some(ended) = self.work.poll()
+            {
                 self.is_over = true;
                 let Brought { begun_ns, facts, record } = ended?;
                 self.link.say(Message::Done { begun_ns, facts });

@@ -206,7 +206,10 @@ impl Muster {
             (Step::Lost(_), _) => Vec::new(),
             (Step::Strange, Message::Hello { protocol, flatout, name, cores }) => {
                 if protocol != PROTOCOL || flatout != self.flatout {
-                    let words = format!("it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}", self.flatout);
+                    let words = format!(
+                        "it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}",
+                        self.flatout
+                    );
                     return self.lose(who, AgentLoss::OtherVersion, words);
                 }
                 // A name is shown to people, so it has one line and an end.

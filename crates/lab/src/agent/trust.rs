@@ -126,7 +126,8 @@ fn roots(folder: &Path) -> io::Result<RootCertStore> {
 
 fn role(folder: &Path, role: &str) -> io::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let name = format!("{role}.key");
-    let key = PrivateKeyDer::from_pem_slice(&read(folder, &name)?).map_err(|error| unreadable(folder, &name, &error))?;
+    let key =
+        PrivateKeyDer::from_pem_slice(&read(folder, &name)?).map_err(|error| unreadable(folder, &name, &error))?;
     Ok((certificates(folder, &format!("{role}.pem"))?, key))
 }
 

@@ -80,7 +80,7 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
     };
     let result = report.encode().map_err(|error| (folder.join("run.json"), io::Error::other(error)))?;
     put("run.json", result.as_bytes())?;
-    put("command.txt", format!("{}\n", html::command_line(&report.command)).as_bytes())?;
+    put("command.txt", format!("{}\n", command::shell_line(&report.command)).as_bytes())?;
     put("seed.txt", format!("{}\n", report.seed).as_bytes())?;
     put("environment.json", format!("{:#}\n", method::environment(report)).as_bytes())?;
     put("latency.hlog", hlog::log(report).encode().as_bytes())?;
@@ -126,10 +126,14 @@ pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     let failed = |error| OpenError::Io(path.clone(), error);
     let length = fs::metadata(&path).map_err(failed)?.len();
     if length > RESULT_BYTES_MAX {
-        return Err(failed(io::Error::other(format!("it has {length} bytes, and no result has more than {RESULT_BYTES_MAX}"))));
+        return Err(failed(io::Error::other(format!(
+            "it has {length} bytes, and no result has more than {RESULT_BYTES_MAX}"
+        ))));
     }
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => OpenError::Result(path.clone(), ReadError::Malformed("it is not text".to_owned())),
+        io::ErrorKind::InvalidData => {
+            OpenError::Result(path.clone(), ReadError::Malformed("it is not text".to_owned()))
+        }
         _ => OpenError::Io(path.clone(), error),
     })?;
     RunReport::parse(&text).map_err(|error| OpenError::Result(path.clone(), error))
@@ -150,7 +154,8 @@ pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
     let manifest_path = path.join("bundle.json");
     let bad = |what: String| OpenError::Manifest(manifest_path.clone(), what);
     let text = fs::read_to_string(&manifest_path).map_err(|error| OpenError::Io(manifest_path.clone(), error))?;
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| bad(format!("not a bundle's list: {error}")))?;
+    let manifest: Manifest =
+        serde_json::from_str(&text).map_err(|error| bad(format!("not a bundle's list: {error}")))?;
     if manifest.layout != LAYOUT {
         return Err(bad(format!("its layout is {:?}, and this flatout reads {LAYOUT}", manifest.layout)));
     }
@@ -166,7 +171,8 @@ pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
             return Err(bad(format!("the copy of {:?} is missing", input.name)));
         }
     }
-    let words = command::again(&words, |index, _| path.join(&manifest.inputs[index].copy).to_string_lossy().into_owned());
+    let words =
+        command::again(&words, |index, _| path.join(&manifest.inputs[index].copy).to_string_lossy().into_owned());
     Ok((report, words))
 }
 

@@ -68,7 +68,13 @@ fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -
     for step in &report.steps {
         if report.steps.len() > 1 {
             // Writing to a String cannot fail, here and below.
-            let _ = writeln!(text, "{}# step {} of {}", if text.is_empty() { "" } else { "\n" }, step.step + 1, report.steps.len());
+            let _ = writeln!(
+                text,
+                "{}# step {} of {}",
+                if text.is_empty() { "" } else { "\n" },
+                step.step + 1,
+                report.steps.len()
+            );
         }
         text.push_str(&print(report, step));
         add_verdict(&mut text, step);

@@ -89,7 +89,8 @@ pub fn kept(command: &[String]) -> Vec<String> {
 
 /// Names of the headers in a kept command whose values were not kept.
 pub fn not_kept(command: &[String]) -> Vec<String> {
-    let headers = pieces(command).into_iter().filter(|piece| piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag)));
+    let headers =
+        pieces(command).into_iter().filter(|piece| piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag)));
     let names = headers.filter_map(|piece| {
         let (name, value) = piece.value.as_deref()?.split_once(':')?;
         (value.trim() == NOT_KEPT).then(|| name.trim().to_owned())
@@ -146,9 +147,22 @@ pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -
     words(kept)
 }
 
+/// The command as a shell takes it.
+pub fn shell_line(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(character);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{again, for_agent, inputs, kept, not_kept};
+    use super::{again, for_agent, inputs, kept, not_kept, shell_line};
 
     fn words(text: &str) -> Vec<String> {
         text.split('|').map(str::to_owned).collect()
@@ -163,6 +177,12 @@ mod tests {
         assert_eq!(kept(&command), expected);
         assert_eq!(not_kept(&expected), ["Authorization", "Cookie", "cookie"]);
         assert!(not_kept(&words("-H|X: y|-H")).is_empty());
+    }
+
+    #[test]
+    fn a_shell_takes_the_line_as_it_was() {
+        let line = shell_line(&words("flatout|bench|http://a/?b=c&d|-H|X: it's|"));
+        assert_eq!(line, r"flatout bench 'http://a/?b=c&d' -H 'X: it'\''s' ''");
     }
 
     #[test]

@@ -62,7 +62,10 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
     for (a, b) in pairs {
         for (side, report) in [("A", a), ("B", b)] {
             let reasons = report.steps.iter().flat_map(|step| &step.invalid);
-            compared.invalid.extend(reasons.map(|invalid| format!("{side} ({}): {}: {}", report.label, invalid.reason.name(), invalid.text)));
+            compared.invalid.extend(
+                reasons
+                    .map(|invalid| format!("{side} ({}): {}: {}", report.label, invalid.reason.name(), invalid.text)),
+            );
         }
         for difference in unlike(a, b) {
             if !compared.unlike.contains(&difference) {
@@ -72,7 +75,8 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
     }
     let steps = pairs.iter().map(|(a, b)| a.steps.len().min(b.steps.len())).min().unwrap_or(0);
     for index in 0..steps {
-        let steps: Vec<(&StepReport, &StepReport)> = pairs.iter().map(|(a, b)| (&a.steps[index], &b.steps[index])).collect();
+        let steps: Vec<(&StepReport, &StepReport)> =
+            pairs.iter().map(|(a, b)| (&a.steps[index], &b.steps[index])).collect();
         let Some((first, _)) = steps.first() else { continue };
         let bootstrap = Bootstrap::new(seed);
         let comparisons = match compared.blocks {
@@ -212,7 +216,9 @@ impl Compared {
             lines.extend(level.comparisons.iter().map(|comparison| format!("  {}", comparison.sentence())));
             let is_unfair = level.comparisons.iter().any(Comparison::is_unfair);
             if is_unfair {
-                lines.push("  A differs from itself over its own time: the machine, or the run, was not steady".to_owned());
+                lines.push(
+                    "  A differs from itself over its own time: the machine, or the run, was not steady".to_owned(),
+                );
             }
         }
         lines.extend(rest.iter().map(|level| format!("At {}: too little for a judgement", level.load)));
@@ -224,7 +230,9 @@ impl Compared {
             }
             Blocks::TooFew => format!("Nothing could be judged: there are fewer than {BLOCKS_MIN} whole seconds in common."),
         });
-        lines.extend(self.unlike.iter().map(|difference| format!("note: they differ in more than the subject: {difference}")));
+        lines.extend(
+            self.unlike.iter().map(|difference| format!("note: they differ in more than the subject: {difference}")),
+        );
         lines.extend(self.invalid.iter().map(|reason| format!("INVALID: {reason}")));
         lines.join("\n") + "\n"
     }

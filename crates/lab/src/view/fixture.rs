@@ -201,13 +201,7 @@ pub(crate) fn single() -> RunReport {
 
 /// The same with one request of 25 reset.
 pub(crate) fn failing() -> RunReport {
-    let shape = Shape {
-        rate: 50,
-        seconds: 6,
-        connect_ns: |_| 100_000,
-        wait_ns: |_, _| 500_000,
-        fails_each: Some(25),
-    };
+    let shape = Shape { rate: 50, seconds: 6, connect_ns: |_| 100_000, wait_ns: |_, _| 500_000, fails_each: Some(25) };
     run("failing", vec![step(0, START_NS, &shape)])
 }
 
@@ -220,7 +214,13 @@ pub(crate) fn sweep(label: &str, factor: u64) -> RunReport {
     ];
     let steps = (1..=10_u64).map(|index| {
         let wait_ns = waits[if index < 6 { 0 } else { usize::from(index > 8) + 1 }];
-        let shape = Shape { rate: 100 * index, seconds: 10, connect_ns: |_| 60_000, wait_ns, fails_each: (index > 8).then_some(40) };
+        let shape = Shape {
+            rate: 100 * index,
+            seconds: 10,
+            connect_ns: |_| 60_000,
+            wait_ns,
+            fails_each: (index > 8).then_some(40),
+        };
         let mut step = step(index as u16 - 1, START_NS + (index - 1) * 10 * SECOND_NS, &shape);
         if index > 8 {
             // What a server brings that has come to its end.

@@ -17,3 +17,22 @@ pub fn log(report: &RunReport) -> Log {
     });
     Log { started_unix_s: Some(report.begun_unix_ms as f64 / 1e3), rows: rows.collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::log;
+    use crate::view::fixture;
+    use flatout_load::record::hlog::Log;
+
+    #[test]
+    fn the_log_comes_back_as_it_was() {
+        let report = fixture::single();
+        let written = log(&report);
+        let read = Log::parse(&written.encode()).unwrap();
+        let tags: Vec<_> = read.rows.iter().map(|row| row.tag.as_deref().unwrap()).collect();
+        assert_eq!(tags, ["response", "service", "lag"]);
+        assert_eq!(read.rows[0].histogram, report.steps[0].record.response);
+        assert!((read.rows[0].length_s - 6.0).abs() < 1e-3);
+        assert!((read.started_unix_s.unwrap() - 1_795_265_627.0).abs() < 1e-3);
+    }
+}

@@ -59,11 +59,6 @@ pub fn page(reports: &[RunReport]) -> String {
     .into_string()
 }
 
-/// The command as a shell takes it.
-pub(super) fn command_line(words: &[String]) -> String {
-    method::command_line(words)
-}
-
 /// What each run is called, told apart where several have one label.
 fn names(reports: &[RunReport]) -> Vec<String> {
     let name = |index: usize| {

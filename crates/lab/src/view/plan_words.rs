@@ -54,7 +54,11 @@ fn kind(plan: &Plan) -> String {
             .map(|level| {
                 let (from, to) = (units::figure(level.from_per_s), units::figure(level.to_per_s));
                 let rate = if from == to { from } else { format!("{from} to {to}") };
-                if level.duration_ns == u64::MAX { rate } else { format!("{rate} for {}", units::duration(level.duration_ns as f64)) }
+                if level.duration_ns == u64::MAX {
+                    rate
+                } else {
+                    format!("{rate} for {}", units::duration(level.duration_ns as f64))
+                }
             })
             .collect::<Vec<_>>()
             .join(", then "),

@@ -34,22 +34,42 @@ pub fn metrics(report: &RunReport) -> String {
     page.each(report, "valid", "gauge", "1 when the figures can be believed.", |step| {
         Some(f64::from(u8::from(step.invalid.is_empty())))
     });
-    page.each(report, "offered_requests_per_second", "gauge", "What an open loop asked for.", |step| step.offered.rate_per_s);
+    page.each(report, "offered_requests_per_second", "gauge", "What an open loop asked for.", |step| {
+        step.offered.rate_per_s
+    });
     page.each(report, "responses_per_second", "gauge", "Answers received whole.", |step| Some(step.responses_per_s));
-    page.each(report, "connections", "gauge", "Connections asked for at most.", |step| Some(f64::from(step.offered.connections)));
-    page.each(report, "elapsed_seconds", "gauge", "Length of the measured part.", |step| Some(step.elapsed_ns as f64 / 1e9));
-    page.each(report, "requests_total", "counter", "Requests begun.", |step| Some(step.record.counts.requests_begun as f64));
-    page.each(report, "received_bytes_total", "counter", "Bytes received.", |step| Some(step.record.counts.bytes_in() as f64));
-    page.each(report, "dropped_total", "counter", "Arrivals that were never begun.", |step| Some(step.tally.dropped as f64));
+    page.each(report, "connections", "gauge", "Connections asked for at most.", |step| {
+        Some(f64::from(step.offered.connections))
+    });
+    page.each(report, "elapsed_seconds", "gauge", "Length of the measured part.", |step| {
+        Some(step.elapsed_ns as f64 / 1e9)
+    });
+    page.each(report, "requests_total", "counter", "Requests begun.", |step| {
+        Some(step.record.counts.requests_begun as f64)
+    });
+    page.each(report, "received_bytes_total", "counter", "Bytes received.", |step| {
+        Some(step.record.counts.bytes_in() as f64)
+    });
+    page.each(report, "dropped_total", "counter", "Arrivals that were never begun.", |step| {
+        Some(step.tally.dropped as f64)
+    });
     page.each(report, "client_cpu_seconds_total", "counter", "On-CPU time of the client.", |step| {
         Some(step.client.cpu.total_ns() as f64 / 1e9)
     });
-    page.each(report, "client_busy_ratio", "gauge", "Share of its time that the busiest client thread was on a core.", |step| {
-        Some(step.client.busy_share)
-    });
-    page.each(report, "server_cpu_seconds_total", "counter", "On-CPU time of the server, where it is on this machine.", |step| {
-        step.server.map(|server| server.cpu.total_ns() as f64 / 1e9)
-    });
+    page.each(
+        report,
+        "client_busy_ratio",
+        "gauge",
+        "Share of its time that the busiest client thread was on a core.",
+        |step| Some(step.client.busy_share),
+    );
+    page.each(
+        report,
+        "server_cpu_seconds_total",
+        "counter",
+        "On-CPU time of the server, where it is on this machine.",
+        |step| step.server.map(|server| server.cpu.total_ns() as f64 / 1e9),
+    );
     page.head("responses_total", "counter", "Answers received whole, by class of status.");
     for step in &report.steps {
         for (index, count) in step.record.counts.status_classes.iter().enumerate() {
@@ -104,7 +124,14 @@ impl Page {
     }
 
     /// One figure of each step that has it.
-    fn each(&mut self, report: &RunReport, name: &str, kind: &str, help: &str, value: impl Fn(&StepReport) -> Option<f64>) {
+    fn each(
+        &mut self,
+        report: &RunReport,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl Fn(&StepReport) -> Option<f64>,
+    ) {
         self.head(name, kind, help);
         for step in &report.steps {
             if let Some(value) = value(step) {
@@ -129,4 +156,39 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape, metrics};
+    use crate::view::fixture;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_sample_has_its_type_and_its_run() {
+        let text = metrics(&fixture::sweep("a \"sweep\"", 10));
+        let mut families = BTreeSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                assert!(families.insert(rest.split(' ').next().unwrap().to_owned()), "twice: {line}");
+            } else if !line.starts_with('#') {
+                let (name, rest) = line.split_once('{').unwrap();
+                let family = name.strip_suffix("_sum").or(name.strip_suffix("_count")).unwrap_or(name);
+                assert!(families.contains(family), "{line}");
+                let (labels, value) = rest.rsplit_once("} ").unwrap();
+                assert!(labels.starts_with("run=\"a \\\"sweep\\\"\""), "{line}");
+                value.parse::<f64>().unwrap();
+            }
+        }
+        assert!(text.contains("flatout_bench_valid{run=\"a \\\"sweep\\\"\",step=\"9\"} 0\n"));
+        assert!(
+            text.contains("flatout_bench_responses_total{run=\"a \\\"sweep\\\"\",step=\"0\",status=\"2xx\"} 1000\n")
+        );
+    }
+
+    #[test]
+    fn labels_are_escaped_and_have_an_end() {
+        assert_eq!(escape("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+        assert_eq!(escape(&"x".repeat(10_000)).len(), super::LABEL_BYTES_MAX);
+    }
 }

@@ -45,7 +45,9 @@ impl Checker<'_> {
                     true
                 }
                 "prefixItems" => {
-                    for (index, (rule, item)) in rule.as_array().unwrap().iter().zip(value.as_array().into_iter().flatten()).enumerate() {
+                    for (index, (rule, item)) in
+                        rule.as_array().unwrap().iter().zip(value.as_array().into_iter().flatten()).enumerate()
+                    {
                         self.check(&format!("{at}/{index}"), rule, item);
                     }
                     true

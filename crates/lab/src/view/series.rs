@@ -6,8 +6,7 @@ use flatout_load::report::{Percentiles, RunReport, StepReport};
 use std::fmt::Display;
 
 /// Quantiles of the distribution's table, besides those that every histogram has of its own.
-const QUANTILES: [f64; 14] =
-    [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0];
+const QUANTILES: [f64; 14] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0];
 
 /// Every table: the file's name and its content.
 pub fn files(report: &RunReport) -> Vec<(&'static str, String)> {
@@ -53,10 +52,32 @@ fn known<T: Display>(value: Option<T>) -> String {
 
 fn steps(report: &RunReport) -> String {
     let mut table = Table::new(&[
-        "step", "offered_per_s", "connections", "elapsed_ns", "begun_per_s", "responses_per_s", "bytes_in_per_s",
-        "error_share", "response_mean_ns", "response_p50_ns", "response_p90_ns", "response_p99_ns", "response_p99_9_ns",
-        "response_max_ns", "service_p50_ns", "service_p99_ns", "lag_p50_ns", "lag_p99_ns", "requests_begun",
-        "responses", "failures", "dropped", "client_cpu_ns", "client_busy_share", "server_cpu_ns", "invalid",
+        "step",
+        "offered_per_s",
+        "connections",
+        "elapsed_ns",
+        "begun_per_s",
+        "responses_per_s",
+        "bytes_in_per_s",
+        "error_share",
+        "response_mean_ns",
+        "response_p50_ns",
+        "response_p90_ns",
+        "response_p99_ns",
+        "response_p99_9_ns",
+        "response_max_ns",
+        "service_p50_ns",
+        "service_p99_ns",
+        "lag_p50_ns",
+        "lag_p99_ns",
+        "requests_begun",
+        "responses",
+        "failures",
+        "dropped",
+        "client_cpu_ns",
+        "client_busy_share",
+        "server_cpu_ns",
+        "invalid",
     ]);
     for step in &report.steps {
         let counts = &step.record.counts;
@@ -96,8 +117,20 @@ fn steps(report: &RunReport) -> String {
 
 fn series(report: &RunReport) -> String {
     let mut table = Table::new(&[
-        "step", "at_ns", "length_ns", "begun", "responses", "failures", "errors", "connections", "bytes_in", "bytes_out",
-        "response_mean_ns", "response_max_ns", "service_mean_ns", "lag_max_ns",
+        "step",
+        "at_ns",
+        "length_ns",
+        "begun",
+        "responses",
+        "failures",
+        "errors",
+        "connections",
+        "bytes_in",
+        "bytes_out",
+        "response_mean_ns",
+        "response_max_ns",
+        "service_mean_ns",
+        "lag_max_ns",
     ]);
     let start_ns = report.steps.first().map_or(0, |step| step.record.series.start_ns);
     for step in &report.steps {
@@ -146,8 +179,17 @@ pub(super) fn times(step: &StepReport) -> [(&'static str, &flatout_load::record:
 
 fn classes(report: &RunReport) -> String {
     let mut table = Table::new(&[
-        "step", "class", "requests", "responses", "failures", "errors", "response_mean_ns", "response_p50_ns",
-        "response_p99_ns", "response_max_ns", "body_mean_bytes",
+        "step",
+        "class",
+        "requests",
+        "responses",
+        "failures",
+        "errors",
+        "response_mean_ns",
+        "response_p50_ns",
+        "response_p99_ns",
+        "response_max_ns",
+        "body_mean_bytes",
     ]);
     for step in &report.steps {
         for (index, class) in step.record.classes.iter().enumerate() {
@@ -179,4 +221,45 @@ fn errors(report: &RunReport) -> String {
         }
     }
     table.text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{files, quote};
+    use crate::view::fixture;
+
+    #[test]
+    fn tables_have_as_many_fields_as_names() {
+        let report = fixture::sweep("sweep", 10);
+        for (name, table) in files(&report) {
+            assert!(table.ends_with("\r\n"), "{name}");
+            let rows: Vec<usize> = table.lines().map(|row| row.split(',').count()).collect();
+            assert!(rows.len() > 10 && rows.iter().all(|fields| *fields == rows[0]), "{name}: {rows:?}");
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_result() {
+        let report = fixture::failing();
+        let tables: std::collections::BTreeMap<_, _> = files(&report).into_iter().collect();
+        let steps: Vec<&str> = tables["steps.csv"].lines().collect();
+        let field = |name: &str| {
+            let index = steps[0].split(',').position(|field| field == name).unwrap();
+            steps[1].split(',').nth(index).unwrap()
+        };
+        assert_eq!((field("offered_per_s"), field("responses"), field("failures")), ("50", "288", "12"));
+        assert_eq!((field("responses_per_s"), field("invalid")), ("48", ""));
+        assert!(tables["errors.csv"].contains("0,connreset,12\r\n"));
+        // Six seconds, and what ended in the seventh.
+        assert_eq!(tables["series.csv"].lines().filter(|row| row.starts_with("0,")).count(), 6);
+        assert!(tables["series.csv"].contains("\r\n0,1000000000,1000000000,50,48,2,"));
+        assert!(tables["classes.csv"].contains("0,/index.html,150,"));
+        assert!(tables["percentiles.csv"].contains("0,response,0.999,"));
+    }
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        assert_eq!(quote("plain"), "plain");
+        assert_eq!(quote("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
+    }
 }

@@ -57,7 +57,13 @@ pub fn print(report: &RunReport, style: Style) -> String {
         page.painted(weight, &format!("  required {}: {met}, found {found} (step {})", outcome.text, outcome.step + 1));
     }
     if let Some(limit) = &report.limit {
-        let share = format!("{} of the machine's limit, {} {} ({})", units::percent(limit.share), units::figure(limit.value), limit.unit, limit.words);
+        let share = format!(
+            "{} of the machine's limit, {} {} ({})",
+            units::percent(limit.share),
+            units::figure(limit.value),
+            limit.unit,
+            limit.words
+        );
         page.line("limit", "", &share);
     }
     for (name, finding) in &report.findings {
@@ -70,7 +76,13 @@ pub fn print(report: &RunReport, style: Style) -> String {
     let cores = units::plural(machine.cores as u64, "core", "cores");
     page.painted(
         Weight::Faint,
-        &format!("  {}, {cores}, {}, Linux {}, seed {}", machine.cpu_model, units::bytes(machine.memory_bytes as f64), machine.kernel, report.seed),
+        &format!(
+            "  {}, {cores}, {}, Linux {}, seed {}",
+            machine.cpu_model,
+            units::bytes(machine.memory_bytes as f64),
+            machine.kernel,
+            report.seed
+        ),
     );
     page.text
 }
@@ -106,9 +118,14 @@ fn percentiles(times: &Percentiles) -> String {
 
 fn add_step(page: &mut Page, step: &StepReport) {
     let counts = &step.record.counts;
-    let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", units::figure(rate)));
+    let offered =
+        step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", units::figure(rate)));
     page.line("answers/s", &units::figure(step.responses_per_s), &offered);
-    page.line("received", &format!("{}/s", units::bytes(step.bytes_in_per_s)), &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
+    page.line(
+        "received",
+        &format!("{}/s", units::bytes(step.bytes_in_per_s)),
+        &format!("{} in all", units::bytes(counts.bytes_in() as f64)),
+    );
     for (name, times, what) in [
         ("response", &step.response, "from the intended start to the last byte"),
         ("service", &step.service, "from the client's act to the last byte"),
@@ -150,7 +167,11 @@ fn add_step(page: &mut Page, step: &StepReport) {
         page.line("server CPU", &format!("{} an answer", units::duration(cost_ns)), &cores);
     }
     if let Some(kernel) = step.kernel.filter(|kernel| kernel.tcp_retransmits + kernel.listen_overflows > 0) {
-        let words = format!("{} TCP retransmits, {} listen overflows", units::count(kernel.tcp_retransmits), units::count(kernel.listen_overflows));
+        let words = format!(
+            "{} TCP retransmits, {} listen overflows",
+            units::count(kernel.tcp_retransmits),
+            units::count(kernel.listen_overflows)
+        );
         page.line("kernel", &words, "of the whole machine");
     }
     for agent in &step.client.agents {
@@ -189,12 +210,18 @@ fn add_errors(page: &mut Page, step: &StepReport) {
 fn add_steps(page: &mut Page, steps: &[StepReport]) {
     page.painted(
         Weight::Faint,
-        &format!("  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {}", "offered", "answers/s", "p50", "p90", "p99", "max", "failed", "verdict"),
+        &format!(
+            "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {}",
+            "offered", "answers/s", "p50", "p90", "p99", "max", "failed", "verdict"
+        ),
     );
     for step in steps {
-        let time = |pick: fn(&Percentiles) -> u64| step.response.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64));
+        let time = |pick: fn(&Percentiles) -> u64| {
+            step.response.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
+        };
         let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
-        let verdict = if reasons.is_empty() { "valid".to_owned() } else { page.style.paint(Weight::Bad, &reasons.join(", ")) };
+        let verdict =
+            if reasons.is_empty() { "valid".to_owned() } else { page.style.paint(Weight::Bad, &reasons.join(", ")) };
         page.plain(&format!(
             "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {verdict}",
             verdict::load(step),
@@ -205,5 +232,39 @@ fn add_steps(page: &mut Page, steps: &[StepReport]) {
             time(|times| times.max_ns),
             units::percent(step.error_share),
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+    use crate::view::fixture;
+    use crate::view::style::Style;
+
+    #[test]
+    fn one_step_is_told_line_by_line() {
+        let text = print(&fixture::failing(), Style::PLAIN);
+        for line in [
+            "failing   HTTP/1.1, open loop, 50.0 connections/s, equal gaps, at most 1,000 connections, one request a connection",
+            "  answers/s        48.0   of 50.0 offered",
+            "  answers          288   2xx 288   of 300 begun",
+            "  errors           12 connreset   the peer reset the connection (epipe 12)",
+            "  Some CPU @ 2 GHz, 2 cores, 16.0 GiB, Linux 6.12.0, seed 42",
+        ] {
+            assert!(text.lines().any(|found| found.starts_with(line)), "no line {line:?} in\n{text}");
+        }
+        let coloured = print(&fixture::failing(), Style::COLOURED);
+        assert!(coloured.contains('\x1b') && !text.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_sweep_is_a_table() {
+        let text = print(&fixture::sweep("sweep", 10), Style::PLAIN);
+        let rows: Vec<&str> =
+            text.lines().filter(|line| line.contains("requests/s") && line.ends_with("valid")).collect();
+        assert_eq!(rows.len(), 9, "{text}");
+        for words in ["  client-saturated", "required p99<20ms: MISSED", "The highest rate with p99 < 50 ms is 800"] {
+            assert!(text.contains(words), "no {words:?} in\n{text}");
+        }
     }
 }

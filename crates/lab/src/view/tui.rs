@@ -105,9 +105,12 @@ impl Watch {
         let lag = standing.lag.map(|lag| since(lag, last.as_ref().and_then(|last| last.lag.as_ref())));
         let mut heat = BTreeMap::new();
         for step in response.iter_recorded() {
-            *heat.entry(heat_class(step.value_iterated_to()) / CLASSES_A_ROW).or_insert(0) += step.count_since_last_iteration();
+            *heat.entry(heat_class(step.value_iterated_to()) / CLASSES_A_ROW).or_insert(0) +=
+                step.count_since_last_iteration();
         }
-        let at = |histogram: &Histogram<u64>, quantile: f64| (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile));
+        let at = |histogram: &Histogram<u64>, quantile: f64| {
+            (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile))
+        };
         self.readings.push_back(Reading {
             at_s: standing.at_s,
             responses_per_s: responses as f64 / span_s,

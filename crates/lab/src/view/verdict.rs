@@ -30,11 +30,18 @@ pub struct Verdict {
 /// The verdict on a run.
 pub fn of(report: &RunReport) -> Verdict {
     let many = report.steps.len() > 1;
-    let at = |step: &StepReport| if many { format!("step {} ({}): ", step.step + 1, load(step)) } else { String::new() };
+    let at =
+        |step: &StepReport| if many { format!("step {} ({}): ", step.step + 1, load(step)) } else { String::new() };
     let mut reasons = Vec::new();
     for step in &report.steps {
         for invalid in &step.invalid {
-            reasons.push(format!("{}{}: {} ({})", at(step), invalid.reason.name(), invalid.text, invalid.reason.meaning()));
+            reasons.push(format!(
+                "{}{}: {} ({})",
+                at(step),
+                invalid.reason.name(),
+                invalid.text,
+                invalid.reason.meaning()
+            ));
         }
     }
     let invalid = reasons.len();
@@ -104,9 +111,11 @@ fn sweep(report: &RunReport) -> String {
     };
     let range = format!("{} steps from {} to {}.", report.steps.len(), load(first), load(last));
     let kept_up = |step: &&StepReport| {
-        step.offered.rate_per_s.is_none_or(|rate| step.responses_per_s >= KEPT_UP_SHARE * rate) && step.error_share < 0.01
+        step.offered.rate_per_s.is_none_or(|rate| step.responses_per_s >= KEPT_UP_SHARE * rate)
+            && step.error_share < 0.01
     };
-    let best = report.steps.iter().filter(kept_up).max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
+    let best =
+        report.steps.iter().filter(kept_up).max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
     let Some(best) = best else { return format!("{range} The server kept up with none of them.") };
     let p99 = best.response.map_or_else(String::new, |response| {
         format!(", with 99 of 100 answers within {}", units::duration(response.p99_ns as f64))

@@ -51,9 +51,9 @@ pub fn watch_endings(handle: impl FnOnce() + Send + 'static) -> io::Result<()> {
             };
             drop(watching.send(Ok(())));
             let number = poll_fn(|context| {
-                let mut arrived = signals.iter_mut().filter_map(|(number, signal)| {
-                    signal.poll_recv(context).is_ready().then_some(*number)
-                });
+                let mut arrived = signals
+                    .iter_mut()
+                    .filter_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
                 arrived.next().map_or(Poll::Pending, Poll::Ready)
             })
             .await;

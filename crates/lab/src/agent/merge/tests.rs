@@ -59,6 +59,9 @@ fn what_does_not_belong_together_is_not_made_one() {
     }
     let mut lost = result(0, Vec::new());
     lost.lost = Some((AgentLoss::Failed, "no such file".to_owned()));
-    assert_eq!(merge(&[lost]).unwrap_err().to_string(), "no agent brought a result: lab0: it could not do its work no such file");
+    assert_eq!(
+        merge(&[lost]).unwrap_err().to_string(),
+        "no agent brought a result: lab0: it could not do its work no such file"
+    );
     assert!(merge(&[]).is_err());
 }

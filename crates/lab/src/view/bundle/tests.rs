@@ -33,7 +33,8 @@ fn with_inputs(folder: &Path) -> RunReport {
         fs::write(folder.join(name), content).unwrap();
     }
     let path = |name: &str| folder.join(name).display().to_string();
-    report.command = words(&format!("flatout bench http://a/ --urls {} --json x --body={}", path("a/list"), path("b/list")));
+    report.command =
+        words(&format!("flatout bench http://a/ --urls {} --json x --body={}", path("a/list"), path("b/list")));
     report
 }
 
@@ -60,7 +61,10 @@ fn a_bundle_has_all_that_a_rerun_needs() {
     assert_eq!(fs::read_to_string(bundle.join("seed.txt")).unwrap(), "42\n");
     // The result alone will do as well, as long as its files are where they were.
     let (_, line) = rerun(&bundle.join("run.json")).unwrap();
-    assert_eq!(line, words(&format!("flatout bench http://a/ --urls {0}/a/list --body={0}/b/list", folder.0.display())));
+    assert_eq!(
+        line,
+        words(&format!("flatout bench http://a/ --urls {0}/a/list --body={0}/b/list", folder.0.display()))
+    );
     // Written again over itself it is the same.
     fs::create_dir_all(folder.0.join("a")).unwrap();
     fs::write(folder.0.join("a/list"), "/one\n").unwrap();

@@ -63,8 +63,7 @@ impl Axis {
     /// is not above zero has no place here and stands at the lower end.
     pub fn log(what: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
         let fold = |ends: (f64, f64), value: f64| (ends.0.min(value), ends.1.max(value));
-        let (min, max) =
-            values.filter(|value| value.is_finite() && *value > 0.0).fold((f64::INFINITY, 0.0), fold);
+        let (min, max) = values.filter(|value| value.is_finite() && *value > 0.0).fold((f64::INFINITY, 0.0), fold);
         let (min, max) = if min <= max { (min, max) } else { (1.0, 10.0) };
         let (low, high) = (below(min), above(max));
         let low = if high / low < 9.9 { low.min(high / 10.0) } else { low };

@@ -46,7 +46,8 @@ pub(super) fn draw(chart: &Chart) -> String {
     );
     add_grid(&mut svg, &frame, chart);
     for cell in &chart.cells {
-        let places = [chart.x.place(cell.x.0), chart.x.place(cell.x.1), chart.left.place(cell.y.0), chart.left.place(cell.y.1)];
+        let places =
+            [chart.x.place(cell.x.0), chart.x.place(cell.x.1), chart.left.place(cell.y.0), chart.left.place(cell.y.1)];
         let [Some(x0), Some(x1), Some(y0), Some(y1)] = places else { continue };
         let (x0, x1, y0, y1) = (frame.x(x0), frame.x(x1), frame.y(y0), frame.y(y1));
         let depth = cell.depth.clamp(0.0, 1.0);
@@ -91,8 +92,7 @@ fn add_grid(svg: &mut String, frame: &Frame, chart: &Chart) {
         let _ = write!(
             svg,
             r#"<line class="grid" x1="{x:.1}" y1="{:.1}" x2="{x:.1}" y2="{:.1}"/>"#,
-            frame.top,
-            frame.bottom
+            frame.top, frame.bottom
         );
         // A label that would touch the one before it is left out; its line stays.
         let half = 3.6 * text.chars().count() as f64;

@@ -6,7 +6,14 @@ use std::fmt::Write as _;
 
 /// Columns after the first; each is followed by the host's name.
 const COLUMNS: [&str; 9] = [
-    "req_rate", "con_rate", "min_rep_rate", "avg_rep_rate", "max_rep_rate", "stddev_rep_rate", "resp_time", "net_io",
+    "req_rate",
+    "con_rate",
+    "min_rep_rate",
+    "avg_rep_rate",
+    "max_rep_rate",
+    "stddev_rep_rate",
+    "resp_time",
+    "net_io",
     "errors",
 ];
 
@@ -26,7 +33,10 @@ pub(super) fn print(report: &RunReport) -> String {
     if report.steps.iter().any(|step| step.offered.rate_per_s.is_none()) {
         note(&mut text, "A closed loop asks for no rate: dem_req_rate is 0 there.");
     }
-    note(&mut text, "errors: percent of requests begun; autobench divides by replies, so that 101 can mean none or more errors than replies.");
+    note(
+        &mut text,
+        "errors: percent of requests begun; autobench divides by replies, so that 101 can mean none or more errors than replies.",
+    );
     note(&mut text, "Reply rates are of samples of 5 s, as in httperf; a run shorter than that has none.");
     text
 }

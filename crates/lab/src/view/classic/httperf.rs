@@ -128,13 +128,9 @@ fn add_connections(text: &mut String, step: &StepReport, elapsed_s: f64) {
         ms(median_ns as f64),
         ms(lifetime.deviation_sample().unwrap_or(0.0))
     );
+    let _ = writeln!(text, "Connection time [ms]: connect {:.1}", ms(record.sums.connect_ns.mean().unwrap_or(0.0)));
     let _ =
-        writeln!(text, "Connection time [ms]: connect {:.1}", ms(record.sums.connect_ns.mean().unwrap_or(0.0)));
-    let _ = writeln!(
-        text,
-        "Connection length [replies/conn]: {:.3}\n",
-        record.connections.replies.mean().unwrap_or(0.0)
-    );
+        writeln!(text, "Connection length [replies/conn]: {:.3}\n", record.connections.replies.mean().unwrap_or(0.0));
 }
 
 fn add_costs(text: &mut String, step: &StepReport, elapsed_s: f64) {
@@ -150,8 +146,7 @@ fn add_costs(text: &mut String, step: &StepReport, elapsed_s: f64) {
     );
     let counts = &step.record.counts;
     let bytes_per_s = (counts.bytes_out + counts.bytes_in()) as f64 / elapsed_s;
-    let _ =
-        writeln!(text, "Net I/O: {:.1} KB/s ({:.1}*10^6 bps)\n", bytes_per_s / 1024.0, 8.0 * bytes_per_s / 1e6);
+    let _ = writeln!(text, "Net I/O: {:.1} KB/s ({:.1}*10^6 bps)\n", bytes_per_s / 1024.0, 8.0 * bytes_per_s / 1e6);
 }
 
 fn add_errors(text: &mut String, step: &StepReport) {
@@ -194,7 +189,12 @@ fn add_notes(text: &mut String, step: &StepReport) {
     if let Some(response) = &step.response {
         let figures = [("p50", response.p50_ns), ("p99", response.p99_ns), ("max", response.max_ns)];
         let words = figures.map(|(name, value_ns)| format!("{name} {:.1}", ms(value_ns as f64))).join(" ");
-        note(text, &format!("From the intended start to the last byte [ms]: {words}. httperf times from the actual sending, and connecting apart."));
+        note(
+            text,
+            &format!(
+                "From the intended start to the last byte [ms]: {words}. httperf times from the actual sending, and connecting apart."
+            ),
+        );
     }
     let (interval_s, rates) = reply_rates(record, step.elapsed_ns);
     note(
@@ -205,9 +205,18 @@ fn add_notes(text: &mut String, step: &StepReport) {
             step.responses_per_s
         ),
     );
-    note(text, "The median of connection times is of values to three digits; httperf gives the middle of a bin of 1 ms.");
-    note(text, "Sizes are exact means; httperf divides in whole numbers. Framing of chunks counts as header, and in Net I/O.");
-    note(text, "addrunavail is counted; httperf declares it and counts it as other. Connect burst: arrivals that waited at once.");
+    note(
+        text,
+        "The median of connection times is of values to three digits; httperf gives the middle of a bin of 1 ms.",
+    );
+    note(
+        text,
+        "Sizes are exact means; httperf divides in whole numbers. Framing of chunks counts as header, and in Net I/O.",
+    );
+    note(
+        text,
+        "addrunavail is counted; httperf declares it and counts it as other. Connect burst: arrivals that waited at once.",
+    );
     let others: Vec<String> = FailureKind::ALL
         .into_iter()
         .filter(|kind| !FIRST.contains(kind) && !SECOND.contains(kind))
@@ -221,6 +230,9 @@ fn add_notes(text: &mut String, step: &StepReport) {
         note(text, "The run ended when its mean was known well enough, not after a number of connections.");
     }
     if matches!(step.plan.visit, Visit::Session { .. }) {
-        note(text, "Sessions have one connection each. Their lengths are summed up, not listed; rates by intervals are not kept.");
+        note(
+            text,
+            "Sessions have one connection each. Their lengths are summed up, not listed; rates by intervals are not kept.",
+        );
     }
 }

@@ -31,15 +31,26 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let failures = counts.failures_total();
     let per_s = |count: u64| count as f64 / elapsed_s;
     let _ = writeln!(text, "Actual test time.. {elapsed_s:.0} seconds");
-    let _ = writeln!(text, "Total requests.... {} ({:.0} requests/sec)", counts.requests_begun, per_s(counts.requests_begun));
+    let _ = writeln!(
+        text,
+        "Total requests.... {} ({:.0} requests/sec)",
+        counts.requests_begun,
+        per_s(counts.requests_begun)
+    );
     let _ = writeln!(text, "Total failed...... {failures} ({:.0} requests/sec)", per_s(failures));
     let _ = writeln!(text, "Total bytes....... {} ({:.0} bytes/sec)", counts.bytes_in(), per_s(counts.bytes_in()));
     text.push('\n');
     let _ = writeln!(text, "Min Tx: {:.4}", sums.service_ns.min as f64 / 1e9);
     let _ = writeln!(text, "Max Tx: {:.4}", sums.service_ns.max as f64 / 1e9);
     text.push('\n');
-    note(&mut text, "One row for each URL or class, where ptester has one for each thread. Rates are by the exact time, not by whole seconds.");
-    note(&mut text, "Tx is from the client's act to the last byte, per request: ptester divides times of whole connections by requests, so -k makes them small.");
+    note(
+        &mut text,
+        "One row for each URL or class, where ptester has one for each thread. Rates are by the exact time, not by whole seconds.",
+    );
+    note(
+        &mut text,
+        "Tx is from the client's act to the last byte, per request: ptester divides times of whole connections by requests, so -k makes them small.",
+    );
     note(&mut text, "Averages of Ct are over connections, of Tx and bytes over answers.");
     text
 }

@@ -29,11 +29,23 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let _ = writeln!(text, "Total number of pages read:\t{}\n", counts.responses);
     add_table(&mut text, step);
     text.push('\n');
-    note(&mut text, "Response time is from the client's act, connecting included, to the last byte; a run in open loop waits from the intended start besides.");
-    note(&mut text, "The load factor uses all of the time and not whole seconds only; the test time is not cut to whole seconds; Mbit is 1024*1024 bits.");
-    note(&mut text, "The error level is of all requests begun; WebStone divides by connections made. Microseconds are padded with zeros; WebStone leaves them out.");
+    note(
+        &mut text,
+        "Response time is from the client's act, connecting included, to the last byte; a run in open loop waits from the intended start besides.",
+    );
+    note(
+        &mut text,
+        "The load factor uses all of the time and not whole seconds only; the test time is not cut to whole seconds; Mbit is 1024*1024 bits.",
+    );
+    note(
+        &mut text,
+        "The error level is of all requests begun; WebStone divides by connections made. Microseconds are padded with zeros; WebStone leaves them out.",
+    );
     if counts.connections != counts.responses {
-        note(&mut text, "Connections were used more than once or in vain, so averages are over pages and not over connections.");
+        note(
+            &mut text,
+            "Connections were used more than once or in vain, so averages are over pages and not over connections.",
+        );
     }
     if report.class_names.len() > 1 {
         add_pages(&mut text, report, step);
@@ -45,7 +57,9 @@ fn add_table(text: &mut String, step: &StepReport) {
     let (counts, sums) = (&step.record.counts, &step.record.sums);
     let _ = writeln!(text, "{} connection(s) to server, {} errors", counts.connections, counts.failures_total());
     if counts.connections == 0 {
-        text.push_str("NO CONNECTIONS, THEREFORE NO STATISTICS\nIS YOUR WEBSERVER RUNNING?\nDO THE PAGES EXIST ON THE SERVER?\n");
+        text.push_str(
+            "NO CONNECTIONS, THEREFORE NO STATISTICS\nIS YOUR WEBSERVER RUNNING?\nDO THE PAGES EXIST ON THE SERVER?\n",
+        );
         return;
     }
     text.push_str("\n\t\t\t   Average      Std Dev      Minimum      Maximum\n\n");
@@ -53,7 +67,8 @@ fn add_table(text: &mut String, step: &StepReport) {
         let row = figures(moments).map(|value_ns| format!("{:>10.6}", value_ns / 1e9)).join("   ");
         let _ = writeln!(text, "{name}\t{row}");
     }
-    for (name, moments) in [("Response size (bytes) ", &sums.response_bytes), ("Body size (bytes) ", &sums.body_bytes)] {
+    for (name, moments) in [("Response size (bytes) ", &sums.response_bytes), ("Body size (bytes) ", &sums.body_bytes)]
+    {
         let row = figures(moments).map(|bytes| format!("{bytes:>10.0}")).join("   ");
         let _ = writeln!(text, "{name}\t{row}");
     }

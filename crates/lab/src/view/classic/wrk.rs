@@ -37,19 +37,35 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
         let _ = writeln!(text, "{percent:>7}%{}", padded(&time_text(value_us), 10).trim_end());
     }
     let runtime = if elapsed_s >= 1.0 { seconds_text(elapsed_s, 2) } else { time_text(elapsed_s * 1e6) };
-    let _ = writeln!(text, "  {} requests in {runtime}, {}B read", counts.responses, binary_text(counts.bytes_in() as f64));
+    let _ =
+        writeln!(text, "  {} requests in {runtime}, {}B read", counts.responses, binary_text(counts.bytes_in() as f64));
     add_errors(&mut text, step);
     let _ = writeln!(text, "Requests/sec: {:>9.2}", step.responses_per_s);
     let _ = writeln!(text, "Transfer/sec: {:>10}B", binary_text(counts.bytes_in() as f64 / elapsed_s));
     text.push('\n');
-    note(&mut text, "Latency is from the client's act (sending, or connecting) to the last byte. wrk adds synthetic samples for what it guesses to have missed; here is none.");
+    note(
+        &mut text,
+        "Latency is from the client's act (sending, or connecting) to the last byte. wrk adds synthetic samples for what it guesses to have missed; here is none.",
+    );
     if let Some(response) = &step.response
         && step.plan.is_open()
     {
         let figures = [response.p50_ns, response.p90_ns, response.p99_ns].map(|ns| time_text(ns as f64 / 1e3));
-        note(&mut text, &format!("From the intended start, which wrk cannot know: 50% {}, 90% {}, 99% {}.", figures[0], figures[1], figures[2]));
+        note(
+            &mut text,
+            &format!(
+                "From the intended start, which wrk cannot know: 50% {}, 90% {}, 99% {}.",
+                figures[0], figures[1], figures[2]
+            ),
+        );
     }
-    note(&mut text, &format!("Req/Sec has {} samples of {interval_s} s, divided by threads; wrk takes one of 100 ms from each thread.", rates.len()));
+    note(
+        &mut text,
+        &format!(
+            "Req/Sec has {} samples of {interval_s} s, divided by threads; wrk takes one of 100 ms from each thread.",
+            rates.len()
+        ),
+    );
     note(&mut text, "Only answers received whole are requests; wrk counts lost connections nowhere.");
     text
 }

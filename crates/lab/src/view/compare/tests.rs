@@ -43,7 +43,10 @@ fn with_five_pairs_the_runs_are_the_blocks() {
     assert_eq!(compared.blocks, Blocks::Runs);
     let names: Vec<&str> =
         compared.levels[0].comparisons.iter().map(|comparison| comparison.measure.name.as_str()).collect();
-    assert_eq!(names, ["rate", "mean response time", "server CPU per answer", "p50 response time", "p99 response time"]);
+    assert_eq!(
+        names,
+        ["rate", "mean response time", "server CPU per answer", "p50 response time", "p99 response time"]
+    );
     let p99 = &compared.levels[0].comparisons[4];
     assert_eq!(p99.finding, Finding::Better);
 }

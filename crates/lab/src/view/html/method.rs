@@ -1,7 +1,7 @@
 //! What a reader needs to repeat the run, and what questions asked of it found.
 
 use super::date;
-use crate::view::{plan_words, units};
+use crate::view::{command, plan_words, units};
 use flatout_load::report::RunReport;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -56,7 +56,8 @@ fn figure(number: &serde_json::Number) -> String {
 fn table(rows: &[Value]) -> Option<Markup> {
     let first = rows.first()?.as_object()?;
     let is_plain = |field: &Value| !field.is_object() && !field.is_array();
-    let is_row = |row: &Value| row.as_object().is_some_and(|row| row.len() == first.len() && row.values().all(is_plain));
+    let is_row =
+        |row: &Value| row.as_object().is_some_and(|row| row.len() == first.len() && row.values().all(is_plain));
     if !rows.iter().all(is_row) {
         return None;
     }
@@ -85,7 +86,7 @@ fn one(report: &RunReport) -> Markup {
     let known = |value: Option<String>| value.unwrap_or_else(|| "not known".to_owned());
     let memory = units::bytes(machine.memory_bytes as f64);
     html! {
-        pre { code { (command_line(&report.command)) } }
+        pre { code { (command::shell_line(&report.command)) } }
         dl {
             dt { "URL" } dd { (report.url) " at " (report.address) }
             dt { "Protocol" } dd { (report.protocol) }
@@ -119,13 +120,4 @@ fn one(report: &RunReport) -> Markup {
             }
         }
     }
-}
-
-/// The command as a shell takes it.
-pub(super) fn command_line(words: &[String]) -> String {
-    let quoted = |word: &String| {
-        let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(character);
-        if !word.is_empty() && word.chars().all(is_plain) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }

@@ -71,7 +71,8 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
         return None;
     }
     let is_open = steps().all(|step| step.offered.rate_per_s.is_some());
-    let offered = |step: &StepReport| step.offered.rate_per_s.filter(|_| is_open).unwrap_or(f64::from(step.offered.connections));
+    let offered =
+        |step: &StepReport| step.offered.rate_per_s.filter(|_| is_open).unwrap_or(f64::from(step.offered.connections));
     let x = if is_open {
         Axis::linear("offered rate", Quantity::PerSecond, steps().map(offered))
     } else {
@@ -88,7 +89,8 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
     }
     let is_alone = reports.len() == 1;
     for (index, (report, name)) in reports.iter().zip(names).enumerate() {
-        let points = |value: &dyn Fn(&StepReport) -> f64| report.steps.iter().map(|step| (offered(step), value(step))).collect();
+        let points =
+            |value: &dyn Fn(&StepReport) -> f64| report.steps.iter().map(|step| (offered(step), value(step))).collect();
         let time = |pick: fn(&flatout_load::report::Percentiles) -> u64| {
             points(&|step| step.response.as_ref().map_or(f64::NAN, |response| pick(response) as f64))
         };
@@ -100,7 +102,8 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
         let look = if is_alone { 3 } else { index };
         lines.push(line(&named("response time p99"), look, Side::Right, true, true, time(|response| response.p99_ns)));
     }
-    let title = format!("Reply rate and response time against {}", if is_open { "offered rate" } else { "connections" });
+    let title =
+        format!("Reply rate and response time against {}", if is_open { "offered rate" } else { "connections" });
     let chart = Chart { title, x, left, right: Some(right), cells: Vec::new(), lines };
     Some((chart, "Response time is from the intended start to the last byte, so waiting for a busy server is in it."))
 }
@@ -137,7 +140,8 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
         }
         _ => {
             for (look, (report, name)) in reports.iter().zip(names).enumerate() {
-                let best = report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
+                let best =
+                    report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
                 if let Some(step) = best {
                     add(format!("{name}, {}", super::verdict::load(step)), look, false, &step.record.response);
                 }
@@ -179,7 +183,9 @@ fn timeline(report: &RunReport) -> Vec<(f64, f64, Point)> {
             points.pop();
         }
         let length_s = series.step_s as f64;
-        all.extend(points.into_iter().enumerate().map(|(index, point)| (offset_s + index as f64 * length_s, length_s, point)));
+        all.extend(
+            points.into_iter().enumerate().map(|(index, point)| (offset_s + index as f64 * length_s, length_s, point)),
+        );
     }
     all
 }
@@ -196,7 +202,8 @@ fn rates(reports: &[RunReport], names: &[String]) -> Chart {
         let timeline = timeline(report);
         last_s = last_s.max(end_s(&timeline));
         let series = |count: fn(&Point) -> u64| -> Vec<(f64, f64)> {
-            let point = |(at_s, length_s, point): &(f64, f64, Point)| (at_s + length_s / 2.0, count(point) as f64 / length_s);
+            let point =
+                |(at_s, length_s, point): &(f64, f64, Point)| (at_s + length_s / 2.0, count(point) as f64 / length_s);
             thin(&timeline.iter().map(point).collect::<Vec<_>>())
         };
         let is_alone = reports.len() == 1;

@@ -13,27 +13,30 @@ fn assert_has(page: &str, parts: &[&str]) {
 #[test]
 fn one_run_is_told_whole() {
     let page = page(&[fixture::single()]);
-    assert_has(&page, &[
-        "<!DOCTYPE html>",
-        "Valid: the figures can be believed.",
-        "Latency by percentile",
-        "percentile (%, log scale of what is above)",
-        "time (log scale)",
-        "time since the start (s)",
-        "rate (1/s)",
-        "response time (log scale)",
-        "class=\"heat\"",
-        "wait for the first byte",
-        "No request failed.",
-        "flatout bench http://127.0.0.1:18080/index.html --rate 50 -H 'X-A: b c'",
-        "open loop, 50.0 connections/s, equal gaps",
-        "Some CPU @ 2 GHz",
-        "net.core.somaxconn 4096",
-        "flatout 1.2.3",
-        "c0ffee",
-        "open files 20,000",
-        "25.0 %",
-    ]);
+    assert_has(
+        &page,
+        &[
+            "<!DOCTYPE html>",
+            "Valid: the figures can be believed.",
+            "Latency by percentile",
+            "percentile (%, log scale of what is above)",
+            "time (log scale)",
+            "time since the start (s)",
+            "rate (1/s)",
+            "response time (log scale)",
+            "class=\"heat\"",
+            "wait for the first byte",
+            "No request failed.",
+            "flatout bench http://127.0.0.1:18080/index.html --rate 50 -H 'X-A: b c'",
+            "open loop, 50.0 connections/s, equal gaps",
+            "Some CPU @ 2 GHz",
+            "net.core.somaxconn 4096",
+            "flatout 1.2.3",
+            "c0ffee",
+            "open files 20,000",
+            "25.0 %",
+        ],
+    );
     assert!(!page.contains("against offered rate"), "one step is no curve");
     assert!(LOADS.iter().all(|load| !page.contains(load)), "the page loads something");
     assert!(page.contains("default-src 'none'"));
@@ -42,26 +45,32 @@ fn one_run_is_told_whole() {
 #[test]
 fn a_sweep_has_the_curve_and_its_findings() {
     let page = page(&[fixture::sweep("sweep", 10)]);
-    assert_has(&page, &[
-        "Reply rate and response time against offered rate",
-        "offered rate (1/s)",
-        "reply rate (1/s)",
-        "Invalid: do not believe the figures of 1 step.",
-        "client-saturated",
-        "connreset",
-        "epipe",
-        "p99&lt;20ms",
-        "The highest rate with p99 &lt; 50 ms is 800 requests/s.",
-        "lab2",
-        "this is the first of 10 steps",
-        "By class",
-    ]);
+    assert_has(
+        &page,
+        &[
+            "Reply rate and response time against offered rate",
+            "offered rate (1/s)",
+            "reply rate (1/s)",
+            "Invalid: do not believe the figures of 1 step.",
+            "client-saturated",
+            "connreset",
+            "epipe",
+            "p99&lt;20ms",
+            "The highest rate with p99 &lt; 50 ms is 800 requests/s.",
+            "lab2",
+            "this is the first of 10 steps",
+            "By class",
+        ],
+    );
 }
 
 #[test]
 fn several_runs_are_laid_over_each_other() {
     let page = page(&[fixture::sweep("before", 10), fixture::sweep("after", 11)]);
-    assert_has(&page, &["before: reply rate", "after: reply rate", "before: 100 requests/s", "Response time over time: after"]);
+    assert_has(
+        &page,
+        &["before: reply rate", "after: reply rate", "before: 100 requests/s", "Response time over time: after"],
+    );
     assert_eq!(page.matches("class=\"verdict").count(), 2);
     // Runs of one name are told apart.
     let page = super::page(&[fixture::single(), fixture::single()]);

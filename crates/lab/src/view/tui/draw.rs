@@ -35,10 +35,8 @@ pub fn draw(watch: &Watch, frame: &mut Frame, coloured: bool) {
     let faint = Style::new().add_modifier(Modifier::DIM);
     let at_s = watch.readings.back().map_or(0.0, |reading| reading.at_s);
     let part = if watch.part.is_empty() { String::new() } else { format!("   {}", watch.part) };
-    let title = Line::from(vec![
-        Span::styled(watch.title.clone(), bold),
-        Span::styled(format!("{part}   {at_s:.1} s"), faint),
-    ]);
+    let title =
+        Line::from(vec![Span::styled(watch.title.clone(), bold), Span::styled(format!("{part}   {at_s:.1} s"), faint)]);
     frame.render_widget(Paragraph::new(title), head);
     frame.render_widget(Paragraph::new(figure_lines(watch, coloured)), figures);
     add_rate(watch, frame, rate, coloured);

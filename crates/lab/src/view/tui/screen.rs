@@ -39,7 +39,8 @@ impl LiveScreen {
     /// Takes the terminal, or nothing where standard error is none, or is too small.
     pub fn open(title: &str) -> io::Result<Option<Self>> {
         let stderr = io::stderr();
-        let is_large_enough = ratatui::crossterm::terminal::size().is_ok_and(|size| size.0 >= SIZE_MIN.0 && size.1 >= SIZE_MIN.1);
+        let is_large_enough =
+            ratatui::crossterm::terminal::size().is_ok_and(|size| size.0 >= SIZE_MIN.0 && size.1 >= SIZE_MIN.1);
         if !stderr.is_terminal() || !is_large_enough {
             return Ok(None);
         }

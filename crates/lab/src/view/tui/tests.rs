@@ -70,7 +70,13 @@ fn any_size_and_nothing_known_are_drawn_without_panic() {
     }
     let mut watch = Watch::new("x");
     for second in 1..2_000 {
-        watch.push(Standing { at_s: f64::from(second), responses: 0, failures: 0, response: &histogram(&[]), lag: None });
+        watch.push(Standing {
+            at_s: f64::from(second),
+            responses: 0,
+            failures: 0,
+            response: &histogram(&[]),
+            lag: None,
+        });
     }
     assert_eq!(watch.readings.len(), super::READINGS_MAX);
     assert_eq!(screen(&watch, 40, 14)[1], "0.00 answers/s   0 in all   no errors");

@@ -1,7 +1,7 @@
 use super::{Tone, of};
 use crate::view::fixture;
-use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::judge::threshold::ThresholdOutcome;
+use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::report::Reason;
 
 #[test]
@@ -18,7 +18,8 @@ fn one_rate_is_told_in_a_sentence() {
 #[test]
 fn the_gravest_finding_is_the_headline_and_all_are_reasons() {
     let mut report = fixture::failing();
-    report.steps[0].failing = vec![Reason { name: "requests-failed".to_owned(), text: "12 requests failed".to_owned() }];
+    report.steps[0].failing =
+        vec![Reason { name: "requests-failed".to_owned(), text: "12 requests failed".to_owned() }];
     let verdict = of(&report);
     assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Failed, "Valid, but requests failed."));
     assert_eq!(verdict.reasons, ["12 requests failed"]);
