@@ -9,6 +9,7 @@
 
 pub mod arrivals;
 pub mod dist;
+pub mod quantity;
 pub mod random;
 pub mod sweep;
 

@@ -8,7 +8,26 @@
 //!
 //! Asking for the next move and telling events allocate nothing.
 
-use crate::plan::{Plan, PlanError, Share};
+mod cursor;
+mod retry;
+mod slot;
+
+pub use retry::{RETRY_PAUSE_NS_MAX, RETRY_PAUSE_NS_MIN};
+
+use crate::plan::random::Random;
+use crate::plan::{Loop, Plan, PlanError, Share, Stop, Visit, WarmUp, portion};
+use cursor::{Arrival, Cursor};
+use retry::{Retries, Retry};
+use serde::{Deserialize, Serialize};
+use slot::{Holding, Slot};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// What the streams of visits are called among the streams of a seed.
+const PURPOSE_VISIT: u64 = 2;
+
+/// What the streams of closed-loop starts are called among the streams of a seed.
+const PURPOSE_START: u64 = 3;
 
 /// A burst to begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +44,8 @@ pub struct Begin {
     pub intended_ns: u64,
     /// Number of the visit over all threads, from 0; chooses the request of a replay.
     pub visit: u64,
-    /// Number of the first request of the burst over all threads: distinct for each request of the run. Chooses URLs.
+    /// Number of the first request of the burst: the numbers from this one on are used for no other burst of the run, on
+    /// any thread. Chooses URLs.
     pub request: u64,
     /// Which burst of its visit this is, from 0.
     pub call: u32,
@@ -44,30 +64,81 @@ pub enum Move {
     Done,
 }
 
-/// What a schedule counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// What a schedule counted of the measured part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Visits begun after measuring began.
+    /// Visits begun.
     pub visits: u64,
     /// Visits among them that did all their bursts.
     pub visits_completed: u64,
-    /// Bursts begun after measuring began.
+    /// Bursts begun.
     pub bursts: u64,
+    /// Requests begun.
+    pub requests: u64,
     /// Arrivals that waited longer than the backlog or the drain time allowed and were never begun.
     pub dropped: u64,
-    /// Arrivals that found no free connection and waited.
+    /// Arrivals that found no free connection and waited, warm-up included.
     pub waited: u64,
-    /// Most arrivals that waited at once.
+    /// Most arrivals that waited at once, warm-up included.
     pub backlog_peak: u64,
-    /// Most slots that held a visit at once.
+    /// Most slots that held a visit at once, warm-up included.
     pub slots_peak: u32,
-    /// Whether the server was given up because nothing ever answered.
-    pub gave_up: bool,
+    /// Slots given up because no connection could be made.
+    pub slots_given_up: u32,
+}
+
+impl Tally {
+    /// Adds another share's. Peaks are added too: what all shares held at once is not known better.
+    pub fn merge(&mut self, other: &Self) {
+        self.visits += other.visits;
+        self.visits_completed += other.visits_completed;
+        self.bursts += other.bursts;
+        self.requests += other.requests;
+        self.dropped += other.dropped;
+        self.waited += other.waited;
+        self.backlog_peak += other.backlog_peak;
+        self.slots_peak += other.slots_peak;
+        self.slots_given_up += other.slots_given_up;
+    }
+}
+
+/// The open loop's side: arrivals that were not begun yet.
+#[derive(Clone, Debug)]
+struct Open {
+    /// The next arrival to begin.
+    head: Cursor,
+    /// The next arrival that is not due yet, when arrivals wait; never behind `head` when it is used.
+    tail: Cursor,
+    /// Number of the first arrival that counts, once known.
+    first_measured: Option<u64>,
 }
 
 /// A share while it is being used up.
 #[derive(Clone, Debug)]
 pub struct Schedule {
+    plan: Plan,
+    share: Share,
+    slots: Box<[Slot]>,
+    /// Free slots with a connection, the one that was free longest first: so that all connections are used alike.
+    free_open: VecDeque<u32>,
+    /// Free slots without one.
+    free_closed: VecDeque<u32>,
+    /// When which slot goes on.
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    open: Option<Open>,
+    measured_from_ns: Option<u64>,
+    /// Nothing intended at this time or later is begun.
+    deadline_ns: u64,
+    /// Closed loop: requests of this share that may still be begun, of those that count.
+    requests_left: u64,
+    /// Visits of a closed loop, and bursts, numbered within this share.
+    visits_numbered: u64,
+    bursts_numbered: u64,
+    slots_held: u32,
+    /// Slots whose visit has more bursts to begin than the one under way.
+    unfinished: u32,
+    retries: Retries,
+    stopped: bool,
     tally: Tally,
 }
 
@@ -75,60 +146,195 @@ impl Schedule {
     /// Starts a share at `start_ns`. All threads of all agents are given the same `start_ns` (of their own clocks).
     pub fn begin(plan: &Plan, share: Share, start_ns: u64) -> Result<Self, PlanError> {
         plan.check()?;
-        let _ = (share, start_ns);
-        Ok(Self { tally: Tally::default() })
+        if share.connections == 0 || share.index >= share.shares {
+            return Err(PlanError::Connections(share.connections));
+        }
+        let open = match &plan.kind {
+            Loop::Closed => None,
+            Loop::Open(arrivals) => {
+                let head = Cursor::new(arrivals.times(plan.seed), share, start_ns);
+                Some(Open { tail: head.clone(), head, first_measured: None })
+            }
+        };
+        let count = share.connections as usize;
+        let mut schedule = Self {
+            plan: plan.clone(),
+            share,
+            slots: vec![Slot::new(); count].into_boxed_slice(),
+            free_open: VecDeque::with_capacity(count),
+            free_closed: VecDeque::with_capacity(count),
+            timers: BinaryHeap::with_capacity(count),
+            open,
+            measured_from_ns: None,
+            deadline_ns: u64::MAX,
+            requests_left: u64::MAX,
+            visits_numbered: 0,
+            bursts_numbered: 0,
+            slots_held: 0,
+            unfinished: 0,
+            retries: Retries::new(plan.patience_ns),
+            stopped: false,
+            tally: Tally::default(),
+        };
+        match plan.warm_up {
+            WarmUp::None => schedule.begin_measuring(start_ns),
+            WarmUp::For { duration_ns } => schedule.begin_measuring(start_ns.saturating_add(duration_ns)),
+            WarmUp::Steady { .. } => {}
+        }
+        schedule.fill(start_ns);
+        Ok(schedule)
+    }
+
+    /// Puts every slot where it begins: free, or due at the start.
+    fn fill(&mut self, start_ns: u64) {
+        let mut random = Random::stream(self.plan.seed, PURPOSE_START, u64::from(self.share.index));
+        for slot in 0..self.share.connections {
+            if self.open.is_some() {
+                self.free_closed.push_back(slot);
+                continue;
+            }
+            // Those who think do not all begin at once, or they would come in waves ever after.
+            let think_ns = self.plan.think_ns.draw(&mut random) * random.next_f64();
+            self.slots[slot as usize].holding = Holding::Thought;
+            self.timers.push(Reverse((start_ns.saturating_add(think_ns as u64), slot)));
+        }
     }
 
     /// What to do at `now_ns`.
     pub fn next(&mut self, now_ns: u64) -> Move {
-        let _ = now_ns;
-        Move::Done
+        if self.stopped {
+            return Move::Done;
+        }
+        while let Some(&Reverse((due_ns, slot))) = self.timers.peek() {
+            if due_ns > now_ns {
+                break;
+            }
+            self.timers.pop();
+            if let Some(begin) = self.go_on(slot, due_ns, now_ns) {
+                return Move::Begin(begin);
+            }
+        }
+        if let Some(begin) = self.take_arrival(now_ns) {
+            return Move::Begin(begin);
+        }
+        let timer_ns = self.timers.peek().map(|Reverse((due_ns, _))| *due_ns);
+        match [timer_ns, self.arrival_ns(now_ns)].into_iter().flatten().min() {
+            Some(due_ns) => Move::WaitUntil(due_ns),
+            None if self.is_over(now_ns) => Move::Done,
+            None => Move::Idle,
+        }
     }
 
     /// Every answer of the slot's burst has come. `is_open` says whether the connection can be used again. Returns what
     /// this slot does at once, if anything: the quick path of a closed loop. After `None` ask [`Schedule::next`].
     pub fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
-        let _ = (slot, now_ns, is_open);
-        None
+        let state = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Burst)?;
+        state.is_open = is_open;
+        state.connect_failures = 0;
+        if state.calls_left == 0 {
+            self.tally.visits_completed += u64::from(state.is_measured);
+            if !matches!(self.plan.visit, Visit::Request) {
+                state.is_open = false; // it was told to close
+            }
+            if self.open.is_some() {
+                self.release(slot, now_ns);
+                return self.take_arrival(now_ns);
+            }
+        }
+        self.think(slot, now_ns, now_ns)
     }
 
     /// The slot's burst failed, and its connection is gone; `connected` says whether there had been one. The visit is
     /// over. Ask [`Schedule::next`] afterwards.
     pub fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
-        let _ = (slot, now_ns, connected);
+        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Burst) else {
+            return;
+        };
+        state.is_open = false;
+        if state.calls_left > 0 {
+            self.unfinished -= 1;
+            state.calls_left = 0;
+        }
+        if self.open.is_some() {
+            self.release(slot, now_ns);
+            return;
+        }
+        if connected {
+            state.connect_failures = 0;
+            self.retries.handle_connected();
+            self.wait(slot, now_ns);
+            return;
+        }
+        state.connect_failures = state.connect_failures.saturating_add(1);
+        let is_counted = matches!(self.plan.stop, Stop::Count(_));
+        match self.retries.decide(now_ns, state.connect_failures, is_counted) {
+            Retry::After { pause_ns } => self.wait(slot, now_ns.saturating_add(pause_ns)),
+            Retry::GiveUp => {
+                self.slots[slot as usize].holding = Holding::Retired;
+                self.slots_held -= 1;
+                self.tally.slots_given_up += 1;
+            }
+        }
     }
 
     /// The server closed the connection of a slot between bursts. The visit, if any, goes on with a new connection.
     pub fn handle_closed(&mut self, slot: u32) {
-        let _ = slot;
+        if let Some(state) = self.slots.get_mut(slot as usize) {
+            state.is_open = false;
+        }
     }
 
-    /// The connection of a slot stands. Only for retries: it ends their growing pauses.
+    /// The connection of a slot stands: the growing pauses between attempts to connect are over.
     pub fn handle_connected(&mut self, slot: u32) {
-        let _ = slot;
+        self.retries.handle_connected();
+        if let Some(state) = self.slots.get_mut(slot as usize) {
+            state.connect_failures = 0;
+        }
     }
 
-    /// The warm-up is over: time and counts of the plan's stop begin at `from_ns`. All threads are given the same.
+    /// The warm-up is over: time and counts of the plan's stop begin at `from_ns`. All threads are given the same, best a
+    /// little ahead of the clock. Plans that know the length of their warm-up do it themselves.
     pub fn begin_measuring(&mut self, from_ns: u64) {
-        let _ = from_ns;
+        if self.measured_from_ns.is_some() {
+            return;
+        }
+        self.measured_from_ns = Some(from_ns);
+        match self.plan.stop {
+            Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
+                self.deadline_ns = from_ns.saturating_add(duration_ns);
+            }
+            Stop::Count(count) if self.open.is_none() => {
+                // In proportion to the thread's connections, so that none of them idles while others work on.
+                let connections = self.plan.connections_used();
+                let before = |connection| portion(count, connection, connections);
+                let end = self.share.first_connection.saturating_add(self.share.connections);
+                self.requests_left = before(end.min(connections)) - before(self.share.first_connection);
+            }
+            Stop::Count(_) => {}
+        }
+        if let (Some(open), Stop::Count(_)) = (&mut self.open, self.plan.stop) {
+            open.first_measured = Some(open.head.first_from(from_ns));
+        }
     }
 
     /// From when measured, if that is known already.
     pub fn measured_from_ns(&self) -> Option<u64> {
-        None
+        self.measured_from_ns
+    }
+
+    /// When nothing more is intended, if that is known already.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        (self.deadline_ns != u64::MAX).then_some(self.deadline_ns)
     }
 
     /// Ends the run early: nothing is begun any more, and arrivals that wait are not counted as dropped.
-    pub fn stop(&mut self) {}
-
-    /// Arrivals that wait for a free slot now.
-    pub fn backlog(&self) -> u64 {
-        0
+    pub fn stop(&mut self) {
+        self.stopped = true;
     }
 
-    /// Whether the slot holds an open connection without a visit, which may be closed when the run is over.
-    pub fn is_done(&self) -> bool {
-        true
+    /// Arrivals that wait for a free slot at `now_ns`.
+    pub fn backlog(&mut self, now_ns: u64) -> u64 {
+        self.count_backlog(now_ns)
     }
 
     /// What was counted so far.
@@ -136,3 +342,248 @@ impl Schedule {
         self.tally
     }
 }
+
+/// Visits and their bursts.
+impl Schedule {
+    fn is_measured(&self, intended_ns: u64) -> bool {
+        self.measured_from_ns.is_some_and(|from_ns| intended_ns >= from_ns)
+    }
+
+    /// Whether a burst intended at that time may be begun at `now_ns`. In a closed loop its requests may be fewer.
+    fn may_begin(&self, intended_ns: u64, now_ns: u64) -> bool {
+        !self.stopped
+            && intended_ns < self.deadline_ns
+            && now_ns < self.deadline_ns.saturating_add(self.plan.drain_ns)
+            && (self.requests_left > 0 || !self.is_measured(intended_ns))
+    }
+
+    /// A slot whose time has come: its visit goes on, or a closed loop's next one begins.
+    fn go_on(&mut self, slot: u32, due_ns: u64, now_ns: u64) -> Option<Begin> {
+        if !self.may_begin(due_ns, now_ns) {
+            self.abandon(slot);
+            return None;
+        }
+        if self.slots[slot as usize].calls_left == 0 {
+            let visit = self.visits_numbered * u64::from(self.share.shares) + u64::from(self.share.index);
+            self.visits_numbered += 1;
+            self.start_visit(slot, visit, due_ns);
+        }
+        Some(self.start_burst(slot, due_ns))
+    }
+
+    fn start_visit(&mut self, slot: u32, visit: u64, intended_ns: u64) {
+        let is_measured = self.is_measured(intended_ns);
+        let state = &mut self.slots[slot as usize];
+        state.visit = visit;
+        state.call = 0;
+        state.is_measured = is_measured;
+        let draws = matches!(self.plan.visit, Visit::Session { .. }) || !self.plan.think_ns.is_zero();
+        if draws {
+            state.random = Random::stream(self.plan.seed, PURPOSE_VISIT, visit);
+        }
+        state.calls_left = match &self.plan.visit {
+            Visit::Request => 1,
+            Visit::Connection { calls } => *calls,
+            Visit::Session { length } => length.draw_count(&mut state.random),
+        };
+        if !matches!(self.plan.visit, Visit::Request) {
+            state.is_open = false;
+        }
+        self.slots_held += 1;
+        self.tally.slots_peak = self.tally.slots_peak.max(self.slots_held);
+        self.tally.visits += u64::from(is_measured);
+        self.unfinished += 1;
+    }
+
+    fn start_burst(&mut self, slot: u32, intended_ns: u64) -> Begin {
+        let is_measured = self.is_measured(intended_ns);
+        let state = &mut self.slots[slot as usize];
+        state.holding = Holding::Burst;
+        let call = state.call;
+        state.call += 1;
+        state.calls_left -= 1;
+        if state.calls_left == 0 {
+            self.unfinished -= 1;
+        }
+        let mut burst = self.plan.burst;
+        if is_measured {
+            // The last burst of an exact count is shorter.
+            burst = u64::from(burst).min(self.requests_left) as u32;
+            if self.requests_left != u64::MAX {
+                self.requests_left -= u64::from(burst);
+            }
+            self.tally.bursts += 1;
+            self.tally.requests += u64::from(burst);
+        }
+        let number = match (&self.plan.visit, &self.open) {
+            // The same for any number of threads, as the arrivals are.
+            (Visit::Request, Some(_)) => state.visit,
+            (Visit::Connection { calls }, Some(_)) => {
+                state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
+            }
+            _ => self.bursts_numbered * u64::from(self.share.shares) + u64::from(self.share.index),
+        };
+        self.bursts_numbered += 1;
+        let closes = state.calls_left == 0 && !matches!(self.plan.visit, Visit::Request);
+        Begin {
+            slot,
+            connect: !state.is_open,
+            burst,
+            closes,
+            intended_ns,
+            visit: state.visit,
+            request: number.saturating_mul(u64::from(self.plan.burst)),
+            call,
+        }
+    }
+
+    /// The next burst of a slot is wanted after a think time from `ended_ns`; begins it when that is none.
+    fn think(&mut self, slot: u32, ended_ns: u64, now_ns: u64) -> Option<Begin> {
+        let state = &mut self.slots[slot as usize];
+        let think_ns = if self.plan.think_ns.is_zero() { 0.0 } else { self.plan.think_ns.draw(&mut state.random) };
+        let due_ns = ended_ns.saturating_add(think_ns as u64);
+        if state.calls_left == 0 {
+            self.slots_held -= 1;
+        }
+        state.holding = Holding::Thought;
+        if due_ns <= now_ns {
+            return self.go_on(slot, due_ns, now_ns);
+        }
+        if due_ns < self.deadline_ns {
+            self.timers.push(Reverse((due_ns, slot)));
+        } else {
+            self.abandon(slot);
+        }
+        None
+    }
+
+    /// A closed loop's slot begins a new visit at that time.
+    fn wait(&mut self, slot: u32, due_ns: u64) {
+        self.slots[slot as usize].holding = Holding::Thought;
+        self.slots_held -= 1;
+        self.timers.push(Reverse((due_ns, slot)));
+    }
+
+    /// A slot whose visit may not go on.
+    fn abandon(&mut self, slot: u32) {
+        let state = &mut self.slots[slot as usize];
+        if state.calls_left > 0 {
+            state.calls_left = 0;
+            self.unfinished -= 1;
+            self.slots_held -= 1;
+        }
+        state.holding = Holding::Nothing;
+        if self.open.is_some() {
+            self.free(slot);
+        }
+    }
+
+    /// Ends the visit of an open loop's slot.
+    fn release(&mut self, slot: u32, now_ns: u64) {
+        // Whoever waited until now is counted before a slot is free again.
+        self.bound_backlog(now_ns);
+        self.slots[slot as usize].holding = Holding::Nothing;
+        self.slots_held -= 1;
+        self.free(slot);
+    }
+
+    fn free(&mut self, slot: u32) {
+        if self.slots[slot as usize].is_open {
+            self.free_open.push_back(slot);
+        } else {
+            self.free_closed.push_back(slot);
+        }
+    }
+}
+
+/// Arrivals of an open loop.
+impl Schedule {
+    fn has_free(&self) -> bool {
+        !self.free_open.is_empty() || !self.free_closed.is_empty()
+    }
+
+    /// The next arrival, unless all arrivals are over.
+    fn peek_arrival(&self) -> Option<Arrival> {
+        let open = self.open.as_ref()?;
+        let arrival = open.head.peek()?;
+        (!self.is_past_end(open, arrival)).then_some(arrival)
+    }
+
+    fn is_past_end(&self, open: &Open, arrival: Arrival) -> bool {
+        let Stop::Count(count) = self.plan.stop else { return arrival.intended_ns >= self.deadline_ns };
+        open.first_measured.is_some_and(|first| arrival.number >= first.saturating_add(count))
+    }
+
+    /// Begins the next arrival when it is due and a slot is free.
+    fn take_arrival(&mut self, now_ns: u64) -> Option<Begin> {
+        if self.stopped || self.open.is_none() {
+            return None;
+        }
+        self.bound_backlog(now_ns);
+        let arrival = self.peek_arrival().filter(|arrival| arrival.intended_ns <= now_ns)?;
+        // All connections of the plan are opened before one is used again; a visit with a connection of its own takes
+        // slots that have none first, for the same reason.
+        let slot = self.free_closed.pop_front().or_else(|| self.free_open.pop_front())?;
+        self.open.as_mut()?.head.take();
+        self.start_visit(slot, arrival.number, arrival.intended_ns);
+        Some(self.start_burst(slot, arrival.intended_ns))
+    }
+
+    /// When [`Schedule::next`] has to be asked again for the arrivals' sake.
+    fn arrival_ns(&self, now_ns: u64) -> Option<u64> {
+        let arrival = self.peek_arrival()?;
+        if self.has_free() {
+            return Some(arrival.intended_ns);
+        }
+        // It waits for an event, but not past the time at which it is dropped.
+        let dropped_ns = self.deadline_ns.saturating_add(self.plan.drain_ns);
+        (arrival.intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
+    }
+
+    /// Arrivals that are due and were not begun: the arrivals between the two cursors.
+    fn count_backlog(&mut self, now_ns: u64) -> u64 {
+        let Some(mut open) = self.open.take() else { return 0 };
+        if open.tail.taken() < open.head.taken() {
+            open.tail.clone_from(&open.head);
+        }
+        let has_free = self.has_free();
+        while let Some(arrival) = open.tail.peek() {
+            if arrival.intended_ns > now_ns || self.is_past_end(&open, arrival) {
+                break;
+            }
+            open.tail.take();
+            self.tally.waited += u64::from(!has_free);
+        }
+        let backlog = open.tail.taken() - open.head.taken();
+        self.open = Some(open);
+        backlog
+    }
+
+    /// Drops the oldest arrivals that wait when they are too many, and all of them when the time to begin them is over.
+    fn bound_backlog(&mut self, now_ns: u64) {
+        let is_over = now_ns >= self.deadline_ns.saturating_add(self.plan.drain_ns);
+        if self.has_free() && !is_over {
+            return;
+        }
+        let backlog = self.count_backlog(now_ns);
+        self.tally.backlog_peak = self.tally.backlog_peak.max(backlog);
+        let backlog_max = if is_over { 0 } else { self.plan.backlog_max.div_ceil(u64::from(self.share.shares.max(1))) };
+        for _ in backlog_max..backlog {
+            let Some(arrival) = self.open.as_mut().and_then(|open| open.head.take()) else { return };
+            self.tally.dropped += u64::from(self.is_measured(arrival.intended_ns));
+        }
+    }
+
+    /// Whether nothing is begun any more, though no timer and no arrival stands for it.
+    fn is_over(&self, now_ns: u64) -> bool {
+        let is_late = now_ns >= self.deadline_ns;
+        if self.open.is_some() {
+            return self.peek_arrival().is_none() && (is_late || self.unfinished == 0);
+        }
+        // A closed loop goes on as long as one slot is at work and may go on after it.
+        is_late || self.requests_left == 0 || self.slots_held == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

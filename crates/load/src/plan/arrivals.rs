@@ -4,8 +4,19 @@
 //! and nothing else. Arrival `n` happens when the integral of the rate reaches the n-th point of that process.
 
 use super::PlanError;
+use super::quantity::{parse_number, parse_time_ns};
 use super::random::Random;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Most visits a second that a plan may ask for.
+pub const RATE_PER_S_MAX: f64 = 100e6;
+
+/// Most levels of one plan.
+pub const LEVELS_MAX: usize = 1_000;
+
+/// What the stream of arrivals is called among the streams of a seed.
+const PURPOSE_ARRIVALS: u64 = 1;
 
 /// How regular arrivals are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +33,24 @@ pub enum ArrivalKind {
     },
 }
 
+impl ArrivalKind {
+    /// Reads `fixed`, `exp`, `uniform` (of spread 1) or `uniform:SPREAD`.
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        match text {
+            "fixed" => Ok(Self::Fixed),
+            "exp" => Ok(Self::Exp),
+            "uniform" => Ok(Self::Uniform { spread: 1.0 }),
+            _ => match text.strip_prefix("uniform:").map(parse_number) {
+                Some(Ok(spread)) if spread <= 1.0 => Ok(Self::Uniform { spread }),
+                Some(_) => Err(PlanError::Meaningless(format!("{text:?}: the spread is a number from 0 to 1"))),
+                None => Err(PlanError::Meaningless(format!(
+                    "{text:?} are no arrivals; give fixed, exp, uniform[:SPREAD] or steps:RATE@TIME,..."
+                ))),
+            },
+        }
+    }
+}
+
 /// A stretch of time in which the rate goes evenly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Level {
@@ -29,7 +58,7 @@ pub struct Level {
     pub from_per_s: f64,
     /// Visits a second at its end.
     pub to_per_s: f64,
-    /// Its length in nanoseconds; the last level of a plan goes on for ever.
+    /// Its length in nanoseconds.
     pub duration_ns: u64,
 }
 
@@ -43,53 +72,238 @@ pub struct Arrivals {
     /// Times of a replay, in nanoseconds from the start, in order; they then are the arrivals, and levels and kind are
     /// only for show. Not part of the plan's text: a replay names its log.
     #[serde(skip)]
-    pub replay: Option<std::sync::Arc<[u64]>>,
+    pub replay: Option<Arc<[u64]>>,
 }
 
 impl Arrivals {
     /// Arrivals at one rate, in visits a second.
     pub fn constant(kind: ArrivalKind, rate_per_s: f64) -> Self {
-        let level = Level { from_per_s: rate_per_s, to_per_s: rate_per_s, duration_ns: u64::MAX };
+        let level = Level { from_per_s: rate_per_s, to_per_s: rate_per_s, duration_ns: 1_000_000_000 };
         Self { kind, levels: vec![level], replay: None }
     }
 
     /// Arrivals at given times, in nanoseconds from the start, in order.
-    pub fn replay(times_ns: std::sync::Arc<[u64]>) -> Self {
-        let mut arrivals = Self::constant(ArrivalKind::Fixed, 1.0);
-        arrivals.replay = Some(times_ns);
-        arrivals
+    pub fn replay(times_ns: Arc<[u64]>) -> Self {
+        let last_ns = times_ns.last().copied().unwrap_or(0).max(1);
+        let rate_per_s = (times_ns.len() as f64 * 1e9 / last_ns as f64).min(RATE_PER_S_MAX);
+        Self { replay: Some(times_ns), ..Self::constant(ArrivalKind::Fixed, rate_per_s) }
+    }
+
+    /// Reads `fixed`, `exp` or `uniform[:SPREAD]`, at `rate_per_s`; or levels, `steps:100@10s,100..500@1m`, with a kind
+    /// before them where it is not `fixed`: `exp:steps:100@10s,200@10s`.
+    pub fn parse(text: &str, rate_per_s: Option<f64>) -> Result<Self, PlanError> {
+        let meaningless = |what: String| PlanError::Meaningless(what);
+        let arrivals = if let Some((kind, steps)) = text.split_once("steps:") {
+            let kind = kind.strip_suffix(':').unwrap_or(kind);
+            let kind = if kind.is_empty() { ArrivalKind::Fixed } else { ArrivalKind::parse(kind)? };
+            if rate_per_s.is_some() {
+                return Err(meaningless(format!("{text:?} has rates of its own; give no other rate beside it")));
+            }
+            let levels = steps.split(',').map(parse_level).collect::<Result<_, _>>().map_err(meaningless)?;
+            Self { kind, levels, replay: None }
+        } else {
+            let kind = ArrivalKind::parse(text)?;
+            let rate_per_s = rate_per_s.ok_or_else(|| meaningless(format!("{text:?} arrivals need a rate")))?;
+            Self::constant(kind, rate_per_s)
+        };
+        arrivals.check()?;
+        Ok(arrivals)
     }
 
     /// Says whether they mean something.
     pub fn check(&self) -> Result<(), PlanError> {
+        let meaningless = |what: String| Err(PlanError::Meaningless(what));
+        if let Some(times_ns) = &self.replay {
+            return match times_ns.windows(2).position(|pair| pair[0] > pair[1]) {
+                _ if times_ns.is_empty() => meaningless("a replay needs at least one request".to_owned()),
+                Some(index) => meaningless(format!("request {} of the replay is before the one before it", index + 2)),
+                None => Ok(()),
+            };
+        }
+        if let ArrivalKind::Uniform { spread } = self.kind
+            && !(0.0..=1.0).contains(&spread)
+        {
+            return meaningless(format!("a spread of {spread} was asked for; give 0 to 1"));
+        }
+        if self.levels.is_empty() || self.levels.len() > LEVELS_MAX {
+            return meaningless(format!("{} levels of rate were given; give 1 to {LEVELS_MAX}", self.levels.len()));
+        }
+        for level in &self.levels {
+            for rate in [level.from_per_s, level.to_per_s] {
+                if !(0.0..=RATE_PER_S_MAX).contains(&rate) {
+                    return meaningless(format!("a rate of {rate}/s was asked for; give 0 to {RATE_PER_S_MAX}"));
+                }
+            }
+            if level.duration_ns == 0 {
+                return meaningless("a level of rate lasts no time".to_owned());
+            }
+        }
+        if self.levels.iter().all(|level| level.from_per_s + level.to_per_s <= 0.0) {
+            return meaningless("a rate of 0/s never sends anything".to_owned());
+        }
         Ok(())
     }
 
     /// Mean rate over the levels, in visits a second.
     pub fn rate_mean(&self) -> f64 {
-        self.levels.first().map_or(0.0, |level| level.from_per_s)
+        let duration_ns: f64 = self.levels.iter().map(|level| level.duration_ns as f64).sum();
+        let visits: f64 = self.levels.iter().map(Level::visits).sum();
+        if duration_ns > 0.0 { visits * 1e9 / duration_ns } else { 0.0 }
+    }
+
+    /// Mean rate over the first `duration_ns`, in visits a second.
+    pub fn rate_mean_until(&self, duration_ns: u64) -> f64 {
+        let visits = match &self.replay {
+            Some(times_ns) => times_ns.partition_point(|time_ns| *time_ns < duration_ns) as f64,
+            None => self.visits_until(duration_ns),
+        };
+        visits * 1e9 / duration_ns.max(1) as f64
+    }
+
+    /// Expected number of visits before `duration_ns`.
+    fn visits_until(&self, duration_ns: u64) -> f64 {
+        let (mut left_ns, mut visits) = (duration_ns, 0.0);
+        for level in &self.levels {
+            let used_ns = left_ns.min(level.duration_ns);
+            let at_end = level.from_per_s
+                + (level.to_per_s - level.from_per_s) * used_ns as f64 / level.duration_ns.max(1) as f64;
+            visits += f64::midpoint(level.from_per_s, at_end) * used_ns as f64 / 1e9;
+            left_ns -= used_ns;
+        }
+        visits + self.levels.last().map_or(0.0, |level| level.to_per_s) * left_ns as f64 / 1e9
     }
 
     /// The arrivals themselves, from the start.
-    pub fn times(&self, seed: u64) -> Times<'_> {
-        Times { arrivals: self, random: Random::stream(seed, 0, 0), index: 0 }
+    pub fn times(&self, seed: u64) -> Times {
+        Times {
+            arrivals: Arc::new(self.clone()),
+            random: Random::stream(seed, PURPOSE_ARRIVALS, 0),
+            index: 0,
+            point: 0.0,
+            level: 0,
+            level_point: 0.0,
+            level_ns: 0,
+        }
     }
 }
 
-/// Arrival times in order, in nanoseconds from the start; ends only when a replay ends or time does.
-#[derive(Clone, Debug)]
-pub struct Times<'a> {
-    arrivals: &'a Arrivals,
-    random: Random,
-    index: u64,
+impl Level {
+    /// Expected number of visits in it.
+    fn visits(&self) -> f64 {
+        f64::midpoint(self.from_per_s, self.to_per_s) * self.duration_ns as f64 / 1e9
+    }
+
+    /// When, in nanoseconds from the level's beginning, the integral of its rate has reached `visits`.
+    fn reached_ns(&self, visits: f64) -> f64 {
+        let slope = (self.to_per_s - self.from_per_s) / (self.duration_ns as f64 / 1e9);
+        // The root of a·t + s·t²/2 = v in the form that loses no digits for a small slope.
+        let root = (self.from_per_s * self.from_per_s + 2.0 * slope * visits).max(0.0).sqrt();
+        let seconds = if visits <= 0.0 { 0.0 } else { 2.0 * visits / (self.from_per_s + root) };
+        seconds * 1e9
+    }
 }
 
-impl Iterator for Times<'_> {
+fn parse_level(text: &str) -> Result<Level, String> {
+    let Some((rate, time)) = text.split_once('@') else {
+        return Err(format!("{text:?} is no level; write it as RATE@TIME or FROM..TO@TIME"));
+    };
+    let (from, to) = rate.split_once("..").unwrap_or((rate, rate));
+    let duration_ns = parse_time_ns(time)? as u64;
+    Ok(Level { from_per_s: parse_number(from)?, to_per_s: parse_number(to)?, duration_ns })
+}
+
+/// Arrival times in order, in nanoseconds from the start; ends only when a replay ends, the rate stays 0 or time is over.
+/// Taking the next one allocates nothing; a clone goes on from where the original stood.
+#[derive(Clone, Debug)]
+pub struct Times {
+    arrivals: Arc<Arrivals>,
+    random: Random,
+    /// Number of the next arrival.
+    index: u64,
+    /// The next point of the process of mean gap 1.
+    point: f64,
+    level: usize,
+    /// Integral of the rate at the level's beginning.
+    level_point: f64,
+    /// When the level began.
+    level_ns: u64,
+}
+
+impl Times {
+    /// Number of the arrival that comes next.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Leaves out arrivals: as if they had been taken.
+    pub fn leave_out(&mut self, count: u64) {
+        if self.arrivals.replay.is_some() || self.arrivals.kind == ArrivalKind::Fixed {
+            self.index = self.index.saturating_add(count);
+        } else {
+            (0..count).for_each(|_| self.advance_point());
+        }
+    }
+
+    /// Goes to the next point of the process.
+    fn advance_point(&mut self) {
+        match self.arrivals.kind {
+            // Counted and not added up: after a day the tenth digit is still right.
+            ArrivalKind::Fixed => {}
+            ArrivalKind::Exp => self.point += self.random.next_exp(),
+            ArrivalKind::Uniform { spread } => self.point += 1.0 + spread * (2.0 * self.random.next_f64() - 1.0),
+        }
+        self.index += 1;
+    }
+
+    /// Time at which the integral of the rate reaches `point`, which never decreases from call to call.
+    fn time_of(&mut self, point: f64) -> Option<u64> {
+        loop {
+            let level = self.arrivals.levels.get(self.level).copied().or_else(|| {
+                let last = self.arrivals.levels.last()?;
+                Some(Level { from_per_s: last.to_per_s, to_per_s: last.to_per_s, duration_ns: u64::MAX })
+            })?;
+            let visits = level.visits();
+            let is_last = self.level >= self.arrivals.levels.len();
+            if is_last && visits <= 0.0 {
+                return None;
+            }
+            if is_last || point - self.level_point < visits {
+                let reached_ns = level.reached_ns(point - self.level_point).round();
+                let time_ns = self.level_ns as f64 + reached_ns;
+                return (time_ns < u64::MAX as f64).then(|| self.level_ns.saturating_add(reached_ns as u64));
+            }
+            self.level_point += visits;
+            self.level_ns = self.level_ns.saturating_add(level.duration_ns);
+            self.level += 1;
+        }
+    }
+}
+
+impl Iterator for Times {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        let _ = (&self.arrivals, self.random);
-        self.index += 1;
-        None
+        if let Some(times_ns) = &self.arrivals.replay {
+            let time_ns = times_ns.get(usize::try_from(self.index).ok()?).copied();
+            self.index += u64::from(time_ns.is_some());
+            return time_ns;
+        }
+        // A Poisson process has its first arrival after a gap like any other; the regular ones begin with one.
+        let point = match self.arrivals.kind {
+            ArrivalKind::Fixed => self.index as f64,
+            ArrivalKind::Exp => {
+                self.advance_point();
+                self.point
+            }
+            ArrivalKind::Uniform { .. } => self.point,
+        };
+        let time_ns = self.time_of(point)?;
+        if self.arrivals.kind != ArrivalKind::Exp {
+            self.advance_point();
+        }
+        Some(time_ns)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! Distributions of think times and session lengths.
 //!
-//! Written as `5`, `exp:5`, `uniform:1..9`, or a mixture `30%:1,70%:uniform:5..15`. Times take a unit: `exp:20ms`.
+//! Written as `5`, `exp:5`, `uniform:1..9` (or `1..9`), or a mixture `30%:1,70%:5..15`. Times take a unit: `exp:20ms`.
 
 use super::PlanError;
+use super::quantity::{parse_number, parse_time_ns};
 use super::random::Random;
 use serde::{Deserialize, Serialize};
 
@@ -24,27 +25,95 @@ pub enum Dist {
         /// Largest, not included.
         to: f64,
     },
-    /// One of several, each with its weight.
+    /// One of several, each with its weight; no part is a mixture itself.
     Mix(Vec<(f64, Self)>),
 }
 
 impl Dist {
+    /// Nought, always.
+    pub const ZERO: Self = Self::Fixed(0.0);
+
     /// Reads a distribution of plain numbers, for example `uniform:5..15`.
     pub fn parse_number(text: &str) -> Result<Self, PlanError> {
-        let _ = text;
-        Err(PlanError::Meaningless("not yet".to_owned()))
+        Self::parse(text, &parse_number).map_err(PlanError::Meaningless)
     }
 
     /// Reads a distribution of times, for example `exp:20ms`, as nanoseconds.
     pub fn parse_time(text: &str) -> Result<Self, PlanError> {
-        let _ = text;
-        Err(PlanError::Meaningless("not yet".to_owned()))
+        Self::parse(text, &parse_time_ns).map_err(PlanError::Meaningless)
     }
 
-    /// Says whether it means something; `what` is its name in the error.
+    fn parse(text: &str, read: &dyn Fn(&str) -> Result<f64, String>) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(',').collect();
+        if parts.len() > PARTS_MAX {
+            return Err(format!("a mixture has at most {PARTS_MAX} parts"));
+        }
+        if parts.len() == 1 && !text.contains('%') {
+            return Self::parse_simple(text, read);
+        }
+        let part = |part: &&str| {
+            let Some((weight, rest)) = part.split_once(":") else {
+                return Err(format!("{part:?} is no part of a mixture; write it as 30%:1"));
+            };
+            let weight = weight.trim();
+            let Some(weight) = weight.strip_suffix('%') else {
+                return Err(format!("the weight {weight:?} of a mixture's part needs a percent sign"));
+            };
+            Ok((parse_number(weight)?, Self::parse_simple(rest, read)?))
+        };
+        let parts = parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        let sum: f64 = parts.iter().map(|(weight, _)| weight).sum();
+        // Weights are written by people: 33.3 % three times is meant to be everything.
+        if (sum - 100.0).abs() > 0.5 {
+            return Err(format!("the weights of a mixture add up to {sum} %, not to 100 %"));
+        }
+        Ok(Self::Mix(parts))
+    }
+
+    fn parse_simple(text: &str, read: &dyn Fn(&str) -> Result<f64, String>) -> Result<Self, String> {
+        let text = text.trim();
+        if let Some(mean) = text.strip_prefix("exp:") {
+            return read(mean).map(Self::Exp);
+        }
+        let range = text.strip_prefix("uniform:");
+        if let Some((from, to)) = range.unwrap_or(text).split_once("..") {
+            let to_value = read(to)?;
+            // The unit may be written once: 5..15ms.
+            let unit = to.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.' || letter == ' ');
+            let from_value = read(from).or_else(|error| read(&format!("{from}{unit}")).map_err(|_| error))?;
+            return if from_value <= to_value {
+                Ok(Self::Uniform { from: from_value, to: to_value })
+            } else {
+                Err(format!("{text:?} goes from the larger to the smaller"))
+            };
+        }
+        match range {
+            Some(_) => Err(format!("{text:?} needs two ends: uniform:1..9")),
+            None => read(text.strip_prefix("fixed:").unwrap_or(text)).map(Self::Fixed),
+        }
+    }
+
+    /// Says whether it means something; `what` is its name in the error. What was read from text always does.
     pub fn check(&self, what: &str) -> Result<(), PlanError> {
-        let _ = what;
-        Ok(())
+        let is_fine = |value: f64| value.is_finite() && value >= 0.0;
+        let fine = match self {
+            Self::Fixed(value) | Self::Exp(value) => is_fine(*value),
+            Self::Uniform { from, to } => is_fine(*from) && is_fine(*to) && from <= to,
+            Self::Mix(parts) => {
+                let is_part = |(weight, part): &(f64, Self)| {
+                    is_fine(*weight) && !matches!(part, Self::Mix(_)) && part.check(what).is_ok()
+                };
+                (1..=PARTS_MAX).contains(&parts.len())
+                    && parts.iter().all(is_part)
+                    && is_fine(Self::weights(parts))
+                    && Self::weights(parts) > 0.0
+            }
+        };
+        if fine { Ok(()) } else { Err(PlanError::Meaningless(format!("{what} is no distribution: {self:?}"))) }
+    }
+
+    fn weights(parts: &[(f64, Self)]) -> f64 {
+        parts.iter().map(|(weight, _)| weight).sum()
     }
 
     /// Its mean.
@@ -53,15 +122,58 @@ impl Dist {
             Self::Fixed(value) | Self::Exp(value) => *value,
             Self::Uniform { from, to } => f64::midpoint(*from, *to),
             Self::Mix(parts) => {
-                let weights: f64 = parts.iter().map(|(weight, _)| weight).sum();
-                parts.iter().map(|(weight, part)| weight * part.mean()).sum::<f64>() / weights
+                parts.iter().map(|(weight, part)| weight * part.mean()).sum::<f64>() / Self::weights(parts)
             }
         }
     }
 
+    /// Whether it is always nought.
+    pub fn is_zero(&self) -> bool {
+        matches!(self, Self::Fixed(value) if *value <= 0.0)
+    }
+
     /// Draws a number.
     pub fn draw(&self, random: &mut Random) -> f64 {
-        let _ = random;
-        self.mean()
+        match self {
+            Self::Fixed(value) => *value,
+            Self::Exp(mean) => mean * random.next_exp(),
+            Self::Uniform { from, to } => from + (to - from) * random.next_f64(),
+            Self::Mix(parts) => {
+                let mut left = random.next_f64() * Self::weights(parts);
+                let chosen = parts.iter().find(|(weight, _)| {
+                    left -= weight;
+                    left < 0.0
+                });
+                // Rounding may leave a trifle after the last part.
+                chosen.or(parts.last()).map_or(0.0, |(_, part)| part.draw(random))
+            }
+        }
+    }
+
+    /// Draws a whole number of at least 1, as session lengths are. A uniform `5..15` gives 5 to 15, each as likely as any
+    /// other, as people mean it.
+    pub fn draw_count(&self, random: &mut Random) -> u32 {
+        let value = match self {
+            Self::Uniform { from, to } => {
+                let (from, to) = (from.ceil(), to.floor());
+                from + ((to - from + 1.0).max(1.0) * random.next_f64()).floor()
+            }
+            Self::Mix(parts) => {
+                let mut left = random.next_f64() * Self::weights(parts);
+                let chosen = parts.iter().find(|(weight, _)| {
+                    left -= weight;
+                    left < 0.0
+                });
+                return chosen.or(parts.last()).map_or(1, |(_, part)| match part {
+                    Self::Mix(_) => 1, // refused by `check`
+                    part => part.draw_count(random),
+                });
+            }
+            other => other.draw(random).round(),
+        };
+        value.clamp(1.0, f64::from(u32::MAX)) as u32
     }
 }
+
+#[cfg(test)]
+mod tests;
