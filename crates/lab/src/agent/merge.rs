@@ -75,14 +75,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
     for (other, report) in &parts[1..] {
         let step = &report.steps[index];
         record.merge(&step.record).map_err(|_| different(other))?;
-        tally.visits += step.tally.visits;
-        tally.visits_completed += step.tally.visits_completed;
-        tally.bursts += step.tally.bursts;
-        tally.dropped += step.tally.dropped;
-        tally.waited += step.tally.waited;
-        tally.backlog_peak += step.tally.backlog_peak;
-        tally.slots_peak += step.tally.slots_peak;
-        tally.gave_up |= step.tally.gave_up;
+        tally.merge(&step.tally);
         warm_up.samples += step.warm_up.samples;
         warm_up.elapsed_ns = warm_up.elapsed_ns.max(step.warm_up.elapsed_ns);
         warm_up.steady = match (warm_up.steady, step.warm_up.steady) {

@@ -99,6 +99,12 @@ fn seconds(step: &StepReport) -> f64 {
     (step.elapsed_ns.max(1)) as f64 / 1e9
 }
 
+/// Connections that the originals would have been told of: those asked for where all of them are held, and the most that
+/// stood at once where arrivals decide.
+fn connections(step: &StepReport) -> u64 {
+    if step.plan.is_open() { step.record.connections.peak } else { u64::from(step.offered.connections) }
+}
+
 fn ms(value_ns: f64) -> f64 {
     value_ns / 1e6
 }

@@ -4,6 +4,7 @@
 //! shown. With fewer, blocks are stretches of the runs themselves. Those say how steady the runs were, and nothing of how
 //! much one run differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot know.
 
+use super::html::whole_points;
 use super::plan_words;
 use flatout_load::record::Point;
 use flatout_load::report::{RunReport, StepReport};
@@ -168,10 +169,7 @@ fn measured(step: &StepReport) -> Vec<Point> {
     let series = &step.record.series;
     let length_ns = series.step_s * 1_000_000_000;
     let warm = step.record.measured_from_ns.saturating_sub(series.start_ns).div_ceil(length_ns.max(1));
-    let mut points: Vec<Point> = series.points().into_iter().skip(warm as usize).collect();
-    // The last one ends with the run.
-    points.pop();
-    points
+    whole_points(step).into_iter().skip(warm as usize).collect()
 }
 
 fn stretches(points: &[Point], step_s: u64, parts: usize) -> Vec<Stretch> {

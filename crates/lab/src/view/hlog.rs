@@ -15,7 +15,9 @@ pub fn log(report: &RunReport) -> Log {
             histogram: histogram.clone(),
         })
     });
-    Log { started_unix_s: Some(report.begun_unix_ms as f64 / 1e3), rows: rows.collect() }
+    // Rows count from the run's begin, and readers of other makes are told so.
+    let begun_unix_s = Some(report.begun_unix_ms as f64 / 1e3);
+    Log { started_unix_s: begun_unix_s, base_unix_s: begun_unix_s, rows: rows.collect() }
 }
 
 #[cfg(test)]

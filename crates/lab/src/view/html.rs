@@ -8,6 +8,8 @@ mod method;
 mod plots;
 mod tables;
 
+pub(super) use plots::whole_points;
+
 use super::units;
 use super::verdict::{self, Tone, Verdict};
 use flatout_http::date::format_date;

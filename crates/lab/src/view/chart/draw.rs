@@ -8,7 +8,7 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 300.0;
 
 /// Room for the ticks and titles around the plot.
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
@@ -111,7 +111,7 @@ fn add_grid(svg: &mut String, frame: &Frame, chart: &Chart) {
         HEIGHT - 8.0,
         escape(chart.x.title())
     );
-    add_vertical_title(svg, 12.0, middle.1, chart.left.title());
+    add_vertical_title(svg, 11.0, middle.1, chart.left.title());
     if let Some(right) = &chart.right {
         add_vertical_title(svg, WIDTH - 4.0, middle.1, right.title());
     }

@@ -73,8 +73,8 @@ fn a_drawing_has_titles_ticks_lines_and_markers_and_no_raw_text() {
         ">time since the start (s)</text>",
         ">rate (1/s)</text>",
         ">time (log scale)</text>",
-        r#"class="heat" x="58.0" y="133.0" width="36.4" height="121.0" fill-opacity="0.50""#,
-        r#"class="line s1 dashed" d="M58.0 254.0M422.0 12.0""#,
+        r#"class="heat" x="66.0" y="133.0" width="34.8" height="121.0" fill-opacity="0.50""#,
+        r#"class="line s1 dashed" d="M66.0 254.0M414.0 12.0""#,
         "<title>&lt;one&gt;: 100 ms at 10 s</title>",
     ] {
         assert!(svg.contains(part), "no {part} in {svg}");

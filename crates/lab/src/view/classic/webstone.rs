@@ -1,6 +1,6 @@
 //! WebStone 2.0's report (src/webmaster.c and src/bench.c of the copy in ACE).
 
-use super::{note, ratio, seconds};
+use super::{connections, note, ratio, seconds};
 use flatout_load::record::Moments;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let response_s = sums.service_ns.sum as f64 / 1e9;
     let bits = 8.0 * counts.bytes_in() as f64;
     let mut text = String::from("WEBSTONE 2.0 results:\n");
-    let _ = writeln!(text, "Total number of clients: \t{}", step.offered.connections);
+    let _ = writeln!(text, "Total number of clients: \t{}", connections(step));
     let _ = writeln!(text, "Test time: \t\t\t{elapsed_s:.3} seconds");
     let _ = writeln!(text, "Server connection rate: \t{:.2} connections/sec", counts.connections as f64 / elapsed_s);
     let _ = writeln!(text, "Server error rate: \t\t{:.4} err/sec", errors / elapsed_s);

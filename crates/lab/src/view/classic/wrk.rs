@@ -1,6 +1,6 @@
 //! wrk's report with `--latency` (src/wrk.c and src/units.c of 4.1).
 
-use super::{note, seconds, spread};
+use super::{connections, note, seconds, spread};
 use flatout_load::FailureKind;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let threads = report.threads.max(1);
     let mut text = String::new();
     let _ = writeln!(text, "Running {} test @ {}", seconds_text(elapsed_s, 0), report.url);
-    let _ = writeln!(text, "  {threads} threads and {} connections", step.offered.connections);
+    let _ = writeln!(text, "  {threads} threads and {} connections", connections(step));
     let _ = writeln!(text, "  Thread Stats{:>6}{:>11}{:>8}{:>12}", "Avg", "Stdev", "Max", "+/- Stdev");
     let service = &step.record.service.0;
     let (mean_us, deviation_us) =

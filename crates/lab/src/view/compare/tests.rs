@@ -60,7 +60,7 @@ fn what_else_differs_is_said_and_too_little_is_no_judgement() {
     b.steps[0].plan.connections = 1;
     let compared = compare(&[(a, b)], 1);
     assert_eq!(compared.unlike.len(), 3, "{:?}", compared.unlike);
-    // Five whole seconds of six.
+    // Six whole seconds.
     assert_eq!(compared.blocks, Blocks::Stretches);
     let mut empty = fixture::single();
     empty.steps.clear();

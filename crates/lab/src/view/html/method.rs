@@ -72,7 +72,7 @@ pub(super) fn repeat(reports: &[RunReport], names: &[String]) -> Markup {
     html! {
         section {
             h2 { "To repeat this" }
-            p.note { "`flatout rerun` does it from the run's bundle, or from its JSON." }
+            p.note { code { "flatout rerun" } " does it from the run's bundle, or from its JSON." }
             @for (report, name) in reports.iter().zip(names) {
                 @if reports.len() > 1 { h3 { (name) } }
                 (one(report))
@@ -95,11 +95,7 @@ fn one(report: &RunReport) -> Markup {
                 (plan_words::of(&step.plan))
                 @if report.steps.len() > 1 { "; this is the first of " (report.steps.len()) " steps" }
             } }
-            dt { "Warm-up" } dd { @for (index, step) in report.steps.iter().enumerate() {
-                @if index > 0 { "; " }
-                (units::duration(step.warm_up.elapsed_ns as f64)) ", " (units::count(step.warm_up.samples)) " requests not counted"
-                @match step.warm_up.steady { Some(true) => ", steady", Some(false) => ", never steady", None => "" }
-            } }
+            dt { "Warm-up" } dd { (warm_up(report)) }
             dt { "Seed" } dd { (report.seed) }
             dt { "Request timeout" } dd { (units::duration(report.request_timeout_ns as f64)) }
             dt { "Client" } dd {
@@ -120,4 +116,19 @@ fn one(report: &RunReport) -> Markup {
             }
         }
     }
+}
+
+/// How each step warmed up, in short.
+fn warm_up(report: &RunReport) -> String {
+    let words = report.steps.iter().filter(|step| step.warm_up.elapsed_ns > 0).map(|step| {
+        let state = match step.warm_up.steady {
+            Some(true) => ", then steady",
+            Some(false) => ", never steady",
+            None => "",
+        };
+        let (elapsed, samples) = (units::duration(step.warm_up.elapsed_ns as f64), units::count(step.warm_up.samples));
+        format!("{elapsed}, {samples} requests not counted{state}")
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "none".to_owned() } else { words.join("; ") }
 }

@@ -1,6 +1,8 @@
 //! The pictures of the report, and their legends.
 
+use super::tables::busiest;
 use crate::view::chart::{Axis, Cell, Chart, LOOKS, Line, Quantity, Side, thin};
+use crate::view::verdict;
 use flatout_load::record::series::{Point, heat_floor_ns};
 use flatout_load::report::{RunReport, StepReport};
 use maud::{Markup, PreEscaped, html};
@@ -134,16 +136,15 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
         [report] => {
             let each = report.steps.len().div_ceil(DISTRIBUTIONS_MAX);
             for (look, step) in report.steps.iter().step_by(each.max(1)).enumerate() {
-                add(super::verdict::load(step), look, false, &step.record.response);
+                add(verdict::load(step), look, false, &step.record.response);
             }
             "Response time, from the intended start to the last byte; of a long sweep some steps are left out."
         }
         _ => {
             for (look, (report, name)) in reports.iter().zip(names).enumerate() {
-                let best =
-                    report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
+                let best = busiest(report);
                 if let Some(step) = best {
-                    add(format!("{name}, {}", super::verdict::load(step)), look, false, &step.record.response);
+                    add(format!("{name}, {}", verdict::load(step)), look, false, &step.record.response);
                 }
             }
             "Response time, from the intended start to the last byte; of each run the step with the most answers."
@@ -177,17 +178,26 @@ fn timeline(report: &RunReport) -> Vec<(f64, f64, Point)> {
     for step in &report.steps {
         let series = &step.record.series;
         let offset_s = series.start_ns.saturating_sub(start_ns) as f64 / 1e9;
-        let mut points = series.points();
-        // The last point ends with the run and not with its second: a rate of it would be too low.
-        if points.len() > 1 {
-            points.pop();
-        }
+        let points = whole_points(step);
         let length_s = series.step_s as f64;
         all.extend(
             points.into_iter().enumerate().map(|(index, point)| (offset_s + index as f64 * length_s, length_s, point)),
         );
     }
     all
+}
+
+/// A step's points that are over: the last one ends with the run and not with its second, and a rate of it would be too
+/// low.
+pub(in crate::view) fn whole_points(step: &StepReport) -> Vec<Point> {
+    let series = &step.record.series;
+    let length_ns = series.step_s.max(1) * 1_000_000_000;
+    let end_ns = step.record.measured_from_ns.saturating_add(step.elapsed_ns).saturating_sub(series.start_ns);
+    // A clock that is read a moment too early must not cost a second.
+    let whole = end_ns.saturating_add(length_ns / 100) / length_ns;
+    let mut points = series.points();
+    points.truncate((whole as usize).max(1));
+    points
 }
 
 fn end_s(timeline: &[(f64, f64, Point)]) -> f64 {

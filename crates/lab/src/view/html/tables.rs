@@ -88,47 +88,65 @@ fn notes(reports: &[RunReport], names: &[String]) -> Markup {
     } }
 }
 
-/// Where the time of a request went.
+/// Where the time of a request went: of one step with shares, of several beside each other.
 pub(super) fn phases(reports: &[RunReport], names: &[String]) -> Markup {
+    let rows = rows(reports, names);
     html! {
         section {
             h2 { "Where the time went" }
-            div.wide { table {
-                thead { tr { th scope="col" { "phase" } @for head in ["values", "mean", "share of service", "p50", "p99", "longest"] { th scope="col" { (head) } } } }
-                @for (name, _, step) in rows(reports, names) {
-                    tbody {
-                        @if reports.len() > 1 || reports.iter().any(|report| report.steps.len() > 1) {
-                            tr { th scope="rowgroup" colspan="7" { (name) } }
-                        }
-                        (phase_rows(step))
-                    }
-                }
-                caption { "Connecting and TLS are once a connection, waiting and receiving once an answer; the share is of all service time of the step." }
-            } }
+            @if let [(_, _, step)] = &rows[..] { (phases_of_one(step)) } @else { (phases_of_many(&rows)) }
         }
     }
 }
 
-fn phase_rows(step: &StepReport) -> Markup {
-    let whole_ns = step.record.sums.service_ns.sum as f64;
-    let phases = [
+fn phases_named(step: &StepReport) -> [(&'static str, Option<Percentiles>); 5] {
+    [
         ("resolve the name", step.phases.resolve),
         ("connect", step.phases.connect),
         ("TLS handshake", step.phases.tls),
         ("wait for the first byte", step.phases.wait),
         ("receive the rest", step.phases.transfer),
-    ];
-    html! { @for (name, phase) in phases { @if let Some(phase) = phase {
-        @let share = if whole_ns > 0.0 { (phase.mean_ns * phase.count as f64 / whole_ns).clamp(0.0, 1.0) } else { 0.0 };
-        tr {
-            th scope="row" { (name) }
-            td { (units::count(phase.count)) }
-            td { (units::duration(phase.mean_ns)) }
-            td { span.bar role="img" aria-label=(units::percent(share)) { i style={ "width:" (format!("{:.1}", 100.0 * share)) "%" } {} } }
-            td { (duration(Some(phase.p50_ns))) }
-            td { (duration(Some(phase.p99_ns))) }
-            td { (duration(Some(phase.max_ns))) }
+    ]
+}
+
+fn phases_of_one(step: &StepReport) -> Markup {
+    let whole_ns = step.record.sums.service_ns.sum as f64;
+    html! { div.wide { table {
+        thead { tr { th scope="col" { "phase" } @for head in ["values", "mean", "share of service", "p50", "p99", "longest"] { th scope="col" { (head) } } } }
+        tbody { @for (name, phase) in phases_named(step) { @if let Some(phase) = phase {
+            @let share = if whole_ns > 0.0 { (phase.mean_ns * phase.count as f64 / whole_ns).clamp(0.0, 1.0) } else { 0.0 };
+            tr {
+                th scope="row" { (name) }
+                td { (units::count(phase.count)) }
+                td { (units::duration(phase.mean_ns)) }
+                td { span.bar role="img" aria-label=(units::percent(share)) { i style={ "width:" (format!("{:.1}", 100.0 * share)) "%" } {} } }
+                td { (duration(Some(phase.p50_ns))) }
+                td { (duration(Some(phase.p99_ns))) }
+                td { (duration(Some(phase.max_ns))) }
+            }
+        } } }
+        caption { "Connecting and TLS are once a connection, waiting and receiving once an answer; the share is of all service time." }
+    } } }
+}
+
+fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
+    let met: Vec<usize> =
+        (0..5).filter(|index| rows.iter().any(|(_, _, step)| phases_named(step)[*index].1.is_some())).collect();
+    let names = ["resolve the name", "connect", "TLS handshake", "wait for the first byte", "receive the rest"];
+    html! { div.wide { table {
+        thead {
+            tr { th {} @for index in &met { th scope="colgroup" colspan="2" { (names[*index]) } } }
+            tr { th scope="col" { "offered" } @for _ in &met { th scope="col" { "mean" } th scope="col" { "p99" } } }
         }
+        tbody { @for (name, _, step) in rows { tr {
+            th scope="row" { (name) }
+            @for index in &met {
+                @let phase = phases_named(step)[*index].1;
+                td { (phase.map_or_else(|| "–".to_owned(), |phase| units::duration(phase.mean_ns))) }
+                td { (duration(phase.map(|phase| phase.p99_ns))) }
+            }
+        } } }
+        caption { "Connecting and TLS are once a connection, waiting and receiving once an answer." }
     } } }
 }
 
@@ -184,15 +202,17 @@ fn details(rows: &[(String, &RunReport, &StepReport)], kind: FailureKind) -> Str
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
-/// By class of URL, where there are several.
+/// By class of URL, where there are several; of a sweep the step with the most answers.
 pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
     html! { @if reports.iter().any(|report| report.class_names.len() > 1) {
         section {
             h2 { "By class" }
             div.wide { table {
                 thead { tr { @for head in ["class", "requests", "answers", "errors", "failed", "mean", "p50", "p99", "longest", "mean body"] { th scope="col" { (head) } } } }
-                @for (name, report, step) in rows(reports, names) { tbody {
-                    @if reports.len() > 1 || report.steps.len() > 1 { tr { th scope="rowgroup" colspan="10" { (name) } } }
+                @for (report, name) in reports.iter().zip(names) { @if let Some(step) = busiest(report) { tbody {
+                    @if reports.len() > 1 || report.steps.len() > 1 {
+                        tr { th scope="rowgroup" colspan="10" { @if reports.len() > 1 { (name) ": " } (verdict::load(step)) } }
+                    }
                     @for (class_name, class) in report.class_names.iter().zip(&step.record.classes) {
                         @let times = class.response.percentiles();
                         tr {
@@ -208,10 +228,16 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
                             td { (class.sums.body_bytes.mean().map_or_else(|| "–".to_owned(), units::bytes)) }
                         }
                     }
-                } }
+                } } }
+                caption { "Of a run of several steps the one with the most answers; all are in the JSON and in the tables." }
             } }
         }
     } }
+}
+
+/// The step with the most answers a second.
+pub(super) fn busiest(report: &RunReport) -> Option<&StepReport> {
+    report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s))
 }
 
 /// What it took of client, server and kernel.
