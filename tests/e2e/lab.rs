@@ -1,9 +1,12 @@
 //! The load lab against servers of a known nature: whether it tells the truth, and says when it cannot.
 
+mod agents;
 mod connections;
 mod counts;
+mod live;
 mod overdue;
 mod refusals;
+mod report;
 mod responder;
 mod secure;
 mod starvation;

@@ -36,7 +36,7 @@ mod worker;
 
 pub use content::sha256;
 pub use failure::Failure;
-pub use interrupt::watch_interrupts;
+pub use interrupt::{watch_endings, watch_interrupts};
 pub use table::{DIGEST_BYTES, Http2Request, PreparedRequest};
 pub use tls::{ClientTls, ClientTlsSettings, TlsFailure};
 pub use worker::{WorkerReport, run_worker, thread_cpu_ns};
