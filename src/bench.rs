@@ -7,10 +7,16 @@ mod show;
 pub(crate) use flags::BenchArgs;
 pub(crate) use plan::parse_duration;
 
-use flatout_lab::bench::{BenchError, BenchReport, question, run as run_bench};
-use flatout_lab::view::live::LiveLine;
+use crate::agent::{self, AgentsPlan};
+use flatout_lab::bench::{BenchError, BenchReport, Progress, question, run as run_bench};
+use flatout_lab::view::style::Style;
+use flatout_lab::view::{command, human, json, text};
+use flatout_load::judge::Threshold;
+use flatout_load::report::RunReport;
 use plan::{Question, Run};
 use show::Outputs;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A run that failed: what was asked for could not be had from the server.
@@ -28,30 +34,36 @@ const INVALID: u8 = 5;
 /// Runs the verb.
 pub(crate) fn run(args: BenchArgs) -> ExitCode {
     let outputs = Outputs::of(&args.output);
+    let agents = args.agents.agents.zip(args.agents.listen).zip(args.agents.trust.clone());
     let planned = plan::plan(args).and_then(|run| outputs.check().map(|()| run));
     let run = match planned {
         Ok(run) => run,
         Err(text) => return complain(&text, USAGE),
     };
-    let mut live = LiveLine::new();
-    let report = answer(run, &mut live);
-    live.clear();
+    if let Some(((agents, listen), trust)) = agents {
+        return run_by_agents(&run.thresholds, &outputs, agents, listen, &trust);
+    }
+    let report = {
+        let mut progress = outputs.progress(&run.ask.url.to_string());
+        answer(run, progress.watcher())
+    };
     match report {
-        Ok(report) => finish(report, &outputs),
+        Ok(report) => finish(&report, &outputs),
         Err(error) if error.is_usage() => complain(&error.to_string(), USAGE),
         Err(error) => complain(&error.to_string(), FAILED),
     }
 }
 
-fn answer(run: Run, live: &mut LiveLine) -> Result<BenchReport, BenchError> {
+fn answer(run: Run, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
     let Run { ask, books, question, thresholds } = run;
     let mut report = match question {
-        Question::Levels => run_bench(ask, books, live),
-        Question::Knee(requirement, plan) => question::find_knee(ask, books, &requirement, plan, live),
-        Question::Overload(plan) => question::overload(ask, books, &plan, live),
-        Question::Versus(other) => question::versus(ask, *other, live),
+        Question::Levels => run_bench(ask, books, progress),
+        Question::Knee(requirement, plan) => question::find_knee(ask, books, &requirement, plan, progress),
+        Question::Overload(plan) => question::overload(ask, books, &plan, progress),
+        Question::Versus(other) => question::versus(ask, *other, progress),
     }?;
-    report.run.command = std::env::args().collect();
+    let words: Vec<String> = std::env::args().collect();
+    report.run.command = command::kept(&words);
     for step in &report.run.steps {
         let outcomes = thresholds.iter().map(|threshold| threshold.judge(&step.record, step.elapsed_ns, step.step));
         report.run.thresholds.extend(outcomes);
@@ -59,15 +71,36 @@ fn answer(run: Run, live: &mut LiveLine) -> Result<BenchReport, BenchError> {
     Ok(report)
 }
 
-fn finish(report: BenchReport, outputs: &Outputs) -> ExitCode {
-    // What could be written stays written, and what could not is told last.
-    let written = outputs.write(&report);
-    let code = code_of(&report);
+/// Has agents make the load, and tells of it as of any other.
+fn run_by_agents(require: &[Threshold], outputs: &Outputs, agents: u32, listen: SocketAddr, trust: &Path) -> ExitCode {
+    // The program's and the verb's name are left out.
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let plan = AgentsPlan { words: &words, agents, listen, trust, require };
+    let report = match agent::bench(&plan) {
+        Ok(report) => report,
+        Err(text) => return complain(&text, FAILED),
+    };
+    let text = text::print(&report, Style::of(&std::io::stdout()));
+    let json = report.encode().unwrap_or_default();
+    let passed = report.steps.iter().all(|step| step.failing.is_empty());
+    let code = code_of(&report, passed, false, false);
+    conclude(outputs.write(&report, &text, &json), code, false)
+}
+
+fn finish(report: &BenchReport, outputs: &Outputs) -> ExitCode {
+    let text = human::print_bench(report, Style::of(&std::io::stdout()));
+    let json = format!("{:#}", json::bench_value(report));
+    let code = code_of(&report.run, report.passed(), report.asked.overload, report.interrupted);
+    conclude(outputs.write(&report.run, &text, &json), code, report.interrupted)
+}
+
+/// What could be written stays written, and what could not is told last.
+fn conclude(written: Result<(), String>, code: u8, interrupted: bool) -> ExitCode {
     if let Err(text) = written {
         return complain(&text, FAILED);
     }
     if code == INVALID {
-        let said = if report.interrupted {
+        let said = if interrupted {
             "the run was ended before its time; its figures cover the part that ran"
         } else {
             "the run is invalid: its figures must not be believed"
@@ -77,15 +110,14 @@ fn finish(report: BenchReport, outputs: &Outputs) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn code_of(report: &BenchReport) -> u8 {
-    let requires_errors = report.run.thresholds.iter().any(|outcome| outcome.text.trim_start().starts_with("errors"));
+fn code_of(run: &RunReport, passed: bool, overload: bool, interrupted: bool) -> u8 {
+    let requires_errors = run.thresholds.iter().any(|outcome| outcome.text.trim_start().starts_with("errors"));
     // Who says how many errors are too many is not told of every one; and past the knee they are what was looked for.
-    let is_forgiven = requires_errors || report.asked.overload;
-    if !report.passed() && !is_forgiven {
+    if !passed && !requires_errors && !overload {
         FAILED
-    } else if report.interrupted || !report.is_valid() {
+    } else if interrupted || !run.is_valid() {
         INVALID
-    } else if report.run.meets_thresholds() {
+    } else if run.meets_thresholds() {
         0
     } else {
         MISSED

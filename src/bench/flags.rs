@@ -3,6 +3,8 @@
 use super::plan::parse_duration;
 use clap::Args;
 use flatout_lab::request::Field;
+use flatout_lab::view::classic::Classic;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +38,8 @@ pub(crate) struct BenchArgs {
     pub(super) question: QuestionArgs,
     #[command(flatten)]
     pub(super) output: OutputArgs,
+    #[command(flatten)]
+    pub(super) agents: AgentsArgs,
 }
 
 /// How much, how long and in what way.
@@ -178,7 +182,57 @@ pub(crate) struct QuestionArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
+    /// Show the result as httperf, webstone, ptester, wrk or autobench would
+    #[arg(long, value_name = "NAME", value_parser = Classic::parse)]
+    pub(super) view: Option<Classic>,
     /// Write the result as JSON to FILE as well, or to standard output alone with -
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<String>,
+    /// Write one page of HTML with charts
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<String>,
+    /// Write tables as comma-separated values into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) csv: Option<PathBuf>,
+    /// Write metrics for Prometheus' textfile collector
+    #[arg(long, value_name = "FILE")]
+    pub(super) prometheus: Option<String>,
+    /// Write the histograms as an HdrHistogram log
+    #[arg(long, value_name = "FILE")]
+    pub(super) hlog: Option<String>,
+    /// Write all that `flatout rerun` needs into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) bundle: Option<PathBuf>,
+    /// Show the run on the whole terminal while it goes on (the default where there is one)
+    #[arg(long, overrides_with = "no_tui")]
+    pub(super) tui: bool,
+    /// Show one line at most while it goes on
+    #[arg(long)]
+    pub(super) no_tui: bool,
+}
+
+/// Several machines make one load.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Agents")]
+pub(crate) struct AgentsArgs {
+    /// Wait for so many `flatout agent`s, and have them make the load together
+    #[arg(long, value_name = "N", requires_all = ["listen", "trust"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) agents: Option<u32>,
+    /// Where agents are waited for, such as 0.0.0.0:7000
+    #[arg(long, value_name = "ADDRESS", requires = "agents")]
+    pub(super) listen: Option<SocketAddr>,
+    /// The folder that `flatout agent init` made
+    #[arg(long, value_name = "DIR", requires = "agents")]
+    pub(super) trust: Option<PathBuf>,
+    /// An agent's own: which share of the plan is made here, as I/N
+    #[arg(long, hide = true, value_name = "I/N", value_parser = parse_share_of)]
+    pub(super) share: Option<(u32, u32)>,
+    /// An agent's own: when it begins, in nanoseconds of the monotonic clock
+    #[arg(long, hide = true, value_name = "NS")]
+    pub(super) begin_at: Option<u64>,
+}
+
+fn parse_share_of(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+    numbers.filter(|(index, of)| index < of).ok_or_else(|| format!("{text:?} is no share; write 0/3"))
 }

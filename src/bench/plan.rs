@@ -56,7 +56,7 @@ pub(super) enum Question {
 
 /// Reads a command line.
 pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
-    let BenchArgs { url, load, request, question, .. } = args;
+    let BenchArgs { url, load, request, question, agents, .. } = args;
     let url = Url::parse(&url).map_err(text)?;
     let address = url.resolve().map_err(text)?;
     let cores = cores_allowed().len() as u32;
@@ -81,6 +81,8 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
         digest_share: request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?,
         with_limit: question.limit,
         overload: question.overload,
+        share: agents.share.unwrap_or((0, 1)),
+        begin_at_ns: agents.begin_at,
         url,
     };
     let thresholds = question.require.iter().map(|text| Threshold::parse(text).map_err(self::text));

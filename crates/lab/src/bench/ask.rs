@@ -78,6 +78,10 @@ pub struct Ask {
     pub with_limit: bool,
     /// Whether the run is past the knee on purpose.
     pub overload: bool,
+    /// Which share of the plans is made here, from 0, of how many; (0, 1) for all of it.
+    pub share: (u32, u32),
+    /// When the first level begins, in nanoseconds of the monotonic clock; at once where nothing is said.
+    pub begin_at_ns: Option<u64>,
 }
 
 impl Ask {
@@ -98,6 +102,8 @@ impl Ask {
             digest_share: 0.0,
             with_limit: false,
             overload: false,
+            share: (0, 1),
+            begin_at_ns: None,
         })
     }
 

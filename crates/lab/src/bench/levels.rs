@@ -12,11 +12,14 @@ use crate::procfs;
 use crate::request::HttpVersion;
 use crate::target::{CpuSnapshot, CpuUsed, Target, TargetStatus, TargetUnknown};
 use flatout_load::judge::reconcile::Reconciliation;
-use flatout_load::plan::{Plan, PlanError, Stop};
+use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
     ClientReport, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
 use std::time::{Instant, SystemTime};
+
+/// Between two levels that agents begin together.
+const LEVEL_GAP_NS: u64 = 2_000_000_000;
 
 /// A run: levels so far, and all that the next one needs.
 #[derive(Debug)]
@@ -84,6 +87,8 @@ impl Bench {
             request_timeout_ns: ask.request_timeout_ns,
             placement: Placement::Anywhere,
             handle_interrupts: true,
+            share: ask.share,
+            begin_at_ns: ask.begin_at_ns,
             resolve_ns,
         };
         Ok(Self {
@@ -173,6 +178,7 @@ impl Bench {
         let before = self.look();
         let span = run_span(&self.like, Phase::Server, progress)?;
         self.like.resolve_ns = 0;
+        self.like.begin_at_ns = self.like.begin_at_ns.map(|begin_ns| begin_ns.saturating_add(time_for(plan)));
         self.interrupted |= span.interrupted;
         self.whole_ns += span.whole_ns;
         let around = self.look_back(before, &span);
@@ -284,7 +290,7 @@ impl Bench {
     fn sum_up(self) -> BenchReport {
         let busy_threads = self.busy_tasks().len();
         let machine = Machine::here();
-        let threads = self.like.plan.shares(self.like.threads, 0, 1).len();
+        let threads = self.like.plan.shares(self.like.threads, self.like.share.0, self.like.share.1).len();
         let reached = self.steps.iter().map(|step| step.responses_per_s).fold(0.0, f64::max);
         let run = RunReport {
             schema: SCHEMA.to_owned(),
@@ -364,6 +370,21 @@ fn check_ports(plan: &Plan, ask: &Ask, ports: Ports) -> Result<(), BenchError> {
         return Ok(());
     }
     ports.check(plan, ask.sources.unwrap_or(1)).map_err(BenchError::Ports)
+}
+
+/// From a level's beginning to the next one's, where all agents begin together: what the plan takes, and some time for
+/// the last answers.
+fn time_for(plan: &Plan) -> u64 {
+    let warm_ns = match plan.warm_up {
+        WarmUp::None => 0,
+        WarmUp::For { duration_ns } | WarmUp::Steady { duration_ns_max: duration_ns } => duration_ns,
+    };
+    let run_ns = match plan.stop {
+        Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => duration_ns,
+        // How long a number of requests takes, nobody knows: the next level begins when this one has ended.
+        Stop::Count(_) => 0,
+    };
+    warm_ns.saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
 }
 
 fn per_answer(cpu_ns: u64, answers: u64) -> Option<f64> {

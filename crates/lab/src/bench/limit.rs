@@ -130,6 +130,8 @@ impl SpanPlan {
             request_timeout_ns: 10_000_000_000,
             placement,
             handle_interrupts: false,
+            share: (0, 1),
+            begin_at_ns: None,
             resolve_ns: 0,
         })
     }

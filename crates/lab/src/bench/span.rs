@@ -10,7 +10,7 @@ use crate::cores::Placement;
 use crate::procfs;
 use flatout_load::judge::steady::Watch;
 use flatout_load::judge::tight::TightWatch;
-use flatout_load::plan::{Plan, Share, Stop, WarmUp};
+use flatout_load::plan::{Plan, PlanError, Share, Stop, WarmUp};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings};
 use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
@@ -52,6 +52,10 @@ pub(crate) struct SpanPlan {
     /// Where each client thread runs.
     pub(crate) placement: Placement,
     pub(crate) handle_interrupts: bool,
+    /// Which share of the plan is made here, of how many.
+    pub(crate) share: (u32, u32),
+    /// When it begins on the monotonic clock, where that is given.
+    pub(crate) begin_at_ns: Option<u64>,
     /// Time the look-up of the server's name took, for the first span; else 0.
     pub(crate) resolve_ns: u64,
 }
@@ -117,9 +121,15 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     let is_live = progress.is_live();
     let (ended, ending) = mpsc::channel::<()>();
     let signals = Arc::new(Signals::new());
-    let start_ns = precise_ns() + START_DELAY_NS;
+    let soon_ns = precise_ns() + START_DELAY_NS;
+    let start_ns = span.begin_at_ns.map_or(soon_ns, |begin_ns| begin_ns.max(soon_ns));
     let (mut threads, mut desks) = (Vec::new(), Vec::new());
-    for share in span.plan.shares(span.threads, 0, 1) {
+    let shares = span.plan.shares(span.threads, span.share.0, span.share.1);
+    if shares.is_empty() {
+        // There are more agents than connections.
+        return Err(BenchError::Plan(PlanError::Connections(span.plan.connections)));
+    }
+    for share in shares {
         let desk = Arc::new(Desk::default());
         desks.push(Arc::clone(&desk));
         let (settings, drive) = thread_parts(span, share, start_ns, (&signals, &desk), is_live)?;
