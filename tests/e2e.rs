@@ -39,4 +39,5 @@ mod e2e {
     mod tool;
     mod upgrade;
     mod versions;
+    mod workload;
 }

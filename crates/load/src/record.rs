@@ -6,13 +6,19 @@
 //!
 //! What was intended before measuring began is counted apart ([`Recorder::warm_up_samples`]) and in no figure.
 
+pub mod counts;
+pub mod flight;
 pub mod hdr;
 pub mod hlog;
 pub mod moments;
+pub mod parts;
 pub mod series;
 
-pub use hdr::Hdr;
+pub use counts::{Counts, Failures};
+pub use flight::InFlight;
+pub use hdr::{Hdr, HdrError};
 pub use moments::Moments;
+pub use parts::{ClassRecord, ConnectionRecord, Phases, Sums};
 pub use series::{Point, Series};
 
 use crate::failure::FailureKind;
@@ -94,162 +100,6 @@ pub struct ConnectionEnd {
     pub by_server: bool,
 }
 
-/// Plain counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Attempts to connect.
-    pub connects_begun: u64,
-    /// Connections established.
-    pub connections: u64,
-    /// Connections that the server closed although they could have been used again.
-    pub server_closes: u64,
-    /// TLS handshakes made.
-    pub tls_handshakes: u64,
-    /// TLS handshakes among them that resumed a session.
-    pub tls_resumed: u64,
-    /// Requests begun.
-    pub requests_begun: u64,
-    /// Requests of which every byte was handed to the kernel.
-    pub requests_sent: u64,
-    /// Responses received whole: head, and the body to its declared end.
-    pub responses: u64,
-    /// Interim (1xx) responses, which are not in `responses`.
-    pub interim_responses: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
-    /// Bytes of response heads, interim ones included, and of chunked framing.
-    pub head_bytes_in: u64,
-    /// Bytes of bodies, without their framing, those of failed requests included.
-    pub body_bytes_in: u64,
-    /// Responses by status class; index 0 is 1xx (interim ones), 4 is 5xx.
-    pub status_classes: [u64; 5],
-    /// Bodies that were checked by their digest.
-    pub digests_checked: u64,
-    /// Failed requests by kind.
-    pub failures: Failures,
-}
-
-/// Failed requests by kind, in the order of [`FailureKind::ALL`]; in JSON an object of the kinds' names, zeros included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Failures(pub [u64; FailureKind::COUNT]);
-
-impl Serialize for Failures {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(FailureKind::ALL.into_iter().map(|kind| (kind, self.0[kind.index()])))
-    }
-}
-
-impl<'de> Deserialize<'de> for Failures {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let counts = std::collections::BTreeMap::<FailureKind, u64>::deserialize(deserializer)?;
-        let mut failures = Self::default();
-        for (kind, count) in counts {
-            failures.0[kind.index()] = count;
-        }
-        Ok(failures)
-    }
-}
-
-impl Counts {
-    /// Requests that failed, of all kinds.
-    pub fn failures_total(&self) -> u64 {
-        self.failures.0.iter().sum()
-    }
-
-    /// Failed requests of one kind.
-    pub fn failures_of(&self, kind: FailureKind) -> u64 {
-        self.failures.0[kind.index()]
-    }
-
-    /// Bytes received, heads and bodies together.
-    pub fn bytes_in(&self) -> u64 {
-        self.head_bytes_in + self.body_bytes_in
-    }
-}
-
-/// Where the time of a request went. Connect and TLS hold one value a connection, the others one a response.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Phases {
-    /// Looking up the name.
-    pub resolve: Hdr,
-    /// Establishing the TCP connection.
-    pub connect: Hdr,
-    /// The TLS handshake.
-    pub tls: Hdr,
-    /// From the last byte sent to the first byte received.
-    pub wait: Hdr,
-    /// From the first byte received to the last.
-    pub transfer: Hdr,
-}
-
-/// Sums from which averages and population standard deviations are computed, as the classic reports want them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums {
-    /// Time to establish connections, in nanoseconds.
-    pub connect_ns: Moments,
-    /// Response time from the intended start, in nanoseconds, of answered requests.
-    pub response_ns: Moments,
-    /// Service time from the client's act, connect included, in nanoseconds, of answered requests.
-    pub service_ns: Moments,
-    /// From the last byte sent to the first byte received, in nanoseconds.
-    pub wait_ns: Moments,
-    /// From the first byte received to the last, in nanoseconds.
-    pub transfer_ns: Moments,
-    /// Bytes of head and body of each answer.
-    pub response_bytes: Moments,
-    /// Bytes of body of each answer.
-    pub body_bytes: Moments,
-    /// Bytes of each request sent.
-    pub request_bytes: Moments,
-    /// From the intended start to the failure, in nanoseconds, of failed requests.
-    pub failed_ns: Moments,
-}
-
-/// What is known of one class of URLs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ClassRecord {
-    /// Requests begun.
-    pub requests: u64,
-    /// Answers received whole.
-    pub responses: u64,
-    /// Failed requests.
-    pub failures: u64,
-    /// Answers whose status was 4xx or 5xx.
-    pub errors: u64,
-    /// Sums of its answers.
-    pub sums: Sums,
-    /// Response time of its answers, to two digits.
-    pub response: Hdr,
-}
-
-/// What is known of ended connections.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ConnectionRecord {
-    /// Lifetime from the beginning of connect to close, of connections with at least one answer.
-    pub lifetime: Hdr,
-    /// Sums of the same lifetimes, in nanoseconds.
-    pub lifetime_ns: Moments,
-    /// Answers on each connection with at least one.
-    pub replies: Moments,
-    /// Most connections open at once, summed over threads.
-    pub peak: u64,
-    /// Connections open now.
-    pub open: u64,
-}
-
-/// Requests in flight, integrated over time: Little's law without an assumption.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InFlight {
-    /// Requests in flight now.
-    pub now: u64,
-    /// Most at once, summed over threads.
-    pub peak: u64,
-    /// Sum over time of requests in flight, in request-nanoseconds, of the measured part.
-    pub integral_ns: u64,
-    /// Since when `integral_ns` is up to date.
-    last_ns: u64,
-}
-
 /// How a recorder is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSettings {
@@ -328,35 +178,15 @@ pub struct FailureDetail {
 impl Recorder {
     /// An empty record, some megabytes.
     pub fn new(settings: RecorderSettings) -> Result<Self, RecordError> {
-        let class = ClassRecord {
-            requests: 0,
-            responses: 0,
-            failures: 0,
-            errors: 0,
-            sums: Sums::default(),
-            response: Hdr::with_digits(2)?,
-        };
         Ok(Self {
             counts: Counts::default(),
             response: Hdr::new()?,
             service: Hdr::new()?,
             lag: Hdr::new()?,
-            phases: Phases {
-                resolve: Hdr::new()?,
-                connect: Hdr::new()?,
-                tls: Hdr::new()?,
-                wait: Hdr::new()?,
-                transfer: Hdr::new()?,
-            },
+            phases: Phases::new()?,
             sums: Sums::default(),
-            classes: vec![class; settings.classes.clamp(1, CLASSES_MAX)],
-            connections: ConnectionRecord {
-                lifetime: Hdr::new()?,
-                lifetime_ns: Moments::default(),
-                replies: Moments::default(),
-                peak: 0,
-                open: 0,
-            },
+            classes: vec![ClassRecord::new()?; settings.classes.clamp(1, CLASSES_MAX)],
+            connections: ConnectionRecord::new()?,
             in_flight: InFlight::default(),
             series: Series::new(settings.start_ns),
             details: Vec::new(),
@@ -373,27 +203,84 @@ impl Recorder {
 
     /// Requests were begun at `now_ns`: `requests` of one burst. Each of them ends in one [`Sample`].
     pub fn record_begun(&mut self, requests: u32, intended_ns: u64, now_ns: u64) {
-        let _ = (requests, intended_ns, now_ns);
+        self.series.record_begun(requests, now_ns);
+        if intended_ns >= self.measured_from_ns {
+            self.counts.requests_begun += u64::from(requests);
+            self.in_flight.begin(u64::from(requests), now_ns);
+        }
     }
 
     /// An attempt to connect was begun.
     pub fn record_connect_begun(&mut self, now_ns: u64) {
-        let _ = now_ns;
+        self.counts.connects_begun += u64::from(now_ns >= self.measured_from_ns);
     }
 
     /// A connection was established, with a TLS handshake that `tls_resumed` a session, where there was one.
     pub fn record_connected(&mut self, now_ns: u64, tls_resumed: Option<bool>) {
-        let _ = (now_ns, tls_resumed);
+        self.connections.open += 1;
+        self.connections.peak = self.connections.peak.max(self.connections.open);
+        self.series.record_connected(now_ns);
+        if now_ns >= self.measured_from_ns {
+            self.counts.connections += 1;
+            self.counts.tls_handshakes += u64::from(tls_resumed.is_some());
+            self.counts.tls_resumed += u64::from(tls_resumed == Some(true));
+        }
     }
 
-    /// A connection that was established ended.
+    /// A connection that was established ended. One that was begun before measuring counts only as no longer open.
     pub fn record_connection_end(&mut self, end: &ConnectionEnd) {
-        let _ = end;
+        self.connections.open = self.connections.open.saturating_sub(1);
+        if end.begun_ns < self.measured_from_ns {
+            return;
+        }
+        self.counts.server_closes += u64::from(end.by_server);
+        if end.replies > 0 {
+            let lifetime_ns = end.ended_ns.saturating_sub(end.begun_ns);
+            self.connections.lifetime.record(lifetime_ns);
+            self.connections.lifetime_ns.record(lifetime_ns);
+            self.connections.replies.record(end.replies);
+        }
     }
 
     /// A request ended.
     pub fn record(&mut self, sample: &Sample) {
-        let _ = sample;
+        self.series.record(sample);
+        if sample.intended_ns < self.measured_from_ns {
+            self.warm_up_samples += 1;
+            return;
+        }
+        self.in_flight.end(sample);
+        self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
+        self.counts.record(sample);
+        if sample.sent_ns > 0 {
+            self.sums.request_bytes.record(sample.sent_bytes);
+        }
+        self.lag.record(sample.lag_ns());
+        self.phases.record_connection(sample);
+        self.sums.record(sample);
+        match sample.result {
+            Ok(_) => {
+                self.response.record(sample.response_ns());
+                self.service.record(sample.service_ns());
+                self.phases.record_answer(sample);
+            }
+            Err(kind) => self.record_detail(kind, sample.detail),
+        }
+        // A single class is the whole, and is copied at the end.
+        if self.classes.len() > 1 {
+            let class = usize::from(sample.class).min(self.classes.len() - 1);
+            self.classes[class].record(sample);
+        }
+    }
+
+    fn record_detail(&mut self, kind: FailureKind, detail: &'static str) {
+        if detail.is_empty() {
+            return;
+        }
+        match self.details.iter_mut().find(|known| known.kind == kind && known.detail == detail) {
+            Some(known) => known.count += 1,
+            None => self.details.push(FailureDetail { kind, detail: Cow::Borrowed(detail), count: 1 }),
+        }
     }
 
     /// A body was checked by its digest. A wrong one is a failed sample besides.
@@ -401,14 +288,45 @@ impl Recorder {
         self.counts.digests_checked += 1;
     }
 
-    /// Ends the record: brings the integral of requests in flight to `now_ns`.
+    /// Ends the record: brings the integral of requests in flight to `now_ns`. Records are merged after this.
     pub fn finish(&mut self, now_ns: u64) {
-        let _ = now_ns;
+        self.in_flight.advance(now_ns);
+        if let [class] = self.classes.as_mut_slice() {
+            class.requests = self.counts.responses + self.counts.failures_total();
+            class.responses = self.counts.responses;
+            class.failures = self.counts.failures_total();
+            class.errors = self.counts.status_classes[3] + self.counts.status_classes[4];
+            class.sums = self.sums;
+            class.response = self.response.clone();
+        }
     }
 
     /// Adds another thread's record of the same step.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
-        let _ = other;
+        if self.classes.len() != other.classes.len() {
+            return Err(RecordError::Different);
+        }
+        self.counts.merge(&other.counts);
+        self.response.merge(&other.response)?;
+        self.service.merge(&other.service)?;
+        self.lag.merge(&other.lag)?;
+        self.phases.merge(&other.phases)?;
+        self.sums.merge(&other.sums);
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            mine.merge(theirs)?;
+        }
+        self.connections.merge(&other.connections)?;
+        self.in_flight.merge(&other.in_flight);
+        self.series.merge(&other.series);
+        for theirs in &other.details {
+            match self.details.iter_mut().find(|mine| mine.kind == theirs.kind && mine.detail == theirs.detail) {
+                Some(mine) => mine.count += theirs.count,
+                None => self.details.push(theirs.clone()),
+            }
+        }
+        self.warm_up_samples += other.warm_up_samples;
+        self.measured_from_ns = self.measured_from_ns.min(other.measured_from_ns);
+        self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
         Ok(())
     }
 }

@@ -42,6 +42,11 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
+    /// Whether it is made of numbers that can be written down.
+    pub fn is_finite(&self) -> bool {
+        self.estimate.is_finite() && self.low.is_finite() && self.high.is_finite()
+    }
+
     /// Half of its width as a share of the estimate; infinite when that is 0.
     pub fn half_width_share(&self) -> f64 {
         if self.estimate == 0.0 { f64::INFINITY } else { (self.high - self.low) / 2.0 / self.estimate.abs() }

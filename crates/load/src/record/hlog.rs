@@ -1,45 +1,29 @@
 //! HdrHistogram logs, version 1.3, as the Java library writes and reads them.
+//!
+//! Comments begin with `#`; two of them give the start and the base of the times. A line of column names in quotes follows;
+//! each row is `[Tag=name,]start,length,largest,histogram`, with times in seconds and the largest value in milliseconds.
 
 use super::Hdr;
+use super::hdr::HdrError;
 
-/// Why bytes are not a histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HdrError {
-    /// Not base64.
-    Base64,
-    /// Neither a compressed nor a plain V2 histogram.
-    Cookie,
-    /// The zlib stream is broken.
-    Compression,
-    /// It ends too early, or its lengths disagree.
-    Truncated,
-    /// Its bounds or digits are not usable, or would take too much memory.
-    Bounds,
-    /// Its counts are negative, too many or too large.
-    Counts,
-}
+/// Most rows of a log; each holds a histogram of a quarter of a megabyte or so.
+pub const ROWS_MAX: usize = 4_096;
 
-impl std::fmt::Display for HdrError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Base64 => "not base64",
-            Self::Cookie => "not an HdrHistogram of version 2",
-            Self::Compression => "its zlib stream is broken",
-            Self::Truncated => "it ends too early, or its lengths disagree",
-            Self::Bounds => "its bounds or digits are not usable",
-            Self::Counts => "its counts are negative, too many or too large",
-        })
-    }
-}
+/// Most counts of all histograms of a log together: 256 MiB.
+pub const COUNTS_MAX: usize = 1 << 25;
 
-impl std::error::Error for HdrError {}
+/// The largest value is written in milliseconds: a million nanoseconds, as the readers of these logs expect.
+const MAX_VALUE_UNIT: f64 = 1e6;
+
+/// The line of column names.
+const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
 
 /// One row of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The tag, if any: `response`, `service`, `lag`.
+    /// The tag, if any: `response`, `service`, `lag`. Without comma, space or line break.
     pub tag: Option<String>,
-    /// Beginning of the interval, in seconds from the log's start (or since the epoch, where it has no start).
+    /// Beginning of the interval, in seconds from the log's base (or start, or the epoch, where it has none).
     pub start_s: f64,
     /// Length of the interval, in seconds.
     pub length_s: f64,
@@ -52,6 +36,8 @@ pub struct Row {
 pub struct Log {
     /// When it started, in seconds since the epoch.
     pub started_unix_s: Option<f64>,
+    /// What the rows' times are counted from, in seconds since the epoch.
+    pub base_unix_s: Option<f64>,
     /// Its rows in order.
     pub rows: Vec<Row>,
 }
@@ -76,12 +62,96 @@ impl std::error::Error for LogError {}
 impl Log {
     /// The log's text.
     pub fn encode(&self) -> String {
-        String::new()
+        let mut text = String::from("#[Histogram log format version 1.3]\n");
+        for (name, value) in [("StartTime", self.started_unix_s), ("BaseTime", self.base_unix_s)] {
+            if let Some(value) = value {
+                text.push_str(&format!("#[{name}: {value:.3} (seconds since epoch)]\n"));
+            }
+        }
+        text.push_str(LEGEND);
+        text.push('\n');
+        for Row { tag, start_s, length_s, histogram } in &self.rows {
+            if let Some(tag) = tag {
+                let is_fine = |letter: &char| !matches!(letter, ',' | ' ' | '\r' | '\n');
+                text.push_str(&format!("Tag={},", tag.chars().filter(is_fine).collect::<String>()));
+            }
+            let largest = histogram.0.max() as f64 / MAX_VALUE_UNIT;
+            text.push_str(&format!("{start_s:.3},{length_s:.3},{largest:.3},{}\n", histogram.encode()));
+        }
+        text
     }
 
     /// Reads a log. Anything that cannot be understood is an error with its line.
     pub fn parse(text: &str) -> Result<Self, LogError> {
-        let _ = text;
-        Ok(Self::default())
+        let mut log = Self::default();
+        let mut counts = 0_usize;
+        for (index, line) in text.lines().enumerate() {
+            let error = |what: String| LogError { line: index + 1, what };
+            let line = line.trim_end_matches('\r');
+            if line.is_empty() || line.starts_with('"') {
+                continue;
+            }
+            if let Some(comment) = line.strip_prefix('#') {
+                log.parse_comment(comment).map_err(error)?;
+                continue;
+            }
+            if log.rows.len() == ROWS_MAX {
+                return Err(error(format!("a log of more than {ROWS_MAX} rows")));
+            }
+            let row = parse_row(line).map_err(error)?;
+            counts = counts.saturating_add(row.histogram.0.distinct_values());
+            if counts > COUNTS_MAX {
+                return Err(error("the log's histograms take too much memory".to_owned()));
+            }
+            log.rows.push(row);
+        }
+        Ok(log)
+    }
+
+    fn parse_comment(&mut self, comment: &str) -> Result<(), String> {
+        let comment = comment.trim();
+        if let Some(version) = comment.strip_prefix("[Histogram log format version ") {
+            let version = version.trim_end_matches(']');
+            let is_known = matches!(version, "1.0" | "1.1" | "1.2" | "1.3");
+            return if is_known { Ok(()) } else { Err(format!("a log of version {version:?} is not known here")) };
+        }
+        for (name, place) in [("[StartTime:", &mut self.started_unix_s), ("[BaseTime:", &mut self.base_unix_s)] {
+            if let Some(rest) = comment.strip_prefix(name) {
+                let word = rest.split_whitespace().next().unwrap_or_default();
+                *place = Some(parse_seconds(word.trim_end_matches(']'))?);
+            }
+        }
+        Ok(())
     }
 }
+
+fn parse_row(line: &str) -> Result<Row, String> {
+    let (tag, rest) = match line.strip_prefix("Tag=") {
+        None => (None, line),
+        Some(rest) => {
+            let (tag, rest) = rest.split_once(',').ok_or_else(|| "a tag without a row".to_owned())?;
+            (Some(tag.to_owned()), rest)
+        }
+    };
+    let mut fields = rest.split(',');
+    let mut field = |name: &str| fields.next().ok_or_else(|| format!("the row has no {name}"));
+    let start_s = parse_seconds(field("start")?)?;
+    let length_s = parse_seconds(field("length")?)?;
+    let largest = field("largest value")?;
+    largest.trim().parse::<f64>().map_err(|_| format!("the largest value {largest:?} is not a number"))?;
+    let histogram = field("histogram")?.trim();
+    if fields.next().is_some() {
+        return Err("the row has more than four fields".to_owned());
+    }
+    let histogram = Hdr::parse(histogram).map_err(|error: HdrError| error.to_string())?;
+    Ok(Row { tag, start_s, length_s, histogram })
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.trim().parse().map_err(|_| format!("{text:?} is not a time in seconds"))?;
+    // 1e12 s are 30,000 years.
+    if (0.0..1e12).contains(&seconds) { Ok(seconds) } else { Err(format!("{text:?} is no time that can be")) }
+}
+
+#[cfg(test)]
+mod tests;

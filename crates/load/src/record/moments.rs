@@ -83,3 +83,44 @@ mod digits {
         text.parse().map_err(|_| serde::de::Error::custom("not a whole number in a string"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Moments;
+
+    fn of(values: &[u64]) -> Moments {
+        let mut moments = Moments::default();
+        values.iter().for_each(|value| moments.record(*value));
+        moments
+    }
+
+    #[test]
+    fn both_standard_deviations_are_those_of_the_books() {
+        let moments = of(&[2, 4, 4, 4, 5, 5, 7, 9]);
+        assert_eq!((moments.mean(), moments.min, moments.max), (Some(5.0), 2, 9));
+        assert_eq!(moments.deviation_population(), Some(2.0));
+        assert!((moments.deviation_sample().unwrap() - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert_eq!((of(&[]).mean(), of(&[]).deviation_sample()), (None, None));
+        assert_eq!((of(&[7]).deviation_population(), of(&[7]).deviation_sample()), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
+    fn a_small_spread_about_a_large_mean_is_not_lost() {
+        let far = 1_700_000_000_000_000_000;
+        let moments = of(&[far, far + 2, far + 4]);
+        assert!((moments.deviation_population().unwrap() - (8.0_f64 / 3.0).sqrt()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn merging_is_adding() {
+        let mut merged = of(&[5, 1]);
+        merged.merge(&of(&[]));
+        merged.merge(&of(&[9, 0]));
+        assert_eq!(merged, of(&[5, 1, 9, 0]));
+        let mut empty = of(&[]);
+        empty.merge(&of(&[3]));
+        assert_eq!(empty, of(&[3]));
+        let text = serde_json::to_string(&of(&[u64::MAX, u64::MAX])).unwrap();
+        assert_eq!(serde_json::from_str::<Moments>(&text).unwrap(), of(&[u64::MAX, u64::MAX]));
+    }
+}

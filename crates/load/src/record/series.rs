@@ -1,5 +1,6 @@
 //! What happened second by second, in bounded memory: when a run outgrows the points, each becomes coarser.
 
+use super::Sample;
 use serde::{Deserialize, Serialize};
 
 /// Most points of a series: ten minutes by seconds, fifty minutes by five seconds, and so on.
@@ -11,6 +12,12 @@ pub const STEPS_S: [u64; 8] = [1, 5, 10, 60, 300, 3_600, 21_600, 86_400];
 /// Classes of response time kept for each point: eight for each doubling, from 1 µs to about an hour. Row heights of the
 /// heat map, and percentiles of a point to about 9 %.
 pub const HEAT_CLASSES: usize = 256;
+
+/// The lowest class begins at two to this, in nanoseconds: about a microsecond.
+const HEAT_BITS_MIN: u32 = 10;
+
+/// The highest class ends at two to this, in nanoseconds: 73 minutes.
+const HEAT_BITS_MAX: u32 = 42;
 
 /// One second, or a coarser step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,44 +48,242 @@ pub struct Point {
     pub heat: Vec<(u16, u32)>,
 }
 
-/// The series.
+impl Point {
+    /// The response time that this share of the point's answers, 0 to 1, did not exceed: to about 9 %.
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        let total: u64 = self.heat.iter().map(|(_, count)| u64::from(*count)).sum();
+        let wanted = ((total as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        let class = self.heat.iter().find(|(_, count)| {
+            seen += u64::from(*count);
+            seen >= wanted
+        });
+        let (class, _) = class?;
+        Some(heat_floor_ns(class + 1).min(self.response_max_ns))
+    }
+}
+
+/// One point while it is recorded: its classes are all there, so that counting needs no room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tile {
+    /// Everything but the heat.
+    point: Point,
+    heat: [u32; HEAT_CLASSES],
+}
+
+impl Tile {
+    fn new() -> Self {
+        Self { point: Point::default(), heat: [0; HEAT_CLASSES] }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let (mine, theirs) = (&mut self.point, &other.point);
+        mine.begun += theirs.begun;
+        mine.responses += theirs.responses;
+        mine.failures += theirs.failures;
+        mine.errors += theirs.errors;
+        mine.connections += theirs.connections;
+        mine.bytes_in += theirs.bytes_in;
+        mine.bytes_out += theirs.bytes_out;
+        mine.response_sum_ns = mine.response_sum_ns.saturating_add(theirs.response_sum_ns);
+        mine.response_max_ns = mine.response_max_ns.max(theirs.response_max_ns);
+        mine.service_sum_ns = mine.service_sum_ns.saturating_add(theirs.service_sum_ns);
+        mine.lag_max_ns = mine.lag_max_ns.max(theirs.lag_max_ns);
+        for (mine, theirs) in self.heat.iter_mut().zip(other.heat) {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+
+    fn to_point(&self) -> Point {
+        let heat = self.heat.iter().enumerate().filter(|(_, count)| **count > 0);
+        Point { heat: heat.map(|(class, count)| (class as u16, *count)).collect(), ..self.point.clone() }
+    }
+}
+
+/// The series. In JSON its start, its step and its points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Document", into = "Document")]
 pub struct Series {
     /// When it starts, in nanoseconds of the run's clock.
     pub start_ns: u64,
     /// Length of a point in seconds, one of [`STEPS_S`].
     pub step_s: u64,
+    tiles: Vec<Tile>,
+}
+
+/// The series as it is written.
+#[derive(Serialize, Deserialize)]
+struct Document {
+    start_ns: u64,
+    step_s: u64,
     points: Vec<Point>,
 }
 
+impl From<Series> for Document {
+    fn from(series: Series) -> Self {
+        Self { start_ns: series.start_ns, step_s: series.step_s, points: series.points() }
+    }
+}
+
+impl TryFrom<Document> for Series {
+    type Error = String;
+
+    fn try_from(document: Document) -> Result<Self, String> {
+        let Document { start_ns, step_s, points } = document;
+        if !STEPS_S.contains(&step_s) {
+            return Err(format!("a series has no steps of {step_s} s"));
+        }
+        if points.len() > POINTS_MAX {
+            return Err(format!("a series has at most {POINTS_MAX} points, not {}", points.len()));
+        }
+        let mut tiles = Vec::with_capacity(points.len());
+        for mut point in points {
+            let mut heat = [0; HEAT_CLASSES];
+            for (class, count) in std::mem::take(&mut point.heat) {
+                *heat.get_mut(usize::from(class)).ok_or_else(|| format!("no class of heat is {class}"))? = count;
+            }
+            tiles.push(Tile { point, heat });
+        }
+        Ok(Self { start_ns, step_s, tiles })
+    }
+}
+
 impl Series {
-    /// An empty series.
+    /// An empty series, with room for all its points.
     pub fn new(start_ns: u64) -> Self {
-        Self { start_ns, step_s: STEPS_S[0], points: Vec::new() }
+        Self { start_ns, step_s: STEPS_S[0], tiles: Vec::with_capacity(POINTS_MAX) }
     }
 
     /// Points so far, in order of time; the last one may be unfinished.
     pub fn points(&self) -> Vec<Point> {
-        self.points.clone()
+        self.tiles.iter().map(Tile::to_point).collect()
+    }
+
+    /// How many points there are.
+    pub fn len(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.tiles.is_empty()
+    }
+
+    pub(super) fn record_begun(&mut self, requests: u32, now_ns: u64) {
+        self.tile(now_ns).point.begun += u64::from(requests);
+    }
+
+    pub(super) fn record_connected(&mut self, now_ns: u64) {
+        self.tile(now_ns).point.connections += 1;
+    }
+
+    pub(super) fn record(&mut self, sample: &Sample) {
+        let tile = self.tile(sample.ended_ns);
+        let point = &mut tile.point;
+        point.bytes_in += sample.head_bytes + sample.body_bytes;
+        point.bytes_out += sample.sent_bytes;
+        point.lag_max_ns = point.lag_max_ns.max(sample.lag_ns());
+        match sample.result {
+            Ok(status) => {
+                let response_ns = sample.response_ns();
+                point.responses += 1;
+                point.errors += u64::from(status >= 400);
+                point.response_sum_ns = point.response_sum_ns.saturating_add(response_ns);
+                point.response_max_ns = point.response_max_ns.max(response_ns);
+                point.service_sum_ns = point.service_sum_ns.saturating_add(sample.service_ns());
+                let count = &mut tile.heat[usize::from(heat_class(response_ns))];
+                *count = count.saturating_add(1);
+            }
+            Err(_) => point.failures += 1,
+        }
+    }
+
+    /// The point of a time; the series is made coarser until there is room for it.
+    fn tile(&mut self, now_ns: u64) -> &mut Tile {
+        let since_s = now_ns.saturating_sub(self.start_ns) / 1_000_000_000;
+        let mut index = since_s / self.step_s;
+        while index >= POINTS_MAX as u64 && self.coarsen() {
+            index = since_s / self.step_s;
+        }
+        // Past the coarsest series, a year and a half, everything is counted with the last point.
+        let index = index.min(POINTS_MAX as u64 - 1) as usize;
+        while self.tiles.len() <= index {
+            self.tiles.push(Tile::new());
+        }
+        &mut self.tiles[index]
+    }
+
+    /// Merges neighbouring points to the next step; false at the coarsest.
+    fn coarsen(&mut self) -> bool {
+        let Some(step_s) = STEPS_S.into_iter().find(|step_s| *step_s > self.step_s) else { return false };
+        let group = (step_s / self.step_s) as usize;
+        for index in 0..self.tiles.len() {
+            if index % group == 0 {
+                self.tiles.swap(index / group, index);
+            } else {
+                let (merged, rest) = self.tiles.split_at_mut(index);
+                merged[index / group].merge(&rest[0]);
+            }
+        }
+        self.tiles.truncate(self.tiles.len().div_ceil(group));
+        self.step_s = step_s;
+        true
+    }
+
+    /// Adds another thread's series, or an agent's; each is taken from its own start.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if other.step_s > self.step_s {
+            while self.step_s < other.step_s && self.coarsen() {}
+            self.add(&other.tiles);
+        } else if other.step_s < self.step_s {
+            let mut other = other.clone();
+            while other.step_s < self.step_s && other.coarsen() {}
+            self.add(&other.tiles);
+        } else {
+            self.add(&other.tiles);
+        }
+    }
+
+    fn add(&mut self, tiles: &[Tile]) {
+        for (index, tile) in tiles.iter().take(POINTS_MAX).enumerate() {
+            match self.tiles.get_mut(index) {
+                Some(mine) => mine.merge(tile),
+                None => self.tiles.push(tile.clone()),
+            }
+        }
     }
 
     /// Answers a second over each whole interval of `interval_s`, as httperf samples its reply rate every five seconds.
     /// Intervals that began before `from_ns` or end after `to_ns` are left out. Where the series is coarser, its own step
     /// is used; the length used is returned beside the samples.
     pub fn reply_rates(&self, interval_s: u64, from_ns: u64, to_ns: u64) -> (u64, Vec<f64>) {
-        let _ = (from_ns, to_ns);
-        (interval_s.max(self.step_s), Vec::new())
+        // Steps divide one another, so an interval that is no step's multiple is rounded up to one that is.
+        let interval_s = interval_s.max(1).next_multiple_of(self.step_s);
+        let group = (interval_s / self.step_s) as usize;
+        let is_within = |index: usize| {
+            let begins_ns = self.start_ns.saturating_add(index as u64 * interval_s * 1_000_000_000);
+            begins_ns >= from_ns && begins_ns.saturating_add(interval_s * 1_000_000_000) <= to_ns
+        };
+        let rate =
+            |tiles: &[Tile]| tiles.iter().map(|tile| tile.point.responses).sum::<u64>() as f64 / interval_s as f64;
+        let samples = self.tiles.chunks(group).enumerate().filter(|(index, _)| is_within(*index));
+        (interval_s, samples.map(|(_, tiles)| rate(tiles)).collect())
     }
 }
 
 /// The class of a response time, below [`HEAT_CLASSES`].
 pub fn heat_class(value_ns: u64) -> u16 {
-    let _ = value_ns;
-    0
+    let value_ns = value_ns.clamp(1 << HEAT_BITS_MIN, (1 << HEAT_BITS_MAX) - 1);
+    let bits = value_ns.ilog2();
+    let eighth = (value_ns >> (bits - 3)) & 7;
+    ((bits - HEAT_BITS_MIN) * 8) as u16 + eighth as u16
 }
 
-/// The least response time of a class, in nanoseconds.
+/// The least response time of a class, in nanoseconds; of the class after the last, its end.
 pub fn heat_floor_ns(class: u16) -> u64 {
-    let _ = class;
-    0
+    let class = u64::from(class).min(HEAT_CLASSES as u64);
+    (8 + class % 8) << (class / 8 + u64::from(HEAT_BITS_MIN) - 3)
 }
+
+#[cfg(test)]
+mod tests;

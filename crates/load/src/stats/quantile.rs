@@ -21,7 +21,7 @@ pub fn normal_probability(x: f64) -> f64 {
         divisor += 2.0;
         term *= x * x / divisor;
         let next = sum + term;
-        if next == sum {
+        if next.total_cmp(&sum).is_eq() {
             return 0.5 + sum * (-x * x / 2.0).exp() / TAU.sqrt();
         }
         sum = next;

@@ -126,9 +126,13 @@ impl Usl {
         let law = |n: f64| ln_gamma.exp() * n / (1.0 + alpha * (n - 1.0) + beta * n * (n - 1.0));
         let mean = points.iter().map(|(_, rate)| rate.ln()).sum::<f64>() / points.len() as f64;
         let spread: f64 = points.iter().map(|(_, rate)| (rate.ln() - mean).powi(2)).sum();
+        let (gamma, alpha) = (about(ln_gamma, half(0)).map(f64::exp), about(alpha, half(1)));
+        if ![Some(gamma), Some(alpha), Some(beta_interval), peak].iter().flatten().all(Interval::is_finite) {
+            return Err(UslRefusal::NoMinimum);
+        }
         Ok(Self {
-            gamma: about(ln_gamma, half(0)).map(f64::exp),
-            alpha: about(alpha, half(1)),
+            gamma,
+            alpha,
             beta: beta_interval,
             peak,
             peak_rate: peak.map(|peak| law(peak.estimate)),
@@ -342,7 +346,9 @@ mod tests {
                     (exponent(&mut random), exponent(&mut random) * random.next_exp())
                 })
                 .collect();
-            let _ = Usl::fit(&points, 0.95);
+            if let Ok(fit) = Usl::fit(&points, 0.95) {
+                assert!([fit.gamma, fit.alpha, fit.beta].iter().all(crate::stats::Interval::is_finite), "{fit:?}");
+            }
         }
     }
 }

@@ -30,6 +30,20 @@ pub const WEIGHT_MAX: u64 = 1_000_000_000_000;
 /// # Errors
 /// Every malformed line, with its number.
 pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
+    let entries = read_entries(text, parse_line)?;
+    let files = entries.len();
+    let weights: f64 = entries.iter().map(|entry| entry.weight).sum();
+    let mut workload = Workload::by_weight("filelist", entries).ok_or_else(|| Faults::of_text(FaultKind::Empty))?;
+    workload.parameters = vec![("files", files.to_string()), ("weights", format!("{weights:.0}"))];
+    workload.parameters.extend(workload.body_bytes_mean().map(|mean| ("mean body", format!("{mean:.0} B"))));
+    Ok(workload)
+}
+
+/// The entries of a list, as far as the bounds of workloads go; or what is wrong with each malformed line.
+pub(super) fn read_entries(
+    text: &[u8],
+    parse_line: impl Fn(&str) -> Result<Option<Entry>, FaultKind>,
+) -> Result<Vec<Entry>, Faults> {
     let mut faults = Faults::default();
     let mut entries: Vec<Entry> = Vec::new();
     let mut bytes_left = TEXT_BYTES_MAX;
@@ -38,7 +52,7 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
         if is_full {
             return;
         }
-        match text_of(line).and_then(parse_line) {
+        match text_of(line).and_then(&parse_line) {
             Ok(None) => {}
             Ok(Some(entry)) if entries.len() < ENTRIES_MAX && entry.address.target.len() <= bytes_left => {
                 bytes_left -= entry.address.target.len();
@@ -51,19 +65,11 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
             Err(kind) => faults.add(number, kind, line.unwrap_or_default()),
         }
     });
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    let weights: f64 = entries.iter().map(|entry| entry.weight).sum();
-    let mut workload = Workload::by_weight("filelist", entries).ok_or_else(|| Faults::of_text(FaultKind::Empty))?;
-    let files = workload.entries.len();
-    workload.parameters = vec![("files", files.to_string()), ("weights", format!("{weights:.0}"))];
-    workload.parameters.extend(workload.body_bytes_mean().map(|mean| ("mean body", format!("{mean:.0} B"))));
-    Ok(workload)
+    if faults.is_empty() { Ok(entries) } else { Err(faults) }
 }
 
 /// A line as text without control characters, tabs excepted.
-pub(super) fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
+fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
     let line = line.map_err(|TooLong| FaultKind::LineTooLong)?;
     let text = core::str::from_utf8(line).map_err(|_| FaultKind::NotText)?;
     if text.chars().any(|character| character.is_control() && character != '\t') {

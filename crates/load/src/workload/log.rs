@@ -23,8 +23,8 @@ use std::collections::HashMap;
 /// when escaped.
 pub const LINE_BYTES_MAX: usize = 128 << 10;
 
-/// Most requests that are kept: half a gigabyte of them.
-pub const REQUESTS_MAX: usize = 20_000_000;
+/// Most requests that are kept: a quarter of a gigabyte of them.
+pub const REQUESTS_MAX: usize = 10_000_000;
 
 /// Most clients.
 pub const CLIENTS_MAX: usize = 5_000_000;
@@ -220,7 +220,13 @@ impl Gatherer {
         let Ok(Ok(target)) = core::str::from_utf8(&line.target).map(check_target) else {
             return Ok(Some(Skip::TargetUnsendable));
         };
-        let Ok(host) = line.host.as_deref().map(|host| Origin::parse(line.secure, host)).transpose() else {
+        let Ok(host) = line
+            .host
+            .as_deref()
+            .filter(|host| !host.is_empty())
+            .map(|host| Origin::parse(line.secure, host))
+            .transpose()
+        else {
             return Ok(Some(Skip::HostUnsendable));
         };
         if line.status == Some(0) {

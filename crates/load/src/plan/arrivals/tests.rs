@@ -60,7 +60,7 @@ fn seeds_give_the_same_arrivals_and_others_give_others() {
 }
 
 /// First arrivals at 100/s of seed 42.
-const KNOWN_42: [u64; 5] = [0; 5];
+const KNOWN_42: [u64; 5] = [0, 0, 0, 0, 1];
 
 #[test]
 fn steps_and_ramps_have_as_many_arrivals_as_the_integral_of_their_rate() {

@@ -101,7 +101,7 @@ fn what_cannot_be_asked_for_again_is_counted_by_its_reason() {
         line("GET /a b HTTP/1.1", "200"),
         line("GET / HTTP/1.1", "000"),
         json("\"a b\""),
-        json("null"),
+        json("\"\""),
     ]
     .concat();
     let log = Log::read(text.as_bytes());

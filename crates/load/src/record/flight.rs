@@ -1,0 +1,53 @@
+//! Requests in flight.
+
+use super::Sample;
+use serde::{Deserialize, Serialize};
+
+/// Requests in flight, integrated over time: Little's law without an assumption.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlight {
+    /// Requests in flight now.
+    pub now: u64,
+    /// Most at once, summed over threads.
+    pub peak: u64,
+    /// Sum over time of requests in flight, in request-nanoseconds, of the measured part.
+    pub integral_ns: u64,
+    /// Sum of the service times of requests that ended: the other side of Little's law.
+    pub service_sum_ns: u64,
+    /// Requests that ended.
+    pub ended: u64,
+    /// Since when `integral_ns` is up to date.
+    last_ns: u64,
+}
+
+impl InFlight {
+    pub(super) fn begin(&mut self, requests: u64, now_ns: u64) {
+        self.advance(now_ns);
+        self.now += requests;
+        self.peak = self.peak.max(self.now);
+    }
+
+    pub(super) fn end(&mut self, sample: &Sample) {
+        self.advance(sample.ended_ns);
+        self.now = self.now.saturating_sub(1);
+        self.ended += 1;
+        self.service_sum_ns = self.service_sum_ns.saturating_add(sample.service_ns());
+    }
+
+    /// Brings the integral to `now_ns`.
+    pub(super) fn advance(&mut self, now_ns: u64) {
+        let passed_ns = if self.last_ns == 0 { 0 } else { now_ns.saturating_sub(self.last_ns) };
+        self.integral_ns = self.integral_ns.saturating_add(self.now.saturating_mul(passed_ns));
+        self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    /// Adds another thread's.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.now += other.now;
+        self.peak += other.peak;
+        self.integral_ns = self.integral_ns.saturating_add(other.integral_ns);
+        self.service_sum_ns = self.service_sum_ns.saturating_add(other.service_sum_ns);
+        self.ended += other.ended;
+        self.last_ns = self.last_ns.max(other.last_ns);
+    }
+}

@@ -1,0 +1,146 @@
+use super::{COUNTS_MAX, Hdr, HdrError, Layout, base64, encode_number};
+use crate::record::TIME_NS_MAX;
+use hdrhistogram::Histogram;
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+/// The numbers 0 to 99,999, once each, as the Java library wrote them (`seq-nums.histz` of the `hdrhistogram` crate).
+const JAVA: &str = "HISTFAAAAE54nO3IoRGAMBREwQQQSGawiDSBJp2BoAMapQMQoQD8333iZm45rzmlsqam/zbvT7Pd7egAgHAGIKwRCGsCwipAWBUI68iS9L/6At/YGc4=";
+
+fn of(values: &[u64]) -> Hdr {
+    let mut histogram = Hdr::new().unwrap();
+    values.iter().for_each(|value| histogram.record(*value));
+    histogram
+}
+
+#[test]
+fn a_histogram_of_the_java_library_is_read() {
+    let read = Hdr::parse(JAVA).unwrap().0;
+    assert_eq!((read.len(), read.min(), read.max()), (100_000, 0, read.highest_equivalent(99_999)));
+    let mut same = Histogram::<u64>::new_with_bounds(read.low(), read.high(), read.sigfig()).unwrap();
+    (0..100_000).for_each(|value| same.record(value).unwrap());
+    assert_eq!(read, same);
+}
+
+#[test]
+fn what_is_written_has_the_formats_header() {
+    let text = of(&[7]).encode();
+    assert!(text.starts_with("HISTFAAA"), "{text}");
+    let plain = super::encode_plain(&of(&[7]).0);
+    let mut expected = vec![0x1c, 0x84, 0x93, 0x13, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
+    expected.extend(1_u64.to_be_bytes());
+    expected.extend(TIME_NS_MAX.to_be_bytes());
+    expected.extend([0x3f, 0xf0, 0, 0, 0, 0, 0, 0]);
+    // Seven counts of nought, then one of one.
+    expected.extend([0x0d, 0x02]);
+    assert_eq!(plain, expected);
+    assert_eq!(Hdr::decode(&plain), Ok(of(&[7])));
+}
+
+#[test]
+fn layouts_agree_with_the_librarys() {
+    for (low, high, digits) in
+        [(1, TIME_NS_MAX, 3), (1, TIME_NS_MAX, 2), (1_000, u64::MAX / 4, 3), (1, 2, 1), (7, 99_999, 4)]
+    {
+        let histogram = Histogram::<u64>::new_with_bounds(low, high, digits).unwrap();
+        let layout = Layout::of(low, high, u32::from(digits)).unwrap();
+        assert_eq!(layout.counts, histogram.distinct_values(), "{low} {high} {digits}");
+        for index in 0..layout.counts {
+            let value = layout.value_at(index);
+            assert_eq!(layout.index_of(value), index);
+            assert_eq!(histogram.lowest_equivalent(value), value);
+        }
+    }
+}
+
+#[test]
+fn numbers_of_all_sizes_go_back_and_forth() {
+    for number in [0, 1, -1, 63, 64, -64, -65, 1 << 20, i64::MAX, i64::MIN, -(1 << 55), 1 << 55, 1 << 48] {
+        let mut bytes = Vec::new();
+        encode_number(number, &mut bytes);
+        assert!(bytes.len() <= 9);
+        bytes.push(42);
+        let mut rest = bytes.as_slice();
+        assert_eq!((super::decode_number(&mut rest), rest), (Some(number), &[42_u8][..]), "{number}");
+        for end in 0..bytes.len() - 1 {
+            assert_eq!(super::decode_number(&mut &bytes[..end]), None);
+        }
+    }
+}
+
+/// A plain histogram with this header and these numbers as its payload.
+fn plain(low: u64, high: u64, digits: u32, numbers: &[i64]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    numbers.iter().for_each(|number| encode_number(*number, &mut payload));
+    let mut bytes = 0x1c84_9313_u32.to_be_bytes().to_vec();
+    bytes.extend((payload.len() as u32).to_be_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(digits.to_be_bytes());
+    bytes.extend(low.to_be_bytes());
+    bytes.extend(high.to_be_bytes());
+    bytes.extend(1.0_f64.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+#[test]
+fn hostile_histograms_are_refused() {
+    assert!(Hdr::decode(&plain(1, 1_000_000, 3, &[5, -3, 7])).is_ok());
+    for (bytes, error) in [
+        (plain(0, 1_000, 3, &[]), HdrError::Bounds),
+        (plain(1, 1, 3, &[]), HdrError::Bounds),
+        (plain(1, 1_000, 0, &[]), HdrError::Bounds),
+        (plain(1, 1_000, 6, &[]), HdrError::Bounds),
+        (plain(1, u64::MAX, 5, &[]), HdrError::Bounds),
+        (plain(u64::MAX / 2, u64::MAX, 3, &[]), HdrError::Bounds),
+        (plain(1, 1_000_000, 3, &[-(1 << 40), 1]), HdrError::Counts),
+        (plain(1, 1_000_000, 3, &[i64::MIN, i64::MIN, 1]), HdrError::Counts),
+        (plain(1, 1_000_000, 3, &[i64::MAX, i64::MAX, i64::MAX]), HdrError::Counts),
+        (plain(1, 2, 1, &[1; 10_000]), HdrError::Counts),
+    ] {
+        assert_eq!(Hdr::decode(&bytes).err(), Some(error));
+    }
+    let good = plain(1, 1_000_000, 3, &[5]);
+    for end in 0..good.len() {
+        assert!(Hdr::decode(&good[..end]).is_err());
+    }
+    for at in [0, 8, 32] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        assert!(Hdr::decode(&bad).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn a_stream_that_unpacks_to_too_much_is_refused() {
+    use std::io::Write;
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    let zeros = vec![0; 1 << 20];
+    (0..=COUNTS_MAX * 9 / zeros.len() + 1).for_each(|_| encoder.write_all(&zeros).unwrap());
+    let stream = encoder.finish().unwrap();
+    let mut bytes = 0x1c84_9314_u32.to_be_bytes().to_vec();
+    bytes.extend((stream.len() as u32).to_be_bytes());
+    bytes.extend(&stream);
+    assert_eq!(Hdr::decode(&bytes), Err(HdrError::Counts));
+    bytes[10] ^= 0xff;
+    assert!(matches!(Hdr::decode(&bytes), Err(HdrError::Compression | HdrError::Counts)));
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(values in proptest::collection::vec(any::<u64>(), 0..200), shift in 0_u32..64) {
+        let histogram = of(&values.iter().map(|value| value >> shift).collect::<Vec<_>>());
+        prop_assert_eq!(Hdr::parse(&histogram.encode()), Ok(histogram));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), digits in 0_u32..7, low in 0_u64..9) {
+        let _ = Hdr::decode(&bytes);
+        let mut framed = plain(low, 1_000_000, digits, &[]);
+        framed[4..8].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+        framed.extend(&bytes);
+        if let Ok(read) = Hdr::decode(&framed) {
+            prop_assert!(read.0.distinct_values() <= COUNTS_MAX);
+        }
+        prop_assert!(base64::decode(&base64::encode(&bytes)).as_deref() == Some(&bytes));
+    }
+}

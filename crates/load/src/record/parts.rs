@@ -1,0 +1,204 @@
+//! Parts of a record: phases, sums, classes of URLs, connections.
+
+use super::{Hdr, Moments, RecordError, Sample};
+use serde::{Deserialize, Serialize};
+
+/// Significant digits of a class's response times: a class takes 36 kB.
+const CLASS_DIGITS: u8 = 2;
+
+/// Where the time of a request went. Connect and TLS hold one value a connection, the others one a response.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Phases {
+    /// Looking up the name.
+    pub resolve: Hdr,
+    /// Establishing the TCP connection.
+    pub connect: Hdr,
+    /// The TLS handshake.
+    pub tls: Hdr,
+    /// From the last byte sent to the first byte received.
+    pub wait: Hdr,
+    /// From the first byte received to the last.
+    pub transfer: Hdr,
+}
+
+/// Sums from which averages and population standard deviations are computed, as the classic reports want them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums {
+    /// Time to establish connections, in nanoseconds.
+    pub connect_ns: Moments,
+    /// Response time from the intended start, in nanoseconds, of answered requests.
+    pub response_ns: Moments,
+    /// Service time from the client's act, connect included, in nanoseconds, of answered requests.
+    pub service_ns: Moments,
+    /// From the last byte sent to the first byte received, in nanoseconds.
+    pub wait_ns: Moments,
+    /// From the first byte received to the last, in nanoseconds.
+    pub transfer_ns: Moments,
+    /// Bytes of head and body of each answer.
+    pub response_bytes: Moments,
+    /// Bytes of body of each answer.
+    pub body_bytes: Moments,
+    /// Bytes of each request sent.
+    pub request_bytes: Moments,
+    /// From the intended start to the failure, in nanoseconds, of failed requests.
+    pub failed_ns: Moments,
+}
+
+/// What is known of one class of URLs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClassRecord {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Answers received whole.
+    pub responses: u64,
+    /// Failed requests.
+    pub failures: u64,
+    /// Answers whose status was 4xx or 5xx.
+    pub errors: u64,
+    /// Sums of its answers.
+    pub sums: Sums,
+    /// Response time of its answers, to two digits.
+    pub response: Hdr,
+}
+
+/// What is known of ended connections.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConnectionRecord {
+    /// Lifetime from the beginning of connect to close, of connections with at least one answer.
+    pub lifetime: Hdr,
+    /// Sums of the same lifetimes, in nanoseconds.
+    pub lifetime_ns: Moments,
+    /// Answers on each connection with at least one.
+    pub replies: Moments,
+    /// Most connections open at once, summed over threads.
+    pub peak: u64,
+    /// Connections open now.
+    pub open: u64,
+}
+
+impl Phases {
+    pub(super) fn new() -> Result<Self, RecordError> {
+        Ok(Self {
+            resolve: Hdr::new()?,
+            connect: Hdr::new()?,
+            tls: Hdr::new()?,
+            wait: Hdr::new()?,
+            transfer: Hdr::new()?,
+        })
+    }
+
+    /// What a new connection took, whatever became of its request.
+    pub(super) fn record_connection(&mut self, sample: &Sample) {
+        if !sample.is_new_connection {
+            return;
+        }
+        for (histogram, value_ns) in [
+            (&mut self.resolve, sample.resolve_ns),
+            (&mut self.connect, sample.connect_ns),
+            (&mut self.tls, sample.tls_ns),
+        ] {
+            if value_ns > 0 {
+                histogram.record(value_ns);
+            }
+        }
+    }
+
+    pub(super) fn record_answer(&mut self, sample: &Sample) {
+        if sample.sent_ns > 0 && sample.first_byte_ns > 0 {
+            self.wait.record(sample.first_byte_ns.saturating_sub(sample.sent_ns));
+            self.transfer.record(sample.ended_ns.saturating_sub(sample.first_byte_ns));
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.resolve.merge(&other.resolve)?;
+        self.connect.merge(&other.connect)?;
+        self.tls.merge(&other.tls)?;
+        self.wait.merge(&other.wait)?;
+        self.transfer.merge(&other.transfer)
+    }
+}
+
+impl Sums {
+    pub(super) fn record(&mut self, sample: &Sample) {
+        if sample.is_new_connection && sample.connect_ns > 0 {
+            self.connect_ns.record(sample.connect_ns);
+        }
+        if sample.result.is_err() {
+            self.failed_ns.record(sample.response_ns());
+            return;
+        }
+        self.response_ns.record(sample.response_ns());
+        self.service_ns.record(sample.service_ns());
+        if sample.sent_ns > 0 && sample.first_byte_ns > 0 {
+            self.wait_ns.record(sample.first_byte_ns.saturating_sub(sample.sent_ns));
+            self.transfer_ns.record(sample.ended_ns.saturating_sub(sample.first_byte_ns));
+        }
+        self.response_bytes.record(sample.head_bytes + sample.body_bytes);
+        self.body_bytes.record(sample.body_bytes);
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.connect_ns.merge(&other.connect_ns);
+        self.response_ns.merge(&other.response_ns);
+        self.service_ns.merge(&other.service_ns);
+        self.wait_ns.merge(&other.wait_ns);
+        self.transfer_ns.merge(&other.transfer_ns);
+        self.response_bytes.merge(&other.response_bytes);
+        self.body_bytes.merge(&other.body_bytes);
+        self.request_bytes.merge(&other.request_bytes);
+        self.failed_ns.merge(&other.failed_ns);
+    }
+}
+
+impl ClassRecord {
+    pub(super) fn new() -> Result<Self, RecordError> {
+        let response = Hdr::with_digits(CLASS_DIGITS)?;
+        Ok(Self { requests: 0, responses: 0, failures: 0, errors: 0, sums: Sums::default(), response })
+    }
+
+    pub(super) fn record(&mut self, sample: &Sample) {
+        self.requests += 1;
+        self.sums.record(sample);
+        if sample.sent_ns > 0 {
+            self.sums.request_bytes.record(sample.sent_bytes);
+        }
+        match sample.result {
+            Ok(status) => {
+                self.responses += 1;
+                self.errors += u64::from(status >= 400);
+                self.response.record(sample.response_ns());
+            }
+            Err(_) => self.failures += 1,
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.requests += other.requests;
+        self.responses += other.responses;
+        self.failures += other.failures;
+        self.errors += other.errors;
+        self.sums.merge(&other.sums);
+        self.response.merge(&other.response)
+    }
+}
+
+impl ConnectionRecord {
+    pub(super) fn new() -> Result<Self, RecordError> {
+        Ok(Self {
+            lifetime: Hdr::new()?,
+            lifetime_ns: Moments::default(),
+            replies: Moments::default(),
+            peak: 0,
+            open: 0,
+        })
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.lifetime_ns.merge(&other.lifetime_ns);
+        self.replies.merge(&other.replies);
+        self.peak += other.peak;
+        self.open += other.open;
+        self.lifetime.merge(&other.lifetime)
+    }
+}
