@@ -111,7 +111,7 @@ fn add_errors(page: &mut Page, report: &BenchReport) {
         return;
     }
     let mut name = "errors";
-    for kind in FailureKind::ALL {
+    for &kind in FailureKind::ALL {
         let failures = counts.failures_of(kind);
         if failures == 0 {
             continue;
@@ -124,7 +124,7 @@ fn add_errors(page: &mut Page, report: &BenchReport) {
             .collect();
         let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
         let figure = format!("{} {}", units::count(failures), kind.name());
-        page.line(name, &figure, &format!("{}{details}", kind.meaning()));
+        page.line(name, &figure, &format!("{}{details}", kind.text()));
         name = "";
     }
 }
