@@ -1,7 +1,9 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
 mod accelerate;
+mod agent;
 mod bench;
+mod compare;
 mod completions;
 mod config;
 mod explain;
@@ -11,6 +13,8 @@ mod man;
 mod pages;
 mod purge;
 mod reload;
+mod report;
+mod rerun;
 mod run;
 mod serve;
 mod status;
@@ -37,6 +41,10 @@ enum Verb {
     Reload(reload::ReloadArgs),
     Upgrade(reload::UpgradeArgs),
     Bench(bench::BenchArgs),
+    Report(report::ReportArgs),
+    Compare(compare::CompareArgs),
+    Rerun(rerun::RerunArgs),
+    Agent(agent::AgentArgs),
     Limits(limits::LimitsArgs),
     Workload(workload::WorkloadArgs),
     Pages(pages::PagesArgs),
@@ -61,6 +69,10 @@ fn main() -> ExitCode {
         Verb::Reload(arguments) => reload::reload(&arguments),
         Verb::Upgrade(arguments) => reload::upgrade(&arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::Report(arguments) => report::run(&arguments),
+        Verb::Compare(arguments) => compare::run(&arguments),
+        Verb::Rerun(arguments) => rerun::run(arguments),
+        Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Limits(arguments) => limits::run(arguments),
         Verb::Workload(arguments) => workload::run(&arguments),
         Verb::Pages(arguments) => pages::run(&arguments),

@@ -21,6 +21,7 @@ mod e2e {
     mod handlers;
     mod harness;
     mod http2;
+    mod lab;
     mod memory;
     mod pages;
     mod patience;

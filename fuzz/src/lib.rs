@@ -4,6 +4,7 @@
 //! uses no more than it was given, and never panics. `smoke` runs all of them over seeds and their mutations, with a
 //! canary that must fail; `make fuzz FUZZER=name` runs one under libFuzzer.
 
+mod agent;
 mod cache;
 mod content;
 mod fastcgi;
@@ -90,6 +91,8 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "content_fields", seeds: content::FIELD_SEEDS, check: content::check_fields, must_fail: false },
     Fuzzer { name: "lists", seeds: load::LIST_SEEDS, check: load::check_lists, must_fail: false },
     Fuzzer { name: "logs", seeds: load::LOG_SEEDS, check: load::check_logs, must_fail: false },
+    Fuzzer { name: "agent_frames", seeds: agent::FRAME_SEEDS, check: agent::check_frames, must_fail: false },
+    Fuzzer { name: "agent_muster", seeds: agent::MUSTER_SEEDS, check: agent::check_muster, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

@@ -132,7 +132,8 @@ fn client_log_and_counters_agree_to_the_last_request() {
         let logs = Folder::new();
         let (server, log) = logging(&site, &logs);
         let ended = run("bench", &[&[&server.url("/a.txt"), "--json", "-"][..], arguments].concat());
-        assert_eq!(ended.code, Some(0), "{arguments:?} {ended:#?}");
+        // A client that was the limit calls its figures invalid; the counts agree all the same.
+        assert!(matches!(ended.code, Some(0 | 5)), "{arguments:?} {ended:#?}");
         let json = ended.json();
         let responses = json["counts"]["responses"].as_u64().unwrap();
         assert!(responses > 0 && json["passed"] == true);
@@ -167,7 +168,7 @@ fn the_exit_code_says_how_it_went() {
         (&refused, 1, "  FAILED: nothing was sent\n"),
         ("http://", 2, "flatout bench: "),
         ("nonsense", 2, "flatout bench: "),
-        ("https://127.0.0.1/", 2, "https"),
+        ("ftp://127.0.0.1/", 2, "ftp://"),
         ("http://127.0.0.1:99999/", 2, "flatout bench: "),
     ] {
         let ended = run("bench", &[url, "-n", "10", "-c", "2"]);

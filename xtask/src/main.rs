@@ -8,6 +8,7 @@ mod cache_tests;
 mod ci;
 mod docs_commands;
 mod failure;
+mod lab_figures;
 mod markdown;
 mod shell;
 mod store_restart;
@@ -27,6 +28,7 @@ usage: cargo xtask NAME [OPTIONS]
   docs-commands   the ```console blocks of README.md and docs/, run for real
   bench-peers     our cost beside the bare loop and other servers; a whole run writes docs/performance.md
                   (`bench-peers --help` lists its options)
+  lab-figures     how late the lab begins what is due, and how flat its memory is
   store-restart   how soon a million kept answers are served again after kill -9
   cache-tests     http-cache-tests against the release binary and its peers; writes docs/conformance.md";
 
@@ -52,6 +54,7 @@ fn run(args: &[String]) -> Outcome<()> {
         "fuzz-smoke" => ci::fuzz_smoke(),
         "docs-commands" => docs_commands::run(rest),
         "bench-peers" => bench_peers::run(rest),
+        "lab-figures" => lab_figures::run(rest),
         "store-restart" => store_restart::run(rest),
         "cache-tests" => cache_tests::run(rest),
         "help" | "--help" | "-h" => {

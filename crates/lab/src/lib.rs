@@ -9,6 +9,7 @@
 //!
 //! Absent on purpose: sites, files to serve, and every other part of the server. The lab sees a server as a stranger does.
 
+pub mod agent;
 pub mod bench;
 pub mod cores;
 pub mod crowd;

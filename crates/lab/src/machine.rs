@@ -1,6 +1,7 @@
 //! What the figures were measured on. An absolute figure without this beside it says little.
 
 use crate::cores::cores_allowed;
+use flatout_load::report::MachineReport;
 use serde::Serialize;
 use std::fs;
 
@@ -30,6 +31,45 @@ impl Machine {
             memory_bytes: memory_bytes(&memory_info),
         }
     }
+}
+
+/// Settings of the kernel that bear on a run.
+const SYSCTLS: [&str; 7] = [
+    "net.core.somaxconn",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_tw_reuse",
+    "kernel.sched_rt_runtime_us",
+    "fs.nr_open",
+];
+
+impl Machine {
+    /// The same with everything that a reader needs who wants to measure it again.
+    pub fn report(&self) -> MachineReport {
+        let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        let sysctls = SYSCTLS.iter().filter_map(|name| {
+            let value = read(&format!("/proc/sys/{}", name.replace('.', "/")))?;
+            Some(((*name).to_owned(), value.replace('\t', " ")))
+        });
+        MachineReport {
+            cpu_model: self.cpu_model.clone(),
+            cores: self.cores,
+            kernel: self.kernel.clone(),
+            memory_bytes: self.memory_bytes,
+            host: read("/proc/sys/kernel/hostname"),
+            cpu_governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+            sysctls: sysctls.collect(),
+            binary_digest: binary_digest(),
+        }
+    }
+}
+
+/// SHA-256 of this program's file, in hexadecimal.
+fn binary_digest() -> Option<String> {
+    let bytes = fs::read("/proc/self/exe").ok()?;
+    Some(flatout_net::client::sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl std::fmt::Display for Machine {

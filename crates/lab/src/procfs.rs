@@ -15,6 +15,35 @@ pub struct SchedTime {
     pub wait_ns: u64,
 }
 
+/// On-CPU time in user mode and in the kernel, in ticks of 10 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// In user mode.
+    pub user: u64,
+    /// In the kernel.
+    pub system: u64,
+}
+
+impl Ticks {
+    /// What was used between `earlier` and this.
+    pub const fn since(self, earlier: Self) -> Self {
+        Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
+    }
+
+    /// The sum of both.
+    pub fn add(self, other: Self) -> Self {
+        Self { user: self.user + other.user, system: self.system + other.system }
+    }
+
+    /// Splits a time that was measured more exactly in the same proportion; by halves where ticks say nothing.
+    pub fn split(self, cpu_ns: u64) -> flatout_load::report::Cpu {
+        let all = self.user + self.system;
+        let user_share = if all == 0 { 0.5 } else { self.user as f64 / all as f64 };
+        let user_ns = ((cpu_ns as f64 * user_share) as u64).min(cpu_ns);
+        flatout_load::report::Cpu { user_ns, system_ns: cpu_ns - user_ns }
+    }
+}
+
 /// Length of a tick of /proc/stat. The kernel's own ticks vary; those it shows to programs are 100 a second everywhere
 /// that Rust's standard library runs on.
 const TICK_NS: u64 = 10_000_000;
@@ -45,6 +74,68 @@ pub fn read_own_sched_time() -> io::Result<SchedTime> {
     read_sched_time("/proc/thread-self/schedstat")
 }
 
+/// User and system time of the calling thread.
+pub fn read_own_ticks() -> io::Result<Ticks> {
+    read_ticks("/proc/thread-self/stat")
+}
+
+/// User and system time of a process with all its threads, ended ones too.
+pub fn read_process_ticks(pid: u32) -> io::Result<Ticks> {
+    read_ticks(&format!("/proc/{pid}/stat"))
+}
+
+fn read_ticks(path: &str) -> io::Result<Ticks> {
+    parse_ticks(&fs::read_to_string(path)?)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} has another form than expected")))
+}
+
+/// `pid (name) state …`, with user and system time as the 14th and 15th; a name may have spaces and brackets.
+fn parse_ticks(text: &str) -> Option<Ticks> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    Some(Ticks { user: fields.next()?.parse().ok()?, system: fields.next()?.parse().ok()? })
+}
+
+/// What a process holds and how often it was switched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessStatus {
+    /// Resident memory, in bytes.
+    pub memory_bytes: u64,
+    /// Most resident memory so far, in bytes.
+    pub memory_bytes_peak: u64,
+    /// Context switches it asked for by waiting, of its first thread alone as the kernel has them.
+    pub switches_voluntary: u64,
+    /// Context switches forced on it.
+    pub switches_forced: u64,
+}
+
+/// Reads that of a process, the switches of all its threads added up.
+pub fn read_process_status(pid: u32) -> io::Result<ProcessStatus> {
+    let mut all = parse_process_status(&fs::read_to_string(format!("/proc/{pid}/status"))?);
+    (all.switches_voluntary, all.switches_forced) = (0, 0);
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        if let Ok(text) = fs::read_to_string(entry.path().join("status")) {
+            let task = parse_process_status(&text);
+            all.switches_voluntary += task.switches_voluntary;
+            all.switches_forced += task.switches_forced;
+        }
+    }
+    Ok(all)
+}
+
+fn parse_process_status(text: &str) -> ProcessStatus {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    ProcessStatus {
+        memory_bytes: field("VmRSS").saturating_mul(1024),
+        memory_bytes_peak: field("VmHWM").saturating_mul(1024),
+        switches_voluntary: field("voluntary_ctxt_switches"),
+        switches_forced: field("nonvoluntary_ctxt_switches"),
+    }
+}
+
 /// Time that all cores together were busy since the machine started, and how many cores there are.
 pub fn read_machine_busy() -> io::Result<MachineBusy> {
     parse_machine_busy(&fs::read_to_string("/proc/stat")?)
@@ -72,7 +163,10 @@ fn parse_sched_time(text: &str) -> Option<SchedTime> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MachineBusy, SchedTime, parse_machine_busy, parse_sched_time, read_own_sched_time};
+    use super::{
+        MachineBusy, SchedTime, Ticks, parse_machine_busy, parse_process_status, parse_sched_time, parse_ticks,
+        read_own_sched_time, read_own_ticks, read_process_status,
+    };
 
     #[test]
     fn times_are_read_or_refused() {
@@ -80,6 +174,27 @@ mod tests {
         assert_eq!(parse_sched_time("5"), None);
         // A thread that has never left its core may still read as zero.
         assert!(read_own_sched_time().is_ok());
+    }
+
+    #[test]
+    fn ticks_stand_behind_whatever_the_name_is() {
+        let text = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 110 12 0 0 20";
+        assert_eq!(parse_ticks(text), Some(Ticks { user: 110, system: 12 }));
+        assert_eq!(parse_ticks("7 (a S 1"), None);
+        let cpu = Ticks { user: 3, system: 1 }.split(1_000);
+        assert_eq!((cpu.user_ns, cpu.system_ns), (750, 250));
+        assert_eq!(Ticks::default().split(9).total_ns(), 9);
+        assert!(read_own_ticks().is_ok());
+    }
+
+    #[test]
+    fn a_status_tells_memory_and_switches() {
+        let text = "Name:\tx\nVmHWM:\t  20 kB\nVmRSS:\t  10 kB\nvoluntary_ctxt_switches:\t3\n\
+            nonvoluntary_ctxt_switches:\t4\n";
+        let status = parse_process_status(text);
+        assert_eq!((status.memory_bytes, status.memory_bytes_peak), (10_240, 20_480));
+        assert_eq!((status.switches_voluntary, status.switches_forced), (3, 4));
+        assert!(read_process_status(std::process::id()).unwrap().memory_bytes > 0);
     }
 
     #[test]

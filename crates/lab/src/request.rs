@@ -1,6 +1,5 @@
-//! The one request a bench sends over and over, built once.
+//! The requests a bench sends over and over, each built once.
 
-use crate::url::Url;
 use flatout_http::token::{is_token, trim};
 
 /// Why a field given on the command line cannot be sent.
@@ -23,7 +22,7 @@ impl std::fmt::Display for FieldError {
                 write!(formatter, "the header Connection is the client's own; use --close for a connection per request")
             }
             Self::Reserved(name) => {
-                write!(formatter, "the header {name} would announce a body, and a bench sends none")
+                write!(formatter, "the header {name} is the client's own; use --body for content")
             }
         }
     }
@@ -58,47 +57,150 @@ impl Field {
     }
 }
 
-/// The bytes of a GET request. Fields given replace our own of the same name.
-pub fn build_request(url: &Url, fields: &[Field], closes: bool) -> Vec<u8> {
-    let mut text = format!("GET {} HTTP/1.1\r\n", url.target);
-    for (name, value) in request_fields(url, fields, closes) {
-        for part in [name.as_str(), ": ", &value, "\r\n"] {
-            text.push_str(part);
-        }
-    }
-    text.push_str("\r\n");
-    text.into_bytes()
+/// The version of HTTP that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// 1.0: a connection is kept only when both sides say so.
+    Http10,
+    /// 1.1.
+    #[default]
+    Http11,
+    /// 2, with so many streams at once on a connection.
+    Http2 {
+        /// At least 1.
+        streams: u32,
+    },
 }
 
-/// Name and value of every field of that request, in the order sent.
-pub fn request_fields(url: &Url, fields: &[Field], closes: bool) -> Vec<(String, String)> {
-    let own = [
-        ("Host", url.authority()),
-        ("User-Agent", concat!("flatout-bench/", env!("CARGO_PKG_VERSION")).to_owned()),
-        ("Accept", "*/*".to_owned()),
-    ];
-    let is_given = |name: &str| fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
-    let mut sent: Vec<_> =
-        own.into_iter().filter(|(name, _)| !is_given(name)).map(|(name, value)| (name.to_owned(), value)).collect();
-    sent.extend(fields.iter().map(|field| (field.name.clone(), field.value.clone())));
-    if closes {
-        sent.push(("Connection".to_owned(), "close".to_owned()));
+/// What a request says of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionUse {
+    /// It is to be used again.
+    Kept,
+    /// This was the last request on it.
+    Last,
+}
+
+/// One request, before it is bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// The Host field's value.
+    pub host: &'a str,
+    /// Fields given besides, or instead of, our own.
+    pub fields: &'a [Field],
+    /// Content; empty for none.
+    pub content: &'a [u8],
+}
+
+impl Outline<'_> {
+    /// The bytes of the request in HTTP/1. Fields given replace our own of the same name.
+    pub fn encode(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<u8> {
+        let number = if version == HttpVersion::Http10 { "1.0" } else { "1.1" };
+        let mut text = format!("{} {} HTTP/{number}\r\n", self.method, self.target);
+        for (name, value) in self.fields(version, connection) {
+            for part in [name.as_str(), ": ", &value, "\r\n"] {
+                text.push_str(part);
+            }
+        }
+        text.push_str("\r\n");
+        let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(self.content);
+        bytes
     }
-    sent
+
+    /// Name and value of every field of that request, in the order sent.
+    pub fn fields(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<(String, String)> {
+        let own = [
+            ("Host", self.host.to_owned()),
+            ("User-Agent", concat!("flatout-bench/", env!("CARGO_PKG_VERSION")).to_owned()),
+            ("Accept", "*/*".to_owned()),
+        ];
+        let is_given = |name: &str| self.fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
+        let mut sent: Vec<_> =
+            own.into_iter().filter(|(name, _)| !is_given(name)).map(|(name, value)| (name.to_owned(), value)).collect();
+        sent.extend(self.fields.iter().map(|field| (field.name.clone(), field.value.clone())));
+        // RFC 9110 §8.6: a method that means something by content says so even when there is none.
+        if !self.content.is_empty() || ["POST", "PUT", "PATCH"].contains(&self.method) {
+            sent.push(("Content-Length".to_owned(), self.content.len().to_string()));
+        }
+        match (version, connection) {
+            (HttpVersion::Http10, ConnectionUse::Kept) => sent.push(("Connection".to_owned(), "keep-alive".to_owned())),
+            (HttpVersion::Http11, ConnectionUse::Last) => sent.push(("Connection".to_owned(), "close".to_owned())),
+            _ => {}
+        }
+        sent
+    }
+
+    /// The head of the request in HTTP/2.
+    pub fn head(&self, secure: bool) -> Result<http::Request<()>, http::Error> {
+        let mut builder = http::Request::builder().method(self.method);
+        let mut authority = self.host.to_owned();
+        for (name, value) in self.fields(HttpVersion::Http2 { streams: 1 }, ConnectionUse::Kept) {
+            if name.eq_ignore_ascii_case("host") {
+                authority = value;
+            } else {
+                builder = builder.header(name.to_ascii_lowercase(), value);
+            }
+        }
+        let uri = http::Uri::builder()
+            .scheme(if secure { "https" } else { "http" })
+            .authority(authority)
+            .path_and_query(self.target)
+            .build()?;
+        builder.uri(uri).body(())
+    }
+}
+
+/// Whether a text may be a method (RFC 9110 §9.1).
+pub fn is_method(text: &str) -> bool {
+    is_token(text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Field, FieldError, build_request};
-    use crate::url::Url;
+    use super::{ConnectionUse, Field, FieldError, HttpVersion, Outline};
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
 
+    const OUTLINE: Outline<'static> =
+        Outline { method: "GET", target: "/a?b", host: "127.0.0.1:8080", fields: &[], content: b"" };
+
     fn text(fields: &[&str], closes: bool) -> String {
         let fields: Vec<_> = fields.iter().map(|line| Field::parse(line).unwrap()).collect();
-        let url = Url::parse("http://127.0.0.1:8080/a?b").unwrap();
-        String::from_utf8(build_request(&url, &fields, closes)).unwrap()
+        let outline = Outline { fields: &fields, ..OUTLINE };
+        let connection = if closes { ConnectionUse::Last } else { ConnectionUse::Kept };
+        String::from_utf8(outline.encode(HttpVersion::Http11, connection)).unwrap()
+    }
+
+    #[test]
+    fn http_1_0_says_when_a_connection_is_kept() {
+        let encode = |connection| String::from_utf8(OUTLINE.encode(HttpVersion::Http10, connection)).unwrap();
+        let kept = encode(ConnectionUse::Kept);
+        assert!(kept.starts_with("GET /a?b HTTP/1.0\r\n") && kept.contains("\r\nConnection: keep-alive\r\n"));
+        assert!(!encode(ConnectionUse::Last).contains("Connection"));
+    }
+
+    #[test]
+    fn content_has_its_length() {
+        let outline = Outline { method: "POST", content: b"a=b", ..OUTLINE };
+        let bytes = outline.encode(HttpVersion::Http11, ConnectionUse::Kept);
+        assert!(bytes.ends_with(b"\r\nContent-Length: 3\r\n\r\na=b"));
+        let empty = Outline { method: "PUT", ..OUTLINE }.encode(HttpVersion::Http11, ConnectionUse::Kept);
+        assert!(empty.ends_with(b"\r\nContent-Length: 0\r\n\r\n"));
+    }
+
+    #[test]
+    fn http_2_has_an_authority_and_no_connection() {
+        let fields = [Field::parse("Host: x.example").unwrap(), Field::parse("X-Y: z").unwrap()];
+        let head = Outline { fields: &fields, ..OUTLINE }.head(true).unwrap();
+        assert_eq!(head.uri().to_string(), "https://x.example/a?b");
+        let names: Vec<_> = head.headers().keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["user-agent", "accept", "x-y"]);
     }
 
     #[test]

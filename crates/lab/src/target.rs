@@ -94,6 +94,43 @@ impl Target {
     }
 }
 
+impl Target {
+    /// What its processes hold and how often they were switched, added up, and their user and system time.
+    pub fn status(&self) -> TargetStatus {
+        let processes = listeners_of(self.address).unwrap_or_else(|_| self.processes.clone());
+        let mut sum = TargetStatus::default();
+        for pid in processes {
+            let (Ok(status), Ok(ticks)) = (procfs::read_process_status(pid), procfs::read_process_ticks(pid)) else {
+                continue;
+            };
+            sum.processes += 1;
+            sum.ticks = sum.ticks.add(ticks);
+            sum.memory_bytes += status.memory_bytes;
+            sum.memory_bytes_peak += status.memory_bytes_peak;
+            sum.switches_voluntary += status.switches_voluntary;
+            sum.switches_forced += status.switches_forced;
+        }
+        sum
+    }
+}
+
+/// All processes of a server together, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetStatus {
+    /// Processes that could be read.
+    pub processes: u32,
+    /// User and system time so far.
+    pub ticks: procfs::Ticks,
+    /// Resident memory, in bytes.
+    pub memory_bytes: u64,
+    /// Most resident memory so far, in bytes; of each process at its own time.
+    pub memory_bytes_peak: u64,
+    /// Context switches asked for by waiting, of threads that still live.
+    pub switches_voluntary: u64,
+    /// Context switches forced on them.
+    pub switches_forced: u64,
+}
+
 fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
     let sockets = socket::read_listening().map_err(|_| TargetUnknown::Unreadable)?;
     let inodes: BTreeSet<u64> =

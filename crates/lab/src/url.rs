@@ -4,12 +4,14 @@ use crate::target::is_local;
 use flatout_net::socket::read_listening;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// An `http` URL.
+/// An `http` or `https` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
+    /// Whether the scheme is https.
+    pub secure: bool,
     /// Host as written, without the brackets of an IPv6 address.
     pub host: String,
-    /// Port as written, or 80.
+    /// Port as written, or the scheme's own.
     pub port: u16,
     /// Path and query, in origin form, beginning with a slash.
     pub target: String,
@@ -18,8 +20,6 @@ pub struct Url {
 /// Why a text is no URL that can be benched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// It says `https`.
-    HttpsUnsupported,
     /// It says another scheme, or none.
     SchemeUnknown(String),
     /// There is no host.
@@ -42,14 +42,14 @@ pub enum UrlError {
 impl std::fmt::Display for UrlError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::HttpsUnsupported => {
-                formatter.write_str("https is not supported yet; give an http:// URL, such as http://127.0.0.1:8080/")
-            }
             Self::SchemeUnknown(scheme) if scheme.is_empty() => {
                 formatter.write_str("the URL has no scheme; write it whole, such as http://127.0.0.1:8080/")
             }
             Self::SchemeUnknown(scheme) => {
-                write!(formatter, "{scheme}:// is not supported; give an http:// URL, such as http://127.0.0.1:8080/")
+                write!(
+                    formatter,
+                    "{scheme}:// is not supported; give an http:// or https:// URL, such as http://127.0.0.1:8080/"
+                )
             }
             Self::HostMissing => {
                 formatter.write_str("the URL has no host; write it whole, such as http://127.0.0.1:8080/")
@@ -71,13 +71,11 @@ impl std::fmt::Display for UrlError {
 impl std::error::Error for UrlError {}
 
 impl Url {
-    /// Parses an absolute `http` URL. A fragment is dropped, as clients do not send it.
+    /// Parses an absolute URL. A fragment is dropped, as clients do not send it.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let Some((scheme, rest)) = text.split_once("://") else { return Err(UrlError::SchemeUnknown(String::new())) };
-        if scheme.eq_ignore_ascii_case("https") {
-            return Err(UrlError::HttpsUnsupported);
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
+        let secure = scheme.eq_ignore_ascii_case("https");
+        if !secure && !scheme.eq_ignore_ascii_case("http") {
             return Err(UrlError::SchemeUnknown(scheme.to_owned()));
         }
         let rest = rest.split('#').next().unwrap_or_default();
@@ -88,7 +86,7 @@ impl Url {
         }
         let (host, port) = split_port(authority);
         let port = match port {
-            None => 80,
+            None => default_port(secure),
             Some(text) => match text.parse() {
                 Ok(port) if port != 0 => port,
                 _ => return Err(UrlError::PortInvalid(text.to_owned())),
@@ -103,13 +101,13 @@ impl Url {
             return Err(UrlError::CharacterInvalid(character));
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Self { host: host.to_owned(), port, target: format!("{slash}{path}") })
+        Ok(Self { secure, host: host.to_owned(), port, target: format!("{slash}{path}") })
     }
 
     /// The Host field's value: the port is left out where it is the default.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == 80 { host } else { format!("{host}:{}", self.port) }
+        if self.port == default_port(self.secure) { host } else { format!("{host}:{}", self.port) }
     }
 
     /// An address of the host. A name with several addresses (`localhost` has two) gives the first one that something on
@@ -137,8 +135,12 @@ impl Url {
 
 impl std::fmt::Display for Url {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "http://{}{}", self.authority(), self.target)
+        write!(formatter, "{}://{}{}", if self.secure { "https" } else { "http" }, self.authority(), self.target)
     }
+}
+
+const fn default_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
 }
 
 /// Splits `host:port`; colons inside brackets belong to the host.
@@ -162,6 +164,9 @@ mod tests {
             ("http://a?d", "a", 80, "/?d", "http://a/?d"),
             ("http://[::1]:81/x", "::1", 81, "/x", "http://[::1]:81/x"),
             ("http://[::1]", "::1", 80, "/", "http://[::1]/"),
+            ("https://a/", "a", 443, "/", "https://a/"),
+            ("https://a:80/", "a", 80, "/", "https://a:80/"),
+            ("http://a:443/", "a", 443, "/", "http://a:443/"),
         ] {
             let url = Url::parse(text).unwrap();
             assert_eq!((url.host.as_str(), url.port, url.target.as_str()), (host, port, target), "{text}");
@@ -172,7 +177,6 @@ mod tests {
     #[test]
     fn what_cannot_be_benched_says_why() {
         for (text, error) in [
-            ("https://a/", UrlError::HttpsUnsupported),
             ("ftp://a/", UrlError::SchemeUnknown("ftp".to_owned())),
             ("127.0.0.1:8080", UrlError::SchemeUnknown(String::new())),
             ("http:///x", UrlError::HostMissing),

@@ -1,8 +1,29 @@
-//! How results are shown: text for people, JSON for programs, and a line that lives while a run does.
+//! How results are shown: text for people, classic reports, one page of HTML, tables, metrics and JSON for programs, and
+//! a view that lives while a run does.
 
+pub mod bundle;
+pub mod chart;
+pub mod classic;
+pub mod command;
+pub mod compare;
+pub mod hlog;
+pub mod html;
 pub mod human;
 pub mod json;
 pub mod live;
+pub mod method;
 pub mod output;
+pub mod plan_words;
+pub mod prometheus;
+pub mod series;
 pub mod style;
+pub mod text;
+pub mod tui;
 pub mod units;
+pub mod verdict;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+
+#[cfg(test)]
+mod schema;

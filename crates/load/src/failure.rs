@@ -18,6 +18,9 @@ flatout_reason::reasons! {
     ShortBody,   "short-body",   "the body ended before its declared length";
     BadResponse, "bad-response", "what came back is not an HTTP response";
     ClosedEarly, "closed-early", "the connection ended before a whole response head";
+    WrongBody,   "wrong-body",   "the body was whole and not the one it should be";
+    Tls,         "tls",          "no TLS session could be made";
+    Http2,       "http2",        "the server does not speak HTTP/2, or ended a stream or a connection with an error of it";
     Abandoned,   "abandoned",    "the run was interrupted twice while the answer was under way";
 }
 

@@ -1,5 +1,7 @@
 //! Whether a run can be believed, whether it met what was required, and when it is warm or tight enough.
 
+mod batches;
+pub mod failing;
 pub mod little;
 pub mod reconcile;
 pub mod steady;

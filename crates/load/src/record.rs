@@ -162,6 +162,12 @@ pub struct Recorder {
     pub measured_from_ns: u64,
     /// When the last measured sample ended; 0 before any did.
     pub last_ended_ns: u64,
+    /// From the start of the measured part to when the last request was intended, in nanoseconds.
+    #[serde(default)]
+    pub intended_span_ns: u64,
+    /// From the start of the measured part to when the last request was begun, in nanoseconds.
+    #[serde(default)]
+    pub begun_span_ns: u64,
 }
 
 /// Failures of one kind that had the same further detail.
@@ -193,6 +199,8 @@ impl Recorder {
             warm_up_samples: 0,
             measured_from_ns: settings.measured_from_ns,
             last_ended_ns: 0,
+            intended_span_ns: 0,
+            begun_span_ns: 0,
         })
     }
 
@@ -207,6 +215,8 @@ impl Recorder {
         if intended_ns >= self.measured_from_ns {
             self.counts.requests_begun += u64::from(requests);
             self.in_flight.begin(u64::from(requests), now_ns);
+            self.intended_span_ns = self.intended_span_ns.max(intended_ns - self.measured_from_ns);
+            self.begun_span_ns = self.begun_span_ns.max(now_ns.saturating_sub(self.measured_from_ns));
         }
     }
 
@@ -301,8 +311,32 @@ impl Recorder {
         }
     }
 
-    /// Adds another thread's record of the same step.
+    /// Adds another thread's record of the same step, made at the same time.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.add(other)?;
+        self.connections.peak += other.connections.peak;
+        self.connections.open += other.connections.open;
+        self.in_flight.peak += other.in_flight.peak;
+        self.series.merge(&other.series);
+        self.intended_span_ns = self.intended_span_ns.max(other.intended_span_ns);
+        self.begun_span_ns = self.begun_span_ns.max(other.begun_span_ns);
+        Ok(())
+    }
+
+    /// Adds a record of the same step that was made later: a second half.
+    pub fn append(&mut self, other: &Self) -> Result<(), RecordError> {
+        self.add(other)?;
+        self.connections.peak = self.connections.peak.max(other.connections.peak);
+        self.connections.open = other.connections.open;
+        self.in_flight.peak = self.in_flight.peak.max(other.in_flight.peak);
+        self.series.append(&other.series);
+        self.intended_span_ns = self.intended_span_ns.saturating_add(other.intended_span_ns);
+        self.begun_span_ns = self.begun_span_ns.saturating_add(other.begun_span_ns);
+        Ok(())
+    }
+
+    /// What is added in the same way whenever the other was made.
+    fn add(&mut self, other: &Self) -> Result<(), RecordError> {
         if self.classes.len() != other.classes.len() {
             return Err(RecordError::Different);
         }
@@ -315,9 +349,8 @@ impl Recorder {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
             mine.merge(theirs)?;
         }
-        self.connections.merge(&other.connections)?;
-        self.in_flight.merge(&other.in_flight);
-        self.series.merge(&other.series);
+        self.connections.add(&other.connections)?;
+        self.in_flight.add(&other.in_flight);
         for theirs in &other.details {
             match self.details.iter_mut().find(|mine| mine.kind == theirs.kind && mine.detail == theirs.detail) {
                 Some(mine) => mine.count += theirs.count,

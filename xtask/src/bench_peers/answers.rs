@@ -59,7 +59,7 @@ fn check_freshness(bench: &Bench, subject: Subject, case: &Case, server: &Server
     }
     // PHP that compiles the page for each request would be no peer.
     if subject.setup == Setup::NginxPhp {
-        let said = text(&server.url(&dynamic::opcache_path(case.file.stem())))?;
+        let said = text(&server.url(&dynamic::opcache_path(case.file.stem())), case.speech)?;
         if said != "cached" {
             return Err(format!("its script is {said}").into());
         }
@@ -89,8 +89,13 @@ fn check_forwarding(bench: &Bench, subject: Subject, case: &Case, server: &Serve
 const PROOFS: u64 = 3;
 
 /// The content behind an address, as text.
-pub(super) fn text(url: &str) -> Outcome<String> {
-    shell::output_of(curl().arg(url))
+pub(super) fn text(url: &str, speech: Speech) -> Outcome<String> {
+    let mut curl = curl();
+    if speech == Speech::Http2 {
+        // A listener of HTTP/2 in clear text may understand nothing else.
+        curl.arg("--http2-prior-knowledge");
+    }
+    shell::output_of(curl.arg(url))
 }
 
 /// The field lines, `Name: value`, of a subject's request beside the usual ones.

@@ -2,10 +2,10 @@
 
 use super::site::{self, File};
 use super::subjects::{
-    ACCELERATE, APACHE, APACHE_DIGEST, BARE, FLATOUT, FLATOUT_BENCH, FLATOUT_BROTLI, FLATOUT_DIGESTS,
-    FLATOUT_DIGESTS_OFF, FLATOUT_IDENTITY, FLATOUT_LOG, FLATOUT_LOG_OFF, FLATOUT_ROUTES, FLATOUT_RUN, FLATOUT_SITES,
-    FLATOUT_STATIC, H2O, HAPROXY, HAPROXY_CACHE, LIGHTTPD, NGINX, NGINX_CACHE, NGINX_CACHE_READING, NGINX_LOG,
-    NGINX_LOG_LINES, NGINX_PROXY, NGINX_READING, Subject, TRAFFIC_SERVER, VARNISH, WRK,
+    ACCELERATE, APACHE, APACHE_DIGEST, BARE, FLATOUT, FLATOUT_BENCH, FLATOUT_BENCH_OPEN, FLATOUT_BROTLI,
+    FLATOUT_DIGESTS, FLATOUT_DIGESTS_OFF, FLATOUT_IDENTITY, FLATOUT_LOG, FLATOUT_LOG_OFF, FLATOUT_ROUTES, FLATOUT_RUN,
+    FLATOUT_SITES, FLATOUT_STATIC, H2LOAD, H2O, HAPROXY, HAPROXY_CACHE, LIGHTTPD, NGINX, NGINX_CACHE,
+    NGINX_CACHE_READING, NGINX_LOG, NGINX_LOG_LINES, NGINX_PROXY, NGINX_READING, Subject, TRAFFIC_SERVER, VARNISH, WRK,
 };
 
 /// One table of the report.
@@ -212,7 +212,28 @@ pub(super) const CASES: &[Case] = &[
         kind: Kind::ClientPerRequest,
         subjects: &[FLATOUT_BENCH, WRK],
         references: &[WRK],
-        promises: &[costs(FLATOUT_BENCH, 1.10, WRK)],
+        promises: &[costs(FLATOUT_BENCH, 1.00, WRK)],
+        ..KEEP_ALIVE
+    },
+    Case {
+        name: "client-http2",
+        title: "The client over HTTP/2: 1 KiB from the same nginx, one thread, 64 connections of 10 streams",
+        kind: Kind::ClientPerRequest,
+        load: Load::H2load { connections: 64, streams: 10 },
+        speech: Speech::Http2,
+        subjects: &[FLATOUT_BENCH, H2LOAD],
+        references: &[H2LOAD],
+        promises: &[costs(FLATOUT_BENCH, 1.00, H2LOAD)],
+        ..KEEP_ALIVE
+    },
+    Case {
+        name: "client-open-10k",
+        title: "The client by the clock: 10,000 requests of 1 KiB a second, beside wrk as fast as it can",
+        kind: Kind::ClientPerRequest,
+        subjects: &[FLATOUT_BENCH_OPEN, WRK],
+        references: &[WRK],
+        // Who waits for the clock wakes up for each request, and who is always busy for many at once.
+        promises: &[],
         ..KEEP_ALIVE
     },
     Case {
@@ -348,7 +369,12 @@ mod tests {
         let is_ours = |subject: &Subject| {
             matches!(
                 subject.setup,
-                Setup::Pages | Setup::Serve | Setup::Run(_) | Setup::Accelerate | Setup::FlatoutBench
+                Setup::Pages
+                    | Setup::Serve
+                    | Setup::Run(_)
+                    | Setup::Accelerate
+                    | Setup::FlatoutBench
+                    | Setup::FlatoutBenchOpen
             )
         };
         for case in CASES {

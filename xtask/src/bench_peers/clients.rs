@@ -41,9 +41,19 @@ pub(super) fn command(bench: &Bench, case: &Case, subject: Subject, server: &Ser
     let url = server.url(&subject.path(case.file));
     let fields = answers::request_fields(subject, case);
     let mut command = match case.load {
-        _ if subject.setup == Setup::FlatoutBench => {
+        load if matches!(subject.setup, Setup::FlatoutBench | Setup::FlatoutBenchOpen) => {
             let mut command = Command::new(bench.flatout());
-            command.args(["bench", &url, "-c", "64", "--threads", "1", "-d", &format!("{seconds}s")]);
+            command.args(["bench", &url, "--threads", "1", "-d", &format!("{seconds}s")]);
+            match load {
+                _ if subject.setup == Setup::FlatoutBenchOpen => command.args(["-c", "64", "--rate", "10000"]),
+                Load::H2load { connections, streams } => {
+                    let (connections, streams) = (connections.to_string(), streams.to_string());
+                    command.args(["-c", &connections, "--http", "2", "--streams", &streams])
+                }
+                Load::Wrk { connections, .. } | Load::Ab { connections } => {
+                    command.args(["-c", &connections.to_string()])
+                }
+            };
             return command;
         }
         Load::Wrk { connections, closes } => {
@@ -125,16 +135,16 @@ pub(super) fn client_sample(
     seconds: u64,
 ) -> Outcome<Sample> {
     let run = command(bench, case, client, server, seconds);
-    let (count_before, spent_before) = (server.nginx_requests()?, proc::ended_children_ns()?);
+    let (count_before, spent_before) = (server.nginx_requests(case.speech)?, proc::ended_children_ns()?);
     // Our own client ends with a failure when a request failed; wrk only counts it.
     let said = shell::output_of(&mut bench.on_client_core(&run))?;
     let spent = proc::ended_children_ns()?.saturating_sub(spent_before);
-    if client.setup == Setup::Wrk {
+    if matches!(client.setup, Setup::Wrk | Setup::H2load) {
         faultless(counts(case.load, &said, seconds)?)?;
     }
     std::thread::sleep(SETTLE);
     // The second question is itself counted.
-    let requests = server.nginx_requests()?.saturating_sub(count_before + 1);
+    let requests = server.nginx_requests(case.speech)?.saturating_sub(count_before + 1);
     if requests == 0 {
         return Err("the server counted no request".into());
     }

@@ -2,7 +2,7 @@
 
 use super::answers;
 use super::bench::Bench;
-use super::cases::{Case, Kind, Load};
+use super::cases::{Case, Kind, Load, Speech};
 use super::configs::{self, Ground, STATUS_PATH};
 use super::dynamic;
 use super::fronts;
@@ -121,8 +121,8 @@ impl Server {
     }
 
     /// The requests that nginx has counted, this one among them.
-    pub(super) fn nginx_requests(&self) -> Outcome<u64> {
-        let text = answers::text(&self.url(STATUS_PATH))?;
+    pub(super) fn nginx_requests(&self, speech: Speech) -> Outcome<u64> {
+        let text = answers::text(&self.url(STATUS_PATH), speech)?;
         let counts = text.lines().skip_while(|line| !line.starts_with("server accepts")).nth(1);
         let requests = counts.and_then(|line| line.split_whitespace().nth(2)?.parse().ok());
         requests.cannot("read how many requests nginx has counted")
@@ -309,7 +309,7 @@ fn start(bench: &Bench, setup: Setup, ground: Ground<'_>) -> Outcome<Start> {
             configured(command, dynamic::nginx_lua(ground), ground, "conf", None)
         }
         Setup::NginxPhp => with_php(bench, ground),
-        Setup::FlatoutBench | Setup::Wrk => Err("it is a client".into()),
+        Setup::FlatoutBench | Setup::FlatoutBenchOpen | Setup::Wrk | Setup::H2load => Err("it is a client".into()),
     }
 }
 

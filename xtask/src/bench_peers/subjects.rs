@@ -48,8 +48,12 @@ pub(super) enum Setup {
     NginxPhp,
     /// A client: `flatout bench`.
     FlatoutBench,
+    /// The same by the clock: 10,000 requests a second, whatever the server does.
+    FlatoutBenchOpen,
     /// A client.
     Wrk,
+    /// A client of HTTP/2.
+    H2load,
 }
 
 impl Setup {
@@ -144,7 +148,9 @@ pub(super) const LIGHTTPD: Subject = subject("lighttpd", Setup::Lighttpd);
 pub(super) const H2O: Subject = subject("h2o", Setup::H2o);
 
 pub(super) const FLATOUT_BENCH: Subject = subject("flatout", Setup::FlatoutBench);
+pub(super) const FLATOUT_BENCH_OPEN: Subject = subject("flatout, 10,000/s by the clock", Setup::FlatoutBenchOpen);
 pub(super) const WRK: Subject = subject("wrk", Setup::Wrk);
+pub(super) const H2LOAD: Subject = subject("h2load", Setup::H2load);
 
 /// What speaks TLS or HTTP/2 needs a configuration.
 pub(super) const FLATOUT_RUN: Subject = run("flatout", PLAIN);

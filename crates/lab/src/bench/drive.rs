@@ -1,15 +1,19 @@
-//! What a client thread is driven by: its share of the plan, and its record.
+//! What a client thread is driven by: its share of the schedule, and its record.
 
-use flatout_load::{Exchange, FailureKind, Recorder, Retry, ThreadPlan};
-use flatout_net::client::{Drive, Event, Failure};
+use super::ask::Work;
+use flatout_load::FailureKind;
+use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
+use flatout_load::schedule::{self, Schedule, Tally};
+use flatout_net::client::{self, Drive, Ended, Failure, Made};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// How often a thread publishes where it stands, in nanoseconds.
 const PUBLISH_INTERVAL_NS: u64 = 200_000_000;
 
-/// Where a thread stands, for the live line. Counts and times are from the start of the run.
+/// Where a thread stands, for those who watch. Counts and times are from the start of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) responses: u64,
@@ -17,86 +21,300 @@ pub(super) struct Standing {
     pub(super) latency: Histogram<u64>,
 }
 
-/// Where a thread leaves its standing for the one that prints.
-pub(super) type Board = Arc<Mutex<Option<Standing>>>;
+/// Sums over everything that ended so far, warm-up included, for those who judge while it goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) answers: u64,
+    pub(super) service_ns: u64,
+    pub(super) response_ns: u64,
+}
+
+/// What the server's own count is compared with: everything, warm-up included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Whole {
+    /// Answers by status class, 1xx to 5xx.
+    pub(crate) classes: [u64; 5],
+    /// Requests that ended.
+    pub(crate) requests: u64,
+    /// Requests among them that failed on their way, and may have been counted by the server or not.
+    pub(crate) uncertain: u64,
+}
+
+impl Whole {
+    /// Adds another.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
+            *mine += theirs;
+        }
+        self.requests += other.requests;
+        self.uncertain += other.uncertain;
+    }
+}
+
+/// What one thread leaves for the one that started it.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    pub(super) standing: Mutex<Option<Standing>>,
+    pub(super) sums: Mutex<Sums>,
+}
+
+/// What the one that started them tells all threads.
+#[derive(Debug)]
+pub(super) struct Signals {
+    /// From when everything counts; [`NOT_KNOWN`] until that is known.
+    pub(super) measured_from_ns: AtomicU64,
+    /// Nothing more is to be begun.
+    pub(super) stop: AtomicBool,
+}
+
+/// A moment that is not known yet.
+pub(super) const NOT_KNOWN: u64 = u64::MAX;
+
+impl Signals {
+    pub(super) const fn new() -> Self {
+        Self { measured_from_ns: AtomicU64::new(NOT_KNOWN), stop: AtomicBool::new(false) }
+    }
+}
+
+/// What all threads of a span choose from.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) work: Work,
+    pub(crate) seed: u64,
+    pub(crate) step: u16,
+}
+
+impl Choice {
+    fn choose(&self, begin: &client::Begin, nth: u32) -> u32 {
+        match &self.work {
+            Work::Chosen(workload) if workload.entries.len() == 1 => 0,
+            Work::Chosen(workload) => workload.choose(self.seed, begin.request + u64::from(nth)) as u32,
+            Work::Replayed(replay) => {
+                let index = begin.visit % replay.requests.len() as u64;
+                replay.requests.get(index as usize).map_or(0, |request| request.entry)
+            }
+        }
+    }
+
+    fn class(&self, request: u32) -> u16 {
+        self.work.workload().entries.get(request as usize).map_or(0, |entry| entry.class)
+    }
+}
 
 /// One client thread's drive.
 #[derive(Debug)]
 pub(super) struct LabDrive {
-    plan: ThreadPlan,
+    schedule: Schedule,
     recorder: Recorder,
-    board: Option<Board>,
+    choice: Choice,
+    signals: Arc<Signals>,
+    desk: Arc<Desk>,
+    sums: Sums,
+    whole: Whole,
+    loop_lag: Hdr,
+    is_watched: bool,
     published_ns: u64,
+    /// Time it took to look up the server's name, until the first connection has been told of with it.
+    resolve_ns: u64,
+}
+
+/// What is left of a drive at the end.
+#[derive(Debug)]
+pub(super) struct Driven {
+    pub(super) recorder: Recorder,
+    pub(super) tally: Tally,
+    pub(super) whole: Whole,
+    pub(super) loop_lag: Hdr,
 }
 
 impl LabDrive {
-    pub(super) fn new(plan: ThreadPlan, recorder: Recorder, board: Option<Board>) -> Self {
-        Self { plan, recorder, board, published_ns: 0 }
+    pub(super) fn new(
+        schedule: Schedule,
+        recorder: Recorder,
+        loop_lag: Hdr,
+        choice: Choice,
+        (signals, desk): (Arc<Signals>, Arc<Desk>),
+        (is_watched, resolve_ns): (bool, u64),
+    ) -> Self {
+        Self {
+            schedule,
+            recorder,
+            choice,
+            signals,
+            desk,
+            sums: Sums::default(),
+            whole: Whole::default(),
+            loop_lag,
+            is_watched,
+            published_ns: 0,
+            resolve_ns,
+        }
     }
 
-    pub(super) fn into_recorder(self) -> Recorder {
-        self.recorder
+    pub(super) fn finish(mut self, now_ns: u64) -> Driven {
+        self.recorder.finish(now_ns);
+        Driven { tally: self.schedule.tally(), whole: self.whole, recorder: self.recorder, loop_lag: self.loop_lag }
+    }
+
+    /// Hears what was decided elsewhere.
+    fn listen(&mut self) {
+        let from_ns = self.signals.measured_from_ns.load(Ordering::Relaxed);
+        if from_ns != NOT_KNOWN && self.schedule.measured_from_ns().is_none() {
+            self.schedule.begin_measuring(from_ns);
+            self.recorder.begin_measuring(from_ns);
+        }
+        if self.signals.stop.load(Ordering::Relaxed) {
+            self.schedule.stop();
+        }
     }
 }
 
 impl Drive for LabDrive {
-    fn take_request(&mut self, now_ns: u64) -> bool {
-        self.plan.decide_next(now_ns) == flatout_load::Next::Send
-    }
-
-    fn decide_pause_ns(&mut self, now_ns: u64, failures_in_a_row: u32) -> Option<u64> {
-        match self.plan.decide_retry(now_ns, failures_in_a_row) {
-            Retry::After { pause_ns } => Some(pause_ns),
-            Retry::GiveUp => None,
+    fn next(&mut self, now_ns: u64) -> client::Move {
+        match self.schedule.next(now_ns) {
+            schedule::Move::Begin(begin) => client::Move::Begin(to_client(begin)),
+            schedule::Move::WaitUntil(due_ns) => client::Move::WaitUntil(due_ns),
+            schedule::Move::Idle => client::Move::Idle,
+            schedule::Move::Done => client::Move::Done,
         }
     }
 
-    fn handle_event(&mut self, event: Event) {
-        match event {
-            Event::Connected { connect_ns, is_reconnect } => {
-                self.plan.handle_connected();
-                self.recorder.record_connect(connect_ns, is_reconnect);
-            }
-            Event::Sent { bytes } => self.recorder.record_sent(bytes),
-            Event::Interim => self.recorder.record_interim(),
-            Event::Received { head_bytes, body_bytes } => self.recorder.record_received(head_bytes, body_bytes),
-            Event::Answered { status, latency_ns } => self.recorder.record_exchange(Exchange { status, latency_ns }),
-            Event::Failed(failure) => {
+    fn choose(&mut self, begin: &client::Begin, nth: u32) -> u32 {
+        self.choice.choose(begin, nth)
+    }
+
+    fn handle_begun(&mut self, begin: &client::Begin, now_ns: u64) {
+        self.recorder.record_begun(begin.burst, begin.intended_ns, now_ns);
+    }
+
+    fn handle_ended(&mut self, ended: &Ended) {
+        let (result, detail) = match ended.result {
+            Ok(status) => (Ok(status), ""),
+            Err(failure) => {
                 let (kind, detail) = kind_of(failure);
-                self.recorder.record_failure(kind, detail);
+                (Err(kind), detail)
             }
+        };
+        let has_bytes = ended.head_bytes + ended.body_bytes > 0;
+        let sample = Sample {
+            class: self.choice.class(ended.request),
+            step: self.choice.step,
+            intended_ns: ended.begin.intended_ns,
+            begun_ns: ended.begun_ns,
+            sent_ns: if ended.is_sent { ended.sent_ns } else { 0 },
+            first_byte_ns: if has_bytes { ended.first_byte_ns } else { 0 },
+            ended_ns: ended.ended_ns,
+            resolve_ns: if ended.made.is_some() { std::mem::take(&mut self.resolve_ns) } else { 0 },
+            connect_ns: ended.made.map_or(0, |made| made.connect_ns),
+            tls_ns: ended.made.map_or(0, |made| made.tls_ns),
+            result,
+            detail,
+            head_bytes: ended.head_bytes,
+            body_bytes: ended.body_bytes,
+            sent_bytes: ended.sent_bytes,
+            interim_responses: u16::try_from(ended.interim_responses).unwrap_or(u16::MAX),
+            is_new_connection: ended.made.is_some(),
+        };
+        self.recorder.record(&sample);
+        if ended.is_digested && matches!(ended.result, Ok(200) | Err(Failure::WrongDigest)) {
+            self.recorder.record_digest_checked();
+        }
+        self.whole.requests += 1;
+        match result {
+            Ok(status) => self.whole.classes[usize::from(status / 100).clamp(1, 5) - 1] += 1,
+            // The answer came, whatever is thought of its body: the server has counted it as what it was.
+            Err(FailureKind::WrongBody) => self.whole.classes[1] += 1,
+            Err(_) => self.whole.uncertain += 1,
+        }
+        if result.is_ok() {
+            self.sums.answers += 1;
+            self.sums.service_ns = self.sums.service_ns.saturating_add(sample.service_ns());
+            self.sums.response_ns = self.sums.response_ns.saturating_add(sample.response_ns());
         }
     }
 
-    fn handle_tick(&mut self, now_ns: u64) {
-        let Some(board) = &self.board else { return };
-        if now_ns.saturating_sub(self.published_ns) < PUBLISH_INTERVAL_NS {
+    fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<client::Begin> {
+        self.schedule.handle_answered(slot, now_ns, is_open).map(to_client)
+    }
+
+    fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
+        self.schedule.handle_failed(slot, now_ns, connected);
+    }
+
+    fn handle_connecting(&mut self, now_ns: u64) {
+        self.recorder.record_connect_begun(now_ns);
+    }
+
+    fn handle_connected(&mut self, slot: u32, made: &Made, now_ns: u64) {
+        self.schedule.handle_connected(slot);
+        self.recorder.record_connected(now_ns, (made.tls_ns > 0).then_some(made.is_resumed));
+    }
+
+    fn handle_connection_end(&mut self, end: &client::ConnectionEnd) {
+        self.recorder.record_connection_end(&ConnectionEnd {
+            begun_ns: end.begun_ns,
+            ended_ns: end.ended_ns,
+            replies: end.replies,
+            by_server: end.by_server,
+        });
+    }
+
+    fn handle_closed(&mut self, slot: u32) {
+        self.schedule.handle_closed(slot);
+    }
+
+    fn handle_tick(&mut self, now_ns: u64, late_ns: u64, _connections: u32) {
+        self.loop_lag.record(late_ns);
+        self.listen();
+        // The reader holds these for a moment only; a turn missed is made up for by the next one.
+        if let Ok(mut sums) = self.desk.sums.try_lock() {
+            *sums = self.sums;
+        }
+        if !self.is_watched || now_ns.saturating_sub(self.published_ns) < PUBLISH_INTERVAL_NS {
             return;
         }
         self.published_ns = now_ns;
-        // The reader holds it for a moment only; a turn missed is made up for by the next one.
-        if let Ok(mut standing) = board.try_lock() {
+        if let Ok(mut standing) = self.desk.standing.try_lock() {
             *standing = Some(Standing {
-                responses: self.recorder.counts().responses,
-                failures: self.recorder.counts().failures_total(),
-                latency: self.recorder.latency().clone(),
+                responses: self.recorder.counts.responses,
+                failures: self.recorder.counts.failures_total(),
+                latency: self.recorder.response.0.clone(),
             });
         }
     }
 
     fn handle_interrupt(&mut self) {
-        self.plan.stop();
+        self.schedule.stop();
+    }
+}
+
+const fn to_client(begin: schedule::Begin) -> client::Begin {
+    client::Begin {
+        slot: begin.slot,
+        connect: begin.connect,
+        burst: begin.burst,
+        closes: begin.closes,
+        intended_ns: begin.intended_ns,
+        visit: begin.visit,
+        request: begin.request,
+        call: begin.call,
     }
 }
 
 /// The classic name of a failure, and what is known beyond it.
-fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
+pub(super) fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
     match failure {
         Failure::TimedOut => (FailureKind::ClientTimo, ""),
         Failure::ClosedEarly => (FailureKind::ClosedEarly, ""),
         Failure::ShortBody => (FailureKind::ShortBody, ""),
         Failure::Malformed(refusal) => (FailureKind::BadResponse, refusal.name()),
         Failure::Surplus => (FailureKind::BadResponse, "surplus"),
+        Failure::WrongLength => (FailureKind::WrongBody, "length"),
+        Failure::WrongDigest => (FailureKind::WrongBody, "digest"),
+        Failure::Tls(tls) => (FailureKind::Tls, tls.name()),
+        Failure::NoHttp2 => (FailureKind::Http2, "not-spoken"),
+        Failure::StreamReset(code) => (FailureKind::Http2, http2_code(code, true)),
+        Failure::Http2(code) => (FailureKind::Http2, http2_code(code, false)),
         Failure::Abandoned => (FailureKind::Abandoned, ""),
         Failure::System(errno) => match errno {
             Errno::TIMEDOUT => (FailureKind::SocketTimo, ""),
@@ -117,14 +335,32 @@ fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
     }
 }
 
+/// Error codes of RFC 9113 §7 by their names there; those of a stream and of a connection are told apart.
+fn http2_code(code: u32, of_stream: bool) -> &'static str {
+    match (code, of_stream) {
+        (0x0, true) => "reset-no-error",
+        (0x0, false) => "goaway-no-error",
+        (0x1, _) => "protocol-error",
+        (0x2, _) => "internal-error",
+        (0x3, _) => "flow-control-error",
+        (0x5, _) => "stream-closed",
+        (0x6, _) => "frame-size-error",
+        (0x7, _) => "refused-stream",
+        (0x8, _) => "cancel",
+        (0x9, _) => "compression-error",
+        (0xb, _) => "enhance-your-calm",
+        (0xd, _) => "http-1-1-required",
+        _ => "unnamed-error",
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{LabDrive, kind_of};
+    use super::kind_of;
     use flatout_http::refusal::Refusal;
-    use flatout_load::{FailureKind, Recorder, Share, Stop, ThreadPlan};
-    use flatout_net::client::{Drive, Event, Failure};
+    use flatout_load::FailureKind;
+    use flatout_net::client::{Failure, TlsFailure};
     use rustix::io::Errno;
-    use std::sync::{Arc, Mutex};
 
     #[test]
     fn failures_keep_their_classic_names() {
@@ -137,23 +373,12 @@ mod tests {
             (Failure::System(Errno::XDEV), FailureKind::Other, ""),
             (Failure::Malformed(Refusal::StatusLine), FailureKind::BadResponse, "status_line"),
             (Failure::Surplus, FailureKind::BadResponse, "surplus"),
+            (Failure::WrongLength, FailureKind::WrongBody, "length"),
+            (Failure::Tls(TlsFailure::Name), FailureKind::Tls, "tls-name"),
+            (Failure::StreamReset(7), FailureKind::Http2, "refused-stream"),
+            (Failure::Http2(0), FailureKind::Http2, "goaway-no-error"),
         ] {
             assert_eq!(kind_of(failure), (kind, detail));
         }
-    }
-
-    #[test]
-    fn events_reach_the_record_and_ticks_the_board() {
-        let board = Arc::new(Mutex::new(None));
-        let plan = ThreadPlan::begin(Share { connections: 1, stop: Stop::Requests(2) }, 0, 1);
-        let mut drive = LabDrive::new(plan, Recorder::new().unwrap(), Some(Arc::clone(&board)));
-        assert!(drive.take_request(1));
-        drive.handle_event(Event::Sent { bytes: 7 });
-        drive.handle_event(Event::Answered { status: 200, latency_ns: 9 });
-        drive.handle_tick(super::PUBLISH_INTERVAL_NS);
-        assert_eq!(board.lock().unwrap().as_ref().unwrap().responses, 1);
-        drive.handle_interrupt();
-        assert!(!drive.take_request(2));
-        assert_eq!(drive.into_recorder().counts().bytes_out, 7);
     }
 }

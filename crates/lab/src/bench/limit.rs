@@ -7,9 +7,14 @@
 use super::BenchError;
 use super::progress::{Phase, Progress};
 use super::span::{Span, SpanPlan, run_span};
+use super::{Work, drive};
 use crate::cores::Placement;
 use crate::limits::responder::{Reply, Responder, ResponderPlan};
-use flatout_load::{ConnectionUse, Note, Plan, Stop, Summary};
+use crate::request::{ConnectionUse, HttpVersion, Outline};
+use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
+use flatout_load::plan::{Plan, Stop, Visit};
+use flatout_load::report::LimitReport;
+use flatout_net::client::PreparedRequest;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Bodies longer than this are sent from a file. As measured here a send from memory costs less up to 16 KiB, and more
@@ -64,7 +69,7 @@ pub(super) fn measure(
     busy_tasks: &[u32],
     progress: &mut dyn Progress,
 ) -> Result<Measured, BenchError> {
-    let counts = first_part.recorder.counts();
+    let counts = &first_part.recorder.counts;
     let body_bytes = counts.body_bytes_in / counts.responses.max(1);
     let by_sendfile = body_bytes > MEMORY_REPLY_BYTES_MAX;
     let reply = if by_sendfile { Reply::MemoryFile { body_bytes } } else { Reply::Memory { body_bytes } };
@@ -73,45 +78,104 @@ pub(super) fn measure(
         tasks => tasks.iter().map(|task| Placement::AsTask(*task)).collect(),
     };
     let threads = placements.len();
+    let closes = matches!(like.plan.visit, Visit::Connection { calls: 1 });
     let responder = Responder::start(&ResponderPlan {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         placements,
         reply,
-        closes: like.plan.connection_use == ConnectionUse::PerRequest,
+        closes,
     })
     .map_err(BenchError::Responder)?;
-    let duration_ns = first_part.facts.elapsed_ns.clamp(DURATION_NS_MIN, DURATION_NS_MAX);
-    let plan = Plan { stop: Stop::After { duration_ns }, ..like.plan };
+    let duration_ns = first_part.elapsed_ns.clamp(DURATION_NS_MIN, DURATION_NS_MAX);
+    let asking = bare_plan(like, responder.address(), closes, duration_ns)?;
     let cpu_before_ns = responder.cpu_ns().map_err(BenchError::Responder)?;
-    let span = run_span(&SpanPlan { plan, address: responder.address(), ..like.clone() }, Phase::Limit, progress)?;
+    let span = run_span(&asking, Phase::Limit, progress)?;
     let cpu_ns = responder.cpu_ns().map_err(BenchError::Responder)?.saturating_sub(cpu_before_ns);
     Ok(Measured { span, cpu_ns, body_bytes, threads, by_sendfile })
+}
+
+/// The same connections in a closed loop.
+fn bare_plan(like: &SpanPlan, address: SocketAddr, closes: bool, duration_ns: u64) -> Result<SpanPlan, BenchError> {
+    let plan = Plan {
+        visit: if closes { Visit::Connection { calls: 1 } } else { Visit::Request },
+        connections: like.plan.connections,
+        stop: Stop::After { duration_ns },
+        seed: like.plan.seed,
+        ..Plan::default()
+    };
+    let bare = SpanPlan::bare(address, plan, like.placement)?;
+    let (threads, request_timeout_ns) = (like.threads, like.request_timeout_ns);
+    Ok(SpanPlan { threads, request_timeout_ns, handle_interrupts: like.handle_interrupts, ..bare })
+}
+
+impl SpanPlan {
+    /// A request as short as they come, over plain HTTP/1.1, by one thread.
+    pub(crate) fn bare(address: SocketAddr, plan: Plan, placement: Placement) -> Result<Self, BenchError> {
+        let host = address.to_string();
+        let outline = Outline { method: "GET", target: "/", host: &host, fields: &[], content: b"" };
+        let request = PreparedRequest {
+            last: outline.encode(HttpVersion::Http11, ConnectionUse::Last).into(),
+            ..PreparedRequest::plain(outline.encode(HttpVersion::Http11, ConnectionUse::Kept))
+        };
+        let work = Work::one("/").ok_or(BenchError::NothingToAsk)?;
+        Ok(Self {
+            address,
+            tls: None,
+            http2_streams: None,
+            requests: [request].into(),
+            choice: drive::Choice { work, seed: plan.seed, step: 0 },
+            threads: 1,
+            plan,
+            sources: None,
+            digest_every: 0,
+            request_timeout_ns: 10_000_000_000,
+            placement,
+            handle_interrupts: false,
+            share: (0, 1),
+            begin_at_ns: None,
+            resolve_ns: 0,
+        })
+    }
 }
 
 impl Measured {
     /// Whether somebody ended it early.
     pub(super) fn interrupted(&self) -> bool {
-        self.span.facts.interrupted
+        self.span.interrupted
     }
 
-    /// Compares a finished run with it.
-    pub(super) fn compare(&self, run: &Summary) -> Limit {
-        let bare = Summary::of(&self.span.recorder, self.span.facts);
-        let cpu_ns_per_request = self.cpu_ns as f64 / bare.counts.responses.max(1) as f64;
-        let requests_share =
-            if bare.requests_per_s > 0.0 { run.requests_per_s / bare.requests_per_s } else { f64::INFINITY };
+    /// Compares a finished run with it: its answers a second, and the server's CPU for each.
+    pub(super) fn compare(&self, responses_per_s: f64, server_cpu_ns_per_response: Option<f64>) -> Limit {
+        let counts = &self.span.recorder.counts;
+        let requests_per_s = counts.responses as f64 * 1e9 / self.span.elapsed_ns.max(1) as f64;
+        let cpu_ns_per_request = self.cpu_ns as f64 / counts.responses.max(1) as f64;
+        let requests_share = if requests_per_s > 0.0 { responses_per_s / requests_per_s } else { f64::INFINITY };
         Limit {
             body_bytes: self.body_bytes,
             threads: self.threads,
             by_sendfile: self.by_sendfile,
-            elapsed_ns: self.span.facts.elapsed_ns,
-            responses: bare.counts.responses,
-            failures: bare.counts.failures_total(),
-            requests_per_s: bare.requests_per_s,
+            elapsed_ns: self.span.elapsed_ns,
+            responses: counts.responses,
+            failures: counts.failures_total(),
+            requests_per_s,
             cpu_ns_per_request,
             requests_share,
-            cpu_ratio: run.server_cpu_ns_per_request.filter(|_| self.cpu_ns > 0).map(|ns| ns / cpu_ns_per_request),
-            client_was_limit: bare.notes.iter().any(|note| matches!(note, Note::ClientLimit { .. })),
+            cpu_ratio: server_cpu_ns_per_response.filter(|_| self.cpu_ns > 0).map(|ns| ns / cpu_ns_per_request),
+            client_was_limit: self.span.busy_share + self.span.wait_share > CLIENT_BUSY_SHARE_MAX,
+        }
+    }
+}
+
+impl Limit {
+    /// The same as every view reads it.
+    pub(super) fn report(&self, responses_per_s: f64) -> LimitReport {
+        LimitReport {
+            measure: "http_requests_per_s".to_owned(),
+            words: "answers of the bare loop to the same client in a closed loop, over plain HTTP/1.1".to_owned(),
+            unit: "1/s".to_owned(),
+            value: self.requests_per_s,
+            reached: responses_per_s,
+            share: self.requests_share,
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::BenchReport;
 use crate::target::TargetUnknown;
-use flatout_load::Note;
+use flatout_load::report::Reason;
 
 /// A note about a whole report: about its figures, or about what they are compared with.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ReportNote {
-    /// About the run's own figures.
-    Run(Note),
+    /// About the figures of a level, which is named where there are several.
+    Run(Reason),
     /// The client was likely the limit of the bare loop's rate.
     LimitClient,
     /// The bare loop ran here, the server elsewhere.
@@ -21,9 +21,9 @@ pub enum ReportNote {
 
 impl ReportNote {
     /// The short name used in JSON.
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
-            Self::Run(note) => note.name(),
+            Self::Run(note) => &note.name,
             Self::LimitClient => "limit-client-limit",
             Self::LimitOverLoopback => "limit-over-loopback",
             Self::LimitThreadsUnknown => "limit-threads-unknown",
@@ -35,7 +35,7 @@ impl ReportNote {
 impl std::fmt::Display for ReportNote {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            Self::Run(note) => return note.fmt(formatter),
+            Self::Run(note) => &note.text,
             Self::LimitClient => {
                 "the client was likely the limit of the bare loop's rate as well; compare the CPU figures"
             }
@@ -49,7 +49,8 @@ impl std::fmt::Display for ReportNote {
 impl BenchReport {
     /// Every note, those about the run's own figures first.
     pub fn notes(&self) -> Vec<ReportNote> {
-        let mut notes: Vec<_> = self.summary.notes.iter().copied().map(ReportNote::Run).collect();
+        let mut notes: Vec<_> =
+            self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
         if let Some(limit) = &self.limit {
             if limit.client_was_limit {
                 notes.push(ReportNote::LimitClient);

@@ -1,66 +1,137 @@
 //! One uninterrupted span of load: client threads from their start to their end, and what they recorded.
 //!
-//! A run is one span, or two with the machine's limit between them; the limit is a span as well. So the server and the
-//! bare loop are measured by the very same client.
+//! A step of a run is one span, or two with the machine's limit between them; the limit is a span as well. So the server
+//! and the bare loop are measured by the very same client.
 
 use super::BenchError;
-use super::drive::{Board, LabDrive, Standing};
+use super::drive::{Choice, Desk, Driven, LabDrive, NOT_KNOWN, Signals, Standing, Sums, Whole};
 use super::progress::{Live, Phase, Progress};
 use crate::cores::Placement;
 use crate::procfs;
-use flatout_load::{ConnectionUse, Plan, Recorder, RunFacts, ThreadPlan};
-use flatout_net::client::{ClientSettings, WorkerReport, run_worker};
+use flatout_load::judge::steady::Watch;
+use flatout_load::judge::tight::TightWatch;
+use flatout_load::plan::{Plan, PlanError, Share, Stop, WarmUp};
+use flatout_load::record::{Hdr, Recorder, RecorderSettings};
+use flatout_load::report::{Cpu, WarmUpReport};
+use flatout_load::schedule::{Schedule, Tally};
+use flatout_net::client::{ClientSettings, ClientTls, PreparedRequest, Sources, WorkerReport, run_worker};
 use flatout_net::clock::precise_ns;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 /// How often the live line is given something new.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL_NS: u64 = 250_000_000;
+
+/// Length of the batches that a warm-up, and an estimate that is to be tight, are judged by.
+const BATCH: Duration = Duration::from_millis(100);
+
+/// From starting the threads to the run's start, so that none is late for it. A guess: threads start within a fraction.
+const START_DELAY_NS: u64 = 5_000_000;
+
+/// From finding that a run is warm to measuring: by then every thread has heard of it.
+const HEARING_NS: u64 = 150_000_000;
 
 /// What a span sends, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanPlan {
     pub(crate) plan: Plan,
+    pub(crate) threads: u32,
     pub(crate) address: SocketAddr,
-    pub(crate) request: Arc<[u8]>,
+    pub(crate) tls: Option<ClientTls>,
+    pub(crate) http2_streams: Option<u32>,
+    pub(crate) requests: Arc<[PreparedRequest]>,
+    pub(crate) choice: Choice,
+    /// Source addresses, where they are given.
+    pub(crate) sources: Option<u32>,
+    pub(crate) digest_every: u32,
     pub(crate) request_timeout_ns: u64,
     /// Where each client thread runs.
     pub(crate) placement: Placement,
     pub(crate) handle_interrupts: bool,
+    /// Which share of the plan is made here, of how many.
+    pub(crate) share: (u32, u32),
+    /// When it begins on the monotonic clock, where that is given.
+    pub(crate) begin_at_ns: Option<u64>,
+    /// Time the look-up of the server's name took, for the first span; else 0.
+    pub(crate) resolve_ns: u64,
 }
 
 /// What came of a span, or of several added together.
 #[derive(Debug)]
 pub(crate) struct Span {
     pub(crate) recorder: Recorder,
-    pub(crate) facts: RunFacts,
+    pub(crate) tally: Tally,
+    pub(crate) whole: Whole,
+    pub(crate) loop_lag: Hdr,
+    /// From the beginning of the measured part to the last answer's end, in nanoseconds.
+    pub(crate) elapsed_ns: u64,
+    /// From the start to the end, warm-up included, in nanoseconds.
+    pub(crate) whole_ns: u64,
+    pub(crate) warm_up: WarmUpReport,
+    pub(crate) client_cpu: Cpu,
+    /// Share of its time that the busiest thread was on a core, and that it was ready and waited for one.
+    pub(crate) busy_share: f64,
+    pub(crate) wait_share: f64,
+    pub(crate) interrupted: bool,
 }
 
 impl Span {
-    /// Adds a span that ran at another time.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.recorder.merge(&other.recorder);
-        let (mine, theirs) = (&mut self.facts, &other.facts);
-        let elapsed_ns = (mine.elapsed_ns + theirs.elapsed_ns).max(1);
-        let weigh =
-            |one: f64, two: f64| (one * mine.elapsed_ns as f64 + two * theirs.elapsed_ns as f64) / elapsed_ns as f64;
-        mine.client_busy_share = weigh(mine.client_busy_share, theirs.client_busy_share);
-        mine.client_wait_share = weigh(mine.client_wait_share, theirs.client_wait_share);
-        mine.other_cpu_share = mine.other_cpu_share.zip(theirs.other_cpu_share).map(|(one, two)| weigh(one, two));
-        mine.elapsed_ns = elapsed_ns;
-        mine.client_cpu_ns += theirs.client_cpu_ns;
-        mine.interrupted |= theirs.interrupted;
-        mine.server_cpu_ns = mine.server_cpu_ns.zip(theirs.server_cpu_ns).map(|(mine, theirs)| mine + theirs);
+    /// Adds a span that ran later: a second half.
+    pub(crate) fn append(&mut self, other: &Self) -> Result<(), BenchError> {
+        self.recorder.append(&other.recorder).map_err(|_| BenchError::Recorder)?;
+        let slots_peak = self.tally.slots_peak.max(other.tally.slots_peak);
+        self.add(other)?;
+        self.tally.slots_peak = slots_peak;
+        let (mine_ns, theirs_ns) = (self.whole_ns as f64, other.whole_ns as f64);
+        let weigh = |one: f64, two: f64| (one * mine_ns + two * theirs_ns) / (mine_ns + theirs_ns).max(1.0);
+        self.busy_share = weigh(self.busy_share, other.busy_share);
+        self.wait_share = weigh(self.wait_share, other.wait_share);
+        self.elapsed_ns += other.elapsed_ns;
+        self.whole_ns += other.whole_ns;
+        Ok(())
     }
+
+    /// Adds another thread of the same span.
+    fn merge(&mut self, other: &Self) -> Result<(), BenchError> {
+        self.recorder.merge(&other.recorder).map_err(|_| BenchError::Recorder)?;
+        self.add(other)?;
+        // The busiest thread is the one that may have been the limit.
+        if other.busy_share + other.wait_share > self.busy_share + self.wait_share {
+            (self.busy_share, self.wait_share) = (other.busy_share, other.wait_share);
+        }
+        Ok(())
+    }
+
+    /// What is added in the same way whenever the other ran.
+    fn add(&mut self, other: &Self) -> Result<(), BenchError> {
+        self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
+        self.tally.merge(&other.tally);
+        self.whole.merge(&other.whole);
+        add_cpu(&mut self.client_cpu, other.client_cpu);
+        self.interrupted |= other.interrupted;
+        Ok(())
+    }
+
+    /// Answers of the whole span, warm-up included: what CPU time is divided by.
+    pub(crate) fn answers_whole(&self) -> u64 {
+        self.whole.classes.iter().sum()
+    }
+}
+
+/// Adds CPU time.
+pub(crate) fn add_cpu(sum: &mut Cpu, more: Cpu) {
+    sum.user_ns += more.user_ns;
+    sum.system_ns += more.system_ns;
 }
 
 /// What one thread brings back.
 struct ThreadOutcome {
     report: WorkerReport<LabDrive>,
-    begun_ns: u64,
+    cpu: Cpu,
     wait_ns: u64,
 }
 
@@ -68,52 +139,160 @@ struct ThreadOutcome {
 pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
     let is_live = progress.is_live();
     let (ended, ending) = mpsc::channel::<()>();
-    let (mut threads, mut boards) = (Vec::new(), Vec::new());
-    for (index, share) in span.plan.shares().into_iter().enumerate() {
-        let board = is_live.then(Board::default);
-        boards.extend(board.clone());
-        let patience_ns = span.request_timeout_ns;
-        let settings = ClientSettings {
-            address: span.address,
-            request: Arc::clone(&span.request),
-            is_head: false,
-            closes: span.plan.connection_use == ConnectionUse::PerRequest,
-            connections: share.connections,
-            request_timeout_ns: span.request_timeout_ns,
-            handle_interrupts: span.handle_interrupts,
-        };
-        let recorder = Recorder::new().map_err(|_| BenchError::Recorder)?;
+    let signals = Arc::new(Signals::new());
+    let soon_ns = precise_ns() + START_DELAY_NS;
+    let start_ns = span.begin_at_ns.map_or(soon_ns, |begin_ns| begin_ns.max(soon_ns));
+    let (mut threads, mut desks) = (Vec::new(), Vec::new());
+    let shares = span.plan.shares(span.threads, span.share.0, span.share.1);
+    if shares.is_empty() {
+        // There are more agents than connections.
+        return Err(BenchError::Plan(PlanError::Connections(span.plan.connections)));
+    }
+    for share in shares {
+        let desk = Arc::new(Desk::default());
+        desks.push(Arc::clone(&desk));
+        let (settings, drive) = thread_parts(span, share, start_ns, (&signals, &desk), is_live)?;
         let (placement, ended) = (span.placement, ended.clone());
-        let thread = thread::Builder::new().name(format!("client-{index}")).spawn(move || {
+        let name = format!("client-{}", share.index);
+        let thread = thread::Builder::new().name(name).spawn(move || {
             // Elsewhere than asked is better than not at all; the machine's cores are only a wish here.
             let _placed = placement.apply();
             let waited_ns = || procfs::read_own_sched_time().unwrap_or_default().wait_ns;
-            let wait_before_ns = waited_ns();
-            let begun_ns = precise_ns();
-            let plan = ThreadPlan::begin(share, begun_ns, patience_ns);
-            let report = run_worker(settings, LabDrive::new(plan, recorder, board));
+            let (wait_before_ns, ticks_before) = (waited_ns(), procfs::read_own_ticks().unwrap_or_default());
+            let report = run_worker(settings, drive);
             let wait_ns = waited_ns().saturating_sub(wait_before_ns);
+            let ticks = procfs::read_own_ticks().unwrap_or_default().since(ticks_before);
             drop(ended);
-            report.map(|report| ThreadOutcome { report, begun_ns, wait_ns })
+            report.map(|report| ThreadOutcome { cpu: ticks.split(report.cpu_ns), report, wait_ns })
         });
         threads.push(thread.map_err(BenchError::Thread)?);
     }
     drop(ended);
+    let mut attendant = Attendant::new(&span.plan, start_ns);
     // The channel carries nothing: it closes when the last thread has let go of it.
-    while let Err(RecvTimeoutError::Timeout) = ending.recv_timeout(PROGRESS_INTERVAL) {
-        progress.handle_live(phase, standing_of(&boards).as_ref());
+    while let Err(RecvTimeoutError::Timeout) = ending.recv_timeout(BATCH) {
+        let now_ns = precise_ns();
+        attendant.attend(now_ns, &desks, &signals);
+        if now_ns.saturating_sub(attendant.shown_ns) >= PROGRESS_INTERVAL_NS {
+            attendant.shown_ns = now_ns;
+            progress.handle_live(phase, standing_of(&desks).as_ref());
+        }
     }
     let mut outcomes = Vec::new();
     for thread in threads {
         outcomes.push(thread.join().map_err(|_| BenchError::ThreadPanicked)?.map_err(BenchError::Thread)?);
     }
-    sum_up(outcomes)
+    sum_up(outcomes, start_ns, &attendant)
 }
 
-fn standing_of(boards: &[Board]) -> Option<Live> {
+fn thread_parts(
+    span: &SpanPlan,
+    share: Share,
+    start_ns: u64,
+    (signals, desk): (&Arc<Signals>, &Arc<Desk>),
+    is_live: bool,
+) -> Result<(ClientSettings, LabDrive), BenchError> {
+    let settings = ClientSettings {
+        address: span.address,
+        tls: span.tls.clone(),
+        http2_streams: span.http2_streams,
+        requests: Arc::clone(&span.requests),
+        slots: share.connections,
+        sources: match span.sources {
+            None => Sources::Automatic,
+            Some(count) => Sources::Loopback { first: share.index, count },
+        },
+        request_timeout_ns: span.request_timeout_ns,
+        digest_every: span.digest_every,
+        handle_interrupts: span.handle_interrupts,
+    };
+    let schedule = Schedule::begin(&span.plan, share, start_ns).map_err(BenchError::Plan)?;
+    let classes = span.choice.work.workload().classes.len();
+    // A warm-up whose end is not known yet ends at no time that can be named.
+    let measured_from_ns = schedule.measured_from_ns().unwrap_or(NOT_KNOWN);
+    let recorder = Recorder::new(RecorderSettings { classes, start_ns, measured_from_ns });
+    let (recorder, loop_lag) =
+        (recorder.map_err(|_| BenchError::Recorder)?, Hdr::new().map_err(|_| BenchError::Recorder)?);
+    let resolve_ns = if share.index == 0 { span.resolve_ns } else { 0 };
+    let between = (Arc::clone(signals), Arc::clone(desk));
+    let drive = LabDrive::new(schedule, recorder, loop_lag, span.choice.clone(), between, (is_live, resolve_ns));
+    Ok((settings, drive))
+}
+
+/// Watches a span from outside: whether it is warm, whether its estimate is tight.
+struct Attendant {
+    shown_ns: u64,
+    start_ns: u64,
+    warming: Option<Warming>,
+    /// How the warm-up ended, where a steady state was waited for.
+    steady: Option<bool>,
+    tight: Option<TightWatch>,
+    /// From when the estimate counts.
+    tight_from_ns: u64,
+    before: Sums,
+}
+
+struct Warming {
+    watch: Watch,
+    until_ns: u64,
+}
+
+impl Attendant {
+    fn new(plan: &Plan, start_ns: u64) -> Self {
+        let warming = match plan.warm_up {
+            WarmUp::Steady { duration_ns_max } => {
+                Some(Warming { watch: Watch::new(), until_ns: start_ns.saturating_add(duration_ns_max) })
+            }
+            WarmUp::None | WarmUp::For { .. } => None,
+        };
+        let warm_ns = if let WarmUp::For { duration_ns } = plan.warm_up { duration_ns } else { 0 };
+        let tight = if let Stop::Tight { share, .. } = plan.stop { Some(TightWatch::new(share)) } else { None };
+        let tight_from_ns = start_ns.saturating_add(warm_ns);
+        Self { shown_ns: start_ns, start_ns, warming, steady: None, tight, tight_from_ns, before: Sums::default() }
+    }
+
+    fn attend(&mut self, now_ns: u64, desks: &[Arc<Desk>], signals: &Signals) {
+        if self.warming.is_none() && self.tight.is_none() {
+            return;
+        }
+        let sums = sums_of(desks);
+        let answers = sums.answers.saturating_sub(self.before.answers);
+        let mean = |sum: u64, before: u64| (answers > 0).then(|| sum.saturating_sub(before) as f64 / answers as f64);
+        let service = mean(sums.service_ns, self.before.service_ns);
+        let response = mean(sums.response_ns, self.before.response_ns);
+        self.before = sums;
+        if let Some(warming) = &mut self.warming {
+            let is_steady = service.is_some_and(|mean| warming.watch.push(mean));
+            if is_steady || now_ns >= warming.until_ns {
+                self.warming = None;
+                self.steady = Some(is_steady);
+                let from_ns = now_ns + HEARING_NS;
+                self.tight_from_ns = from_ns;
+                signals.measured_from_ns.store(from_ns, Ordering::Relaxed);
+            }
+        } else if let (Some(tight), Some(mean), true) = (&mut self.tight, response, now_ns >= self.tight_from_ns)
+            && tight.push(mean)
+        {
+            signals.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn sums_of(desks: &[Arc<Desk>]) -> Sums {
+    let mut all = Sums::default();
+    for desk in desks {
+        let sums = *desk.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        all.answers += sums.answers;
+        all.service_ns = all.service_ns.saturating_add(sums.service_ns);
+        all.response_ns = all.response_ns.saturating_add(sums.response_ns);
+    }
+    all
+}
+
+fn standing_of(desks: &[Arc<Desk>]) -> Option<Live> {
     let mut live: Option<Live> = None;
-    for board in boards {
-        let Some(standing) = board.lock().ok().and_then(|standing| standing.clone()) else { continue };
+    for desk in desks {
+        let Some(standing) = desk.standing.lock().ok().and_then(|standing| standing.clone()) else { continue };
         let Standing { responses, failures, latency } = standing;
         live = Some(match live {
             None => Live { responses, failures, latency },
@@ -127,22 +306,43 @@ fn standing_of(boards: &[Board]) -> Option<Live> {
     live
 }
 
-fn sum_up(outcomes: Vec<ThreadOutcome>) -> Result<Span, BenchError> {
-    let mut recorder = Recorder::new().map_err(|_| BenchError::Recorder)?;
-    let mut facts = RunFacts::default();
-    let (mut first_ns, mut last_ns) = (u64::MAX, 0);
-    for ThreadOutcome { report, begun_ns, wait_ns } in outcomes {
+fn sum_up(outcomes: Vec<ThreadOutcome>, start_ns: u64, attendant: &Attendant) -> Result<Span, BenchError> {
+    let mut sum: Option<Span> = None;
+    let last_ns = outcomes.iter().map(|outcome| outcome.report.ended_ns).max().unwrap_or(start_ns);
+    let whole_ns = last_ns.saturating_sub(start_ns);
+    for ThreadOutcome { report, cpu, wait_ns } in outcomes {
+        let Driven { recorder, tally, whole, loop_lag } = report.drive.finish(report.ended_ns);
         let thread_ns = report.elapsed_ns.max(1) as f64;
-        let (busy_share, wait_share) = (report.cpu_ns as f64 / thread_ns, wait_ns as f64 / thread_ns);
-        if busy_share + wait_share > facts.client_busy_share + facts.client_wait_share {
-            facts.client_busy_share = busy_share;
-            facts.client_wait_share = wait_share;
-        }
-        (first_ns, last_ns) = (first_ns.min(begun_ns), last_ns.max(report.ended_ns));
-        facts.client_cpu_ns += report.cpu_ns;
-        facts.interrupted |= report.interrupted;
-        recorder.merge(&report.drive.into_recorder());
+        let part = Span {
+            recorder,
+            tally,
+            whole,
+            loop_lag,
+            elapsed_ns: 0,
+            whole_ns,
+            warm_up: WarmUpReport::default(),
+            client_cpu: cpu,
+            busy_share: report.cpu_ns as f64 / thread_ns,
+            wait_share: wait_ns as f64 / thread_ns,
+            interrupted: report.interrupted,
+        };
+        let Some(all) = &mut sum else {
+            sum = Some(part);
+            continue;
+        };
+        all.merge(&part)?;
     }
-    facts.elapsed_ns = last_ns.saturating_sub(first_ns);
-    Ok(Span { recorder, facts })
+    let mut span = sum.ok_or(BenchError::ThreadPanicked)?;
+    let measured_from_ns = match span.recorder.measured_from_ns {
+        NOT_KNOWN => last_ns,
+        from_ns => from_ns.max(start_ns),
+    };
+    let last_ended_ns = span.recorder.last_ended_ns.max(measured_from_ns);
+    span.elapsed_ns = last_ended_ns.saturating_sub(measured_from_ns);
+    span.warm_up = WarmUpReport {
+        elapsed_ns: measured_from_ns.saturating_sub(attendant.start_ns),
+        samples: span.recorder.warm_up_samples,
+        steady: attendant.steady,
+    };
+    Ok(span)
 }

@@ -1,23 +1,20 @@
 //! Whole benches against the bare loop and against servers of a few lines.
 
-use super::{BenchPlan, BenchReport, Live, Phase, Progress, Unwatched, halves, run};
+use super::levels::halves;
+use super::{Ask, BenchReport, Live, Phase, Progress, Unwatched, run};
 use crate::cores::Placement;
 use crate::limits::responder::{Reply, Responder, ResponderPlan};
 use crate::url::Url;
-use flatout_load::summary::Failing;
-use flatout_load::{ConnectionUse, FailureKind, Plan, Stop};
+use flatout_load::FailureKind;
+use flatout_load::plan::{Plan, Stop, Visit};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
-fn asked(address: SocketAddr, stop: Stop) -> BenchPlan {
-    BenchPlan {
-        url: Url::parse(&format!("http://{address}/x")).unwrap(),
-        plan: Plan { connections: 4, threads: 2, stop, connection_use: ConnectionUse::KeepAlive },
-        request_timeout_ns: 2_000_000_000,
-        fields: Vec::new(),
-        with_limit: false,
-    }
+fn asked(address: SocketAddr, stop: Stop) -> Ask {
+    let plan = Plan { connections: 4, stop, patience_ns: 2_000_000_000, ..Plan::default() };
+    let ask = Ask::new(Url::parse(&format!("http://{address}/x")).unwrap(), plan).unwrap();
+    Ask { threads: 2, request_timeout_ns: 2_000_000_000, ..ask }
 }
 
 fn responder(closes: bool) -> Responder {
@@ -40,23 +37,26 @@ fn server(answer: &'static str) -> SocketAddr {
     address
 }
 
-fn bench(asked: BenchPlan) -> BenchReport {
-    run(asked, &mut Unwatched).unwrap()
+fn bench(asked: Ask) -> BenchReport {
+    run(asked, None, &mut Unwatched).unwrap()
 }
 
 #[test]
 fn a_number_of_requests_is_sent_exactly() {
-    for connection_use in [ConnectionUse::KeepAlive, ConnectionUse::PerRequest] {
-        let responder = responder(connection_use == ConnectionUse::PerRequest);
-        let mut asked = asked(responder.address(), Stop::Requests(1_001));
-        asked.plan.connection_use = connection_use;
+    for closes in [false, true] {
+        let responder = responder(closes);
+        let mut asked = asked(responder.address(), Stop::Count(1_001));
+        if closes {
+            asked.plans[0].visit = Visit::Connection { calls: 1 };
+        }
         let report = bench(asked);
-        let counts = report.summary.counts;
+        let step = &report.run.steps[0];
+        let counts = &step.record.counts;
         assert_eq!((counts.requests_sent, counts.responses, counts.status_classes[1]), (1_001, 1_001, 1_001));
         assert_eq!(counts.body_bytes_in, 100_100);
-        let expected = if connection_use == ConnectionUse::PerRequest { 1_001 } else { 4 };
-        assert_eq!((counts.connections, counts.reconnects, report.threads), (expected, 0, 2));
-        assert!(report.summary.verdict.passed() && report.details.is_empty());
+        let expected = if closes { 1_001 } else { 4 };
+        assert_eq!((counts.connections, counts.server_closes, report.threads), (expected, 0, 2));
+        assert!(report.passed() && step.record.details.is_empty());
         // The responder is a part of this very process.
         assert!(report.server.unwrap().processes.contains(&std::process::id()));
     }
@@ -66,19 +66,22 @@ fn a_number_of_requests_is_sent_exactly() {
 fn after_the_deadline_nothing_is_sent_and_everything_is_answered() {
     let responder = responder(false);
     let report = bench(asked(responder.address(), Stop::After { duration_ns: 200_000_000 }));
-    let counts = report.summary.counts;
+    let step = &report.run.steps[0];
+    let counts = &step.record.counts;
     assert!(counts.responses > 0 && counts.responses == counts.requests_sent);
-    assert!(report.summary.facts.elapsed_ns >= 200_000_000);
+    // The last request was begun a moment before the end.
+    assert!(step.elapsed_ns >= 190_000_000);
 }
 
 #[test]
 fn the_limit_is_measured_between_two_halves() {
     let responder = responder(false);
-    let mut asked = asked(responder.address(), Stop::Requests(2_000));
+    let mut asked = asked(responder.address(), Stop::Count(2_000));
     asked.with_limit = true;
     let report = bench(asked);
-    assert_eq!(report.summary.counts.requests_sent, 2_000);
+    assert_eq!(report.run.steps[0].record.counts.requests_sent, 2_000);
     let limit = report.limit.unwrap();
+    assert!(report.run.limit.is_some_and(|limit| limit.value > 0.0 && limit.share > 0.0));
     assert_eq!((limit.body_bytes, limit.by_sendfile, limit.failures), (100, false, 0));
     assert!(limit.threads >= 1 && limit.elapsed_ns >= 1_000_000_000 && limit.requests_per_s > 0.0);
     assert!(limit.requests_share > 0.0 && limit.cpu_ratio.unwrap() > 0.0 && limit.cpu_ns_per_request > 0.0);
@@ -87,23 +90,21 @@ fn the_limit_is_measured_between_two_halves() {
 #[test]
 fn a_run_that_failed_says_why() {
     for (answer, failing, kind) in [
-        ("HTTP/1.1 404 N\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", vec![Failing::ClientErrors(8)], None),
-        ("HTTP/1.1 503 U\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", vec![Failing::ServerErrors(8)], None),
+        ("HTTP/1.1 404 N\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", &["status-4xx"][..], None),
+        ("HTTP/1.1 503 U\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", &["status-5xx"], None),
         (
             "HTTP/1.1 200 K\r\nContent-Length: 9\r\n\r\nshort",
-            vec![Failing::NothingAnswered, Failing::BodiesShort(8)],
+            &["nothing-answered", "bodies-short"],
             Some(FailureKind::ShortBody),
         ),
-        (
-            "ICY 200 OK\r\n\r\n",
-            vec![Failing::NothingAnswered, Failing::RequestsFailed(8)],
-            Some(FailureKind::BadResponse),
-        ),
+        ("ICY 200 OK\r\n\r\n", &["nothing-answered", "requests-failed"], Some(FailureKind::BadResponse)),
     ] {
-        let report = bench(asked(server(answer), Stop::Requests(8)));
-        assert_eq!(report.summary.verdict.failing, failing, "{answer:?}");
+        let report = bench(asked(server(answer), Stop::Count(8)));
+        let step = &report.run.steps[0];
+        let names: Vec<_> = step.failing.iter().map(|reason| reason.name.as_str()).collect();
+        assert_eq!(names, failing, "{answer:?}");
         if let Some(kind) = kind {
-            assert_eq!(report.summary.counts.failures_of(kind), 8);
+            assert_eq!(step.record.counts.failures_of(kind), 8);
         }
     }
 }
@@ -114,9 +115,11 @@ fn where_nothing_listens_nothing_is_sent_and_the_run_ends_at_once() {
     let mut asked = asked(address, Stop::After { duration_ns: 60_000_000_000 });
     asked.with_limit = true;
     let report = bench(asked);
-    assert_eq!(report.summary.verdict.failing, vec![Failing::NothingSent, Failing::RequestsFailed(4)]);
-    assert_eq!(report.summary.counts.failures_of(FailureKind::ConnRefused), 4);
-    assert!(report.limit.is_none() && report.summary.facts.elapsed_ns < 60_000_000_000);
+    let step = &report.run.steps[0];
+    let names: Vec<_> = step.failing.iter().map(|reason| reason.name.as_str()).collect();
+    assert_eq!(names, ["nothing-sent", "requests-failed"]);
+    assert_eq!(step.record.counts.failures_of(FailureKind::ConnRefused), 4);
+    assert!(report.limit.is_none() && step.elapsed_ns < 60_000_000_000);
 }
 
 #[test]
@@ -133,20 +136,20 @@ fn whoever_watches_is_told_where_a_run_stands() {
     }
     let responder = responder(false);
     let mut watch = Watch(Vec::new());
-    run(asked(responder.address(), Stop::After { duration_ns: 900_000_000 }), &mut watch).unwrap();
+    run(asked(responder.address(), Stop::After { duration_ns: 900_000_000 }), None, &mut watch).unwrap();
     assert!(watch.0.len() >= 2 && watch.0.iter().all(|(phase, _)| *phase == Phase::Server));
     assert!(watch.0.is_sorted_by_key(|(_, responses)| *responses) && watch.0.last().unwrap().1 > 0);
 }
 
 #[test]
 fn halves_add_up() {
-    let plan = |stop| Plan { connections: 1, threads: 1, stop, connection_use: ConnectionUse::KeepAlive };
+    let plan = |stop| Plan { connections: 1, stop, ..Plan::default() };
     let stops = |stop| {
         let (first, second) = halves(&plan(stop));
         (first.stop, second.map(|second| second.stop))
     };
-    assert_eq!(stops(Stop::Requests(7)), (Stop::Requests(3), Some(Stop::Requests(4))));
-    assert_eq!(stops(Stop::Requests(1)), (Stop::Requests(1), None));
+    assert_eq!(stops(Stop::Count(7)), (Stop::Count(3), Some(Stop::Count(4))));
+    assert_eq!(stops(Stop::Count(1)), (Stop::Count(1), None));
     let after = |duration_ns| Stop::After { duration_ns };
     assert_eq!(stops(after(9)), (after(4), Some(after(5))));
 }

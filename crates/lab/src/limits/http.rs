@@ -4,9 +4,7 @@ use super::responder::{Reply, Responder, ResponderPlan};
 use super::{LARGE_BODY_BYTES, LimitsError, Measure, Readings, RolesBusy, Setting};
 use crate::bench::{Phase, Span, SpanPlan, Unwatched, run_span};
 use crate::cores::Placement;
-use crate::request::build_request;
-use crate::url::Url;
-use flatout_load::{ConnectionUse, Plan, Stop};
+use flatout_load::plan::{Plan, Stop, Visit};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Connections for small answers; the default of `flatout bench`.
@@ -21,24 +19,24 @@ const MEBIBYTE: f64 = 1_048_576.0;
 
 pub(super) fn measure_kept(setting: Setting) -> Result<Readings, LimitsError> {
     let small = Reply::Memory { body_bytes: setting.body_bytes };
-    let (span, cpu_ns) = ask(setting, small, ConnectionUse::KeepAlive, CONNECTIONS)?;
+    let (span, cpu_ns) = ask(setting, small, false, CONNECTIONS)?;
     let (per_s, cpu) = by_request(&span, cpu_ns);
     Ok(readings(vec![(Measure::Http, per_s), (Measure::HttpCpu, cpu)], &span, cpu_ns))
 }
 
 pub(super) fn measure_close(setting: Setting) -> Result<Readings, LimitsError> {
     let small = Reply::Memory { body_bytes: setting.body_bytes };
-    let (span, cpu_ns) = ask(setting, small, ConnectionUse::PerRequest, CONNECTIONS)?;
+    let (span, cpu_ns) = ask(setting, small, true, CONNECTIONS)?;
     let (per_s, cpu) = by_request(&span, cpu_ns);
     Ok(readings(vec![(Measure::HttpClose, per_s), (Measure::HttpCloseCpu, cpu)], &span, cpu_ns))
 }
 
 pub(super) fn measure_large(setting: Setting) -> Result<Readings, LimitsError> {
     let large = Reply::MemoryFile { body_bytes: LARGE_BODY_BYTES };
-    let (span, cpu_ns) = ask(setting, large, ConnectionUse::KeepAlive, LARGE_CONNECTIONS)?;
-    let bytes = span.recorder.counts().bytes_in() as f64;
+    let (span, cpu_ns) = ask(setting, large, false, LARGE_CONNECTIONS)?;
+    let bytes = span.recorder.counts.bytes_in() as f64;
     let measures = vec![
-        (Measure::HttpLarge, bytes * 1e9 / span.facts.elapsed_ns as f64),
+        (Measure::HttpLarge, bytes * 1e9 / span.elapsed_ns as f64),
         (Measure::HttpLargeCpu, cpu_ns as f64 * MEBIBYTE / bytes),
     ];
     Ok(readings(measures, &span, cpu_ns))
@@ -46,24 +44,17 @@ pub(super) fn measure_large(setting: Setting) -> Result<Readings, LimitsError> {
 
 /// The bare loop is one thread, so its CPU time is its busy time.
 fn readings(measures: Vec<(Measure, f64)>, span: &Span, cpu_ns: u64) -> Readings {
-    let facts = &span.facts;
-    let server = cpu_ns as f64 / facts.elapsed_ns.max(1) as f64;
-    Readings { measures, roles: Some(RolesBusy { server, client: facts.client_busy_share + facts.client_wait_share }) }
+    let server = cpu_ns as f64 / span.elapsed_ns.max(1) as f64;
+    Readings { measures, roles: Some(RolesBusy { server, client: span.busy_share + span.wait_share }) }
 }
 
 fn by_request(span: &Span, cpu_ns: u64) -> (f64, f64) {
-    let responses = span.recorder.counts().responses as f64;
-    (responses * 1e9 / span.facts.elapsed_ns as f64, cpu_ns as f64 / responses)
+    let responses = span.recorder.counts.responses as f64;
+    (responses * 1e9 / span.elapsed_ns as f64, cpu_ns as f64 / responses)
 }
 
 /// Starts the bare loop, asks it for the length of a probe, and returns what it used besides.
-fn ask(
-    setting: Setting,
-    reply: Reply,
-    connection_use: ConnectionUse,
-    connections: u32,
-) -> Result<(Span, u64), LimitsError> {
-    let closes = connection_use == ConnectionUse::PerRequest;
+fn ask(setting: Setting, reply: Reply, closes: bool, connections: u32) -> Result<(Span, u64), LimitsError> {
     let started = Responder::start(&ResponderPlan {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         placements: vec![Placement::Core(setting.cores.server)],
@@ -72,21 +63,16 @@ fn ask(
     });
     let responder = started.map_err(|cause| LimitsError::Probe { probe: "the bare loop", cause })?;
     let address = responder.address();
-    let url = Url { host: address.ip().to_string(), port: address.port(), target: "/".to_owned() };
     let stop = Stop::After { duration_ns: setting.duration.as_nanos() as u64 };
-    let span = SpanPlan {
-        plan: Plan { connections, threads: 1, stop, connection_use },
-        address,
-        request: build_request(&url, &[], closes).into(),
-        request_timeout_ns: TIMEOUT_NS,
-        placement: Placement::Core(setting.cores.client),
-        handle_interrupts: false,
-    };
+    let visit = if closes { Visit::Connection { calls: 1 } } else { Visit::Request };
+    let plan = Plan { connections, visit, stop, ..Plan::default() };
+    let span = SpanPlan::bare(address, plan, Placement::Core(setting.cores.client)).map_err(LimitsError::Client)?;
+    let span = SpanPlan { request_timeout_ns: TIMEOUT_NS, ..span };
     let cpu_ns = || responder.cpu_ns().map_err(|cause| LimitsError::Probe { probe: "the bare loop", cause });
     let cpu_before_ns = cpu_ns()?;
     let span = run_span(&span, Phase::Limit, &mut Unwatched).map_err(LimitsError::Client)?;
     let used_ns = cpu_ns()?.saturating_sub(cpu_before_ns);
-    let failures = span.recorder.counts().failures_total();
+    let failures = span.recorder.counts.failures_total();
     if failures > 0 {
         let cause = std::io::Error::other(format!("{failures} requests to it failed"));
         return Err(LimitsError::Probe { probe: "the bare loop", cause });

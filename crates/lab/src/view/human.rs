@@ -4,7 +4,10 @@ use super::style::{Style, Weight};
 use super::units;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
-use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Stop};
+use crate::request::HttpVersion;
+use flatout_load::FailureKind;
+use flatout_load::plan::{Loop, Plan, Stop, Visit};
+use flatout_load::report::{Percentiles, StepReport};
 use std::fmt::Write as _;
 
 /// Width of the names at the left.
@@ -38,58 +41,155 @@ impl Page {
 /// A bench report, ready to print.
 pub fn print_bench(report: &BenchReport, style: Style) -> String {
     let mut page = Page { text: String::new(), style };
-    page.plain(None, &format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report)));
-    page.plain(None, "");
-    add_figures(&mut page, report);
-    add_costs(&mut page, report);
+    let steps = &report.run.steps;
+    match &steps[..] {
+        [step] => {
+            let head =
+                format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report, step));
+            page.plain(None, &head);
+            page.plain(None, "");
+            add_figures(&mut page, step);
+            add_costs(&mut page, report, step);
+        }
+        steps => {
+            let levels = units::plural(steps.len() as u64, "level", "levels");
+            let threads = units::plural(report.threads as u64, "thread", "threads");
+            let url = style.paint(Weight::Strong, &report.asked.url.to_string());
+            page.plain(None, &format!("{url}   {levels}, {threads}, {}", report.run.protocol));
+            page.plain(None, "");
+            add_levels(&mut page, steps);
+        }
+    }
     if let Some(limit) = &report.limit {
         page.plain(None, "");
-        add_limit(&mut page, limit, report.asked.plan.connection_use);
+        let closes = steps.last().is_some_and(|step| closes(&step.plan));
+        add_limit(&mut page, limit, closes);
+    }
+    for finding in report.run.findings.values() {
+        if let Some(sentence) = finding["sentence"].as_str() {
+            page.plain(None, "");
+            page.plain(Some(Weight::Strong), &format!("  {sentence}"));
+        }
     }
     page.plain(None, "");
     page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
+    page.plain(Some(Weight::Faint), &format!("  seed {}", report.run.seed));
     add_notes(&mut page, report);
     page.text
 }
 
-fn how(report: &BenchReport) -> String {
-    let plan = &report.asked.plan;
-    let connections = units::plural(u64::from(plan.connections_used()), "connection", "connections");
+fn how(report: &BenchReport, step: &StepReport) -> String {
+    let plan = &step.plan;
+    let connections = connections_of(report, plan);
     let threads = units::plural(report.threads as u64, "thread", "threads");
-    let used = used_as(plan.connection_use);
-    let elapsed = units::duration(report.summary.facts.elapsed_ns as f64);
-    match plan.stop {
-        Stop::After { .. } => format!("{connections}, {used}, {threads}, {elapsed}"),
-        Stop::Requests(requests) => {
-            let requests = units::plural(requests, "request", "requests");
-            format!("{requests} in {elapsed}, {connections}, {used}, {threads}")
+    let used = used_as(closes(plan));
+    let elapsed = units::duration(step.elapsed_ns as f64);
+    let load = match (&plan.kind, step.offered.visits_per_s) {
+        (Loop::Open(_), Some(rate)) => {
+            format!("{} {}/s, up to {connections}", units::figure(rate), visits(&plan.visit))
         }
+        _ => connections,
+    };
+    match plan.stop {
+        Stop::Count(requests) => {
+            let requests = units::plural(requests, "request", "requests");
+            format!("{requests} in {elapsed}, {load}, {used}, {threads}")
+        }
+        Stop::After { .. } | Stop::Tight { .. } => format!("{load}, {used}, {threads}, {elapsed}"),
     }
 }
 
-const fn used_as(connection_use: ConnectionUse) -> &'static str {
-    match connection_use {
-        ConnectionUse::KeepAlive => "kept alive",
-        ConnectionUse::PerRequest => "one request each",
+/// Over HTTP/2 what the plan calls connections are streams, of which several share one.
+fn connections_of(report: &BenchReport, plan: &Plan) -> String {
+    let slots = plan.connections_used();
+    match report.asked.speech.version {
+        HttpVersion::Http2 { streams } if streams > 1 => {
+            let connections = units::plural(u64::from(slots.div_ceil(streams)), "connection", "connections");
+            format!("{connections} of {streams} streams")
+        }
+        _ => units::plural(u64::from(slots), "connection", "connections"),
     }
 }
 
-fn add_figures(page: &mut Page, report: &BenchReport) {
-    let summary = &report.summary;
-    let counts = &summary.counts;
-    page.line("requests/s", &units::figure(summary.requests_per_s), "");
-    let received = format!("{}/s", units::bytes(summary.bytes_in_per_s));
+const fn visits(visit: &Visit) -> &'static str {
+    match visit {
+        Visit::Request => "requests",
+        Visit::Connection { .. } => "connections",
+        Visit::Session { .. } => "sessions",
+    }
+}
+
+/// Whether a connection is for one request.
+const fn closes(plan: &Plan) -> bool {
+    matches!(plan.visit, Visit::Connection { calls: 1 }) && plan.burst == 1
+}
+
+const fn used_as(closes: bool) -> &'static str {
+    if closes { "one request each" } else { "kept alive" }
+}
+
+/// One line a level.
+fn add_levels(page: &mut Page, steps: &[StepReport]) {
+    let header = format!(
+        "  {:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {}",
+        "offered", "answers/s", "p50", "p99", "lag p99", "errors", "verdict"
+    );
+    page.plain(Some(Weight::Faint), &header);
+    for step in steps {
+        let offered = match step.offered.rate_per_s {
+            Some(rate) => format!("{}/s", units::figure(rate)),
+            None => format!("{} conn", units::count(u64::from(step.offered.connections))),
+        };
+        let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> u64| {
+            times.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
+        };
+        let verdict: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
+        let verdict = if verdict.is_empty() { "valid".to_owned() } else { format!("INVALID: {}", verdict.join(", ")) };
+        let line = format!(
+            "  {offered:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {verdict}",
+            units::figure(step.responses_per_s),
+            at(&step.response, |times| times.p50_ns),
+            at(&step.response, |times| times.p99_ns),
+            at(&step.lag, |times| times.p99_ns),
+            units::percent(step.error_share),
+        );
+        page.plain((!step.invalid.is_empty()).then_some(Weight::Warning), &line);
+    }
+}
+
+fn add_figures(page: &mut Page, step: &StepReport) {
+    let counts = &step.record.counts;
+    let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| {
+        format!("of {} offered, {} begun", units::figure(rate), units::figure(step.begun_per_s))
+    });
+    page.line("requests/s", &units::figure(step.responses_per_s), &offered);
+    let received = format!("{}/s", units::bytes(step.bytes_in_per_s));
     page.line("received", &received, &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
-    match &summary.latency {
-        Some(latency) => {
-            page.painted("latency", &percentiles(page.style, latency), "");
-            page.line("", "", "closed loop: from sending to the last byte; connecting apart");
+    match &step.response {
+        Some(response) => {
+            page.painted("latency", &percentiles(page.style, response), "");
+            if step.plan.is_open() {
+                page.line("", "", "open loop: from when each request was due to its last byte");
+                if let Some(service) = &step.service {
+                    page.painted("  service", &percentiles(page.style, service), "from when it was begun");
+                }
+                if let Some(lag) = &step.lag {
+                    page.painted("  lag", &percentiles(page.style, lag), "from due to begun");
+                }
+            } else {
+                page.line("", "", "closed loop: from the last answer's end to this one's; a stall is one slow answer");
+            }
         }
         None => page.line("latency", "-", "nothing was answered"),
     }
-    if let Some(connect) = &summary.connect {
+    if let Some(connect) = &step.phases.connect {
         let connections = units::plural(counts.connections, "connection", "connections");
         page.painted("connect", &spread(page.style, connect), &connections);
+    }
+    if let Some(tls) = &step.phases.tls {
+        let resumed =
+            format!("{} of {} resumed", units::count(counts.tls_resumed), units::count(counts.tls_handshakes));
+        page.painted("TLS handshake", &spread(page.style, tls), &resumed);
     }
     let classes: Vec<String> = counts
         .status_classes
@@ -101,11 +201,11 @@ fn add_figures(page: &mut Page, report: &BenchReport) {
     let sent = format!("of {} sent", units::count(counts.requests_sent));
     let classes = if classes.is_empty() { sent } else { format!("{}   {sent}", classes.join("  ")) };
     page.line("answers", &units::count(counts.responses), &classes);
-    add_errors(page, report);
+    add_errors(page, step);
 }
 
-fn add_errors(page: &mut Page, report: &BenchReport) {
-    let counts = &report.summary.counts;
+fn add_errors(page: &mut Page, step: &StepReport) {
+    let counts = &step.record.counts;
     if counts.failures_total() == 0 {
         page.line("errors", "none", "");
         return;
@@ -116,7 +216,8 @@ fn add_errors(page: &mut Page, report: &BenchReport) {
         if failures == 0 {
             continue;
         }
-        let details: Vec<String> = report
+        let details: Vec<String> = step
+            .record
             .details
             .iter()
             .filter(|detail| detail.kind == kind)
@@ -141,47 +242,57 @@ fn named_durations(style: Style, figures: &[(&str, u64)]) -> String {
     shown.join("   ")
 }
 
-fn percentiles(style: Style, latency: &LatencySummary) -> String {
+fn percentiles(style: Style, times: &Percentiles) -> String {
     let figures = [
-        ("p50", latency.p50_ns),
-        ("p90", latency.p90_ns),
-        ("p99", latency.p99_ns),
-        ("p99.9", latency.p99_9_ns),
-        ("max", latency.max_ns),
+        ("p50", times.p50_ns),
+        ("p90", times.p90_ns),
+        ("p99", times.p99_ns),
+        ("p99.9", times.p99_9_ns),
+        ("max", times.max_ns),
     ];
     named_durations(style, &figures)
 }
 
-fn spread(style: Style, latency: &LatencySummary) -> String {
-    named_durations(style, &[("p50", latency.p50_ns), ("p99", latency.p99_ns), ("max", latency.max_ns)])
+fn spread(style: Style, times: &Percentiles) -> String {
+    named_durations(style, &[("p50", times.p50_ns), ("p99", times.p99_ns), ("max", times.max_ns)])
 }
 
-fn add_costs(page: &mut Page, report: &BenchReport) {
-    let summary = &report.summary;
+fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
     let per_request = |cost_ns: f64| format!("{} a request", units::duration(cost_ns));
-    if let Some(cost_ns) = summary.client_cpu_ns_per_request {
+    if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let threads = units::plural(report.threads as u64, "thread", "threads");
-        let busy = units::percent(summary.facts.client_busy_share);
+        let busy = units::percent(step.client.busy_share);
         let rest = format!("{threads}, {}{busy} busy", if report.threads > 1 { "the busiest " } else { "" });
         page.line("client CPU", &per_request(cost_ns), &rest);
     }
     match &report.server {
         Ok(found) => {
-            let cost = summary.server_cpu_ns_per_request.map_or_else(|| "-".to_owned(), per_request);
+            let cost = step.server.and_then(|server| server.cpu_ns_per_response);
+            let cost = cost.map_or_else(|| "-".to_owned(), per_request);
             let threads = units::plural(found.busy_threads as u64, "busy thread", "busy threads");
             let processes = units::plural(found.processes.len() as u64, "process", "processes");
             page.line("server CPU", &cost, &format!("{}, {processes}, {threads}", found.name));
         }
         Err(why) => page.line("server CPU", "-", &format!("not known: {why}")),
     }
+    let Some(kernel) = &step.kernel else { return };
+    if kernel.tcp_retransmits + kernel.listen_overflows + kernel.listen_drops > 0 {
+        let text = format!(
+            "{} sent again, {} listen queue overflows, {} dropped at a listener",
+            units::plural(kernel.tcp_retransmits, "segment", "segments"),
+            units::count(kernel.listen_overflows),
+            units::count(kernel.listen_drops),
+        );
+        page.line("kernel", &text, "of the whole machine");
+    }
 }
 
-fn add_limit(page: &mut Page, limit: &Limit, connection_use: ConnectionUse) {
+fn add_limit(page: &mut Page, limit: &Limit, closes: bool) {
     let threads = units::plural(limit.threads as u64, "thread", "threads");
     let body = units::bytes(limit.body_bytes as f64);
     let way = if limit.by_sendfile { "by sendfile" } else { "from memory" };
     let elapsed = units::duration(limit.elapsed_ns as f64);
-    let how = format!("bare loop on {threads}, {body} bodies {way}, {}, {elapsed}", used_as(connection_use));
+    let how = format!("bare loop on {threads}, {body} bodies {way}, {}, {elapsed}", used_as(closes));
     page.line("machine limit", "", &how);
     if limit.failures > 0 {
         let failures = units::plural(limit.failures, "request failed", "requests failed");
@@ -194,16 +305,32 @@ fn add_limit(page: &mut Page, limit: &Limit, connection_use: ConnectionUse) {
 }
 
 fn add_notes(page: &mut Page, report: &BenchReport) {
-    let verdict = &report.summary.verdict;
     let notes = report.notes();
-    if !notes.is_empty() || !verdict.passed() {
+    let steps = &report.run.steps;
+    let missed: Vec<_> = report.run.thresholds.iter().filter(|outcome| !outcome.met).collect();
+    let is_quiet = steps.iter().all(|step| step.invalid.is_empty() && step.failing.is_empty());
+    if !notes.is_empty() || !is_quiet || !report.run.thresholds.is_empty() {
         page.plain(None, "");
     }
     for note in notes {
         page.plain(Some(Weight::Warning), &format!("  note: {note}"));
     }
-    for reason in &verdict.failing {
-        page.plain(Some(Weight::Bad), &format!("  FAILED: {reason}"));
+    for outcome in report.run.thresholds.iter().filter(|outcome| outcome.met) {
+        page.plain(None, &format!("  required {}: met, {}", outcome.text, outcome.found.as_deref().unwrap_or("-")));
+    }
+    for outcome in missed {
+        let found = outcome.found.as_deref().unwrap_or("there is no such value");
+        page.plain(Some(Weight::Bad), &format!("  MISSED: {}: {found}", outcome.text));
+    }
+    for step in steps {
+        // Where there are several levels, a reason says which one it is about.
+        let level = if steps.len() > 1 { format!(" at level {}", step.step + 1) } else { String::new() };
+        for invalid in &step.invalid {
+            page.plain(Some(Weight::Bad), &format!("  INVALID{level}: {}: {}", invalid.reason.name(), invalid.text));
+        }
+        for reason in &step.failing {
+            page.plain(Some(Weight::Bad), &format!("  FAILED{level}: {}", reason.text));
+        }
     }
 }
 

@@ -3,57 +3,74 @@
 
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Measure};
-use crate::request::request_fields;
+use crate::request::{ConnectionUse, Outline};
 use crate::spread::Spread;
-use flatout_load::{ConnectionUse, FailureKind, LatencySummary, Stop};
+use flatout_load::plan::{Stop, Visit};
+use flatout_load::report::StepReport;
 use serde_json::{Map, Value, json};
 
-/// Name and number of the bench schema.
-pub const BENCH_SCHEMA: &str = "flatout-bench/1";
-
-/// A bench report.
+/// A bench report: the document that all views read, and beside its levels the figures of the last one under the names
+/// that people reach for first.
 pub fn bench_value(report: &BenchReport) -> Value {
-    let (asked, summary) = (&report.asked, &report.summary);
-    let (facts, counts) = (&summary.facts, &summary.counts);
-    let stop = match asked.plan.stop {
-        Stop::After { duration_ns } => json!({ "after_ns": duration_ns }),
-        Stop::Requests(requests) => json!({ "requests": requests }),
+    let mut value = serde_json::to_value(&report.run).unwrap_or_default();
+    let Value::Object(document) = &mut value else { return value };
+    document.insert("flatout".to_owned(), env!("CARGO_PKG_VERSION").into());
+    document.insert("request".to_owned(), request_value(report));
+    document.insert("passed".to_owned(), report.passed().into());
+    let notes: Vec<Value> =
+        report.notes().into_iter().map(|note| json!({ "note": note.name(), "text": note.to_string() })).collect();
+    document.insert("notes".to_owned(), notes.into());
+    if let (Some(limit), Some(Value::Object(shown))) = (&report.limit, document.get_mut("limit"))
+        && let Value::Object(more) = limit_value(limit)
+    {
+        shown.extend(more);
+    }
+    if let Some(step) = report.run.steps.last()
+        && let Value::Object(figures) = figures_value(report, step)
+    {
+        document.extend(figures);
+    }
+    value
+}
+
+/// The figures of a level, flat.
+fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
+    let counts = &step.record.counts;
+    let stop = match step.plan.stop {
+        Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
+            json!({ "after_ns": duration_ns })
+        }
+        Stop::Count(requests) => json!({ "requests": requests }),
     };
     json!({
-        "schema": BENCH_SCHEMA,
-        "flatout": env!("CARGO_PKG_VERSION"),
-        "url": asked.url.to_string(),
-        "address": report.address.to_string(),
-        "begun_unix_ms": report.begun_unix_ms,
-        "request": request_value(report),
         "plan": {
-            "connections": asked.plan.connections_used(),
+            "connections": step.plan.connections_used(),
             "threads": report.threads,
-            "connection_use": match asked.plan.connection_use {
-                ConnectionUse::KeepAlive => "keep-alive",
-                ConnectionUse::PerRequest => "per-request",
+            "connection_use": match step.plan.visit {
+                Visit::Request => "keep-alive",
+                Visit::Connection { calls: 1 } => "per-request",
+                Visit::Connection { .. } => "per-connection",
+                Visit::Session { .. } => "per-session",
             },
             "stop": stop,
-            "timeout_ns": asked.request_timeout_ns,
+            "timeout_ns": report.asked.request_timeout_ns,
         },
-        "machine": report.machine,
-        "passed": summary.verdict.passed(),
-        "failing": summary.verdict.failing.iter().map(|reason| json!({
-            "reason": reason.name(), "text": reason.to_string(),
+        "failing": step.failing.iter().map(|reason| json!({
+            "reason": reason.name, "text": reason.text,
         })).collect::<Vec<_>>(),
-        "notes": report.notes().into_iter().map(|note| json!({
-            "note": note.name(), "text": note.to_string(),
-        })).collect::<Vec<_>>(),
-        "elapsed_ns": facts.elapsed_ns,
-        "other_cpu_share": facts.other_cpu_share,
-        "requests_per_s": summary.requests_per_s,
-        "bytes_in_per_s": summary.bytes_in_per_s,
-        "latency_from": "send",
-        "latency": latency_value(summary.latency.as_ref()),
-        "connect": latency_value(summary.connect.as_ref()),
+        "invalid": step.invalid,
+        "elapsed_ns": step.elapsed_ns,
+        "other_cpu_share": step.client.other_cpu_share,
+        "requests_per_s": step.responses_per_s,
+        "bytes_in_per_s": step.bytes_in_per_s,
+        "latency_from": "intended",
+        "latency": step.response,
+        "service": step.service,
+        "lag": step.lag,
+        "connect": step.phases.connect,
         "counts": {
             "connections": counts.connections,
-            "reconnects": counts.reconnects,
+            "reconnects": counts.server_closes,
             "requests_sent": counts.requests_sent,
             "responses": counts.responses,
             "interim_responses": counts.interim_responses,
@@ -68,24 +85,28 @@ pub fn bench_value(report: &BenchReport) -> Value {
             "4xx": counts.status_classes[3],
             "5xx": counts.status_classes[4],
         },
-        "errors": errors_value(report),
+        // Every kind is there, with 0 where nothing happened, so that a reader need not know which ones exist.
+        "errors": {
+            "total": counts.failures_total(),
+            "by_kind": counts.failures,
+            "details": step.record.details,
+        },
         "client": {
-            "cpu_ns": facts.client_cpu_ns,
-            "cpu_ns_per_request": summary.client_cpu_ns_per_request,
-            "busy_share": facts.client_busy_share,
-            "wait_share": facts.client_wait_share,
+            "cpu_ns": step.client.cpu.total_ns(),
+            "cpu_ns_per_request": step.client.cpu_ns_per_response,
+            "busy_share": step.client.busy_share,
+            "wait_share": step.client.wait_share,
         },
         "server": match &report.server {
             Ok(found) => json!({
                 "name": found.name,
                 "processes": found.processes,
                 "busy_threads": found.busy_threads,
-                "cpu_ns": facts.server_cpu_ns,
-                "cpu_ns_per_request": summary.server_cpu_ns_per_request,
+                "cpu_ns": step.server.map(|server| server.cpu.total_ns()),
+                "cpu_ns_per_request": step.server.and_then(|server| server.cpu_ns_per_response),
             }),
             Err(why) => json!({ "unknown": why.name() }),
         },
-        "limit": report.limit.as_ref().map(limit_value),
     })
 }
 
@@ -148,43 +169,22 @@ fn measure_value(measure: Measure, spread: &Spread) -> Value {
 const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 fn request_value(report: &BenchReport) -> Value {
-    let closes = report.asked.plan.connection_use == ConnectionUse::PerRequest;
-    let fields: Vec<Value> = request_fields(&report.asked.url, &report.asked.fields, closes)
+    let asked = &report.asked;
+    let (version, host) = (asked.speech.version, asked.url.authority());
+    let closes = report.run.steps.last().is_some_and(|step| matches!(step.plan.visit, Visit::Connection { calls: 1 }));
+    let method = asked.method.as_deref().unwrap_or("GET");
+    let outline =
+        Outline { method, target: &asked.url.target, host: &host, fields: &asked.fields, content: &asked.content };
+    let connection = if closes { ConnectionUse::Last } else { ConnectionUse::Kept };
+    let fields: Vec<Value> = outline
+        .fields(version, connection)
         .into_iter()
         .map(|(name, value)| {
             let is_secret = SECRET_FIELDS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
             json!({ "name": name, "value": if is_secret { Value::Null } else { value.into() } })
         })
         .collect();
-    json!({ "method": "GET", "target": report.asked.url.target, "fields": fields })
-}
-
-fn latency_value(latency: Option<&LatencySummary>) -> Value {
-    latency.map_or(Value::Null, |latency| {
-        json!({
-            "count": latency.count,
-            "mean_ns": latency.mean_ns,
-            "min_ns": latency.min_ns,
-            "p50_ns": latency.p50_ns,
-            "p90_ns": latency.p90_ns,
-            "p99_ns": latency.p99_ns,
-            "p99_9_ns": latency.p99_9_ns,
-            "max_ns": latency.max_ns,
-        })
-    })
-}
-
-/// Every kind is there, with 0 where nothing happened, so that a reader need not know which ones exist.
-fn errors_value(report: &BenchReport) -> Value {
-    let counts = &report.summary.counts;
-    let by_kind: Map<String, Value> =
-        FailureKind::ALL.iter().map(|kind| (kind.name().to_owned(), counts.failures_of(*kind).into())).collect();
-    let details: Vec<Value> = report
-        .details
-        .iter()
-        .map(|detail| json!({ "kind": detail.kind.name(), "detail": detail.detail, "count": detail.count }))
-        .collect();
-    json!({ "total": counts.failures_total(), "by_kind": by_kind, "details": details })
+    json!({ "method": method, "target": asked.url.target, "fields": fields })
 }
 
 fn limit_value(limit: &Limit) -> Value {

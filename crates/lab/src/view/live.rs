@@ -1,6 +1,7 @@
 //! The line on standard error that lives while a run does.
 
 use super::style::{Style, Weight};
+use super::tui::LiveScreen;
 use super::units;
 use crate::bench::{Live, Phase, Progress};
 use hdrhistogram::Histogram;
@@ -90,6 +91,24 @@ impl Progress for LiveLine {
             }
         };
         self.show(&text);
+    }
+}
+
+impl Drop for LiveLine {
+    /// What is printed next begins on an empty line.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Who shows a run while it runs: the whole screen, or one line where the screen is not wanted (`Some(false)`), is too
+/// small, or is none.
+pub fn watcher(title: &str, screen: Option<bool>) -> Box<dyn Progress> {
+    let screen = (screen != Some(false)).then(|| LiveScreen::open(title));
+    match screen {
+        Some(Ok(Some(screen))) => Box::new(screen),
+        // A terminal that cannot be had is no reason not to measure.
+        _ => Box::new(LiveLine::new()),
     }
 }
 

@@ -28,7 +28,72 @@ pub struct Reconciliation {
 
 impl Reconciliation {
     /// Every difference in words; none when the counts agree.
+    ///
+    /// Requests that failed on their way may have been counted by the server or not, and with any status. So of each class
+    /// the server has counted as many as the client, and at most as many more as are uncertain in all.
     pub fn differences(&self) -> Vec<String> {
-        Vec::new()
+        let mut differences = Vec::new();
+        let mut uncertain = self.uncertain;
+        if !self.server.by_status.is_empty() {
+            for (class, client) in self.client_classes.iter().enumerate().skip(1) {
+                let of_class = |(status, _): &&(u16, u64)| usize::from(status / 100) == class + 1;
+                let server: u64 = self.server.by_status.iter().filter(of_class).map(|(_, count)| count).sum();
+                let more = server.saturating_sub(*client);
+                if server < *client || more > uncertain {
+                    let class = class + 1;
+                    differences.push(format!("{class}xx: the server counted {server}, the client {client}"));
+                }
+                uncertain = uncertain.saturating_sub(more);
+            }
+        }
+        let certain = self.client_requests.saturating_sub(self.uncertain);
+        if !(certain..=self.client_requests).contains(&self.server.requests) {
+            let (server, client) = (self.server.requests, self.client_requests);
+            let failed = match self.uncertain {
+                0 => String::new(),
+                uncertain => format!(", of which {uncertain} failed on their way"),
+            };
+            differences.push(format!("requests: the server counted {server}, the client {client}{failed}"));
+        }
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reconciliation, ServerCounts};
+
+    fn differences(by_status: &[(u16, u64)], requests: u64, classes: [u64; 5], uncertain: u64) -> Vec<String> {
+        let server = ServerCounts { source: "a log".to_owned(), by_status: by_status.to_vec(), requests };
+        let client_requests = classes[1..].iter().sum::<u64>() + uncertain;
+        Reconciliation { server, client_classes: classes, uncertain, client_requests }.differences()
+    }
+
+    #[test]
+    fn counts_that_agree_do() {
+        assert_eq!(differences(&[(200, 90), (206, 5), (404, 5)], 100, [7, 95, 0, 5, 0], 0), Vec::<String>::new());
+        assert_eq!(differences(&[], 100, [0, 95, 0, 5, 0], 0), Vec::<String>::new());
+    }
+
+    #[test]
+    fn requests_that_failed_may_have_been_counted_or_not() {
+        for counted in 0..=3 {
+            let by_status = [(200, 10 + counted)];
+            assert_eq!(differences(&by_status, 10 + counted, [0, 10, 0, 0, 0], 3), Vec::<String>::new());
+        }
+        assert_eq!(differences(&[(200, 11), (499, 2)], 13, [0, 10, 0, 0, 0], 3), Vec::<String>::new());
+        assert_eq!(differences(&[(200, 12), (499, 2)], 14, [0, 10, 0, 0, 0], 3).len(), 2);
+    }
+
+    #[test]
+    fn every_difference_is_told() {
+        assert_eq!(
+            differences(&[(200, 94), (500, 1)], 95, [0, 95, 0, 0, 0], 0),
+            ["2xx: the server counted 94, the client 95", "5xx: the server counted 1, the client 0"]
+        );
+        assert_eq!(
+            differences(&[], 120, [0, 95, 0, 0, 0], 5),
+            ["requests: the server counted 120, the client 100, of which 5 failed on their way"]
+        );
     }
 }

@@ -1,27 +1,102 @@
 //! When an estimate is tight enough to stop.
 
+use super::batches::Batches;
+use crate::stats::mean::{batch_means, correlation_with_next, mean_interval};
+
+/// Fewest batches that are looked at.
+pub const BATCHES_MIN: usize = 40;
+
+/// The batches are brought together to so many before their interval is taken, so that these grow longer with the run and
+/// have ever less in common.
+const GROUPS: usize = 20;
+
+/// Neighbouring groups that are more alike than this are too short still.
+const CORRELATION_MAX: f64 = 0.4;
+
+/// Confidence of the interval.
+const LEVEL: f64 = 0.95;
+
 /// Watches batch means and says when the 95 % confidence interval of their mean is narrow enough.
 #[derive(Clone, Debug)]
 pub struct TightWatch {
     share: f64,
-    batches: Vec<f64>,
+    batches: Batches,
+    tight_in_a_row: u32,
 }
+
+/// Looking again and again finds chance too: the interval must be narrow so many times in a row.
+const TIMES_IN_A_ROW: u32 = 3;
 
 impl TightWatch {
     /// Tight enough when the half-width of the interval is at most this share of the mean.
-    pub fn new(share: f64) -> Self {
-        Self { share, batches: Vec::new() }
+    pub const fn new(share: f64) -> Self {
+        Self { share, batches: Batches::new(), tight_in_a_row: 0 }
     }
 
     /// The mean of one more batch of equal length; true when the estimate is tight enough.
     pub fn push(&mut self, mean: f64) -> bool {
         self.batches.push(mean);
-        false
+        let is_tight = self.width_share().is_some_and(|width| width <= self.share);
+        self.tight_in_a_row = if is_tight { self.tight_in_a_row + 1 } else { 0 };
+        self.tight_in_a_row >= TIMES_IN_A_ROW
     }
 
-    /// Half-width of the interval as a share of the mean, once there are enough batches.
+    /// Half-width of the interval as a share of the mean, once there are enough batches that have little in common.
     pub fn width_share(&self) -> Option<f64> {
-        let _ = self.share;
-        None
+        if self.batches.means().len() < BATCHES_MIN {
+            return None;
+        }
+        let groups = batch_means(self.batches.means(), GROUPS);
+        if correlation_with_next(&groups).is_some_and(|correlation| correlation > CORRELATION_MAX) {
+            return None;
+        }
+        mean_interval(&groups, LEVEL).map(|interval| interval.half_width_share())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BATCHES_MIN, TightWatch};
+    use crate::random::Random;
+
+    #[test]
+    fn the_wider_the_batches_scatter_the_longer_it_takes() {
+        let needed = |deviation: f64| {
+            let (mut watch, mut random) = (TightWatch::new(0.02), Random::new(5));
+            (1..100_000).find(|_| watch.push(100.0 + deviation * random.next_normal())).unwrap()
+        };
+        // Half-width 2.09 s/√n: 2 % of 100 at a deviation of 10 takes about 110.
+        assert!((BATCHES_MIN..BATCHES_MIN + 10).contains(&needed(1.0)), "{}", needed(1.0));
+        assert!((60..250).contains(&needed(10.0)), "{}", needed(10.0));
+        assert!((500..4_000).contains(&needed(40.0)), "{}", needed(40.0));
+    }
+
+    #[test]
+    fn what_drifts_is_never_tight() {
+        let mut watch = TightWatch::new(0.05);
+        assert!(!(0..5_000).any(|index| watch.push(100.0 + f64::from(index))));
+    }
+
+    #[test]
+    fn nought_is_never_tight() {
+        let mut watch = TightWatch::new(0.05);
+        assert!(!(0..1_000).any(|_| watch.push(0.0)));
+    }
+
+    #[test]
+    fn the_interval_holds_the_truth_as_often_as_it_says() {
+        let mut held = 0;
+        for seed in 0..400 {
+            let (mut watch, mut random, mut sum, mut count) = (TightWatch::new(0.1), Random::new(seed), 0.0, 0.0);
+            loop {
+                let mean = 100.0 * random.next_exp();
+                (sum, count) = (sum + mean, count + 1.0);
+                if watch.push(mean) {
+                    break;
+                }
+            }
+            held += u32::from((sum / count - 100.0_f64).abs() <= 10.0);
+        }
+        assert!(held >= 360, "{held} of 400");
     }
 }

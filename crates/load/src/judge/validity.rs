@@ -1,5 +1,7 @@
 //! Every reason why a run's figures must not be believed, and the rules that find them.
 
+use super::little::{DIFFERENCE_SHARE_MAX, Little};
+use super::reconcile::Reconciliation;
 use serde::{Deserialize, Serialize};
 
 /// Declares the reasons once: the name in JSON and text, and what it means.
@@ -51,11 +53,39 @@ pub struct Invalid {
     pub text: String,
 }
 
+/// Share of its time a client thread may be busy, or waiting for a core, before the client was likely the limit.
+pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
+
+/// Runs shorter than this are mostly their own beginning and are not judged by their use of CPU, nor by Little's law.
+pub const JUDGED_NS_MIN: u64 = 100_000_000;
+
+/// Lag that is never held against a run: about what an idle machine needs to wake a thread.
+pub const LAG_NS_SMALL: u64 = 100_000;
+
+/// Largest share of the median response time that the median lag may be.
+pub const LAG_SHARE_P50_MAX: f64 = 0.1;
+
+/// Largest share of the 99th percentile of the response time that the same of the lag may be.
+pub const LAG_SHARE_P99_MAX: f64 = 0.25;
+
+/// Smallest share of the rate asked for that is that rate.
+pub const REACHED_SHARE_MIN: f64 = 0.98;
+
+/// How much later than intended the last request may be begun without the rate being called missed: one late request at
+/// the end of a short run says little about its rate.
+pub const LATE_NS_SMALL: u64 = 100_000_000;
+
+/// Share of visits that may wait for a connection before the waiting is taken for the reason of the lag.
+pub const WAITED_SHARE_MAX: f64 = 0.01;
+
 /// What the verdict on one step is found from. `None` means that something was not known or not asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Evidence {
     /// Length of the measured part, in nanoseconds.
     pub elapsed_ns: u64,
+    /// Answers in it.
+    pub responses: u64,
     /// Share of its time that the busiest client thread was on a core, 0 to 1.
     pub client_busy_share: f64,
     /// Share of its time that this thread was ready and waited for a core, 0 to 1; by a cgroup's quota too.
@@ -64,9 +94,13 @@ pub struct Evidence {
     pub offered_per_s: Option<f64>,
     /// Requests a second begun.
     pub begun_per_s: f64,
+    /// From the start of the measured part to when the last request was intended, in nanoseconds.
+    pub intended_span_ns: u64,
+    /// From the start of the measured part to when the last request was begun, in nanoseconds.
+    pub begun_span_ns: u64,
     /// Connections asked for, where the plan holds all of them at once (closed loop).
     pub connections_asked: Option<u64>,
-    /// Most connections held at once.
+    /// Most connections, or streams, held at once.
     pub connections_peak: u64,
     /// Median lag of all requests, in nanoseconds.
     pub lag_p50_ns: u64,
@@ -76,16 +110,16 @@ pub struct Evidence {
     pub response_p50_ns: u64,
     /// 99th percentile of the response time, in nanoseconds.
     pub response_p99_ns: u64,
-    /// Arrivals that waited for a free connection.
+    /// Arrivals that waited for a free connection, warm-up included.
     pub arrivals_waited: u64,
     /// Arrivals that were never begun.
     pub arrivals_dropped: u64,
     /// Visits begun.
     pub visits: u64,
     /// Little's law, where there were enough requests for it to hold.
-    pub little: Option<super::little::Little>,
+    pub little: Option<Little>,
     /// Agreement with the server's own counts, where those were read.
-    pub reconciliation: Option<super::reconcile::Reconciliation>,
+    pub reconciliation: Option<Reconciliation>,
     /// Agents lost.
     pub agents_lost: u32,
     /// Whether a warm-up by steady state was asked for and none was found.
@@ -96,8 +130,116 @@ pub struct Evidence {
     pub overload: bool,
 }
 
+impl Evidence {
+    /// Share of the rate asked for that was begun, where the clock decides: how much longer beginning the requests took
+    /// than was intended, and how many were never begun. The luck of random arrivals is not in it.
+    pub fn reached_share(&self) -> Option<f64> {
+        self.offered_per_s?;
+        let arrivals = self.visits + self.arrivals_dropped;
+        if arrivals == 0 {
+            return None;
+        }
+        let late_ns = self.begun_span_ns.saturating_sub(self.intended_span_ns);
+        let stretch = if late_ns <= LATE_NS_SMALL || self.begun_span_ns == 0 {
+            1.0
+        } else {
+            self.intended_span_ns as f64 / self.begun_span_ns as f64
+        };
+        Some(stretch * self.visits as f64 / arrivals as f64)
+    }
+
+    /// Whether the lag is small beside the response time.
+    fn lag_is_small(&self) -> bool {
+        let is_small = |lag_ns: u64, response_ns: u64, share: f64| {
+            lag_ns <= LAG_NS_SMALL || lag_ns as f64 <= share * response_ns as f64
+        };
+        is_small(self.lag_p50_ns, self.response_p50_ns, LAG_SHARE_P50_MAX)
+            && is_small(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
+    }
+
+    /// Whether arrivals that found no free connection are the reason of the lag.
+    fn waited_for_connections(&self) -> bool {
+        self.arrivals_waited as f64 > WAITED_SHARE_MAX * (self.visits + self.arrivals_dropped) as f64
+    }
+}
+
 /// Every reason why figures with this evidence must not be believed.
 pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
-    let _ = evidence;
-    Vec::new()
+    let mut invalid = Vec::new();
+    let mut add = |reason: InvalidReason, text: String| invalid.push(Invalid { reason, text });
+    let is_judged = evidence.responses > 0 && evidence.elapsed_ns >= JUDGED_NS_MIN;
+    if evidence.responses > 0 && !evidence.lag_is_small() {
+        let times = format!(
+            "p50 {} of {}, p99 {} of {}",
+            milliseconds(evidence.lag_p50_ns),
+            milliseconds(evidence.response_p50_ns),
+            milliseconds(evidence.lag_p99_ns),
+            milliseconds(evidence.response_p99_ns)
+        );
+        if !evidence.waited_for_connections() {
+            add(InvalidReason::ScheduleLag, format!("the client began requests late: {times} response time"));
+        } else if !evidence.overload {
+            let (waited, visits) = (evidence.arrivals_waited, evidence.visits + evidence.arrivals_dropped);
+            let text = format!(
+                "{waited} of {visits} arrivals found every connection in use, and their wait is in the figures: {times} \
+                 response time"
+            );
+            add(InvalidReason::ConnectionsShort, text);
+        }
+    }
+    let (busy, wait) = (evidence.client_busy_share, evidence.client_wait_share);
+    if is_judged && busy + wait > CLIENT_BUSY_SHARE_MAX {
+        let waited = if wait >= 0.01 { format!(" and waited for one {:.0} %", 100.0 * wait) } else { String::new() };
+        let text = format!(
+            "the client was likely the limit: its busiest thread was on a core {:.0} % of the time{waited}",
+            100.0 * busy
+        );
+        add(InvalidReason::ClientSaturated, text);
+    }
+    if let Some(share) = evidence.reached_share().filter(|share| *share < REACHED_SHARE_MIN && !evidence.overload) {
+        let offered = evidence.offered_per_s.unwrap_or_default();
+        let text = format!("{:.1} % of the {offered:.1} requests a second that were asked for", 100.0 * share);
+        add(InvalidReason::RateNotReached, text);
+    }
+    if let Some(asked) = evidence.connections_asked.filter(|asked| evidence.connections_peak < *asked) {
+        let text = format!("{} of {asked} connections were held at once", evidence.connections_peak);
+        add(InvalidReason::ConnectionsNotReached, text);
+    }
+    if evidence.arrivals_dropped > 0 && !evidence.overload {
+        let (dropped, all) = (evidence.arrivals_dropped, evidence.visits + evidence.arrivals_dropped);
+        add(InvalidReason::ArrivalsDropped, format!("{dropped} of {all} arrivals were never begun"));
+    }
+    if let Some(little) = evidence.little.filter(|little| is_judged && little.difference_share() > DIFFERENCE_SHARE_MAX)
+    {
+        let text = format!(
+            "{:.3} requests in flight, but their rate times their mean service time is {:.3}",
+            little.in_flight, little.rate_times_service
+        );
+        add(InvalidReason::LittlesLaw, text);
+    }
+    if let Some(reconciliation) = &evidence.reconciliation {
+        let differences = reconciliation.differences();
+        if !differences.is_empty() {
+            let text = format!("{}: {}", reconciliation.server.source, differences.join("; "));
+            add(InvalidReason::CountsDiffer, text);
+        }
+    }
+    if evidence.agents_lost > 0 {
+        let agents = if evidence.agents_lost == 1 { "agent was" } else { "agents were" };
+        add(InvalidReason::AgentLost, format!("{} {agents} lost", evidence.agents_lost));
+    }
+    if evidence.no_steady_state {
+        add(InvalidReason::NoSteadyState, "the service time never became steady".to_owned());
+    }
+    if evidence.interrupted {
+        add(InvalidReason::Interrupted, "ended early: the figures cover the part that ran".to_owned());
+    }
+    invalid
 }
+
+fn milliseconds(value_ns: u64) -> String {
+    format!("{:.3} ms", value_ns as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests;

@@ -41,10 +41,9 @@ impl InFlight {
         self.last_ns = self.last_ns.max(now_ns);
     }
 
-    /// Adds another thread's.
-    pub(super) fn merge(&mut self, other: &Self) {
+    /// Adds another's sums; what is in flight at once is for the caller to say.
+    pub(super) fn add(&mut self, other: &Self) {
         self.now += other.now;
-        self.peak += other.peak;
         self.integral_ns = self.integral_ns.saturating_add(other.integral_ns);
         self.service_sum_ns = self.service_sum_ns.saturating_add(other.service_sum_ns);
         self.ended += other.ended;

@@ -194,11 +194,10 @@ impl ConnectionRecord {
         })
     }
 
-    pub(super) fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
+    /// Adds another's sums; what is open at once is for the caller to say.
+    pub(super) fn add(&mut self, other: &Self) -> Result<(), RecordError> {
         self.lifetime_ns.merge(&other.lifetime_ns);
         self.replies.merge(&other.replies);
-        self.peak += other.peak;
-        self.open += other.open;
         self.lifetime.merge(&other.lifetime)
     }
 }

@@ -49,6 +49,16 @@ pub struct Point {
 }
 
 impl Point {
+    /// Mean service time of its answers, in nanoseconds.
+    pub fn service_mean_ns(&self) -> Option<f64> {
+        (self.responses > 0).then(|| self.service_sum_ns as f64 / self.responses as f64)
+    }
+
+    /// Mean response time of its answers, in nanoseconds.
+    pub fn response_mean_ns(&self) -> Option<f64> {
+        (self.responses > 0).then(|| self.response_sum_ns as f64 / self.responses as f64)
+    }
+
     /// The response time that this share of the point's answers, 0 to 1, did not exceed: to about 9 %.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let total: u64 = self.heat.iter().map(|(_, count)| u64::from(*count)).sum();
@@ -232,20 +242,28 @@ impl Series {
 
     /// Adds another thread's series, or an agent's; each is taken from its own start.
     pub(super) fn merge(&mut self, other: &Self) {
-        if other.step_s > self.step_s {
-            while self.step_s < other.step_s && self.coarsen() {}
-            self.add(&other.tiles);
-        } else if other.step_s < self.step_s {
-            let mut other = other.clone();
-            while other.step_s < self.step_s && other.coarsen() {}
-            self.add(&other.tiles);
-        } else {
-            self.add(&other.tiles);
-        }
+        self.add(other, 0);
     }
 
-    fn add(&mut self, tiles: &[Tile]) {
-        for (index, tile) in tiles.iter().take(POINTS_MAX).enumerate() {
+    /// Adds a series of a later time after this one's last point.
+    pub(super) fn append(&mut self, other: &Self) {
+        let other_s = other.tiles.len() as u64 * other.step_s;
+        while (self.tiles.len() as u64 * self.step_s + other_s).div_ceil(self.step_s) > POINTS_MAX as u64
+            && self.coarsen()
+        {}
+        self.add(other, self.tiles.len());
+    }
+
+    /// Adds another's points to mine from the one at `first` on, both in the coarser step of the two.
+    fn add(&mut self, other: &Self, first: usize) {
+        let mut other = std::borrow::Cow::Borrowed(other);
+        let mut first = first;
+        while self.step_s < other.step_s && self.coarsen() {
+            first = first.min(self.tiles.len());
+        }
+        while other.step_s < self.step_s && other.to_mut().coarsen() {}
+        for (index, tile) in other.tiles.iter().enumerate() {
+            let index = (first + index).min(POINTS_MAX - 1);
             match self.tiles.get_mut(index) {
                 Some(mine) => mine.merge(tile),
                 None => self.tiles.push(tile.clone()),

@@ -1,9 +1,13 @@
 //! One load level of a run: what was asked, what came of it, and whether it can be believed.
 
 use super::Percentiles;
-use crate::judge::validity::{Evidence, Invalid};
-use crate::plan::Plan;
-use crate::record::{Hdr, Recorder};
+use crate::judge::failing;
+use crate::judge::little::Little;
+use crate::judge::reconcile::Reconciliation;
+use crate::judge::steady::{self, Steady};
+use crate::judge::validity::{Evidence, Invalid, judge};
+use crate::plan::{Loop, Plan, Stop, Visit};
+use crate::record::{Hdr, Point, Recorder};
 use crate::schedule::Tally;
 use serde::{Deserialize, Serialize};
 
@@ -255,7 +259,7 @@ pub struct StepFacts {
     /// What the kernel counted.
     pub kernel: Option<KernelReport>,
     /// Agreement with the server's own counts, where those were read.
-    pub reconciliation: Option<crate::judge::reconcile::Reconciliation>,
+    pub reconciliation: Option<Reconciliation>,
     /// Agents lost.
     pub agents_lost: u32,
     /// Whether somebody ended it.
@@ -270,8 +274,8 @@ impl StepReport {
         let seconds = facts.elapsed_ns as f64 / 1e9;
         let per_second = |count: u64| if facts.elapsed_ns == 0 { 0.0 } else { count as f64 / seconds };
         let visits_per_s = match &facts.plan.kind {
-            crate::plan::Loop::Open(arrivals) => Some(arrivals.rate_mean()),
-            crate::plan::Loop::Closed => None,
+            Loop::Open(arrivals) => Some(arrivals.rate_mean()),
+            Loop::Closed => None,
         };
         let offered =
             Offered { rate_per_s: facts.plan.offered_per_s(), visits_per_s, connections: facts.plan.connections };
@@ -282,16 +286,21 @@ impl StepReport {
             wait: record.phases.wait.percentiles(),
             transfer: record.phases.transfer.percentiles(),
         };
-        let evidence = Evidence { elapsed_ns: facts.elapsed_ns, ..Evidence::default() };
-        let invalid = crate::judge::validity::judge(&evidence);
+        let evidence = evidence_of(&record, &facts);
+        let requests_asked = match (&facts.plan.kind, facts.plan.stop) {
+            (Loop::Closed, Stop::Count(count)) => Some(count),
+            _ => None,
+        };
+        let failing = failing::failing(&record.counts, requests_asked);
+        let notes = failing::notes(&record.counts, facts.client.other_cpu_share);
         Self {
             step: facts.step,
             offered,
             elapsed_ns: facts.elapsed_ns,
             responses_per_s: per_second(record.counts.responses),
-            begun_per_s: per_second(record.counts.requests_begun),
+            begun_per_s: evidence.begun_per_s,
             bytes_in_per_s: per_second(record.counts.bytes_in()),
-            error_share: 0.0,
+            error_share: record.counts.error_share(),
             response: record.response.percentiles(),
             service: record.service.percentiles(),
             lag: record.lag.percentiles(),
@@ -302,11 +311,58 @@ impl StepReport {
             client: facts.client,
             server: facts.server,
             kernel: facts.kernel,
+            invalid: judge(&evidence),
             evidence,
-            invalid,
-            failing: Vec::new(),
-            notes: Vec::new(),
+            failing,
+            notes,
             plan: facts.plan,
         }
+    }
+}
+
+fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
+    let plan = &facts.plan;
+    // In a closed loop of kept connections all are held all the time; otherwise they come and go.
+    let holds_all = matches!((&plan.kind, &plan.visit), (Loop::Closed, Visit::Request));
+    // A plan by time is spread over its time, even where the last request of it was begun earlier.
+    let planned_ns = if let Stop::After { duration_ns } = plan.stop { duration_ns } else { 0 };
+    let begun_ns = record.begun_span_ns.max(planned_ns.min(facts.elapsed_ns)).max(1);
+    let at = |histogram: &Hdr, quantile| histogram.0.value_at_quantile(quantile);
+    Evidence {
+        elapsed_ns: facts.elapsed_ns,
+        responses: record.counts.responses,
+        client_busy_share: facts.client.busy_share,
+        client_wait_share: facts.client.wait_share,
+        offered_per_s: plan.offered_per_s(),
+        begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
+        intended_span_ns: record.intended_span_ns,
+        begun_span_ns: record.begun_span_ns,
+        connections_asked: holds_all.then(|| u64::from(plan.connections_used())),
+        // Streams of HTTP/2 share connections; they are what is in flight at once.
+        connections_peak: record.connections.peak.max(record.in_flight.peak),
+        lag_p50_ns: at(&record.lag, 0.5),
+        lag_p99_ns: at(&record.lag, 0.99),
+        response_p50_ns: at(&record.response, 0.5),
+        response_p99_ns: at(&record.response, 0.99),
+        arrivals_waited: facts.tally.waited,
+        arrivals_dropped: facts.tally.dropped,
+        visits: facts.tally.visits,
+        little: Little::of(record, facts.elapsed_ns),
+        reconciliation: facts.reconciliation.clone(),
+        agents_lost: facts.agents_lost,
+        no_steady_state: match facts.warm_up.steady {
+            None => false,
+            Some(false) => true,
+            // Found steady while it warmed up; but what was measured must be so too.
+            Some(true) => {
+                let measured_from_ns = record.measured_from_ns.saturating_sub(record.series.start_ns);
+                let first = measured_from_ns.div_ceil(record.series.step_s.max(1) * 1_000_000_000) as usize;
+                let points = record.series.points();
+                let means: Vec<f64> = points.iter().skip(first).filter_map(Point::service_mean_ns).collect();
+                steady::judge(&means) == Steady::Never
+            }
+        },
+        interrupted: facts.interrupted,
+        overload: facts.overload,
     }
 }

@@ -1,1 +1,174 @@
+use super::{
+    ClientReport, Cpu, MachineReport, ReadError, RunReport, SCHEMA, SCHEMA_VERSION, StepFacts, StepReport, Times,
+    WarmUpReport,
+};
+use crate::judge::{InvalidReason, Threshold};
+use crate::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, WarmUp};
+use crate::record::{Hdr, Recorder, RecorderSettings, Sample};
+use crate::schedule::Tally;
 
+const MS: u64 = 1_000_000;
+const SECOND_NS: u64 = 1_000 * MS;
+
+/// A record of `seconds` with 100 answers a second, whose service times are a function of the second.
+fn record(seconds: u64, service_ns: impl Fn(u64) -> u64) -> Recorder {
+    let settings = RecorderSettings { classes: 1, start_ns: SECOND_NS, measured_from_ns: SECOND_NS };
+    let mut recorder = Recorder::new(settings).unwrap();
+    for index in 0..seconds * 100 {
+        let begun_ns = SECOND_NS + index * 10 * MS;
+        recorder.record_begun(1, begun_ns, begun_ns);
+        let ended_ns = begun_ns + service_ns(index / 100);
+        recorder.record(&Sample {
+            class: 0,
+            step: 0,
+            intended_ns: begun_ns,
+            begun_ns,
+            sent_ns: begun_ns,
+            first_byte_ns: ended_ns,
+            ended_ns,
+            resolve_ns: 0,
+            connect_ns: 0,
+            tls_ns: 0,
+            result: Ok(200),
+            detail: "",
+            head_bytes: 100,
+            body_bytes: 900,
+            sent_bytes: 50,
+            interim_responses: 0,
+            is_new_connection: false,
+        });
+    }
+    recorder.finish(SECOND_NS + seconds * SECOND_NS);
+    recorder
+}
+
+fn facts(seconds: u64) -> StepFacts {
+    StepFacts {
+        step: 0,
+        plan: Plan {
+            kind: Loop::Open(Arrivals::constant(ArrivalKind::Fixed, 100.0)),
+            stop: Stop::After { duration_ns: seconds * SECOND_NS },
+            warm_up: WarmUp::Steady { duration_ns_max: SECOND_NS },
+            ..Plan::default()
+        },
+        elapsed_ns: seconds * SECOND_NS,
+        tally: Tally { visits: seconds * 100, requests: seconds * 100, ..Tally::default() },
+        warm_up: WarmUpReport { elapsed_ns: 5, samples: 0, steady: Some(true) },
+        client: ClientReport {
+            cpu: Cpu { user_ns: 4, system_ns: 5 },
+            cpu_ns_per_response: Some(9.0),
+            busy_share: 0.2,
+            wait_share: 0.0,
+            loop_lag: Times::of(Hdr::new().unwrap()),
+            memory_bytes_peak: None,
+            other_cpu_share: Some(0.3),
+            agents: vec![],
+        },
+        server: None,
+        kernel: None,
+        reconciliation: None,
+        agents_lost: 0,
+        interrupted: false,
+        overload: false,
+    }
+}
+
+fn run() -> RunReport {
+    let record = record(30, |_| 2 * MS);
+    let outcome = Threshold::parse("p99<20ms").unwrap().judge(&record, 30 * SECOND_NS, 0);
+    RunReport {
+        schema: SCHEMA.to_owned(),
+        schema_version: SCHEMA_VERSION,
+        label: "one".to_owned(),
+        flatout_version: "0.1.0".to_owned(),
+        command: vec!["flatout".to_owned(), "bench".to_owned()],
+        begun_unix_ms: 1,
+        url: "http://127.0.0.1/".to_owned(),
+        address: "127.0.0.1:80".to_owned(),
+        protocol: "HTTP/1.1".to_owned(),
+        workload: "one URL".to_owned(),
+        seed: u64::MAX,
+        request_timeout_ns: 5,
+        threads: 1,
+        agents: 0,
+        server_software: None,
+        machine: MachineReport::default(),
+        class_names: vec!["/".to_owned()],
+        steps: vec![StepReport::of(record, facts(30))],
+        limit: None,
+        thresholds: vec![outcome],
+        findings: serde_json::Map::new(),
+    }
+}
+
+#[test]
+fn a_step_is_summed_up() {
+    let step = StepReport::of(record(30, |_| 2 * MS), facts(30));
+    assert!((step.responses_per_s - 100.0).abs() < 1e-9 && (step.bytes_in_per_s - 100_000.0).abs() < 1e-6);
+    assert!((step.begun_per_s - 100.0).abs() < 1e-9, "{}", step.begun_per_s);
+    assert_eq!(step.offered.rate_per_s, Some(100.0));
+    assert!(step.response.unwrap().p99_ns.abs_diff(2 * MS) < 2 * MS / 500);
+    assert_eq!((step.invalid, step.failing), (vec![], vec![]));
+    assert_eq!(step.notes.len(), 1, "crowded");
+    let little = step.evidence.little.unwrap();
+    assert!((little.in_flight - 0.2).abs() < 1e-9 && little.difference_share() < 1e-9, "{little:?}");
+}
+
+#[test]
+fn what_was_measured_must_be_steady_where_a_steady_state_was_asked_for() {
+    let reasons = |service: fn(u64) -> u64, steady| {
+        let facts = StepFacts { warm_up: WarmUpReport { steady, ..WarmUpReport::default() }, ..facts(30) };
+        let step = StepReport::of(record(30, service), facts);
+        step.invalid.iter().map(|invalid| invalid.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(|_| 2 * MS, Some(true)), vec![]);
+    assert_eq!(reasons(|_| 2 * MS, Some(false)), vec![InvalidReason::NoSteadyState]);
+    assert_eq!(reasons(|second| (second + 1) * MS / 4, Some(true)), vec![InvalidReason::NoSteadyState]);
+    assert_eq!(reasons(|second| (second + 1) * MS / 4, None), vec![]);
+}
+
+#[test]
+fn a_run_by_count_that_sent_too_few_fails() {
+    let plan = Plan { stop: Stop::Count(4_000), warm_up: WarmUp::None, ..Plan::default() };
+    let step = StepReport::of(record(30, |_| MS), StepFacts { plan, ..facts(30) });
+    assert_eq!(step.failing[0].text, "3000 of 4000 requests were sent");
+}
+
+#[test]
+fn a_document_is_the_same_after_being_written_and_read() {
+    let text = run().encode().unwrap();
+    let read = RunReport::parse(&text).unwrap();
+    // Reading a number with a fraction may change its last digit; records hold none.
+    let record = |run: &RunReport| serde_json::to_string(&run.steps[0].record).unwrap();
+    assert!(record(&read) == record(&run()));
+    assert_eq!((&read.steps[0].plan, read.steps[0].tally), (&run().steps[0].plan, run().steps[0].tally));
+    assert_eq!((&read.command, &read.thresholds), (&run().command, &run().thresholds));
+    assert!(read.is_valid() && read.meets_thresholds() && read.plans().count() == 1);
+    assert_eq!((read.seed, read.steps[0].record.response.0.len()), (u64::MAX, 3_000));
+}
+
+#[test]
+fn other_documents_are_refused_with_a_clear_reason() {
+    let text = run().encode().unwrap();
+    let change = |from: &str, to: &str| RunReport::parse(&text.replacen(from, to, 1)).unwrap_err();
+    let newer = change("\"schema_version\": 1", "\"schema_version\": 2");
+    assert_eq!(newer, ReadError::Newer(2));
+    assert_eq!(newer.to_string(), "written by a newer flatout: its schema version is 2, and this one reads up to 1");
+    assert_eq!(
+        change("\"schema\": \"flatout-run\"", "\"schema\": \"cake\""),
+        ReadError::OtherSchema("cake".to_owned())
+    );
+    assert_eq!(RunReport::parse("{}").unwrap_err(), ReadError::OtherSchema(String::new()));
+    for broken in ["", "[7]", "{", "7", "null"] {
+        assert!(matches!(RunReport::parse(broken), Err(ReadError::Malformed(_))), "{broken}");
+    }
+    for (from, to) in [("\"seed\":", "\"sead\":"), ("HISTFAAA", "HISTFAAB"), ("\"step_s\": 1", "\"step_s\": 2")] {
+        assert!(matches!(change(from, to), ReadError::Malformed(_)), "{from}");
+    }
+}
+
+#[test]
+fn fields_of_a_later_day_do_not_hinder_a_reader() {
+    let text = run().encode().unwrap().replacen("\"label\":", "\"added_later\": [1], \"label\":", 1);
+    assert!(RunReport::parse(&text).is_ok());
+}

@@ -1,131 +1,329 @@
-//! One connection's life: connect, exchange after exchange, close, and again.
+//! A slot's life over HTTP/1: connect, burst after burst, close, and again.
 
-use super::deadline::Slot;
-use super::failure::Failure;
+use super::content::check;
 use super::link::Link;
-use super::reader::{Answer, Reader};
-use super::worker::Shared;
-use super::{Drive, Event};
+use super::reader::Reader;
+use super::slot::Slot;
+use super::worker::{Alarm, Shared, failure_of};
+use super::{Begin, Drive, Ended, Failure, Made, PreparedRequest};
 use crate::clock::precise_ns;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::time::Duration;
+use std::task::Poll;
 
-/// Pauses are slept in pieces of this, so that a run which is given up ends at once.
-const PAUSE_PIECE_NS: u64 = 50_000_000;
-
-/// Why a connection was left.
-enum Left {
-    /// There is nothing more to send.
-    Done,
-    /// It was for one request only.
-    Used,
-    /// The server ended it, orderly, between two requests.
-    ServerClosed,
-    /// A request on it failed.
-    Failed(Failure),
+/// One burst while it is under way.
+struct Burst {
+    begin: Begin,
+    begun_ns: u64,
+    /// When it was handed over; 0 before that.
+    sent_ns: u64,
+    sent_bytes: usize,
+    made: Option<Made>,
+    /// Table index of the first request.
+    first: u32,
 }
 
-/// What remains of the time, or of the connection, after an exchange.
-struct Exchanged {
-    answer: Answer,
-    /// When the last byte had arrived.
+/// What a slot keeps from one burst to the next, so that nothing is allocated for one.
+#[derive(Default)]
+struct Pipeline {
+    /// Table indexes of the requests of a burst of several.
+    requests: Vec<u32>,
+    /// Their bytes together.
+    bytes: Vec<u8>,
+}
+
+/// How a burst ended that was answered whole.
+struct Answered {
     ended_ns: u64,
-    /// Whether the server had closed its half by then.
+    /// Whether the connection can be used again.
+    is_open: bool,
+    /// Whether that is for want of the server alone.
     server_closed: bool,
 }
 
-/// Runs one connection slot until its drive has nothing more to send.
-pub(super) async fn run_connection<D: Drive>(shared: Rc<Shared<D>>, index: usize) {
+/// What a slot without a burst wakes up to.
+enum Woken {
+    Begin(Begin),
+    /// The connection is of no more use; perhaps something was given at the same time.
+    Lost(Option<Begin>),
+}
+
+/// Runs a slot for as long as the runtime lives.
+pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc<Slot>) {
+    let _alarm = Alarm(Rc::clone(&shared));
+    let mut pipeline = Pipeline::default();
     let mut is_reconnect = false;
-    let mut failures_in_a_row = 0;
-    // A request is taken before its connection is made, so that none is made for nothing.
-    let mut now_ns = precise_ns();
-    while shared.drive.borrow_mut().take_request(now_ns) {
-        let slot = &shared.slots[index];
-        let left = match Link::open(&shared, slot, is_reconnect).await {
-            Ok((link, sent_ns)) => {
-                failures_in_a_row = 0;
-                let left = run_exchanges(&shared, link, slot, sent_ns).await;
-                slot.forget();
-                left
+    let mut next: Option<Begin> = None;
+    // Each turn is the life of a connection.
+    loop {
+        let begin = match next.take().or_else(|| slot.take()) {
+            Some(begin) => begin,
+            None => slot.wait().await,
+        };
+        let mut burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
+        shared.drive.borrow_mut().handle_connecting(burst.begun_ns);
+        let opened = {
+            let bytes = bytes_of(&shared, &burst, &pipeline);
+            Link::open(&shared, &slot, bytes, burst.begun_ns, is_reconnect).await
+        };
+        is_reconnect = false;
+        match opened {
+            Ok(opened) => {
+                shared.drive.borrow_mut().handle_connected(slot.index, &opened.made, opened.sent_ns);
+                (burst.made, burst.sent_ns) = (Some(opened.made), opened.sent_ns);
+                let mut link = opened.link;
+                let left = run_connection(&shared, &slot, &mut link, burst, &mut pipeline).await;
+                slot.deadline.forget();
+                link.open.by_server.set(left.by_server);
+                drop(link);
+                (next, is_reconnect) = (left.next, left.by_server);
+                if left.asks {
+                    next = next.or_else(|| shared.dispatch(left.ended_ns, Some(slot.index)));
+                }
             }
             Err(failure) => {
-                slot.forget();
-                shared.drive.borrow_mut().handle_event(Event::Failed(failure));
-                failures_in_a_row += 1;
-                if !pause(&shared, failures_in_a_row).await {
-                    return;
+                let failure = failure_of(&slot, failure);
+                slot.deadline.forget();
+                let ended_ns = precise_ns();
+                fail_from(&shared, &burst, &pipeline, 0, failure, ended_ns, &Reader::new());
+                next = shared.after_failure(slot.index, ended_ns, false);
+            }
+        }
+    }
+}
+
+/// How a connection was left.
+struct Left {
+    /// What the slot does next, if that is known.
+    next: Option<Begin>,
+    /// Whether it has yet to be asked for.
+    asks: bool,
+    ended_ns: u64,
+    /// Whether the server closed it although it could have been used again.
+    by_server: bool,
+}
+
+/// Sends and reads until the connection is left.
+async fn run_connection<D: Drive + 'static>(
+    shared: &Rc<Shared<D>>,
+    slot: &Slot,
+    link: &mut Link<D>,
+    mut burst: Burst,
+    pipeline: &mut Pipeline,
+) -> Left {
+    let mut reader = Reader::new();
+    loop {
+        let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
+            Err((nth, failure)) => {
+                let failure = failure_of(slot, failure);
+                let ended_ns = precise_ns();
+                fail_from(shared, &burst, pipeline, nth, failure, ended_ns, &reader);
+                let next = shared.after_failure(slot.index, ended_ns, true);
+                return Left { next, asks: false, ended_ns, by_server: false };
+            }
+            Ok(answered) => {
+                slot.deadline.clear();
+                let next = shared.after_answers(slot.index, answered.ended_ns, answered.is_open);
+                if !answered.is_open {
+                    let (ended_ns, by_server) = (answered.ended_ns, answered.server_closed);
+                    return Left { next, asks: false, ended_ns, by_server };
                 }
-                Left::Used
+                match next {
+                    // The end of one burst is the beginning of the next: one look at the clock for both.
+                    Some(begin) => (begin, answered.ended_ns),
+                    None => match wait_begin_or_loss(shared, slot, link).await {
+                        Woken::Begin(begin) => (begin, precise_ns()),
+                        Woken::Lost(next) => {
+                            if next.is_none() {
+                                shared.drive.borrow_mut().handle_closed(slot.index);
+                            }
+                            return Left { next, asks: next.is_none(), ended_ns: precise_ns(), by_server: true };
+                        }
+                    },
+                }
             }
         };
-        is_reconnect = matches!(left, Left::ServerClosed);
-        match left {
-            Left::Done => return,
-            Left::Failed(failure) => shared.drive.borrow_mut().handle_event(Event::Failed(failure)),
-            Left::Used | Left::ServerClosed => {}
+        if begin.connect {
+            return Left { next: Some(begin), asks: false, ended_ns: begun_ns, by_server: false };
         }
-        now_ns = precise_ns();
+        burst = begin_burst(shared, begin, begun_ns, pipeline);
     }
 }
 
-/// Sleeps before another attempt to connect; false when there should be none.
-async fn pause<D: Drive>(shared: &Shared<D>, failures_in_a_row: u32) -> bool {
-    let pause_ns = shared.drive.borrow_mut().decide_pause_ns(precise_ns(), failures_in_a_row);
-    let Some(mut left_ns) = pause_ns else { return false };
-    while left_ns > 0 && !shared.is_abandoned() {
-        let piece_ns = left_ns.min(PAUSE_PIECE_NS);
-        tokio::time::sleep(Duration::from_nanos(piece_ns)).await;
-        left_ns -= piece_ns;
+/// One burst and its answers; which of them failed, and how.
+async fn exchange<D: Drive + 'static>(
+    shared: &Rc<Shared<D>>,
+    slot: &Slot,
+    link: &mut Link<D>,
+    reader: &mut Reader,
+    burst: &mut Burst,
+    pipeline: &Pipeline,
+) -> Result<Answered, (u32, Failure)> {
+    let count = burst.begin.burst.max(1);
+    if burst.sent_ns == 0 {
+        burst.sent_ns = burst.begun_ns;
     }
-    true
-}
-
-/// Sends and reads until the connection is left. The first request was taken, and sent as far as `sent` says.
-async fn run_exchanges<D: Drive>(shared: &Shared<D>, mut link: Link, slot: &Slot, first_sent_ns: u64) -> Left {
-    let settings = &shared.settings;
-    let mut reader = Reader::new(settings.is_head, settings.closes);
-    let mut sent_ns = first_sent_ns;
-    loop {
-        slot.set_deadline(sent_ns.saturating_add(settings.request_timeout_ns));
-        let exchanged = exchange(shared, &mut link, &mut reader).await;
+    slot.deadline.set(burst.sent_ns.saturating_add(shared.settings.request_timeout_ns));
+    let bytes = bytes_of(shared, burst, pipeline);
+    let mut sent_bytes = 0;
+    let sent = link.send(bytes, &mut sent_bytes).await;
+    burst.sent_bytes = sent_bytes;
+    sent.map_err(|failure| (0, failure))?;
+    for nth in 0..count {
+        let index = request_of(burst, pipeline, nth);
+        let request = &shared.settings.requests[index as usize];
+        let (is_last, more_due) = (is_last(&burst.begin, nth), nth + 1 < count);
+        reader.begin(request.is_head, is_last, more_due, shared.sampling.next());
+        let mut first_byte_ns = 0;
+        let mut server_closed = false;
+        let mut answer = match nth {
+            0 => None,
+            _ => reader.read_stash(shared.room.borrow_mut().parts(index).1).map_err(|failure| (nth, failure))?,
+        };
+        while answer.is_none() {
+            let received = link.receive(shared, reader, index).await.map_err(|failure| (nth, failure))?;
+            (answer, server_closed) = (received.answer, received.server_closed);
+            if answer.is_none() && first_byte_ns == 0 {
+                first_byte_ns = precise_ns();
+            }
+        }
+        let Some(answer) = answer else { return Err((nth, Failure::ClosedEarly)) };
+        let ended_ns = precise_ns();
         let received = reader.received();
-        let mut drive = shared.drive.borrow_mut();
-        (0..received.interim_responses).for_each(|_| drive.handle_event(Event::Interim));
-        drive.handle_event(Event::Received {
+        let digest = reader.take_digest();
+        let is_digested = digest.is_some();
+        let result = check(request, answer.status, received.body_bytes, digest);
+        link.open.replies.set(link.open.replies.get() + 1);
+        let ended = Ended {
+            is_digested,
+            first_byte_ns: if first_byte_ns == 0 { ended_ns } else { first_byte_ns },
             head_bytes: received.total_bytes - received.body_bytes,
             body_bytes: received.body_bytes,
-        });
-        let exchanged = match exchanged {
-            Ok(exchanged) => exchanged,
-            // A socket that was cut says all sorts of things; the reason for the cut is the truth.
-            Err(failure) => return Left::Failed(slot.cut().unwrap_or(failure)),
+            interim_responses: received.interim_responses,
+            ..ended_of(shared, burst, pipeline, nth, result, ended_ns)
         };
-        let latency_ns = exchanged.ended_ns.saturating_sub(sent_ns);
-        drive.handle_event(Event::Answered { status: exchanged.answer.status, latency_ns });
-        if settings.closes {
-            return Left::Used;
+        shared.drive.borrow_mut().handle_ended(&ended);
+        let may_go_on = answer.persistent && !server_closed;
+        if !more_due {
+            // A server that closes when we asked it to has not left us in the lurch.
+            return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: !may_go_on && !burst.begin.closes });
         }
-        if !exchanged.answer.persistent || exchanged.server_closed {
-            return Left::ServerClosed;
+        if !answer.persistent {
+            // The others were sent in vain: the server said that it would not answer them.
+            return Err((nth + 1, Failure::ClosedEarly));
         }
-        // The end of one exchange is the beginning of the next: one look at the clock for both.
-        sent_ns = exchanged.ended_ns;
-        if !drive.take_request(sent_ns) {
-            return Left::Done;
+    }
+    Err((0, Failure::ClosedEarly))
+}
+
+fn begin_burst<D: Drive>(shared: &Shared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
+    let mut drive = shared.drive.borrow_mut();
+    drive.handle_begun(&begin, begun_ns);
+    let requests = &shared.settings.requests;
+    // A drive that chooses what there is not would be a defect; it must not become a panic here.
+    let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
+    let first = choose(0);
+    if begin.burst > 1 {
+        pipeline.requests.clear();
+        pipeline.bytes.clear();
+        for nth in 0..begin.burst {
+            let index = if nth == 0 { first } else { choose(nth) };
+            pipeline.requests.push(index);
+            pipeline.bytes.extend_from_slice(requests[index as usize].bytes(is_last(&begin, nth)));
         }
+    }
+    Burst { begin, begun_ns, sent_ns: 0, sent_bytes: 0, made: None, first }
+}
+
+const fn is_last(begin: &Begin, nth: u32) -> bool {
+    begin.closes && nth + 1 >= begin.burst
+}
+
+fn request_of(burst: &Burst, pipeline: &Pipeline, nth: u32) -> u32 {
+    if burst.begin.burst > 1 { pipeline.requests[nth as usize] } else { burst.first }
+}
+
+fn prepared<'a, D: Drive>(shared: &'a Shared<D>, burst: &Burst, pipeline: &Pipeline, nth: u32) -> &'a PreparedRequest {
+    &shared.settings.requests[request_of(burst, pipeline, nth) as usize]
+}
+
+fn bytes_of<'a, D: Drive>(shared: &'a Shared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
+    if burst.begin.burst > 1 {
+        &pipeline.bytes
+    } else {
+        shared.settings.requests[burst.first as usize].bytes(burst.begin.closes)
     }
 }
 
-/// One request and its answer.
-async fn exchange<D: Drive>(shared: &Shared<D>, link: &mut Link, reader: &mut Reader) -> Result<Exchanged, Failure> {
-    link.send(&shared.settings.request).await?;
-    reader.handle_sent();
-    shared.drive.borrow_mut().handle_event(Event::Sent { bytes: shared.settings.request.len() as u64 });
-    loop {
-        let received = link.receive(shared, reader).await?;
-        if let Some(answer) = received.answer {
-            return Ok(Exchanged { answer, ended_ns: precise_ns(), server_closed: received.server_closed });
-        }
+/// What is known of one request of a burst but for its answer.
+fn ended_of<D: Drive>(
+    shared: &Shared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    nth: u32,
+    result: Result<u16, Failure>,
+    ended_ns: u64,
+) -> Ended {
+    let length = |nth| prepared(shared, burst, pipeline, nth).bytes(is_last(&burst.begin, nth)).len();
+    let before: usize = (0..nth).map(length).sum();
+    let whole = length(nth);
+    let sent_bytes = burst.sent_bytes.saturating_sub(before).min(whole);
+    Ended {
+        begin: burst.begin,
+        request: request_of(burst, pipeline, nth),
+        begun_ns: burst.begun_ns,
+        sent_ns: if burst.sent_ns == 0 { ended_ns } else { burst.sent_ns },
+        first_byte_ns: ended_ns,
+        ended_ns,
+        made: burst.made.filter(|_| nth == 0),
+        result,
+        is_digested: false,
+        is_sent: sent_bytes == whole,
+        sent_bytes: sent_bytes as u64,
+        head_bytes: 0,
+        body_bytes: 0,
+        interim_responses: 0,
     }
+}
+
+/// Tells of the `nth` request of a burst and of all after it, which fail together; of the answer to the `nth`, what the
+/// reader has of it.
+fn fail_from<D: Drive>(
+    shared: &Shared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    nth: u32,
+    failure: Failure,
+    ended_ns: u64,
+    reader: &Reader,
+) {
+    let mut drive = shared.drive.borrow_mut();
+    for later in nth..burst.begin.burst.max(1) {
+        let mut ended = ended_of(shared, burst, pipeline, later, Err(failure), ended_ns);
+        // Before everything was sent no answer is read.
+        if later == nth && ended.is_sent && reader.is_due() {
+            let received = reader.received();
+            ended.head_bytes = received.total_bytes.saturating_sub(received.body_bytes);
+            ended.body_bytes = received.body_bytes;
+            ended.interim_responses = received.interim_responses;
+        }
+        drive.handle_ended(&ended);
+    }
+}
+
+/// Waits until the slot is given something, or its connection is of no more use.
+async fn wait_begin_or_loss<D: Drive + 'static>(shared: &Shared<D>, slot: &Slot, link: &mut Link<D>) -> Woken {
+    poll_fn(|context| {
+        if link.poll_lost(context, shared).is_ready() {
+            return Poll::Ready(Woken::Lost(slot.take()));
+        }
+        match slot.take() {
+            Some(begin) => Poll::Ready(Woken::Begin(begin)),
+            None => {
+                slot.register(context);
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }

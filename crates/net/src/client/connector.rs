@@ -1,23 +1,28 @@
-//! Makes sockets and begins connections; knows how to go on when local ports run out.
+//! Makes sockets and begins connections; knows where they come from.
 
+use super::Sources;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Source addresses tried before a connection is given up. One address has about 28,000 ports for each target, and a
-/// used one is free again after a second on loopback (`net.ipv4.tcp_tw_reuse`), so a handful covers any rate seen; 16 is
-/// that with room.
+/// Source addresses tried before a connection is given up, where we choose them. One address has about 28,000 ports for
+/// each target, and a used one is free again after a second on loopback (`net.ipv4.tcp_tw_reuse`), so a handful covers any
+/// rate seen; 16 is that with room.
 const SOURCES_TRIED_MAX: u32 = 16;
+
+/// Most source addresses: the host parts of 127.0.0.0/16 but the first and the last.
+const SOURCES_MAX: u32 = 65_534;
 
 /// Opens connections of one worker to one address.
 #[derive(Debug)]
 pub(super) struct Connector {
     address: SocketAddr,
-    /// Last octet of the source address 127.0.0.x; 0 leaves the choice to the kernel.
-    source: Cell<u8>,
-    request_bytes: usize,
+    sources: Sources,
+    /// Host part of the source address 127.0.x.y; 0 leaves the choice to the kernel.
+    source: Cell<u32>,
+    request_bytes_max: usize,
 }
 
 /// The smallest segment a path may be limited to (RFC 9293 §3.7.1); what fits is sent as one.
@@ -33,26 +38,41 @@ pub(super) enum Begun {
 }
 
 impl Connector {
-    pub(super) fn new(address: SocketAddr, request_bytes: usize) -> Self {
-        Self { address, source: Cell::new(0), request_bytes }
+    /// `request_bytes_max`: what is sent at once at the most.
+    pub(super) fn new(address: SocketAddr, sources: Sources, request_bytes_max: usize) -> Self {
+        let source = match sources {
+            Sources::Automatic => 0,
+            Sources::Loopback { first, count } => 1 + first % count.clamp(1, SOURCES_MAX),
+        };
+        Self { address, sources, source: Cell::new(source), request_bytes_max }
     }
 
     /// Begins a connection.
     pub(super) fn begin(&self) -> Result<Begun, Errno> {
-        for _ in 0..SOURCES_TRIED_MAX {
-            match self.begin_from(self.source.get()) {
-                Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(),
-                begun => return begun,
+        match self.sources {
+            Sources::Automatic => {
+                for _ in 0..SOURCES_TRIED_MAX {
+                    match self.begin_from(self.source.get()) {
+                        Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(254),
+                        begun => return begun,
+                    }
+                }
+                Err(Errno::ADDRNOTAVAIL)
+            }
+            Sources::Loopback { count, .. } => {
+                // In turn, so that none runs out of ports before the others; who has run out says so.
+                let begun = self.begin_from(self.source.get());
+                self.rotate(count.clamp(1, SOURCES_MAX));
+                begun
             }
         }
-        Err(Errno::ADDRNOTAVAIL)
     }
 
-    fn begin_from(&self, source: u8) -> Result<Begun, Errno> {
+    fn begin_from(&self, source: u32) -> Result<Begun, Errno> {
         let family = if self.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        if self.request_bytes > SEGMENT_BYTES_MIN {
+        if self.request_bytes_max > SEGMENT_BYTES_MIN {
             // The tail of a long request must not wait for its beginning to be acknowledged. A short one is one segment, on
             // a connection with nothing under way, and leaves at once anyway.
             sockopt::set_tcp_nodelay(&socket, true)?;
@@ -60,7 +80,7 @@ impl Connector {
         if source != 0 {
             // The port is then chosen by connect, which knows the target, and not by bind, which must assume any.
             crate::socket::set_ip_bind_address_no_port(socket.as_fd())?;
-            bind(&socket, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, source), 0)))?;
+            bind(&socket, &SocketAddr::from((address_of(source), 0)))?;
         }
         match connect(&socket, &self.address) {
             Ok(()) => Ok(Begun::Connected(socket)),
@@ -74,30 +94,58 @@ impl Connector {
         matches!(self.address.ip(), IpAddr::V4(address) if address.is_loopback())
     }
 
-    fn rotate(&self) {
+    /// The next of `count` addresses; after the kernel's choice, which is 127.0.0.1, the second.
+    fn rotate(&self, count: u32) {
         self.source.set(match self.source.get() {
             0 => 2,
-            254 => 1,
+            source if source >= count => 1,
             source => source + 1,
         });
     }
 }
 
+/// 127.0.x.y for a host part of 1 and up.
+fn address_of(host: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 0, 0)) + host)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Connector;
+    use super::{Connector, SOURCES_MAX, address_of};
+    use crate::client::Sources;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn sources_go_round_the_loopback_addresses() {
-        let connector = Connector::new("127.0.0.1:1".parse().unwrap(), 1);
+        let connector = Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Automatic, 1);
         assert!(connector.can_rotate());
         let mut seen = Vec::new();
         for _ in 0..256 {
-            connector.rotate();
+            connector.rotate(254);
             seen.push(connector.source.get());
         }
         assert_eq!((seen[0], seen[252], seen[253], seen[254]), (2, 254, 1, 2));
-        assert!(!Connector::new("[::1]:1".parse().unwrap(), 1).can_rotate());
-        assert!(!Connector::new("192.0.2.1:1".parse().unwrap(), 1).can_rotate());
+        assert!(!Connector::new("[::1]:1".parse().unwrap(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::new("192.0.2.1:1".parse().unwrap(), Sources::Automatic, 1).can_rotate());
+    }
+
+    #[test]
+    fn given_sources_take_turns_from_where_each_worker_begins() {
+        let connector =
+            |first, count| Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Loopback { first, count }, 1);
+        let turns = |connector: &Connector, count| {
+            let mut seen = Vec::new();
+            for _ in 0..4 {
+                seen.push(connector.source.get());
+                connector.rotate(count);
+            }
+            seen
+        };
+        assert_eq!(turns(&connector(0, 3), 3), [1, 2, 3, 1]);
+        assert_eq!(turns(&connector(2, 3), 3), [3, 1, 2, 3]);
+        assert_eq!(turns(&connector(7, 1), 1), [1, 1, 1, 1]);
+        assert_eq!(connector(9, 0).source.get(), 1);
+        assert_eq!(address_of(1), Ipv4Addr::LOCALHOST);
+        assert_eq!(address_of(SOURCES_MAX), Ipv4Addr::new(127, 0, 255, 254));
     }
 }

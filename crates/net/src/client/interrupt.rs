@@ -1,7 +1,9 @@
-//! Ctrl-C for work that is no worker's.
+//! Ctrl-C for work that is no worker's, and other signals that end a process which has something to put in order first.
 
 use crate::runtime::build_runtime;
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 use std::thread;
 
 /// Calls `handle` for each SIGINT from now on, with how many there have been, on a thread of its own that lives as long
@@ -27,4 +29,37 @@ pub fn watch_interrupts(mut handle: impl FnMut(u32) + Send + 'static) -> io::Res
         });
     })?;
     begun.recv().map_err(|_| io::Error::other("the thread that watches for Ctrl-C has ended"))?
+}
+
+/// Calls `handle` when SIGTERM, SIGHUP or SIGQUIT arrives, and then ends the process as a shell reports such an end: with
+/// 128 and the signal's number.
+pub fn watch_endings(handle: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (watching, begun) = std::sync::mpsc::channel();
+    thread::Builder::new().name("endings".to_owned()).spawn(move || {
+        let runtime = match build_runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(watching.send(Err(error))),
+        };
+        runtime.block_on(async {
+            let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
+            let signals: io::Result<Vec<_>> =
+                kinds.into_iter().map(|kind| Ok((kind.as_raw_value(), signal(kind)?))).collect();
+            let mut signals = match signals {
+                Ok(signals) => signals,
+                Err(error) => return drop(watching.send(Err(error))),
+            };
+            drop(watching.send(Ok(())));
+            let number = poll_fn(|context| {
+                let mut arrived = signals
+                    .iter_mut()
+                    .filter_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+                arrived.next().map_or(Poll::Pending, Poll::Ready)
+            })
+            .await;
+            handle();
+            std::process::exit(128 + number);
+        });
+    })?;
+    begun.recv().map_err(|_| io::Error::other("the thread that watches for signals has ended"))?
 }

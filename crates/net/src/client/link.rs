@@ -1,19 +1,24 @@
-//! A connected socket of the client: one direct send a request, one receive an arrival.
+//! A connection of the client that speaks HTTP/1: one direct send a burst, one receive an arrival.
 
 use super::connector::Begun;
-use super::deadline::Slot;
-use super::failure::Failure;
 use super::reader::{Answer, Reader};
-use super::worker::{Room, Shared};
-use super::{Drive, Event};
+use super::slot::Slot;
+use super::stream::Stream;
+use super::worker::{OpenGuard, Shared, failure_of};
+use super::{Drive, Failure, Made};
 use crate::clock::precise_ns;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustls::HandshakeKind;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
-use tokio::io::Interest;
+use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// What one receive brought.
 pub(super) struct ReceivedOnce {
@@ -21,32 +26,60 @@ pub(super) struct ReceivedOnce {
     pub(super) server_closed: bool,
 }
 
-/// A connected socket, registered with the runtime once something must be waited for.
-pub(super) struct Link {
-    /// Always there, except while it is registered for something else.
-    socket: Option<AsyncFd<Rc<OwnedFd>>>,
-    /// Bytes of the next request that were already sent.
-    sent_bytes: usize,
+/// A socket that stands, for whoever makes a stream of it.
+pub(super) struct Standing {
+    pub(super) carrier: Carrier,
+    pub(super) made: Made,
 }
 
-impl Link {
-    /// Connects and sends the first request as far as it goes; returns also when that sending began.
-    pub(super) async fn open<D: Drive>(
-        shared: &Shared<D>,
+/// What carries bytes to the server and back, where they are not sent directly.
+pub(super) enum Carrier {
+    Plain(Stream),
+    Tls(Box<TlsStream<Stream>>),
+}
+
+/// A connection for bursts of HTTP/1.
+pub(super) struct Link<D: Drive> {
+    kind: Kind,
+    /// Bytes of the next burst that were already sent.
+    sent_bytes: usize,
+    pub(super) open: OpenGuard<D>,
+}
+
+enum Kind {
+    /// A socket, registered with the runtime once something must be waited for. Always there, except while it is
+    /// registered for something else.
+    Plain(Option<AsyncFd<Rc<OwnedFd>>>),
+    Tls(Box<TlsStream<Stream>>),
+}
+
+/// A connection that was made, and when the first burst was given to it.
+pub(super) struct Opened<D: Drive> {
+    pub(super) link: Link<D>,
+    pub(super) made: Made,
+    pub(super) sent_ns: u64,
+}
+
+impl<D: Drive + 'static> Link<D> {
+    /// Connects and sends the first burst as far as it goes at once.
+    pub(super) async fn open(
+        shared: &Rc<Shared<D>>,
         slot: &Slot,
+        bytes: &[u8],
+        begun_ns: u64,
         is_reconnect: bool,
-    ) -> Result<(Self, u64), Failure> {
-        let begun_ns = precise_ns();
-        let begun = shared.connector.begin()?;
-        let stands = matches!(begun, Begun::Connected(_));
-        let (Begun::Connected(socket) | Begun::UnderWay(socket)) = begun;
-        let socket = Rc::new(socket);
-        slot.watch(&socket);
-        slot.set_deadline(begun_ns.saturating_add(shared.settings.request_timeout_ns));
+    ) -> Result<Opened<D>, Failure> {
+        if shared.tls.is_some() {
+            let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
+            let Carrier::Tls(stream) = standing.carrier else { return Err(Failure::ClosedEarly) };
+            let link = Self { kind: Kind::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
+            return Ok(Opened { link, made: standing.made, sent_ns: precise_ns() });
+        }
+        let (socket, stands) = begin(shared, slot, begun_ns)?;
         // Over loopback the handshake is over when connect returns, whatever it said: sending finds out, and spares the
         // wait for a writable socket.
         let mut sent_ns = precise_ns();
-        let sent = match send(&socket, &shared.settings.request, SendFlags::NOSIGNAL) {
+        let sent = match send(&socket, bytes, SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN) if !stands => None,
             Err(Errno::AGAIN) => Some(0),
             sent => Some(sent?),
@@ -56,25 +89,28 @@ impl Link {
         } else {
             let socket = register(socket, Interest::READABLE | Interest::WRITABLE)?;
             let connected = wait_connected(&socket).await;
-            connected.map_err(|failure| slot.cut().unwrap_or(failure))?;
+            connected.map_err(|failure| failure_of(slot, failure))?;
             sent_ns = precise_ns();
             (socket, 0)
         };
-        shared
-            .drive
-            .borrow_mut()
-            .handle_event(Event::Connected { connect_ns: sent_ns.saturating_sub(begun_ns), is_reconnect });
-        Ok((Self { socket: Some(socket), sent_bytes }, sent_ns))
+        let connect_ns = sent_ns.saturating_sub(begun_ns);
+        let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
+        let link = Self { kind: Kind::Plain(Some(socket)), sent_bytes, open: OpenGuard::new(shared, begun_ns) };
+        Ok(Opened { link, made, sent_ns })
     }
 
-    /// Sends a whole request, directly; waits only when the socket takes no more.
-    pub(super) async fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
-        let mut sent_bytes = std::mem::take(&mut self.sent_bytes);
-        while sent_bytes < request.len() {
-            let Some(socket) = &self.socket else { return Err(Failure::ClosedEarly) };
-            match send(socket.get_ref(), &request[sent_bytes..], SendFlags::NOSIGNAL) {
-                Ok(sent) => sent_bytes += sent,
-                Err(Errno::AGAIN) => return self.send_patiently(&request[sent_bytes..]).await,
+    /// Sends a whole burst, directly; waits only when the socket takes no more. `sent_bytes` is kept up with what was sent.
+    pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
+        *sent_bytes = std::mem::take(&mut self.sent_bytes);
+        let socket = match &mut self.kind {
+            Kind::Plain(Some(socket)) => socket,
+            Kind::Plain(None) => return Err(Failure::ClosedEarly),
+            Kind::Tls(stream) => return send_by_tls(stream, burst, sent_bytes).await,
+        };
+        while *sent_bytes < burst.len() {
+            match send(socket.get_ref(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+                Ok(sent) => *sent_bytes += sent,
+                Err(Errno::AGAIN) => return self.send_patiently(burst, sent_bytes).await,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -82,16 +118,17 @@ impl Link {
         Ok(())
     }
 
-    /// Sends the rest of a request that the socket did not take at once. Rare, for a request is small: so a socket is
+    /// Sends the rest of a burst that the socket did not take at once. Rare, for a request is small: so a socket is
     /// registered for writing only now.
-    async fn send_patiently(&mut self, mut request: &[u8]) -> Result<(), Failure> {
+    async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
+        let Kind::Plain(place) = &mut self.kind else { return Err(Failure::ClosedEarly) };
         // It must leave the runtime before it can be registered anew.
-        let Some(socket) = self.socket.take().map(AsyncFd::into_inner) else { return Err(Failure::ClosedEarly) };
-        let socket = self.socket.insert(register(socket, Interest::READABLE | Interest::WRITABLE)?);
-        while !request.is_empty() {
+        let Some(socket) = place.take().map(AsyncFd::into_inner) else { return Err(Failure::ClosedEarly) };
+        let socket = place.insert(register(socket, Interest::READABLE | Interest::WRITABLE)?);
+        while *sent_bytes < burst.len() {
             let mut ready = socket.writable().await?;
-            match send(socket.get_ref(), request, SendFlags::NOSIGNAL) {
-                Ok(sent) => request = &request[sent..],
+            match send(socket.get_ref(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+                Ok(sent) => *sent_bytes += sent,
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -100,17 +137,25 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for bytes, receives once and reads what came.
-    pub(super) async fn receive<D: Drive>(
+    /// Waits for bytes, receives once and reads what came in answer to `request`.
+    pub(super) async fn receive(
         &mut self,
         shared: &Shared<D>,
         reader: &mut Reader,
+        request: u32,
     ) -> Result<ReceivedOnce, Failure> {
-        let Some(socket) = &self.socket else { return Err(Failure::ClosedEarly) };
+        let socket = match &mut self.kind {
+            Kind::Plain(Some(socket)) => socket,
+            Kind::Plain(None) => return Err(Failure::ClosedEarly),
+            Kind::Tls(stream) => {
+                return poll_fn(|context| poll_receive_by_tls(stream, context, shared, reader, request)).await;
+            }
+        };
         loop {
             let mut ready = poll_fn(|context| socket.poll_read_ready(context)).await?;
-            let Room { buffer, memo } = &mut *shared.room.borrow_mut();
-            let (received, _) = match recv(socket.get_ref(), &mut buffer[..], RecvFlags::empty()) {
+            let mut room = shared.room.borrow_mut();
+            let (buffer, memo) = room.parts(request);
+            let (received, _) = match recv(socket.get_ref(), &mut *buffer, RecvFlags::empty()) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => {
                     ready.clear_ready();
@@ -132,6 +177,106 @@ impl Link {
             return Ok(ReceivedOnce { answer, server_closed });
         }
     }
+
+    /// Ready when the connection, on which nothing is awaited, is of no more use: it ended, or something came on it.
+    pub(super) fn poll_lost(&mut self, context: &mut Context<'_>, shared: &Shared<D>) -> Poll<()> {
+        let socket = match &mut self.kind {
+            Kind::Plain(Some(socket)) => socket,
+            Kind::Plain(None) => return Poll::Ready(()),
+            Kind::Tls(stream) => {
+                // It may be a ticket for another session, which is read here.
+                let mut room = shared.room.borrow_mut();
+                let mut buffer = ReadBuf::new(room.parts(0).0);
+                return Pin::new(stream).poll_read(context, &mut buffer).map(|_| ());
+            }
+        };
+        loop {
+            let Ok(mut ready) = ready!(socket.poll_read_ready(context)) else { return Poll::Ready(()) };
+            match recv(socket.get_ref(), &mut [0_u8; 1][..], RecvFlags::PEEK) {
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+async fn send_by_tls(stream: &mut TlsStream<Stream>, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
+    while *sent_bytes < burst.len() {
+        *sent_bytes += stream.write(&burst[*sent_bytes..]).await?;
+    }
+    Ok(stream.flush().await?)
+}
+
+fn poll_receive_by_tls<D: Drive>(
+    stream: &mut TlsStream<Stream>,
+    context: &mut Context<'_>,
+    shared: &Shared<D>,
+    reader: &mut Reader,
+    request: u32,
+) -> Poll<Result<ReceivedOnce, Failure>> {
+    let mut room = shared.room.borrow_mut();
+    let (buffer, memo) = room.parts(request);
+    let mut buffer = ReadBuf::new(buffer);
+    let read = ready!(Pin::new(stream).poll_read(context, &mut buffer));
+    Poll::Ready(match read {
+        // Many a server ends a session without saying so within it; the end of a body is then not to be believed, but one
+        // whose length was declared is whole or not by itself.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(match reader.handle_end() {
+            Ok(_) => Failure::ShortBody,
+            Err(failure) => failure,
+        }),
+        Err(error) => Err(error.into()),
+        Ok(()) if buffer.filled().is_empty() => {
+            reader.handle_end().map(|answer| ReceivedOnce { answer: Some(answer), server_closed: true })
+        }
+        Ok(()) => {
+            reader.handle_bytes(memo, buffer.filled()).map(|answer| ReceivedOnce { answer, server_closed: false })
+        }
+    })
+}
+
+/// Begins a connection and has its slot's deadline watch it; says whether it stands for certain.
+fn begin<D: Drive>(shared: &Shared<D>, slot: &Slot, begun_ns: u64) -> Result<(Rc<OwnedFd>, bool), Failure> {
+    let begun = shared.connector.begin()?;
+    let stands = matches!(begun, Begun::Connected(_));
+    let (Begun::Connected(socket) | Begun::UnderWay(socket)) = begun;
+    let socket = Rc::new(socket);
+    slot.deadline.watch(&socket);
+    slot.deadline.set(begun_ns.saturating_add(shared.settings.request_timeout_ns));
+    Ok((socket, stands))
+}
+
+/// Makes a connection, with its TLS session where there is one, and waits until it stands.
+pub(super) async fn stand<D: Drive>(
+    shared: &Rc<Shared<D>>,
+    slot: &Slot,
+    begun_ns: u64,
+    is_reconnect: bool,
+) -> Result<Standing, Failure> {
+    let (socket, _) = begin(shared, slot, begun_ns)?;
+    // What TLS and HTTP/2 send in pieces must not wait for an acknowledgement in between.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    let socket = register(socket, Interest::READABLE | Interest::WRITABLE)?;
+    wait_connected(&socket).await.map_err(|failure| failure_of(slot, failure))?;
+    let connected_ns = precise_ns();
+    let connect_ns = connected_ns.saturating_sub(begun_ns);
+    let stream = Stream::new(socket);
+    let Some((config, name)) = &shared.tls else {
+        let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
+        return Ok(Standing { carrier: Carrier::Plain(stream), made });
+    };
+    let handshake = TlsConnector::from(std::sync::Arc::clone(config)).connect(name.clone(), stream);
+    let stream = handshake.await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
+    let tls_ns = precise_ns().saturating_sub(connected_ns);
+    let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+    let made = Made { connect_ns, tls_ns, is_reconnect, is_resumed };
+    Ok(Standing { carrier: Carrier::Tls(Box::new(stream)), made })
+}
+
+/// A server that hangs up amid a handshake gives an end of file and no errno.
+fn handshake_failure(error: std::io::Error) -> Failure {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof { Failure::ClosedEarly } else { error.into() }
 }
 
 async fn wait_connected(socket: &AsyncFd<Rc<OwnedFd>>) -> Result<(), Failure> {
@@ -145,4 +290,50 @@ fn register(socket: Rc<OwnedFd>, interest: Interest) -> Result<AsyncFd<Rc<OwnedF
     // holds keeps it alive, and nothing can take the `OwnedFd` out of an `Rc` that is held twice.
     let registered = unsafe { AsyncFd::register_with_interest(socket, interest) };
     registered.map_err(|error| Failure::from(error.into_parts().1))
+}
+
+impl Carrier {
+    /// What was agreed on by ALPN; `None` without TLS. Servers that agree on nothing speak HTTP/1.1.
+    pub(super) fn protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => Some(stream.get_ref().1.alpn_protocol().unwrap_or_default()),
+        }
+    }
+}
+
+impl AsyncRead for Carrier {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Carrier {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
 }

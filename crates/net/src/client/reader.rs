@@ -1,5 +1,6 @@
 //! Reads one answer after another from the bytes of a connection. Knows no socket.
 
+use super::content::Digesting;
 use super::failure::Failure;
 use flatout_http::body::BodyDecoder;
 use flatout_http::connection::{Connection, Event, State};
@@ -65,55 +66,92 @@ struct Body {
 #[derive(Debug)]
 pub(super) struct Reader {
     connection: Connection,
+    /// Whether the answer that is due is one to a HEAD request.
     is_head: bool,
-    closes: bool,
+    /// Whether it is the last one that we want of the connection.
+    is_last: bool,
+    /// Whether another answer is due after it: requests were pipelined.
+    more_due: bool,
     body: Option<Body>,
-    /// Beginning of a head that has not arrived whole; empty, and never allocated, where servers send heads in one piece.
+    /// What arrived and was not read: the beginning of a head, or of the next answer. Empty, and never allocated, where
+    /// servers send heads in one piece.
     stash: Vec<u8>,
     received: Received,
+    digesting: Option<Digesting>,
 }
 
 impl Reader {
     /// The reader of a new connection.
-    pub(super) fn new(is_head: bool, closes: bool) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             connection: Connection::new(),
-            is_head,
-            closes,
+            is_head: false,
+            is_last: false,
+            more_due: false,
             body: None,
             stash: Vec::new(),
             received: Received::default(),
+            digesting: None,
         }
     }
 
-    /// A request was sent; its answer comes next.
-    pub(super) fn handle_sent(&mut self) {
-        debug_assert!(self.connection.state() == State::Idle && self.stash.is_empty() && self.body.is_none());
-        self.received = Received::default();
+    /// The answer to one request that was sent comes next, and after it those to others, if `more_due`.
+    pub(super) fn begin(&mut self, is_head: bool, is_last: bool, more_due: bool, digesting: Option<Digesting>) {
+        debug_assert!(self.connection.state() == State::Idle && self.body.is_none());
+        (self.is_head, self.is_last, self.more_due, self.digesting) = (is_head, is_last, more_due, digesting);
+        self.received = Received { total_bytes: self.stash.len() as u64, ..Received::default() };
         self.connection.advance(Event::RequestWithoutBody);
     }
 
-    /// What arrived since the request was sent.
+    /// Whether an answer is due that has not ended.
+    pub(super) fn is_due(&self) -> bool {
+        matches!(self.connection.state(), State::ResponseDue | State::ResponseBody)
+    }
+
+    /// What arrived of the answer that is due, or came last.
     pub(super) fn received(&self) -> Received {
         self.received
+    }
+
+    /// The digest of the body, if one was asked for.
+    pub(super) fn take_digest(&mut self) -> Option<Digesting> {
+        self.digesting.take()
+    }
+
+    /// Reads what arrived together with the last answer.
+    pub(super) fn read_stash(&mut self, memo: &mut HeadMemo) -> Result<Option<Answer>, Failure> {
+        if self.stash.is_empty() { Ok(None) } else { self.handle_stashed(memo, &[]) }
     }
 
     /// Takes the bytes of one receive; gives the answer when they complete it.
     pub(super) fn handle_bytes(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<Answer>, Failure> {
         self.received.total_bytes += bytes.len() as u64;
-        if self.stash.is_empty() {
-            let (used, answer) = self.read(memo, bytes)?;
-            if used < bytes.len() {
-                self.stash.extend_from_slice(&bytes[used..]);
-            }
-            return Ok(answer);
+        if !self.stash.is_empty() {
+            return self.handle_stashed(memo, bytes);
         }
+        let (used, answer) = self.read(memo, bytes)?;
+        if used < bytes.len() {
+            self.stash.extend_from_slice(&bytes[used..]);
+            self.leave_stash(answer);
+        }
+        Ok(answer)
+    }
+
+    fn handle_stashed(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<Answer>, Failure> {
         let mut stash = std::mem::take(&mut self.stash);
         stash.extend_from_slice(bytes);
         let (used, answer) = self.read(memo, &stash)?;
         stash.drain(..used);
         self.stash = stash;
+        self.leave_stash(answer);
         Ok(answer)
+    }
+
+    /// What is left after an answer belongs to the next one.
+    fn leave_stash(&mut self, answer: Option<Answer>) {
+        if answer.is_some() {
+            self.received.total_bytes -= self.stash.len() as u64;
+        }
     }
 
     /// The server closed its half: the end of a body of that kind, or a failure.
@@ -135,7 +173,7 @@ impl Reader {
         if self.body.is_none() {
             let Some(head) = self.read_head(memo, bytes, &mut used)? else { return Ok((used, None)) };
             self.connection.advance(Event::ResponseBegins);
-            let answer = Answer { status: head.status, persistent: head.persistent && !self.closes };
+            let answer = Answer { status: head.status, persistent: head.persistent && !self.is_last };
             match BodyDecoder::new(head.framing, &Limits::CLIENT) {
                 Some(decoder) => self.body = Some(Body { decoder, answer }),
                 None => return self.finish(answer, used, bytes.len()),
@@ -144,6 +182,9 @@ impl Reader {
         let Some(body) = &mut self.body else { return Ok((used, None)) };
         while used < bytes.len() {
             let step = body.decoder.decode(&bytes[used..])?;
+            if let Some(digesting) = &mut self.digesting {
+                digesting.take(&bytes[used + step.data_start..][..step.data_bytes]);
+            }
             used += step.consumed;
             self.received.body_bytes += step.data_bytes as u64;
             if step.done {
@@ -179,8 +220,8 @@ impl Reader {
     }
 
     fn finish(&mut self, answer: Answer, used: usize, length: usize) -> Result<(usize, Option<Answer>), Failure> {
-        if used < length {
-            // We never ask for a second answer before the first one ended, so this is a body longer than declared.
+        if used < length && !self.more_due {
+            // Nothing else was asked for, so this is a body longer than declared.
             return Err(Failure::Surplus);
         }
         self.connection.advance(if answer.persistent { Event::ResponseEnds } else { Event::ResponseEndsLast });
@@ -190,8 +231,9 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, HeadMemo, Reader, Received};
-    use crate::client::Failure;
+    use super::{Answer, Digesting, HeadMemo, Reader, Received};
+    use crate::client::content::check;
+    use crate::client::{Failure, PreparedRequest};
     use flatout_http::refusal::Refusal;
 
     /// Feeds an answer in pieces of every size and checks that all give the same.
@@ -209,8 +251,8 @@ mod tests {
     }
 
     fn feed_pieces(bytes: &[u8], size: usize, closes: bool) -> Result<(Option<Answer>, Received), Failure> {
-        let (mut reader, mut memo) = (Reader::new(false, closes), HeadMemo::default());
-        reader.handle_sent();
+        let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+        reader.begin(false, closes, false, None);
         for piece in bytes.chunks(size) {
             if let Some(answer) = reader.handle_bytes(&mut memo, piece)? {
                 return Ok((Some(answer), reader.received()));
@@ -259,8 +301,8 @@ mod tests {
             (b"HTTP/1.1 200 OK\r\nContent-Len", Err(Failure::ClosedEarly)),
             (b"", Err(Failure::ClosedEarly)),
         ] {
-            let mut reader = Reader::new(false, false);
-            reader.handle_sent();
+            let mut reader = Reader::new();
+            reader.begin(false, false, false, None);
             assert_eq!(reader.handle_bytes(&mut HeadMemo::default(), bytes), Ok(None));
             assert_eq!(reader.handle_end(), expected, "{:?}", String::from_utf8_lossy(bytes));
         }
@@ -280,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_reader_reads_many_answers_in_turn_alike_or_not() {
-        let (mut reader, mut memo) = (Reader::new(false, false), HeadMemo::default());
+        let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
         for (head, status) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
@@ -289,12 +331,52 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
         ] {
             for cut in [0, 20, head.len()] {
-                reader.handle_sent();
+                reader.begin(false, false, false, None);
                 let bytes = format!("{head}x");
                 assert_eq!(reader.handle_bytes(&mut memo, &bytes.as_bytes()[..cut]), Ok(None));
                 let answer = reader.handle_bytes(&mut memo, &bytes.as_bytes()[cut..]).unwrap().unwrap();
                 assert_eq!(answer, Answer { status, persistent: true });
                 assert_eq!((reader.received().body_bytes, reader.received().total_bytes), (1, bytes.len() as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn pipelined_answers_are_read_wherever_the_pieces_end() {
+        let all = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 404 N\r\nTransfer-Encoding: chunked\r\n\r\n\
+            1\r\nx\r\n0\r\n\r\nHTTP/1.1 204 N\r\n\r\n";
+        let lengths = [40, 57, 18_u64];
+        for size in 1..=all.len() {
+            let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+            let mut pieces = all.chunks(size);
+            let mut answers = Vec::new();
+            for nth in 0..3 {
+                reader.begin(false, false, nth < 2, None);
+                let mut answer = reader.read_stash(&mut memo).unwrap();
+                while answer.is_none() {
+                    answer = reader.handle_bytes(&mut memo, pieces.next().unwrap()).unwrap();
+                }
+                answers.push((answer.unwrap().status, reader.received().total_bytes));
+            }
+            assert_eq!(answers, [(200, lengths[0]), (404, lengths[1]), (204, lengths[2])], "pieces of {size}");
+            assert!(pieces.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_content_alone() {
+        let request = PreparedRequest::plain(Vec::new());
+        for answer in [
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"[..],
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        ] {
+            for size in 1..=answer.len() {
+                let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+                reader.begin(false, false, false, Some(Digesting::begin()));
+                for piece in answer.chunks(size) {
+                    reader.handle_bytes(&mut memo, piece).unwrap();
+                }
+                assert_eq!(check(&request, 200, 5, reader.take_digest()), Ok(200), "pieces of {size}");
             }
         }
     }

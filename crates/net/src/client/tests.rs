@@ -1,6 +1,9 @@
 //! The client against servers of a few lines, each with one fault.
 
-use super::{ClientSettings, Drive, Event, Failure, WorkerReport, run_worker};
+use super::{
+    Begin, ClientSettings, ConnectionEnd, Drive, Ended, Failure, Made, Move, PreparedRequest, Sources, WorkerReport,
+    run_worker,
+};
 use crate::clock::precise_ns;
 use flatout_http::refusal::Refusal;
 use rustix::io::Errno;
@@ -9,38 +12,138 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Takes a number of requests, or none any more after an interrupt, and keeps every event.
+/// A closed loop: each slot begins its next burst when the last one has ended, until so many were begun.
 struct Script {
-    requests_left: u32,
+    bursts_left: u32,
+    burst: u32,
+    /// Bursts of each connection; 0: no bound.
+    calls: u32,
+    /// How many times a slot may fail to connect before it is given up.
     pauses_left: u32,
-    events: Vec<Event>,
+    /// What slots are free to begin, from when.
+    free: Vec<(u32, u64)>,
+    slots: Vec<u32>,
+    under_way: u32,
+    begun: u32,
+    ended: Vec<Ended>,
+    made: Vec<Made>,
+    connections: Vec<ConnectionEnd>,
+    connecting: u32,
     ticks: u32,
+    gave_up: bool,
+}
+
+impl Script {
+    fn new(slots: u32, bursts: u32) -> Self {
+        Self {
+            bursts_left: bursts,
+            burst: 1,
+            calls: 0,
+            pauses_left: 0,
+            free: (0..slots).rev().map(|slot| (slot, 0)).collect(),
+            slots: vec![0; slots as usize],
+            under_way: 0,
+            begun: 0,
+            ended: Vec::new(),
+            made: Vec::new(),
+            connections: Vec::new(),
+            connecting: 0,
+            ticks: 0,
+            gave_up: false,
+        }
+    }
+
+    fn begin(&mut self, slot: u32, now_ns: u64) -> Begin {
+        self.bursts_left -= 1;
+        self.under_way += 1;
+        let calls = &mut self.slots[slot as usize];
+        let connect = *calls == 0;
+        *calls += 1;
+        let closes = self.calls > 0 && *calls == self.calls;
+        if closes {
+            *calls = 0;
+        }
+        Begin { slot, connect, burst: self.burst, closes, intended_ns: now_ns, visit: 0, request: 0, call: 0 }
+    }
 }
 
 impl Drive for Script {
-    fn take_request(&mut self, _now_ns: u64) -> bool {
-        let takes = self.requests_left > 0;
-        self.requests_left = self.requests_left.saturating_sub(1);
-        takes
+    fn next(&mut self, now_ns: u64) -> Move {
+        if self.bursts_left == 0 || self.gave_up {
+            return if self.under_way == 0 { Move::Done } else { Move::Idle };
+        }
+        let due = self.free.iter().rposition(|(_, from_ns)| *from_ns <= now_ns);
+        match due {
+            Some(index) => {
+                let (slot, _) = self.free.remove(index);
+                Move::Begin(self.begin(slot, now_ns))
+            }
+            None => self.free.iter().map(|(_, from_ns)| *from_ns).min().map_or(Move::Idle, Move::WaitUntil),
+        }
     }
 
-    fn decide_pause_ns(&mut self, _now_ns: u64, _failures_in_a_row: u32) -> Option<u64> {
-        self.pauses_left = self.pauses_left.checked_sub(1)?;
-        Some(1_000_000)
+    fn choose(&mut self, _begin: &Begin, nth: u32) -> u32 {
+        nth
     }
 
-    fn handle_event(&mut self, event: Event) {
-        self.events.push(event);
+    fn handle_begun(&mut self, begin: &Begin, _now_ns: u64) {
+        self.begun += begin.burst;
     }
 
-    fn handle_tick(&mut self, _now_ns: u64) {
+    fn handle_ended(&mut self, ended: &Ended) {
+        self.made.extend(ended.made);
+        self.ended.push(*ended);
+    }
+
+    fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
+        self.under_way -= 1;
+        if !is_open {
+            self.slots[slot as usize] = 0;
+        }
+        if self.bursts_left == 0 {
+            return None;
+        }
+        Some(self.begin(slot, now_ns))
+    }
+
+    fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
+        self.under_way -= 1;
+        self.slots[slot as usize] = 0;
+        if connected {
+            self.free.push((slot, now_ns));
+        } else {
+            match self.pauses_left.checked_sub(1) {
+                Some(left) => self.pauses_left = left,
+                None => self.gave_up = true,
+            }
+            self.free.push((slot, now_ns + 1_000_000));
+        }
+    }
+
+    fn handle_connecting(&mut self, _now_ns: u64) {
+        self.connecting += 1;
+    }
+
+    fn handle_connected(&mut self, _slot: u32, _made: &Made, _now_ns: u64) {}
+
+    fn handle_connection_end(&mut self, end: &ConnectionEnd) {
+        self.connections.push(*end);
+    }
+
+    fn handle_closed(&mut self, slot: u32) {
+        self.slots[slot as usize] = 0;
+    }
+
+    fn handle_tick(&mut self, _now_ns: u64, _late_ns: u64, _connections: u32) {
         self.ticks += 1;
     }
 
     fn handle_interrupt(&mut self) {
-        self.requests_left = 0;
+        self.bursts_left = 0;
     }
 }
 
@@ -81,51 +184,139 @@ fn answer_once(answer: &'static [u8]) -> SocketAddr {
 fn settings(address: SocketAddr) -> ClientSettings {
     ClientSettings {
         address,
-        request: b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec().into(),
-        is_head: false,
-        closes: false,
-        connections: 1,
+        tls: None,
+        http2_streams: None,
+        requests: [PreparedRequest::plain(REQUEST.to_vec())].into(),
+        slots: 1,
+        sources: Sources::Automatic,
         request_timeout_ns: 5_000_000_000,
+        digest_every: 0,
         handle_interrupts: false,
     }
 }
 
 fn run(settings: ClientSettings, requests: u32) -> WorkerReport<Script> {
-    let drive = Script { requests_left: requests, pauses_left: 0, events: Vec::new(), ticks: 0 };
-    run_worker(settings, drive).unwrap()
+    let script = Script::new(settings.slots, requests);
+    run_script(settings, script)
 }
 
-fn count(report: &WorkerReport<Script>, matches: impl Fn(&Event) -> bool) -> usize {
-    report.drive.events.iter().filter(|event| matches(event)).count()
+fn run_script(settings: ClientSettings, script: Script) -> WorkerReport<Script> {
+    let report = run_worker(settings, script).unwrap();
+    // Whatever was begun ended once.
+    assert_eq!(report.drive.begun as usize, report.drive.ended.len());
+    for ended in &report.drive.ended {
+        let times = [ended.begin.intended_ns, ended.begun_ns, ended.sent_ns, ended.first_byte_ns, ended.ended_ns];
+        assert!(times.is_sorted(), "{ended:?}");
+    }
+    report
 }
 
 fn answered(report: &WorkerReport<Script>) -> usize {
-    count(report, |event| matches!(event, Event::Answered { status: 200, .. }))
+    report.drive.ended.iter().filter(|ended| ended.result == Ok(200)).count()
 }
 
 fn failures(report: &WorkerReport<Script>) -> Vec<Failure> {
-    let failure = |event: &Event| if let Event::Failed(failure) = event { Some(*failure) } else { None };
-    report.drive.events.iter().filter_map(failure).collect()
+    report.drive.ended.iter().filter_map(|ended| ended.result.err()).collect()
+}
+
+fn sent(report: &WorkerReport<Script>) -> usize {
+    report.drive.ended.iter().filter(|ended| ended.is_sent).count()
 }
 
 #[test]
 fn a_kept_connection_carries_every_request() {
     let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
     let report = run(settings(address), 50);
-    assert_eq!((answered(&report), failures(&report).len()), (50, 0));
-    assert_eq!(count(&report, |event| matches!(event, Event::Connected { is_reconnect: false, .. })), 1);
-    assert_eq!(count(&report, |event| *event == Event::Sent { bytes: 27 }), 50);
-    let head_bytes = OK.len() as u64 - 2;
-    assert_eq!(count(&report, |event| *event == Event::Received { head_bytes, body_bytes: 2 }), 50);
+    assert_eq!((answered(&report), failures(&report).len(), sent(&report)), (50, 0, 50));
+    assert_eq!((report.drive.made.len(), report.drive.connecting), (1, 1));
+    assert!(!report.drive.made[0].is_reconnect && report.drive.ended[0].made.is_some());
+    for ended in &report.drive.ended {
+        assert_eq!((ended.sent_bytes, ended.body_bytes), (REQUEST.len() as u64, 2));
+        assert_eq!(ended.head_bytes, OK.len() as u64 - 2);
+    }
     assert!(report.elapsed_ns > 0 && report.cpu_ns > 0 && !report.interrupted);
 }
 
 #[test]
-fn a_connection_per_request_when_asked() {
-    let address = answer_once(OK);
-    let report = run(ClientSettings { closes: true, ..settings(address) }, 20);
-    assert_eq!((answered(&report), failures(&report).len()), (20, 0));
-    assert_eq!(count(&report, |event| matches!(event, Event::Connected { is_reconnect: false, .. })), 20);
+fn so_many_bursts_a_connection_as_asked() {
+    let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    for calls in [1, 4] {
+        let mut script = Script::new(1, 20);
+        script.calls = calls;
+        let mut settings = settings(address);
+        let request = PreparedRequest { last: LAST.to_vec().into(), ..PreparedRequest::plain(REQUEST.to_vec()) };
+        settings.requests = [request].into();
+        let report = run_script(settings, script);
+        assert_eq!((answered(&report), failures(&report).len()), (20, 0));
+        assert_eq!(report.drive.made.len(), 20 / calls as usize);
+        assert!(report.drive.made.iter().all(|made| !made.is_reconnect));
+        let ends = &report.drive.connections;
+        assert!(ends.iter().all(|end| end.replies == u64::from(calls) && !end.by_server), "{ends:?}");
+        let last = report.drive.ended.iter().filter(|ended| ended.sent_bytes == LAST.len() as u64).count();
+        assert_eq!(last, 20 / calls as usize);
+    }
+}
+
+#[test]
+fn bursts_are_pipelined_and_every_answer_is_told_apart() {
+    // All requests of a burst are read before the first is answered.
+    let address = server(|_, mut stream| {
+        while (0..3).all(|_| read_request(&mut stream)) {
+            for status in [200, 404, 200] {
+                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok");
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let mut settings = settings(address);
+    settings.requests = (0..3).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
+    let mut script = Script::new(1, 5);
+    script.burst = 3;
+    let report = run_script(settings, script);
+    let results: Vec<_> = report.drive.ended.iter().map(|ended| (ended.request, ended.result)).collect();
+    assert_eq!(results, [(0, Ok(200)), (1, Ok(404)), (2, Ok(200))].repeat(5));
+    assert!(report.drive.ended.iter().all(|ended| ended.head_bytes + ended.body_bytes == 39));
+    assert_eq!(report.drive.made.len(), 1);
+}
+
+#[test]
+fn a_burst_that_is_cut_fails_for_every_request_left() {
+    let address = server(|_, mut stream| {
+        read_request(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        while read_request(&mut stream) {}
+    });
+    let mut script = Script::new(1, 2);
+    script.burst = 3;
+    let mut settings = settings(address);
+    settings.requests = (0..3).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
+    let report = run_script(settings, script);
+    assert_eq!((answered(&report), failures(&report)), (2, vec![Failure::ClosedEarly; 4]));
+    assert_eq!(sent(&report), 6);
+}
+
+#[test]
+fn bodies_of_a_wrong_length_or_with_other_bytes_are_failures() {
+    let address = server(|_, mut stream| {
+        for body in [&b"ok"[..], b"ok", b"ko", b"okay", b"ok"] {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            if !read_request(&mut stream) || stream.write_all(&[head.as_bytes(), body].concat()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut settings = settings(address);
+    let request = PreparedRequest { body_bytes: Some(2), ..PreparedRequest::plain(REQUEST.to_vec()) };
+    settings.requests = [request].into();
+    settings.digest_every = 1;
+    let report = run(settings, 5);
+    let results: Vec<_> = report.drive.ended.iter().map(|ended| ended.result).collect();
+    assert_eq!(results, [Ok(200), Ok(200), Err(Failure::WrongDigest), Err(Failure::WrongLength), Ok(200)]);
+    // The connection is none the worse for it.
+    assert_eq!(report.drive.made.len(), 1);
+    assert!(report.drive.ended.iter().all(|ended| ended.is_digested));
 }
 
 #[test]
@@ -133,7 +324,8 @@ fn a_connection_the_server_closes_is_made_anew_and_counted() {
     let address = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
     let report = run(settings(address), 5);
     assert_eq!((answered(&report), failures(&report).len()), (5, 0));
-    assert_eq!(count(&report, |event| matches!(event, Event::Connected { is_reconnect: true, .. })), 4);
+    assert_eq!(report.drive.made.iter().filter(|made| made.is_reconnect).count(), 4);
+    assert_eq!(report.drive.connections.iter().filter(|end| end.by_server).count(), report.drive.connections.len());
 }
 
 #[test]
@@ -145,7 +337,7 @@ fn bodies_may_be_chunked_or_end_with_the_connection() {
     ] {
         let report = run(settings(answer_once(answer)), 2);
         assert_eq!((answered(&report), failures(&report).len()), (2, 0));
-        assert_eq!(count(&report, |event| matches!(event, Event::Received { body_bytes: 2, .. })), 2);
+        assert!(report.drive.ended.iter().all(|ended| ended.body_bytes == 2));
     }
 }
 
@@ -161,8 +353,9 @@ fn every_fault_of_an_answer_has_its_name() {
     ] {
         let report = run(settings(answer_once(answer)), 2);
         assert_eq!(failures(&report), vec![failure; 2], "{:?}", String::from_utf8_lossy(answer));
-        assert_eq!(count(&report, |event| matches!(event, Event::Sent { .. })), 2);
-        assert_eq!(count(&report, |event| matches!(event, Event::Answered { .. })), 0);
+        assert_eq!((sent(&report), answered(&report)), (2, 0));
+        let arrived: Vec<_> = report.drive.ended.iter().map(|ended| ended.head_bytes + ended.body_bytes).collect();
+        assert_eq!(arrived, vec![answer.len() as u64; 2]);
     }
 }
 
@@ -191,10 +384,12 @@ fn a_server_that_never_answers_times_out() {
 #[test]
 fn where_nothing_listens_a_connection_is_given_up() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let drive = Script { requests_left: 100, pauses_left: 2, events: Vec::new(), ticks: 0 };
-    let report = run_worker(settings(address), drive).unwrap();
+    let mut script = Script::new(1, 100);
+    script.pauses_left = 2;
+    let report = run_script(settings(address), script);
     assert_eq!(failures(&report), vec![Failure::System(Errno::CONNREFUSED); 3]);
-    assert_eq!(report.drive.requests_left, 97);
+    assert_eq!((report.drive.bursts_left, report.drive.connecting, report.drive.connections.len()), (97, 3, 0));
+    assert_eq!(sent(&report), 0);
 }
 
 #[test]
@@ -212,9 +407,9 @@ fn a_request_larger_than_the_socket_takes_is_sent_whole() {
     request.resize(16 * 1024 * 1024, b'x');
     request.extend_from_slice(b"\r\n\r\n");
     let bytes = request.len() as u64;
-    let report = run(ClientSettings { request: request.into(), ..settings(address) }, 1);
+    let report = run(ClientSettings { requests: [PreparedRequest::plain(request)].into(), ..settings(address) }, 1);
     assert_eq!((answered(&report), failures(&report)), (1, Vec::new()));
-    assert_eq!(count(&report, |event| *event == Event::Sent { bytes }), 1);
+    assert_eq!(report.drive.ended[0].sent_bytes, bytes);
 }
 
 #[test]
@@ -228,11 +423,9 @@ fn large_bodies_are_read_to_their_last_byte() {
     });
     let report = run(settings(address), 3);
     assert_eq!((answered(&report), failures(&report)), (3, Vec::new()));
-    let body_bytes = BODY_BYTES as u64;
-    assert_eq!(
-        count(&report, |event| matches!(event, Event::Received { body_bytes: got, .. } if *got == body_bytes)),
-        3
-    );
+    assert!(report.drive.ended.iter().all(|ended| ended.body_bytes == BODY_BYTES as u64));
+    // The first byte was there before the last one.
+    assert!(report.drive.ended.iter().all(|ended| ended.first_byte_ns < ended.ended_ns));
 }
 
 #[test]
@@ -240,8 +433,17 @@ fn many_connections_share_one_worker() {
     let address = server(|_, mut stream| {
         thread::spawn(move || while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
     });
-    let report = run(ClientSettings { connections: 50, ..settings(address) }, 500);
+    let report = run(ClientSettings { slots: 50, ..settings(address) }, 500);
     assert_eq!((answered(&report), failures(&report)), (500, Vec::new()));
-    let connections = count(&report, |event| matches!(event, Event::Connected { .. }));
-    assert!((1..=50).contains(&connections));
+    assert!((1..=50).contains(&report.drive.made.len()));
+}
+
+#[test]
+fn a_source_address_that_is_not_there_is_counted_by_its_own_name() {
+    // 127.0.0.0/8 is no source for a target elsewhere; TEST-NET-1 (RFC 5737) belongs to nobody.
+    let mut settings = settings("[::1]:9".parse().unwrap());
+    settings.sources = Sources::Loopback { first: 0, count: 1 };
+    let report = run(settings, 1);
+    assert_eq!(failures(&report).len(), 1);
+    assert!(matches!(failures(&report)[0], Failure::System(_)));
 }

@@ -1,54 +1,121 @@
-//! One client thread: its runtime, its connections, and the watch over both.
+//! One client thread: its runtime, its slots, and the watch over both.
 
-use super::connection::run_connection;
 use super::connector::Connector;
-use super::deadline::Slot;
+use super::content::Sampling;
 use super::failure::Failure;
+use super::http2::Group;
+use super::pacer::Pacer;
 use super::reader::HeadMemo;
-use super::{ClientSettings, Drive};
+use super::slot::Slot;
+use super::{ClientSettings, ConnectionEnd, Drive};
 use crate::clock::precise_ns;
 use crate::runtime::build_runtime;
+use crate::timer::Timer;
 use rustix::time::{ClockId, clock_gettime};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 
 /// Room for one receive, shared by all connections of a worker. A guess between system calls and cache: large bodies need
 /// few receives, and the whole of it stays in a common second-level cache.
 const RECEIVE_BYTES: usize = 128 * 1024;
 
-/// Longest time between two looks at the deadlines; a timeout is exact to this.
-const WATCH_INTERVAL_NS_MAX: u64 = 50_000_000;
+/// Longest time between two looks at the deadlines, in milliseconds; a timeout is exact to this.
+const WATCH_INTERVAL_MS_MAX: u64 = 50;
+
+/// Heads remembered at the most, one for each request of a short table. A guess: 256 heads of 300 bytes stay in a cache.
+const MEMOS_MAX: usize = 256;
 
 /// What a connection needs only while it reads, and never across a wait.
 pub(super) struct Room {
     pub(super) buffer: Box<[u8]>,
-    pub(super) memo: HeadMemo,
+    memos: Box<[HeadMemo]>,
 }
 
-/// What the connections of one worker have in common.
+impl Room {
+    /// The buffer, and the memo for answers to a request.
+    pub(super) fn parts(&mut self, request: u32) -> (&mut [u8], &mut HeadMemo) {
+        let index = request as usize % self.memos.len();
+        (&mut self.buffer, &mut self.memos[index])
+    }
+}
+
+/// What the slots of one worker have in common.
 pub(super) struct Shared<D> {
     pub(super) settings: ClientSettings,
     pub(super) connector: Connector,
+    pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(super) drive: RefCell<D>,
     pub(super) room: RefCell<Room>,
-    /// One for each connection.
-    pub(super) slots: Vec<Slot>,
-    interrupts: Cell<u32>,
+    pub(super) sampling: Sampling,
+    pub(super) slots: Vec<Rc<Slot>>,
+    /// Connections that slots share, over HTTP/2.
+    pub(super) groups: Vec<Rc<Group>>,
+    pub(super) pacer: Pacer,
+    /// Connections open now.
+    pub(super) connections: Cell<u32>,
+    /// Nothing more is to be begun.
+    pub(super) done: Cell<bool>,
+    /// Bursts that were begun and have not ended.
+    pub(super) under_way: Cell<u64>,
+    /// What ended the run against its will.
+    pub(super) broken: Cell<Option<io::Error>>,
+    pub(super) interrupts: Cell<u32>,
+    main: RefCell<Option<Waker>>,
 }
 
 impl<D: Drive> Shared<D> {
-    /// What the run's end means to a connection that pauses: whether it was given up meanwhile.
+    /// Whether the run was given up.
     pub(super) fn is_abandoned(&self) -> bool {
         self.interrupts.get() > 1
     }
 
-    fn handle_interrupt(&self) {
-        self.interrupts.set(self.interrupts.get() + 1);
-        self.drive.borrow_mut().handle_interrupt();
-        if self.is_abandoned() {
-            self.slots.iter().for_each(|slot| slot.cut_now(Failure::Abandoned));
+    /// A burst is begun.
+    pub(super) fn begun(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    /// A burst has ended.
+    pub(super) fn ended(&self) {
+        let left = self.under_way.get().saturating_sub(1);
+        self.under_way.set(left);
+        if left == 0 && self.done.get() {
+            self.wake_main();
+        }
+    }
+
+    pub(super) fn break_off(&self, error: io::Error) {
+        self.broken.set(Some(error));
+        self.wake_main();
+    }
+
+    pub(super) fn register_main(&self, context: &Context<'_>) {
+        let mut main = self.main.borrow_mut();
+        match &mut *main {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *main = Some(context.waker().clone()),
+        }
+    }
+
+    pub(super) fn wake_main(&self) {
+        if let Some(waker) = &*self.main.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// Tells the run of a task that ends by a defect: what it had begun would never end.
+pub(super) struct Alarm<D: Drive>(pub(super) Rc<Shared<D>>);
+
+impl<D: Drive> Drop for Alarm<D> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.break_off(io::Error::other("a task of the client panicked"));
         }
     }
 }
@@ -62,60 +129,93 @@ pub struct WorkerReport<D> {
     pub cpu_ns: u64,
     /// From before the first connection to after the last one, in nanoseconds.
     pub elapsed_ns: u64,
-    /// When the last connection had ended, on the monotonic clock.
+    /// When the last answer had ended, on the monotonic clock.
     pub ended_ns: u64,
     /// Whether somebody interrupted the run.
     pub interrupted: bool,
 }
 
-/// Runs a worker on the calling thread until its drive has nothing more to send and every answer has come.
+/// Runs a worker on the calling thread until its drive has nothing more to begin and every answer has come.
 pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io::Result<WorkerReport<D>> {
+    if settings.requests.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
+    }
     let runtime = build_runtime()?;
-    let connections = settings.connections.max(1) as usize;
-    let shared = Rc::new(Shared {
-        connector: Connector::new(settings.address, settings.request.len()),
-        drive: RefCell::new(drive),
-        room: RefCell::new(Room { buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(), memo: HeadMemo::default() }),
-        slots: (0..connections).map(|_| Slot::new()).collect(),
-        interrupts: Cell::new(0),
-        settings,
-    });
+    let pacer = runtime.block_on(async { Pacer::new() })?;
+    let shared = Rc::new(build_shared(settings, drive, pacer));
     let (started_ns, cpu_before_ns) = (precise_ns(), thread_cpu_ns());
     runtime.block_on(async {
         let watch = tokio::task::spawn_local(watch(Rc::clone(&shared)));
         let interrupts =
             shared.settings.handle_interrupts.then(|| tokio::task::spawn_local(interrupts(Rc::clone(&shared))));
-        let tasks: Vec<_> =
-            (0..connections).map(|index| tokio::task::spawn_local(run_connection(Rc::clone(&shared), index))).collect();
-        for task in tasks {
-            task.await.map_err(io::Error::other)?;
-        }
+        shared.dispatch(precise_ns(), None);
+        let run = poll_fn(|context| shared.poll_run(context)).await;
         watch.abort();
         if let Some(interrupts) = interrupts {
             interrupts.abort();
         }
-        Ok::<(), io::Error>(())
+        run
     })?;
     let (ended_ns, cpu_ns) = (precise_ns(), thread_cpu_ns() - cpu_before_ns);
     let elapsed_ns = ended_ns - started_ns;
-    // Tasks that were aborted above are dropped with the runtime, and with them their hold on what is shared.
+    // Tasks that wait for nothing more are dropped with the runtime, and with them their hold on what is shared.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
     Ok(WorkerReport { drive: shared.drive.into_inner(), cpu_ns, elapsed_ns, ended_ns, interrupted })
 }
 
-async fn watch<D: Drive>(shared: Rc<Shared<D>>) {
-    let interval_ns = (shared.settings.request_timeout_ns / 10).clamp(1_000_000, WATCH_INTERVAL_NS_MAX);
-    loop {
-        tokio::time::sleep(Duration::from_nanos(interval_ns)).await;
-        let now_ns = precise_ns();
-        shared.slots.iter().for_each(|slot| slot.cut_if_late(now_ns));
-        shared.drive.borrow_mut().handle_tick(now_ns);
+fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> Shared<D> {
+    let slots = settings.slots.max(1);
+    let memos = settings.requests.len().min(MEMOS_MAX);
+    let request_bytes_max = settings.requests.iter().map(|request| request.kept.len().max(request.last.len())).max();
+    let streams = settings.http2_streams.map(|streams| streams.max(1));
+    Shared {
+        connector: Connector::new(settings.address, settings.sources, request_bytes_max.unwrap_or(0)),
+        tls: settings.tls.as_ref().map(super::ClientTls::for_worker),
+        drive: RefCell::new(drive),
+        room: RefCell::new(Room {
+            buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
+            memos: (0..memos.max(1)).map(|_| HeadMemo::default()).collect(),
+        }),
+        sampling: Sampling::new(settings.digest_every),
+        slots: (0..slots).map(|index| Rc::new(Slot::new(index))).collect(),
+        groups: streams.map_or(Vec::new(), |streams| (0..slots.div_ceil(streams)).map(|_| Rc::default()).collect()),
+        pacer,
+        connections: Cell::new(0),
+        done: Cell::new(false),
+        under_way: Cell::new(0),
+        broken: Cell::new(None),
+        interrupts: Cell::new(0),
+        main: RefCell::new(None),
+        settings,
     }
 }
 
-async fn interrupts<D: Drive>(shared: Rc<Shared<D>>) {
+/// Looks at the deadlines, and tells the drive how late the loop is.
+async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
+    let interval_ms = (shared.settings.request_timeout_ns / 10_000_000).clamp(1, WATCH_INTERVAL_MS_MAX);
+    let interval_ns = interval_ms * 1_000_000;
+    let timer = Timer::new().and_then(|timer| timer.set_interval(interval_ms).map(|()| timer));
+    let timer = match timer {
+        Ok(timer) => timer,
+        // For want of a descriptor. Without a watch no request would ever time out.
+        Err(error) => return shared.break_off(error),
+    };
+    let mut due_ns = precise_ns() + interval_ns;
+    while timer.tick().await.is_ok() {
+        let now_ns = precise_ns();
+        let late_ns = now_ns.saturating_sub(due_ns);
+        due_ns += interval_ns * (1 + late_ns / interval_ns);
+        shared.slots.iter().for_each(|slot| slot.cut_if_late(now_ns));
+        shared.drive.borrow_mut().handle_tick(now_ns, late_ns, shared.connections.get());
+        // What the drive heard meanwhile may have changed what is due.
+        let own = shared.dispatch(now_ns, None);
+        debug_assert!(own.is_none());
+    }
+}
+
+async fn interrupts<D: Drive + 'static>(shared: Rc<Shared<D>>) {
     // An error means that signals cannot be watched; the run then ends as planned, or by a signal no one handles.
     while tokio::signal::ctrl_c().await.is_ok() {
         shared.handle_interrupt();
@@ -126,4 +226,43 @@ async fn interrupts<D: Drive>(shared: Rc<Shared<D>>) {
 pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// A connection is open for as long as this lives; its end is told of, that of the run included.
+pub(super) struct OpenGuard<D: Drive> {
+    shared: Rc<Shared<D>>,
+    begun_ns: u64,
+    /// Answers that came whole on it.
+    pub(super) replies: Rc<Cell<u64>>,
+    /// Whether the server closed it although it could have been used again.
+    pub(super) by_server: Cell<bool>,
+}
+
+impl<D: Drive> OpenGuard<D> {
+    /// For a connection that was begun at `begun_ns`.
+    pub(super) fn new(shared: &Rc<Shared<D>>, begun_ns: u64) -> Self {
+        shared.connections.set(shared.connections.get() + 1);
+        Self { shared: Rc::clone(shared), begun_ns, replies: Rc::default(), by_server: Cell::new(false) }
+    }
+}
+
+impl<D: Drive> Drop for OpenGuard<D> {
+    fn drop(&mut self) {
+        self.shared.connections.set(self.shared.connections.get().saturating_sub(1));
+        // A drive that is at work while it falls apart needs not be told.
+        if let Ok(mut drive) = self.shared.drive.try_borrow_mut() {
+            drive.handle_connection_end(&ConnectionEnd {
+                begun_ns: self.begun_ns,
+                ended_ns: precise_ns(),
+                replies: self.replies.get(),
+                by_server: self.by_server.get(),
+            });
+        }
+    }
+}
+
+/// Why a slot's burst failed at a moment.
+pub(super) fn failure_of(slot: &Slot, failure: Failure) -> Failure {
+    // A socket that was cut says all sorts of things; the reason for the cut is the truth.
+    slot.deadline.cut().unwrap_or(failure)
 }

@@ -79,7 +79,7 @@ impl OriginTls {
         let builder = if settings.insecure {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(BelieveAll(provider)))
         } else {
-            builder.with_root_certificates(read_authorities(settings)?)
+            builder.with_root_certificates(read_authorities(settings.authorities.as_ref())?)
         };
         let mut config = builder.with_no_client_auth();
         let mut offering_http2 = config.clone();
@@ -89,9 +89,10 @@ impl OriginTls {
     }
 }
 
-fn read_authorities(settings: &OriginTlsSettings) -> Result<RootCertStore, OriginTlsError> {
+/// The authorities of a file in PEM, or the system's.
+pub(crate) fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, OriginTlsError> {
     let mut roots = RootCertStore::empty();
-    let Some(path) = &settings.authorities else {
+    let Some(path) = authorities else {
         // Some that cannot be read or parsed are left out, as everybody does: without them, less is believed.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return if roots.is_empty() { Err(OriginTlsError::NoSystemAuthority) } else { Ok(roots) };
@@ -105,7 +106,7 @@ fn read_authorities(settings: &OriginTlsSettings) -> Result<RootCertStore, Origi
 }
 
 /// The name of what a handshake failed with.
-pub(super) fn name_tls_error(error: &io::Error) -> OriginFailure {
+pub(crate) fn name_tls_error(error: &io::Error) -> OriginFailure {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return OriginFailure::TlsFailed;
     };
@@ -126,7 +127,7 @@ pub(super) fn name_tls_error(error: &io::Error) -> OriginFailure {
 
 /// Believes any certificate, but not that whoever shows it need not have its key.
 #[derive(Debug)]
-struct BelieveAll(Arc<CryptoProvider>);
+pub(crate) struct BelieveAll(pub(crate) Arc<CryptoProvider>);
 
 impl ServerCertVerifier for BelieveAll {
     fn verify_server_cert(

@@ -1,5 +1,5 @@
 use super::{print_bench, print_limits};
-use crate::bench::{BenchPlan, BenchReport, FailureDetail, Limit, ServerFound};
+use crate::bench::{Ask, BenchReport, Limit, ServerFound};
 use crate::cores::CorePair;
 use crate::limits::{Gap, LimitsPlan, LimitsReport, Measure, Roles};
 use crate::machine::Machine;
@@ -9,51 +9,134 @@ use crate::target::TargetUnknown;
 use crate::url::Url;
 use crate::view::json::{bench_value, limits_value};
 use crate::view::style::Style;
-use flatout_load::{ConnectionUse, Exchange, FailureKind, Plan, Recorder, RunFacts, Stop, Summary};
+use flatout_load::FailureKind;
+use flatout_load::plan::{Plan, Stop};
+use flatout_load::record::{Hdr, Recorder, RecorderSettings, Sample};
+use flatout_load::report::{
+    ClientReport, Cpu, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times, WarmUpReport,
+};
+use flatout_load::schedule::Tally;
 use std::time::Duration;
 
 fn machine() -> Machine {
     Machine { cpu_model: "Some CPU".to_owned(), cores: 2, kernel: "6.1".to_owned(), memory_bytes: 4 << 30 }
 }
 
+const TENTH_NS: u64 = 100_000_000;
+
+/// One answered request, of which `change` changes whatever it likes.
+fn sample(change: impl Fn(&mut Sample)) -> Sample {
+    let mut sample = Sample {
+        class: 0,
+        step: 0,
+        intended_ns: TENTH_NS,
+        begun_ns: TENTH_NS,
+        sent_ns: TENTH_NS,
+        first_byte_ns: TENTH_NS + 500_000,
+        ended_ns: TENTH_NS + 500_000,
+        resolve_ns: 0,
+        connect_ns: 0,
+        tls_ns: 0,
+        result: Ok(200),
+        detail: "",
+        head_bytes: 200,
+        body_bytes: 1024,
+        sent_bytes: 80,
+        interim_responses: 0,
+        is_new_connection: false,
+    };
+    change(&mut sample);
+    sample
+}
+
+fn add(recorder: &mut Recorder, sample: &Sample) {
+    recorder.record_begun(1, sample.intended_ns, sample.begun_ns);
+    recorder.record(sample);
+}
+
+fn fail(recorder: &mut Recorder, kind: FailureKind, detail: &'static str) {
+    add(recorder, &sample(|sample| (sample.result, sample.detail) = (Err(kind), detail)));
+}
+
 fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
-    let mut recorder = Recorder::new().unwrap();
-    recorder.record_connect(20_000, false);
-    for _ in 0..2_000 {
-        recorder.record_sent(80);
-        recorder.record_received(200, 1024);
-        recorder.record_exchange(Exchange { status: 200, latency_ns: 500_000 });
+    let settings = RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 };
+    let mut recorder = Recorder::new(settings).unwrap();
+    recorder.record_connect_begun(TENTH_NS);
+    recorder.record_connected(TENTH_NS, None);
+    for index in 0..2_000 {
+        let is_new_connection = index == 0;
+        let connect_ns = if is_new_connection { 20_000 } else { 0 };
+        add(
+            &mut recorder,
+            &sample(|sample| (sample.is_new_connection, sample.connect_ns) = (is_new_connection, connect_ns)),
+        );
     }
     record(&mut recorder);
-    let facts = RunFacts {
+    recorder.finish(1_000_000_000);
+    let plan = Plan { stop: Stop::After { duration_ns: 1_000_000_000 }, ..Plan::default() };
+    let url = Url::parse("http://127.0.0.1:8080/").unwrap();
+    let facts = StepFacts {
+        step: 0,
+        plan: plan.clone(),
         elapsed_ns: 1_000_000_000,
-        client_cpu_ns: 8_000_000,
-        client_busy_share: 0.4,
-        server_cpu_ns: Some(12_000_000),
-        ..RunFacts::default()
-    };
-    let details = recorder.details().map(|(kind, detail, count)| FailureDetail { kind, detail, count }).collect();
-    BenchReport {
-        asked: BenchPlan {
-            url: Url::parse("http://127.0.0.1:8080/").unwrap(),
-            plan: Plan {
-                connections: 64,
-                threads: 1,
-                stop: Stop::After { duration_ns: 1_000_000_000 },
-                connection_use: ConnectionUse::KeepAlive,
-            },
-            request_timeout_ns: 10_000_000_000,
-            fields: Vec::new(),
-            with_limit: false,
+        tally: Tally { slots_peak: 64, ..Tally::default() },
+        warm_up: WarmUpReport::default(),
+        client: ClientReport {
+            cpu: Cpu { user_ns: 8_000_000, system_ns: 0 },
+            cpu_ns_per_response: Some(4_000.0),
+            busy_share: 0.4,
+            wait_share: 0.0,
+            loop_lag: Times::of(Hdr::new().unwrap()),
+            memory_bytes_peak: None,
+            other_cpu_share: None,
+            agents: Vec::new(),
         },
-        begun_unix_ms: 1_700_000_000_000,
+        server: Some(ServerReport {
+            cpu: Cpu { user_ns: 12_000_000, system_ns: 0 },
+            cpu_ns_per_response: Some(6_000.0),
+            ..ServerReport::default()
+        }),
+        kernel: None,
+        reconciliation: None,
+        agents_lost: 0,
+        interrupted: false,
+        overload: false,
+    };
+    let mut step = StepReport::of(recorder, facts);
+    // What the record of a second that was made up says of its validity is not looked at here.
+    step.invalid.clear();
+    let machine = machine();
+    BenchReport {
+        run: RunReport {
+            schema: SCHEMA.to_owned(),
+            schema_version: SCHEMA_VERSION,
+            label: url.to_string(),
+            flatout_version: "0".to_owned(),
+            command: Vec::new(),
+            begun_unix_ms: 1_700_000_000_000,
+            url: url.to_string(),
+            address: "127.0.0.1:8080".to_owned(),
+            protocol: "HTTP/1.1".to_owned(),
+            workload: "one URL".to_owned(),
+            seed: 1,
+            request_timeout_ns: 10_000_000_000,
+            threads: 1,
+            agents: 0,
+            server_software: None,
+            machine: machine.report(),
+            class_names: vec!["/".to_owned()],
+            steps: vec![step],
+            limit: None,
+            thresholds: Vec::new(),
+            findings: serde_json::Map::new(),
+        },
+        asked: Ask::new(url, plan).unwrap(),
         address: "127.0.0.1:8080".parse().unwrap(),
         threads: 1,
-        machine: machine(),
+        machine,
         server: Ok(ServerFound { name: "nginx".to_owned(), processes: vec![7, 8], busy_threads: 1 }),
-        summary: Summary::of(&recorder, facts),
-        details,
         limit: None,
+        interrupted: false,
     }
 }
 
@@ -83,7 +166,7 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
   requests/s       2,000
   received         2.33 MiB/s   2.33 MiB in all
   latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
-                   closed loop: from sending to the last byte; connecting apart
+                   closed loop: from the last answer's end to this one's; a stall is one slow answer
   connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
   answers          2,000   2xx 2,000   of 2,000 sent
   errors           none
@@ -95,6 +178,7 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
     CPU            5.00 µs a request   this run: 1.20 x
 
   Some CPU, 2 cores, 4.0 GiB, Linux 6.1
+  seed 1
 ";
     assert_eq!(print_bench(&report, Style::PLAIN), expected);
 }
@@ -102,9 +186,9 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
 #[test]
 fn a_bad_run_says_what_went_wrong_at_its_end() {
     let mut report = report(|recorder| {
-        recorder.record_failure(FailureKind::BadResponse, "status_line");
-        recorder.record_failure(FailureKind::ClientTimo, "");
-        recorder.record_exchange(Exchange { status: 503, latency_ns: 1 });
+        fail(recorder, FailureKind::BadResponse, "status_line");
+        fail(recorder, FailureKind::ClientTimo, "");
+        add(recorder, &sample(|sample| sample.result = Ok(503)));
     });
     report.server = Err(TargetUnknown::NotPermitted);
     let text = print_bench(&report, Style::PLAIN);
@@ -121,16 +205,16 @@ fn a_bad_run_says_what_went_wrong_at_its_end() {
 
 #[test]
 fn json_names_its_schema_and_every_error_kind() {
-    let mut report = report(|recorder| recorder.record_failure(FailureKind::ShortBody, ""));
+    let mut report = report(|recorder| fail(recorder, FailureKind::ShortBody, ""));
     report.limit = Some(limit());
     let value = bench_value(&report);
-    assert_eq!(value["schema"], "flatout-bench/1");
+    assert_eq!((&value["schema"], &value["schema_version"]), (&"flatout-run".into(), &1.into()));
     assert_eq!(
         (value["passed"].as_bool(), value["failing"][0]["reason"].as_str()),
         (Some(false), Some("bodies-short"))
     );
     assert_eq!(value["counts"]["responses"], 2_000);
-    assert_eq!((&value["latency_from"], &value["begun_unix_ms"]), (&"send".into(), &1_700_000_000_000_u64.into()));
+    assert_eq!((&value["latency_from"], &value["begun_unix_ms"]), (&"intended".into(), &1_700_000_000_000_u64.into()));
     assert_eq!(value["request"]["fields"][0]["value"], "127.0.0.1:8080");
     assert_eq!(value["errors"]["by_kind"]["short-body"], 1);
     assert_eq!(value["errors"]["by_kind"].as_object().unwrap().len(), FailureKind::COUNT);

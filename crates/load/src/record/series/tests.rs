@@ -51,6 +51,25 @@ fn series_of_different_steps_add_up() {
 }
 
 #[test]
+fn a_second_half_comes_after_the_first() {
+    let (mut first, mut second) = (Series::new(0), Series::new(500 * SECOND_NS));
+    (0..3).for_each(|index| first.record(&at(index)));
+    (500..502).for_each(|index| second.record(&at(index)));
+    first.append(&second);
+    assert_eq!((first.step_s, first.len()), (1, 5));
+    let (mut long, mut again) = (Series::new(0), Series::new(0));
+    (0..400).for_each(|index| long.record(&at(index)));
+    (0..300).for_each(|index| again.record(&at(index)));
+    long.append(&again);
+    assert_eq!((long.step_s, long.len()), (5, 140));
+    let mut coarse = Series::new(0);
+    (0..900).for_each(|index| coarse.record(&at(index)));
+    again.append(&coarse);
+    assert_eq!((again.step_s, again.len()), (5, 240));
+    assert!(again.points().iter().all(|point| point.responses == 5));
+}
+
+#[test]
 fn a_point_knows_its_sums_and_its_percentiles() {
     let mut series = Series::new(0);
     for index in 1..=100_u64 {

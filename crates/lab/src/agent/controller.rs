@@ -1,0 +1,166 @@
+//! The controller's side with its sockets: what [`Muster`] decides, done.
+
+use super::frame::{Frame, FrameLimits};
+use super::link::{Link, LinkEnd};
+use super::muster::{AgentLoss, AgentResult, Muster, Order};
+use super::trust::controller_config;
+use flatout_net::clock::precise_ns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::{ServerConfig, ServerConnection};
+use serde_json::Value;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How long a turn waits when nothing happens, in nanoseconds.
+const TURN_NS: i64 = 50_000_000;
+
+/// A controller that listens for its agents.
+#[derive(Debug)]
+pub struct Controller {
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+    muster: Muster,
+    /// By the muster's numbers; nothing where a connection has ended.
+    links: Vec<Option<Link>>,
+}
+
+impl Controller {
+    /// Listens at `address` for `wanted` agents that have the certificates of the folder `trust`; each will do its share
+    /// of `task`.
+    ///
+    /// # Errors
+    /// When the address cannot be had, or the folder is not what `flatout agent init` makes.
+    pub fn listen(address: SocketAddr, trust: &Path, wanted: u32, task: Value) -> io::Result<Self> {
+        let config = controller_config(trust)?;
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, config, muster: Muster::new(wanted, env!("CARGO_PKG_VERSION"), task), links: Vec::new() })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Waits for all agents and for all that they bring. `told` is called at every turn; `interrupts` counts Ctrl-C: one
+    /// ends the load early, a second one all waiting.
+    ///
+    /// # Errors
+    /// When the kernel fails, or it was interrupted before the load began.
+    pub fn run(mut self, interrupts: &AtomicU32, mut told: impl FnMut(&Muster)) -> io::Result<Vec<AgentResult>> {
+        let mut is_stopping = false;
+        while !self.muster.is_over() {
+            self.wait()?;
+            self.accept();
+            for who in 0..self.links.len() {
+                self.pump(who);
+            }
+            let orders = self.muster.handle_time(precise_ns());
+            self.obey(orders);
+            told(&self.muster);
+            let count = interrupts.load(Ordering::Relaxed);
+            if count > 0 && self.muster.begins_ns().is_none() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before all agents had come"));
+            }
+            if count > 0 && !is_stopping {
+                is_stopping = true;
+                let orders = self.muster.stop();
+                self.obey(orders);
+            }
+            if count > 1 {
+                break;
+            }
+        }
+        for link in self.links.into_iter().flatten() {
+            link.close();
+        }
+        Ok(self.muster.into_results())
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut watched = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        for link in self.links.iter().flatten() {
+            let room = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
+            watched.push(PollFd::new(link, PollFlags::IN | room));
+        }
+        match poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: TURN_NS })) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.muster.has_room() {
+            // Who is gone before we come to it, or finds no descriptor, comes again.
+            let Ok((socket, _)) = self.listener.accept() else { return };
+            let tls = ServerConnection::new(Arc::clone(&self.config));
+            let link =
+                tls.map_err(io::Error::other).and_then(|tls| Link::new(socket, tls.into(), FrameLimits::STRANGER));
+            let Ok(link) = link else { continue };
+            let who = self.muster.handle_connected(precise_ns());
+            if self.links.len() <= who {
+                self.links.resize_with(who + 1, || None);
+            }
+            self.links[who] = Some(link);
+        }
+    }
+
+    /// Moves one link's bytes and tells the muster what came.
+    fn pump(&mut self, who: usize) {
+        let Some(link) = &mut self.links[who] else { return };
+        let pumped = link.pump();
+        let was_handshaking = link.is_handshaking();
+        if let Ok(true) = pumped {
+            self.muster.handle_bytes(who, precise_ns());
+        }
+        // What came before the end is told before it.
+        let ended = loop {
+            let Some(link) = &mut self.links[who] else { return };
+            let orders = match link.take() {
+                Ok(Some(Frame::Message(message))) => self.muster.handle_message(who, precise_ns(), message),
+                Ok(Some(Frame::Record(record))) => self.muster.handle_record(who, precise_ns(), record),
+                Ok(None) => break pumped.err(),
+                Err(end) => break Some(end),
+            };
+            self.obey(orders);
+        };
+        if let Some(end) = ended {
+            let (loss, words) = match end {
+                LinkEnd::Closed => (AgentLoss::Closed, String::new()),
+                LinkEnd::Frame(refusal) => (refusal.into(), refusal.text().to_owned()),
+                LinkEnd::Io(error) if was_handshaking => (AgentLoss::NotTrusted, error.to_string()),
+                LinkEnd::Io(error) => (AgentLoss::Closed, error.to_string()),
+            };
+            let orders = self.muster.handle_lost(who, loss, words);
+            self.obey(orders);
+            self.links[who] = None;
+        }
+    }
+
+    fn obey(&mut self, orders: Vec<Order>) {
+        for order in orders {
+            match order {
+                Order::Say(who, message) => {
+                    if let Some(link) = self.links.get_mut(who).and_then(Option::as_mut) {
+                        link.say(message);
+                        // A link that fails here is found to have ended at its next turn.
+                        let _pumped = link.flush();
+                    }
+                }
+                Order::Trust(who) => {
+                    if let Some(link) = self.links.get_mut(who).and_then(Option::as_mut) {
+                        link.trust();
+                    }
+                }
+                Order::Dismiss(who) => {
+                    if let Some(link) = self.links.get_mut(who).and_then(Option::take) {
+                        link.close();
+                    }
+                }
+            }
+        }
+    }
+}

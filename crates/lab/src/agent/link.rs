@@ -1,0 +1,169 @@
+//! One connection between a controller and an agent: TLS over a socket that never blocks, frames in and out.
+
+use super::frame::{Frame, FrameLimits, FrameRefusal, Inbox, encode};
+use super::message::Message;
+use rustls::Connection;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How much is taken from TLS at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// How often the socket is read before what came is looked at: whoever sends without end must not fill our memory.
+const READS_MAX: usize = 64;
+
+/// Why a link ended.
+#[derive(Debug)]
+pub enum LinkEnd {
+    /// The other side closed it.
+    Closed,
+    /// The other side sent what is no frame.
+    Frame(FrameRefusal),
+    /// TLS or the socket failed.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for LinkEnd {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => formatter.write_str("the connection was closed"),
+            Self::Frame(refusal) => refusal.fmt(formatter),
+            Self::Io(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl From<io::Error> for LinkEnd {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Link {
+    socket: TcpStream,
+    tls: Connection,
+    inbox: Inbox,
+    /// What waits until TLS takes it.
+    outbox: Vec<u8>,
+    is_ended: bool,
+}
+
+impl Link {
+    /// A link over a connected socket.
+    pub fn new(socket: TcpStream, tls: Connection, limits: FrameLimits) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self { socket, tls, inbox: Inbox::new(limits), outbox: Vec::new(), is_ended: false })
+    }
+
+    /// From now on the other side may send longer frames.
+    pub fn trust(&mut self) {
+        self.inbox.set_limits(FrameLimits::KNOWN);
+    }
+
+    /// Queues a message.
+    pub fn say(&mut self, message: Message) {
+        self.send(&Frame::Message(message));
+    }
+
+    /// Queues a frame. One that is too long for anybody ends the link, as its receiver would.
+    pub fn send(&mut self, frame: &Frame) {
+        self.is_ended |= encode(frame, &mut self.outbox).is_err();
+    }
+
+    /// Whether something waits to be sent, and the socket should be watched for room.
+    pub fn wants_write(&self) -> bool {
+        !self.outbox.is_empty() || self.tls.wants_write()
+    }
+
+    /// Whether the two have shown each other their certificates.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// Sends what waits, as far as it goes without waiting.
+    pub fn flush(&mut self) -> Result<(), LinkEnd> {
+        Ok(self.write()?)
+    }
+
+    /// Moves bytes both ways as far as they go without waiting. Says whether any came.
+    pub fn pump(&mut self) -> Result<bool, LinkEnd> {
+        if self.is_ended {
+            return Err(LinkEnd::Frame(FrameRefusal::TooLong));
+        }
+        let mut came = false;
+        for _ in 0..READS_MAX {
+            self.write()?;
+            match self.tls.read_tls(&mut self.socket) {
+                Ok(0) => {
+                    self.take_plain()?;
+                    return Err(LinkEnd::Closed);
+                }
+                Ok(_) => came = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if let Err(error) = self.tls.process_new_packets() {
+                // The other side should hear why, but the socket may be gone already.
+                let _told = self.write();
+                return Err(io::Error::other(error).into());
+            }
+            self.take_plain()?;
+        }
+        Ok(came)
+    }
+
+    /// The next frame that has come whole.
+    pub fn take(&mut self) -> Result<Option<Frame>, LinkEnd> {
+        self.inbox.take().map_err(LinkEnd::Frame)
+    }
+
+    /// Says goodbye in the words of TLS, as far as the socket takes them at once.
+    pub fn close(mut self) {
+        self.tls.send_close_notify();
+        // What does not go now does not go at all.
+        let _written = self.write();
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        loop {
+            if !self.outbox.is_empty() && !self.tls.is_handshaking() {
+                // TLS keeps a bounded part and leaves the rest here.
+                let taken = self.tls.writer().write(&self.outbox)?;
+                self.outbox.drain(..taken);
+            }
+            if !self.tls.wants_write() {
+                return Ok(());
+            }
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take_plain(&mut self) -> Result<(), LinkEnd> {
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            match self.tls.reader().read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.inbox.feed(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(LinkEnd::Closed),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

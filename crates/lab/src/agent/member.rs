@@ -1,0 +1,181 @@
+//! The agent's side: it dials, answers, works, and brings what it found.
+
+use super::frame::{Frame, FrameLimits};
+use super::link::{Link, LinkEnd};
+use super::message::{Message, PROTOCOL};
+use super::muster::SILENCE_NS_MAX;
+use super::trust::{CONTROLLER, agent_config};
+use flatout_net::clock::precise_ns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::ClientConnection;
+use rustls_pki_types::ServerName;
+use serde_json::Value;
+use std::fmt::Display;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a turn waits when nothing happens, in nanoseconds.
+const TURN_NS: i64 = 20_000_000;
+
+/// How long one attempt to reach the controller may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Pause between attempts.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What an agent does for its controller.
+pub trait Work {
+    /// Prepares its share, number `index` of `agents`, of a task.
+    fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String>;
+
+    /// Begins at this time of the monotonic clock, in nanoseconds.
+    fn begin(&mut self, at_ns: u64) -> Result<(), String>;
+
+    /// Ends early.
+    fn stop(&mut self);
+
+    /// What came of it, once it is over. Asked some times a second after it began.
+    fn poll(&mut self) -> Option<Result<Brought, String>>;
+}
+
+/// What an agent brings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Brought {
+    /// When it began, in nanoseconds of the monotonic clock.
+    pub begun_ns: u64,
+    /// What it knows besides the record.
+    pub facts: Value,
+    /// The record.
+    pub record: Vec<u8>,
+}
+
+/// Dials `controller`, again and again for as long as `patience` where nobody listens there yet, and works for it once.
+///
+/// # Errors
+/// Why it could not, in words.
+pub fn serve(
+    controller: &str,
+    patience: Duration,
+    trust: &Path,
+    name: &str,
+    cores: u32,
+    work: &mut dyn Work,
+) -> Result<(), String> {
+    let config = agent_config(trust).map_err(|error| error.to_string())?;
+    let server = ServerName::try_from(CONTROLLER).map_err(|error| error.to_string())?;
+    let socket = dial(controller, patience)?;
+    let tls = ClientConnection::new(config, server).map_err(|error| error.to_string())?;
+    // The controller is known by its certificate, before any frame.
+    let mut link = Link::new(socket, tls.into(), FrameLimits::KNOWN).map_err(|error| error.to_string())?;
+    link.say(Message::Hello {
+        protocol: PROTOCOL.to_owned(),
+        flatout: env!("CARGO_PKG_VERSION").to_owned(),
+        name: name.to_owned(),
+        cores,
+    });
+    let mut member = Member { link, work, is_working: false, is_over: false, heard_ns: precise_ns() };
+    let ended = member.run();
+    if let Err(text) = &ended {
+        member.work.stop();
+        member.link.say(Message::Failed { text: text.clone() });
+        let _flushed = member.link.flush();
+    }
+    member.link.close();
+    ended
+}
+
+fn dial(controller: &str, patience: Duration) -> Result<TcpStream, String> {
+    let deadline = Instant::now() + patience;
+    let failed = |error: &dyn Display| format!("cannot reach the controller at {controller}: {error}");
+    loop {
+        let mut last = failed(&"the name has no address");
+        for address in controller.to_socket_addrs().map_err(|error| failed(&error))? {
+            match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => last = failed(&error),
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(last);
+        }
+        thread::sleep(RETRY);
+    }
+}
+
+struct Member<'a> {
+    link: Link,
+    work: &'a mut dyn Work,
+    is_working: bool,
+    is_over: bool,
+    heard_ns: u64,
+}
+
+impl Member<'_> {
+    fn run(&mut self) -> Result<(), String> {
+        loop {
+            self.wait()?;
+            let pumped = self.link.pump();
+            if let Ok(true) = pumped {
+                self.heard_ns = precise_ns();
+            }
+            loop {
+                match self.link.take() {
+                    Ok(Some(Frame::Message(Message::Bye {}))) => return Ok(()),
+                    Ok(Some(Frame::Message(message))) => self.handle(message)?,
+                    Ok(Some(Frame::Record(_))) => return Err("the controller sent a record".to_owned()),
+                    Ok(None) => break,
+                    Err(end) => return Err(format!("the controller's words make no sense: {end}")),
+                }
+            }
+            match pumped {
+                Ok(_) => {}
+                Err(LinkEnd::Closed) => return Err("the controller has gone".to_owned()),
+                Err(end) => return Err(format!("the connection to the controller failed: {end}")),
+            }
+            // Twice its own patience: it asks every second.
+            if precise_ns().saturating_sub(self.heard_ns) > 2 * SILENCE_NS_MAX {
+                return Err("the controller says nothing".to_owned());
+            }
+            if self.is_working
+                && !self.is_over
+                && let Some(ended) = self.work.poll()
+            {
+                self.is_over = true;
+                let Brought { begun_ns, facts, record } = ended?;
+                self.link.say(Message::Done { begun_ns, facts });
+                self.link.send(&Frame::Record(record));
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), String> {
+        match message {
+            Message::Ping { nonce } => self.link.say(Message::Pong { nonce, at_ns: precise_ns() }),
+            Message::Plan { index, agents, task } if !self.is_working => {
+                self.work.prepare(index, agents, &task)?;
+                self.link.say(Message::Ready {});
+            }
+            Message::Go { at_ns } if !self.is_working => {
+                self.is_working = true;
+                self.work.begin(at_ns)?;
+            }
+            Message::Stop {} => self.work.stop(),
+            Message::Failed { text } => return Err(format!("the controller says: {text}")),
+            other => return Err(format!("the controller said {} where it has no place", other.name())),
+        }
+        // An answer about the time must not wait for the next turn.
+        self.link.flush().map_err(|end| end.to_string())
+    }
+
+    fn wait(&self) -> Result<(), String> {
+        let room = if self.link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
+        let mut watched = [PollFd::new(&self.link, PollFlags::IN | room)];
+        match poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: TURN_NS })) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(io::Error::from(error).to_string()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One result out of those of all agents: counts are added, histograms merged, and the verdict is found anew.
+
+use super::muster::AgentResult;
+use flatout_load::report::step::StepFacts;
+use flatout_load::report::{AgentReport, Reason, RunReport, StepReport};
+
+/// Why results cannot be made one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeError {
+    /// No agent brought a result: the name of the first and what became of it.
+    Nothing(String),
+    /// An agent's record is no result: its name and why.
+    Unreadable(String, String),
+    /// Two agents did different things: their names.
+    Different(String, String),
+}
+
+impl std::fmt::Display for MergeError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing(why) => write!(formatter, "no agent brought a result: {why}"),
+            Self::Unreadable(name, why) => write!(formatter, "the result of agent {name} cannot be read: {why}"),
+            Self::Different(one, other) => write!(formatter, "the agents {one} and {other} measured different things"),
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
+/// The result of the whole run. Lost agents make it invalid; what the others brought is kept.
+///
+/// # Errors
+/// When there is nothing to merge, or what there is does not belong together.
+pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
+    let mut parts: Vec<(&AgentResult, RunReport)> = Vec::new();
+    for result in results.iter().filter(|result| result.lost.is_none()) {
+        let unreadable = |why: String| MergeError::Unreadable(result.name.clone(), why);
+        let text = std::str::from_utf8(&result.record).map_err(|error| unreadable(error.to_string()))?;
+        parts.push((result, RunReport::parse(text).map_err(|error| unreadable(error.to_string()))?));
+    }
+    let Some((first, _)) = parts.first() else {
+        let lost = results.iter().find_map(|result| Some((result, result.lost.as_ref()?)));
+        let why = lost.map_or_else(
+            || "none came".to_owned(),
+            |(result, (loss, words))| format!("{}: {} {words}", result.name, loss.text()),
+        );
+        return Err(MergeError::Nothing(why.trim_end().to_owned()));
+    };
+    let first = first.name.clone();
+    for (result, report) in &parts {
+        if report.steps.len() != parts[0].1.steps.len() {
+            return Err(MergeError::Different(first, result.name.clone()));
+        }
+    }
+    let mut whole = parts[0].1.clone();
+    whole.agents = results.len() as u32;
+    whole.threads = parts.iter().map(|(_, report)| report.threads).sum();
+    // The limit and the answers to questions are one machine's own.
+    whole.limit = None;
+    whole.findings = serde_json::Map::new();
+    let steps: Result<Vec<StepReport>, MergeError> =
+        (0..whole.steps.len()).map(|index| step(index, &parts, results)).collect();
+    whole.steps = steps?;
+    Ok(whole)
+}
+
+fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResult]) -> Result<StepReport, MergeError> {
+    let (first, report) = &parts[0];
+    let base = &report.steps[index];
+    let different = |other: &AgentResult| MergeError::Different(first.name.clone(), other.name.clone());
+    let mut record = base.record.clone();
+    let (mut tally, mut client, mut warm_up) = (base.tally, base.client.clone(), base.warm_up);
+    let mut elapsed_ns = base.elapsed_ns;
+    let mut interrupted = base.evidence.interrupted;
+    for (other, report) in &parts[1..] {
+        let step = &report.steps[index];
+        record.merge(&step.record).map_err(|_| different(other))?;
+        tally.merge(&step.tally);
+        warm_up.samples += step.warm_up.samples;
+        warm_up.elapsed_ns = warm_up.elapsed_ns.max(step.warm_up.elapsed_ns);
+        warm_up.steady = match (warm_up.steady, step.warm_up.steady) {
+            (Some(one), Some(other)) => Some(one && other),
+            (one, other) => one.or(other),
+        };
+        elapsed_ns = elapsed_ns.max(step.elapsed_ns);
+        client.cpu.user_ns += step.client.cpu.user_ns;
+        client.cpu.system_ns += step.client.cpu.system_ns;
+        if step.client.busy_share > client.busy_share {
+            (client.busy_share, client.wait_share) = (step.client.busy_share, step.client.wait_share);
+        }
+        let merged = client.loop_lag.histogram.merge(&step.client.loop_lag.histogram);
+        merged.map_err(|_| different(other))?;
+        client.memory_bytes_peak = client.memory_bytes_peak.max(step.client.memory_bytes_peak);
+        client.other_cpu_share = match (client.other_cpu_share, step.client.other_cpu_share) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            _ => None,
+        };
+        interrupted |= step.evidence.interrupted;
+    }
+    client.loop_lag.summary = client.loop_lag.histogram.percentiles();
+    client.cpu_ns_per_response =
+        (record.counts.responses > 0).then(|| client.cpu.total_ns() as f64 / record.counts.responses as f64);
+    client.agents = results.iter().map(|result| agent(index, result, parts)).collect();
+    let lost = results.iter().filter(|result| result.lost.is_some()).count() as u32;
+    let facts = StepFacts {
+        step: base.step,
+        plan: base.plan.clone(),
+        elapsed_ns,
+        tally,
+        warm_up,
+        client,
+        // The server and the kernel are seen by none of them alone, nor by all.
+        server: None,
+        kernel: None,
+        reconciliation: None,
+        agents_lost: lost,
+        interrupted,
+        overload: base.evidence.overload,
+    };
+    let mut step = StepReport::of(record, facts);
+    step.notes.extend(notes(results));
+    Ok(step)
+}
+
+fn agent(index: usize, result: &AgentResult, parts: &[(&AgentResult, RunReport)]) -> AgentReport {
+    let step = parts.iter().find(|(part, _)| part.index == result.index).map(|(_, report)| &report.steps[index]);
+    AgentReport {
+        name: result.name.clone(),
+        skew_ns: result.skew_ns.unwrap_or(0),
+        busy_share: step.map_or(0.0, |step| (step.client.busy_share + step.client.wait_share).min(1.0)),
+        responses: step.map_or(0, |step| step.record.counts.responses),
+        lost: result.lost.is_some(),
+    }
+}
+
+fn notes(results: &[AgentResult]) -> Vec<Reason> {
+    let mut notes = Vec::new();
+    let error_ns = results.iter().map(|result| result.skew_error_ns_max).max().unwrap_or(0);
+    let error = crate::view::units::duration(error_ns as f64);
+    notes.push(Reason {
+        name: "agents-skew".to_owned(),
+        text: format!("the agents' clocks are known to ± {error}, by half of the quickest round trip"),
+    });
+    for result in results {
+        if let Some((loss, words)) = &result.lost {
+            let text = format!("agent {} was lost: {} {words}", result.name, loss.text());
+            notes.push(Reason { name: "agent-lost".to_owned(), text: text.trim_end().to_owned() });
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;

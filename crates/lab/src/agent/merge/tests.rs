@@ -1,0 +1,67 @@
+use super::{MergeError, merge};
+use crate::agent::muster::{AgentLoss, AgentResult};
+use crate::view::fixture;
+use serde_json::Value;
+
+fn result(index: u32, record: Vec<u8>) -> AgentResult {
+    AgentResult {
+        name: format!("lab{index}"),
+        cores: 2,
+        index,
+        skew_ns: Some(1_000 * i64::from(index)),
+        skew_error_ns_max: 40_000,
+        facts: Value::Null,
+        record,
+        lost: None,
+    }
+}
+
+fn record() -> Vec<u8> {
+    fixture::failing().encode().unwrap().into_bytes()
+}
+
+#[test]
+fn counts_are_added_and_histograms_merged() {
+    let one = fixture::failing();
+    let whole = merge(&[result(0, record()), result(1, record())]).unwrap();
+    let (part, sum) = (&one.steps[0], &whole.steps[0]);
+    assert_eq!((whole.agents, whole.threads), (2, 2 * one.threads));
+    assert_eq!(sum.record.counts.responses, 2 * part.record.counts.responses);
+    assert_eq!(sum.record.counts.failures_total(), 24);
+    assert_eq!(sum.record.response.0.len(), 2 * part.record.response.0.len());
+    assert_eq!(sum.response.unwrap().p50_ns, part.response.unwrap().p50_ns);
+    assert_eq!(sum.tally.visits, 600);
+    assert!((sum.responses_per_s - 2.0 * part.responses_per_s).abs() < 1e-6);
+    assert_eq!(sum.client.cpu.user_ns, 2 * part.client.cpu.user_ns);
+    assert_eq!(sum.client.agents.iter().map(|agent| agent.skew_ns).collect::<Vec<_>>(), [0, 1_000]);
+    assert!(sum.server.is_none() && sum.notes.iter().any(|note| note.text.contains("± 40.0 µs")));
+}
+
+#[test]
+fn a_lost_agent_makes_it_invalid() {
+    let mut lost = result(1, Vec::new());
+    lost.lost = Some((AgentLoss::Silent, String::new()));
+    let whole = merge(&[result(0, record()), lost]).unwrap();
+    let step = &whole.steps[0];
+    assert!(step.invalid.iter().any(|invalid| invalid.reason.name() == "agent-lost"), "{:?}", step.invalid);
+    assert_eq!(step.evidence.agents_lost, 1);
+    assert!(step.client.agents[1].lost && step.client.agents[1].responses == 0);
+    assert!(step.notes.iter().any(|note| note.text == "agent lab1 was lost: it said nothing for ten seconds"));
+}
+
+#[test]
+fn what_does_not_belong_together_is_not_made_one() {
+    let sweep = fixture::sweep("sweep", 10).encode().unwrap().into_bytes();
+    let error = merge(&[result(0, record()), result(1, sweep)]).unwrap_err();
+    assert_eq!(error, MergeError::Different("lab0".to_owned(), "lab1".to_owned()));
+    for bytes in [&b"\xff"[..], b"{}", b""] {
+        assert!(matches!(merge(&[result(0, bytes.to_vec())]), Err(MergeError::Unreadable(..))));
+    }
+    let mut lost = result(0, Vec::new());
+    lost.lost = Some((AgentLoss::Failed, "no such file".to_owned()));
+    assert_eq!(
+        merge(&[lost]).unwrap_err().to_string(),
+        "no agent brought a result: lab0: it could not do its work no such file"
+    );
+    assert!(merge(&[]).is_err());
+}

@@ -1,0 +1,442 @@
+//! The controller's side, as decisions: who has come, what each is told, when all begin, and who was lost.
+//!
+//! No socket and no clock: messages and the time come in as arguments, and what is to be said comes out as [`Order`]s. An
+//! agent lost before it was given work leaves its place to another; one lost afterwards stays lost, and its name is on the
+//! result, because its share of the load was not made.
+
+use super::clock::Offset;
+use super::frame::FrameRefusal;
+use super::message::{Message, PROTOCOL};
+use serde_json::Value;
+
+/// Questions for the time before an agent is given work. The quickest answer counts.
+const PINGS: u32 = 8;
+
+/// From the last agent's readiness to the common beginning, in nanoseconds: the word must have reached all of them.
+const LEAD_NS: u64 = 500_000_000;
+
+/// How often an agent that has nothing to say is asked the time, in nanoseconds.
+const ASK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// An agent that says nothing for so long is lost, in nanoseconds.
+pub const SILENCE_NS_MAX: u64 = 10_000_000_000;
+
+/// Most agents of one run.
+pub const AGENTS_MAX: usize = 1_000;
+
+macro_rules! losses {
+    ($($variant:ident, $name:literal, $text:literal;)+) => {
+        /// Why an agent was lost or not taken.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum AgentLoss {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl AgentLoss {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The short name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// One sentence for people.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+losses! {
+    Closed, "closed", "its connection ended before its result was here";
+    Silent, "silent", "it said nothing for ten seconds";
+    BadFrame, "bad-frame", "what it sent is no frame of the protocol";
+    OutOfTurn, "out-of-turn", "it said something that had no place there";
+    OtherVersion, "other-version", "it is another version of flatout";
+    Failed, "failed", "it could not do its work";
+    Surplus, "surplus", "there were enough agents already";
+    NotTrusted, "not-trusted", "its certificate is not of this run's authority";
+}
+
+impl From<FrameRefusal> for AgentLoss {
+    fn from(_refusal: FrameRefusal) -> Self {
+        Self::BadFrame
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Say this to the agent.
+    Say(usize, Message),
+    /// The agent has said who it is and may send longer frames.
+    Trust(usize),
+    /// End the connection with the agent, once all is sent.
+    Dismiss(usize),
+}
+
+/// Where an agent stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Connected, and nothing said yet.
+    Strange,
+    /// Answering what time it is; so many answers are still wanted.
+    Timed {
+        left: u32,
+    },
+    /// Waiting for the others.
+    Waiting,
+    /// It has its work and prepares.
+    Planned,
+    Ready,
+    /// The moment is named.
+    Going,
+    /// It has ended; its record is on the way.
+    Recording,
+    Done,
+    Lost(AgentLoss),
+}
+
+/// What is known of one agent.
+#[derive(Clone, Debug)]
+struct Agent {
+    name: String,
+    cores: u32,
+    step: Step,
+    /// What it had to say about its loss.
+    words: String,
+    /// The share it was given, from 0.
+    index: Option<u32>,
+    offset: Option<Offset>,
+    /// The question that is not answered yet, and when it was asked.
+    asked: Option<(u64, u64)>,
+    heard_ns: u64,
+    begun_ns: Option<u64>,
+    facts: Value,
+    record: Vec<u8>,
+}
+
+impl Agent {
+    /// Whether its share of the load is, or was, counted upon.
+    fn has_work(&self) -> bool {
+        self.index.is_some()
+    }
+}
+
+/// One agent's part of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentResult {
+    /// What it calls itself.
+    pub name: String,
+    /// Cores it may use.
+    pub cores: u32,
+    /// Its share, from 0.
+    pub index: u32,
+    /// From the common beginning to its own, in nanoseconds; negative when it was early.
+    pub skew_ns: Option<i64>,
+    /// How wrong the skew can be, in nanoseconds.
+    pub skew_error_ns_max: u64,
+    /// What it told about its run.
+    pub facts: Value,
+    /// Its record.
+    pub record: Vec<u8>,
+    /// Why it was lost, if it was, and what it said about it.
+    pub lost: Option<(AgentLoss, String)>,
+}
+
+/// All agents of one run.
+#[derive(Debug)]
+pub struct Muster {
+    wanted: u32,
+    flatout: &'static str,
+    task: Value,
+    agents: Vec<Agent>,
+    nonce: u64,
+    begins_ns: Option<u64>,
+    is_stopped: bool,
+}
+
+impl Muster {
+    /// A run of `wanted` agents of this version of flatout, all with the same task, of which each does its share.
+    pub fn new(wanted: u32, flatout: &'static str, task: Value) -> Self {
+        Self { wanted, flatout, task, agents: Vec::new(), nonce: 0, begins_ns: None, is_stopped: false }
+    }
+
+    /// Somebody has connected. The number names it from now on.
+    pub fn handle_connected(&mut self, now_ns: u64) -> usize {
+        let agent = Agent {
+            name: String::new(),
+            cores: 0,
+            step: Step::Strange,
+            words: String::new(),
+            index: None,
+            offset: None,
+            asked: None,
+            heard_ns: now_ns,
+            begun_ns: None,
+            facts: Value::Null,
+            record: Vec::new(),
+        };
+        // Whoever knocks and goes again takes no memory for ever: one who left without work leaves its number too.
+        let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
+        match self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
+            Some(who) => {
+                self.agents[who] = agent;
+                who
+            }
+            None => {
+                self.agents.push(agent);
+                self.agents.len() - 1
+            }
+        }
+    }
+
+    /// Whether another connection may be taken.
+    pub fn has_room(&self) -> bool {
+        self.agents.iter().filter(|agent| !matches!(agent.step, Step::Lost(_))).count() < AGENTS_MAX
+    }
+
+    /// Somebody said something.
+    pub fn handle_message(&mut self, who: usize, now_ns: u64, message: Message) -> Vec<Order> {
+        let Some(agent) = self.agents.get_mut(who) else { return Vec::new() };
+        agent.heard_ns = now_ns;
+        match (agent.step, message) {
+            (Step::Lost(_), _) => Vec::new(),
+            (Step::Strange, Message::Hello { protocol, flatout, name, cores }) => {
+                if protocol != PROTOCOL || flatout != self.flatout {
+                    let words = format!(
+                        "it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}",
+                        self.flatout
+                    );
+                    return self.lose(who, AgentLoss::OtherVersion, words);
+                }
+                // A name is shown to people, so it has one line and an end.
+                agent.name = name.chars().filter(|character| !character.is_control()).take(64).collect();
+                agent.cores = cores;
+                agent.step = Step::Timed { left: PINGS };
+                let taken = self.agents.iter().filter(|agent| is_here(agent)).count();
+                if taken > self.wanted as usize {
+                    return self.lose(who, AgentLoss::Surplus, String::new());
+                }
+                vec![Order::Trust(who), self.ask(who, now_ns)]
+            }
+            (Step::Strange, _) => self.lose(who, AgentLoss::OutOfTurn, String::new()),
+            (step, Message::Pong { nonce, at_ns }) => {
+                let Some((_, asked_ns)) = agent.asked.take_if(|(asked, _)| *asked == nonce) else {
+                    return self.lose(who, AgentLoss::OutOfTurn, "an answer to nothing".to_owned());
+                };
+                let offset = Offset::from_answer(asked_ns, now_ns, at_ns);
+                agent.offset = Some(agent.offset.map_or(offset, |best| best.or_better(offset)));
+                match step {
+                    Step::Timed { left } if left > 1 => {
+                        agent.step = Step::Timed { left: left - 1 };
+                        vec![self.ask(who, now_ns)]
+                    }
+                    Step::Timed { .. } => {
+                        agent.step = Step::Waiting;
+                        self.give_work()
+                    }
+                    _ => Vec::new(),
+                }
+            }
+            (Step::Planned, Message::Ready {}) => {
+                agent.step = Step::Ready;
+                self.name_the_moment(now_ns)
+            }
+            (Step::Going, Message::Done { begun_ns, facts }) => {
+                agent.step = Step::Recording;
+                agent.begun_ns = Some(begun_ns);
+                agent.facts = facts;
+                Vec::new()
+            }
+            (_, Message::Failed { text }) => self.lose(who, AgentLoss::Failed, text),
+            (_, message) => self.lose(who, AgentLoss::OutOfTurn, format!("it said {}", message.name())),
+        }
+    }
+
+    /// A record has come whole.
+    pub fn handle_record(&mut self, who: usize, now_ns: u64, record: Vec<u8>) -> Vec<Order> {
+        match self.agents.get_mut(who) {
+            Some(agent) if agent.step == Step::Recording => {
+                agent.heard_ns = now_ns;
+                agent.record = record;
+                agent.step = Step::Done;
+                vec![Order::Say(who, Message::Bye {}), Order::Dismiss(who)]
+            }
+            Some(agent) if !matches!(agent.step, Step::Lost(_)) => {
+                self.lose(who, AgentLoss::OutOfTurn, "it sent a record".to_owned())
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Something of a frame has come: whoever sends a long record is not silent.
+    pub fn handle_bytes(&mut self, who: usize, now_ns: u64) {
+        if let Some(agent) = self.agents.get_mut(who) {
+            agent.heard_ns = now_ns;
+        }
+    }
+
+    /// The connection is of no more use.
+    pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: String) -> Vec<Order> {
+        match self.agents.get(who).map(|agent| agent.step) {
+            None | Some(Step::Done | Step::Lost(_)) => Vec::new(),
+            Some(_) => self.lose(who, loss, words),
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_time(&mut self, now_ns: u64) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for who in 0..self.agents.len() {
+            let agent = &self.agents[who];
+            if matches!(agent.step, Step::Done | Step::Lost(_)) {
+                continue;
+            }
+            let silent_ns = now_ns.saturating_sub(agent.heard_ns);
+            if silent_ns >= SILENCE_NS_MAX {
+                orders.extend(self.lose(who, AgentLoss::Silent, String::new()));
+            } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != Step::Strange {
+                orders.push(self.ask(who, now_ns));
+            }
+        }
+        orders
+    }
+
+    /// End early: every agent tells what it has.
+    pub fn stop(&mut self) -> Vec<Order> {
+        self.is_stopped = true;
+        let going = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == Step::Going);
+        going.map(|(who, _)| Order::Say(who, Message::Stop {})).collect()
+    }
+
+    /// How many are here, of those that are wanted.
+    pub fn here(&self) -> u32 {
+        self.agents.iter().filter(|agent| is_here(agent)).count() as u32
+    }
+
+    /// Names of those that were turned away or went before they had work, and why.
+    pub fn turned_away(&self) -> impl Iterator<Item = (&str, AgentLoss, &str)> {
+        self.agents.iter().filter(|agent| !agent.has_work()).filter_map(|agent| match agent.step {
+            Step::Lost(loss) => Some((agent.name.as_str(), loss, agent.words.as_str())),
+            _ => None,
+        })
+    }
+
+    /// When all begin, by our clock, once that is decided.
+    pub fn begins_ns(&self) -> Option<u64> {
+        self.begins_ns
+    }
+
+    /// Whether there is nothing more to wait for: every agent with work has told all, or is lost.
+    pub fn is_over(&self) -> bool {
+        let mut working = self.agents.iter().filter(|agent| agent.has_work()).peekable();
+        working.peek().is_some() && working.all(|agent| matches!(agent.step, Step::Done | Step::Lost(_)))
+    }
+
+    /// What came of it, in the order of the shares.
+    pub fn into_results(self) -> Vec<AgentResult> {
+        let begins_ns = self.begins_ns;
+        let mut results: Vec<AgentResult> = self
+            .agents
+            .into_iter()
+            .filter_map(|agent| {
+                let skew_ns = match (agent.offset, agent.begun_ns, begins_ns) {
+                    (Some(offset), Some(begun_ns), Some(begins_ns)) => {
+                        Some(offset.to_ours(begun_ns).wrapping_sub(begins_ns).cast_signed())
+                    }
+                    _ => None,
+                };
+                Some(AgentResult {
+                    index: agent.index?,
+                    name: agent.name,
+                    cores: agent.cores,
+                    skew_ns,
+                    skew_error_ns_max: agent.offset.map_or(0, |offset| offset.error_ns_max),
+                    facts: agent.facts,
+                    record: agent.record,
+                    lost: match agent.step {
+                        Step::Done => None,
+                        Step::Lost(loss) => Some((loss, agent.words)),
+                        _ => Some((AgentLoss::Closed, String::new())),
+                    },
+                })
+            })
+            .collect();
+        results.sort_by_key(|result| result.index);
+        results
+    }
+
+    fn ask(&mut self, who: usize, now_ns: u64) -> Order {
+        self.nonce += 1;
+        self.agents[who].asked = Some((self.nonce, now_ns));
+        Order::Say(who, Message::Ping { nonce: self.nonce })
+    }
+
+    fn lose(&mut self, who: usize, loss: AgentLoss, words: String) -> Vec<Order> {
+        let agent = &mut self.agents[who];
+        agent.step = Step::Lost(loss);
+        agent.words = words;
+        agent.record = Vec::new();
+        let text = if agent.words.is_empty() { loss.text().to_owned() } else { agent.words.clone() };
+        let mut orders = vec![Order::Say(who, Message::Failed { text }), Order::Dismiss(who)];
+        if agent.has_work() && self.begins_ns.is_none() {
+            // Nobody has begun: without this one nobody shall.
+            for (other, agent) in self.agents.iter_mut().enumerate() {
+                if matches!(agent.step, Step::Planned | Step::Ready) {
+                    agent.step = Step::Lost(AgentLoss::Closed);
+                    let text = "another agent was lost before the beginning".to_owned();
+                    agent.words.clone_from(&text);
+                    orders.extend([Order::Say(other, Message::Failed { text }), Order::Dismiss(other)]);
+                }
+            }
+        }
+        orders
+    }
+
+    /// Gives out the shares once all are here and timed.
+    fn give_work(&mut self) -> Vec<Order> {
+        let waiting = self.agents.iter().filter(|agent| agent.step == Step::Waiting).count();
+        if waiting < self.wanted as usize {
+            return Vec::new();
+        }
+        let mut orders = Vec::new();
+        for (who, agent) in self.agents.iter_mut().enumerate().filter(|(_, agent)| agent.step == Step::Waiting) {
+            let index = orders.len() as u32;
+            agent.step = Step::Planned;
+            agent.index = Some(index);
+            orders.push(Order::Say(who, Message::Plan { index, agents: self.wanted, task: self.task.clone() }));
+        }
+        orders
+    }
+
+    /// Names the moment once all are ready.
+    fn name_the_moment(&mut self, now_ns: u64) -> Vec<Order> {
+        let mut working = self.agents.iter().filter(|agent| agent.has_work());
+        if !working.all(|agent| agent.step == Step::Ready) {
+            return Vec::new();
+        }
+        let begins_ns = now_ns + LEAD_NS;
+        self.begins_ns = Some(begins_ns);
+        let mut orders = Vec::new();
+        for (who, agent) in self.agents.iter_mut().enumerate().filter(|(_, agent)| agent.step == Step::Ready) {
+            agent.step = Step::Going;
+            let at_ns = agent.offset.map_or(begins_ns, |offset| offset.to_theirs(begins_ns));
+            orders.push(Order::Say(who, Message::Go { at_ns }));
+        }
+        if self.is_stopped {
+            orders.extend(self.stop());
+        }
+        orders
+    }
+}
+
+/// Whether it takes one of the wanted places.
+fn is_here(agent: &Agent) -> bool {
+    !matches!(agent.step, Step::Strange | Step::Lost(_))
+}
+
+#[cfg(test)]
+mod tests;

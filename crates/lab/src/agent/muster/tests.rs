@@ -1,0 +1,197 @@
+use super::{AGENTS_MAX, AgentLoss, LEAD_NS, Muster, Order, PINGS, SILENCE_NS_MAX};
+use crate::agent::message::{Message, PROTOCOL};
+use serde_json::json;
+
+const VERSION: &str = "1.2.3";
+
+fn hello(name: &str) -> Message {
+    Message::Hello { protocol: PROTOCOL.to_owned(), flatout: VERSION.to_owned(), name: name.to_owned(), cores: 2 }
+}
+
+/// A muster, and the time; every agent's clock is ahead of ours by its number of seconds.
+struct Field {
+    muster: Muster,
+    now_ns: u64,
+}
+
+impl Field {
+    fn new(wanted: u32) -> Self {
+        Self { muster: Muster::new(wanted, VERSION, json!({ "rate": 10 })), now_ns: 1_000 }
+    }
+
+    fn theirs_ns(&self, who: usize) -> u64 {
+        self.now_ns + who as u64 * 1_000_000_000
+    }
+
+    fn say(&mut self, who: usize, message: Message) -> Vec<Order> {
+        self.now_ns += 100;
+        self.muster.handle_message(who, self.now_ns, message)
+    }
+
+    /// Connects, greets and answers all questions; the orders after the last answer.
+    fn join(&mut self, name: &str) -> (usize, Vec<Order>) {
+        let who = self.muster.handle_connected(self.now_ns);
+        let mut orders = self.say(who, hello(name));
+        assert_eq!(orders.remove(0), Order::Trust(who));
+        for _ in 0..PINGS {
+            let [Order::Say(to, Message::Ping { nonce })] = orders[..] else { panic!("{orders:?}") };
+            assert_eq!(to, who);
+            self.now_ns += 50;
+            let at_ns = self.theirs_ns(who);
+            self.now_ns += 50;
+            orders = self.say(who, Message::Pong { nonce, at_ns });
+        }
+        (who, orders)
+    }
+
+    /// Two agents that have begun.
+    fn running() -> Self {
+        let mut field = Self::new(2);
+        field.join("a");
+        field.join("b");
+        field.say(0, Message::Ready {});
+        assert_eq!(field.say(1, Message::Ready {}).len(), 2);
+        field
+    }
+
+    fn finish(&mut self, who: usize, late_ns: u64) {
+        let begun_ns = self.muster.begins_ns().unwrap() + who as u64 * 1_000_000_000 + late_ns;
+        assert!(self.say(who, Message::Done { begun_ns, facts: json!({ "who": who }) }).is_empty());
+        let orders = self.muster.handle_record(who, self.now_ns, vec![who as u8]);
+        assert_eq!(orders, [Order::Say(who, Message::Bye {}), Order::Dismiss(who)]);
+    }
+}
+
+#[test]
+fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
+    let mut field = Field::new(2);
+    assert!(field.join("a").1.is_empty());
+    let (_, orders) = field.join("b");
+    let plan = |index| Message::Plan { index, agents: 2, task: json!({ "rate": 10 }) };
+    assert_eq!(orders, [Order::Say(0, plan(0)), Order::Say(1, plan(1))]);
+    assert!(field.say(1, Message::Ready {}).is_empty());
+    let orders = field.say(0, Message::Ready {});
+    let begins_ns = field.now_ns + LEAD_NS;
+    assert_eq!(field.muster.begins_ns(), Some(begins_ns));
+    for (who, order) in orders.iter().enumerate() {
+        let Order::Say(to, Message::Go { at_ns }) = *order else { panic!("{order:?}") };
+        // The answers took 200 ns, so half of that is the bound.
+        assert!(to == who && at_ns.abs_diff(begins_ns + who as u64 * 1_000_000_000) <= 100, "{order:?}");
+    }
+    field.finish(1, 0);
+    assert!(!field.muster.is_over());
+    field.finish(0, 5_000);
+    assert!(field.muster.is_over());
+    let results = field.muster.into_results();
+    assert_eq!(results.iter().map(|result| result.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((&results[1].record, &results[1].facts), (&vec![1], &json!({ "who": 1 })));
+    assert!(results.iter().all(|result| result.lost.is_none() && result.skew_error_ns_max <= 100));
+    assert!((results[0].skew_ns.unwrap() - 5_000).abs() <= 100, "{results:?}");
+    assert!(results[1].skew_ns.unwrap().abs() <= 100);
+}
+
+#[test]
+fn who_goes_before_there_is_work_leaves_its_place() {
+    let mut field = Field::new(2);
+    let (first, _) = field.join("a");
+    field.muster.handle_lost(first, AgentLoss::Closed, String::new());
+    assert_eq!(field.muster.here(), 0);
+    field.join("b");
+    let (_, orders) = field.join("c");
+    assert_eq!(orders.len(), 2);
+    assert_eq!(field.muster.turned_away().collect::<Vec<_>>(), [("a", AgentLoss::Closed, "")]);
+    // And who comes when all places are taken is told so.
+    let late = field.muster.handle_connected(field.now_ns);
+    let orders = field.say(late, hello("d"));
+    assert!(matches!(&orders[..], [Order::Say(to, Message::Failed { .. }), Order::Dismiss(_)] if *to == late));
+}
+
+#[test]
+fn who_knocks_and_goes_takes_no_memory_for_ever() {
+    let mut field = Field::new(1);
+    for _ in 0..3 * AGENTS_MAX {
+        let who = field.muster.handle_connected(field.now_ns);
+        field.muster.handle_lost(who, AgentLoss::Closed, String::new());
+    }
+    assert_eq!(field.muster.agents.len(), AGENTS_MAX);
+    assert!(field.muster.has_room() && field.muster.here() == 0);
+    assert_eq!(field.join("late").1.len(), 1);
+}
+
+#[test]
+fn a_lost_agent_is_in_the_result() {
+    let mut field = Field::running();
+    field.muster.handle_lost(0, AgentLoss::Closed, "reset".to_owned());
+    assert!(!field.muster.is_over());
+    field.finish(1, 0);
+    assert!(field.muster.is_over());
+    let results = field.muster.into_results();
+    assert_eq!(results[0].lost, Some((AgentLoss::Closed, "reset".to_owned())));
+    assert_eq!(results[1].lost, None);
+}
+
+#[test]
+fn one_lost_between_work_and_beginning_ends_it_for_all() {
+    let mut field = Field::new(2);
+    field.join("a");
+    field.join("b");
+    field.say(0, Message::Ready {});
+    let orders = field.say(1, Message::Failed { text: "no such file".to_owned() });
+    assert!(orders.contains(&Order::Dismiss(0)) && orders.contains(&Order::Dismiss(1)), "{orders:?}");
+    assert!(field.muster.is_over() && field.muster.begins_ns().is_none());
+    assert_eq!(field.muster.into_results()[1].lost, Some((AgentLoss::Failed, "no such file".to_owned())));
+}
+
+#[test]
+fn the_silent_are_asked_and_then_lost() {
+    let mut field = Field::running();
+    field.now_ns += SILENCE_NS_MAX / 2;
+    let orders = field.muster.handle_time(field.now_ns);
+    let [Order::Say(0, Message::Ping { nonce }), Order::Say(1, Message::Ping { .. })] = orders[..] else {
+        panic!("{orders:?}")
+    };
+    assert!(field.muster.handle_time(field.now_ns).is_empty(), "one question is enough");
+    let at_ns = field.theirs_ns(0);
+    assert!(field.say(0, Message::Pong { nonce, at_ns }).is_empty());
+    field.now_ns += SILENCE_NS_MAX / 2;
+    let orders = field.muster.handle_time(field.now_ns);
+    assert!(orders.contains(&Order::Dismiss(1)) && !orders.contains(&Order::Dismiss(0)), "{orders:?}");
+    // A record that takes long to come is no silence.
+    field.muster.handle_bytes(0, field.now_ns);
+    field.now_ns += SILENCE_NS_MAX - 1;
+    assert!(!field.muster.handle_time(field.now_ns).contains(&Order::Dismiss(0)));
+}
+
+#[test]
+fn what_has_no_place_there_is_the_end() {
+    let stranger = |message: Message| {
+        let mut field = Field::new(1);
+        let who = field.muster.handle_connected(0);
+        field.say(who, message);
+        field.muster.turned_away().map(|(_, loss, _)| loss).collect::<Vec<_>>()
+    };
+    assert_eq!(stranger(Message::Ready {}), [AgentLoss::OutOfTurn]);
+    let hello = |protocol: &str, flatout: &str| Message::Hello {
+        protocol: protocol.to_owned(),
+        flatout: flatout.to_owned(),
+        name: String::new(),
+        cores: 1,
+    };
+    assert_eq!(stranger(hello("flatout-agent/2", VERSION)), [AgentLoss::OtherVersion]);
+    assert_eq!(stranger(hello(PROTOCOL, "9.9.9")), [AgentLoss::OtherVersion]);
+
+    let mut field = Field::running();
+    field.say(0, Message::Pong { nonce: 999, at_ns: 0 });
+    field.muster.handle_record(1, field.now_ns, vec![1]);
+    assert!(field.muster.is_over());
+    assert!(field.muster.into_results().iter().all(|result| matches!(result.lost, Some((AgentLoss::OutOfTurn, _)))));
+}
+
+#[test]
+fn stopping_reaches_who_runs_and_names_are_fit_to_be_shown() {
+    let mut field = Field::running();
+    assert_eq!(field.muster.stop(), [Order::Say(0, Message::Stop {}), Order::Say(1, Message::Stop {})]);
+    let mut field = Field::new(1);
+    let (who, _) = field.join("evil\x1b[2J\nname");
+    assert_eq!(field.muster.agents[who].name, "evil[2Jname");
+}

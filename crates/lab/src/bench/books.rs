@@ -1,0 +1,181 @@
+//! The server's own count of a run's requests: from its log, or from its metrics.
+
+use super::BenchError;
+use crate::url::Url;
+use flatout_load::judge::reconcile::ServerCounts;
+use flatout_load::workload::log::parse_line;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to write its last lines, or to show its last counts.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest answer that is believed to be metrics, in bytes.
+const METRICS_BYTES_MAX: u64 = 16 << 20;
+
+/// Where the server's count is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Books {
+    /// Its access log: common, combined, or our own JSON.
+    Log(PathBuf),
+    /// Its metrics in the text form of Prometheus: flatout's names.
+    Metrics(Url),
+}
+
+/// The count at one moment.
+#[derive(Clone, Debug)]
+pub(super) enum Page {
+    /// Bytes of the log.
+    LogBytes(u64),
+    /// Answers by status class, 1xx to 5xx, and requests in all.
+    Metrics([u64; 5], u64),
+}
+
+impl Books {
+    /// Opens them at the present moment.
+    pub(super) fn open(&self) -> Result<Page, BenchError> {
+        match self {
+            Self::Log(path) => {
+                let length = File::open(path).and_then(|file| file.metadata()).map(|metadata| metadata.len());
+                length.map(Page::LogBytes).map_err(|error| BenchError::Books(format!("{}: {error}", path.display())))
+            }
+            Self::Metrics(url) => read_metrics(url),
+        }
+    }
+
+    /// What was counted since `opened`, as soon as that is `expected` requests or more, or else at the end of patience.
+    pub(super) fn close(&self, opened: &Page, expected: u64) -> Result<ServerCounts, BenchError> {
+        let begun = Instant::now();
+        loop {
+            let counts = self.count(opened)?;
+            if counts.requests >= expected || begun.elapsed() >= PATIENCE {
+                return Ok(counts);
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn count(&self, opened: &Page) -> Result<ServerCounts, BenchError> {
+        match (self, opened) {
+            (Self::Log(path), Page::LogBytes(from)) => {
+                count_log(path, *from).map_err(|error| BenchError::Books(format!("{}: {error}", path.display())))
+            }
+            (Self::Metrics(url), Page::Metrics(before, requests_before)) => {
+                let Page::Metrics(now, requests) = read_metrics(url)? else {
+                    return Err(BenchError::Books(url.to_string()));
+                };
+                let by_class = (1..=5_u16).zip(now.iter().zip(before));
+                let by_status =
+                    by_class.map(|(class, (now, before))| (100 * class, now.saturating_sub(*before))).collect();
+                let requests = requests.saturating_sub(*requests_before);
+                Ok(ServerCounts { source: url.to_string(), by_status, requests })
+            }
+            _ => Err(BenchError::Books("they were opened as others".to_owned())),
+        }
+    }
+}
+
+/// Counts the lines behind the first `from` bytes.
+fn count_log(path: &Path, from: u64) -> std::io::Result<ServerCounts> {
+    let mut file = File::open(path)?;
+    // A log that was rotated meanwhile is shorter, and begins anew.
+    let from = if file.metadata()?.len() < from { 0 } else { from };
+    file.seek(SeekFrom::Start(from))?;
+    let mut by_status: BTreeMap<u16, u64> = BTreeMap::new();
+    let mut requests = 0;
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let mut line = Vec::new();
+    while reader.by_ref().take(1 << 20).read_until(b'\n', &mut line)? > 0 {
+        // A line without an end is still being written.
+        if line.ends_with(b"\n")
+            && let Ok(parsed) = parse_line(&line)
+        {
+            requests += 1;
+            *by_status.entry(parsed.status.unwrap_or(0)).or_default() += 1;
+        }
+        line.clear();
+    }
+    Ok(ServerCounts { source: path.display().to_string(), by_status: by_status.into_iter().collect(), requests })
+}
+
+fn read_metrics(url: &Url) -> Result<Page, BenchError> {
+    let failed = |what: String| BenchError::Books(format!("{url}: {what}"));
+    let text = fetch(url).map_err(|error| failed(error.to_string()))?;
+    let (classes, requests) =
+        parse_metrics(&text).ok_or_else(|| failed("there is no flatout_requests_total".into()))?;
+    Ok(Page::Metrics(classes, requests))
+}
+
+/// A request of HTTP/1.0, whose answer ends with the connection.
+fn fetch(url: &Url) -> std::io::Result<String> {
+    if url.secure {
+        return Err(std::io::Error::other("metrics are read over http alone"));
+    }
+    let address = url.resolve().map_err(|error| std::io::Error::other(error.to_string()))?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!("GET {} HTTP/1.0\r\nHost: {}\r\n\r\n", url.target, url.authority());
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(METRICS_BYTES_MAX).read_to_end(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    match head.split_ascii_whitespace().nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        status => Err(std::io::Error::other(format!("it answers {}", status.unwrap_or("nothing")))),
+    }
+}
+
+fn parse_metrics(text: &str) -> Option<([u64; 5], u64)> {
+    let value = |name: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        rest.split_ascii_whitespace().next()?.parse::<f64>().ok().map(|value| value as u64)
+    };
+    let requests = value("flatout_requests_total")?;
+    let mut classes = [0; 5];
+    for (class, count) in (1..).zip(&mut classes) {
+        *count = value(&format!("flatout_responses_total{{class=\"{class}xx\"}}")).unwrap_or(0);
+    }
+    Some((classes, requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Books, count_log, parse_metrics};
+    use std::fs;
+    use std::io::Write;
+
+    #[test]
+    fn a_log_is_counted_from_where_it_was_opened() {
+        let path = std::env::temp_dir().join(format!("flatout-books-{}", std::process::id()));
+        let line = |status| format!("127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" {status} 5\n");
+        fs::write(&path, line(500)).unwrap();
+        let books = Books::Log(path.clone());
+        let opened = books.open().unwrap();
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all([line(200), line(404), line(200), "half a li".to_owned()].concat().as_bytes()).unwrap();
+        let counts = books.close(&opened, 3).unwrap();
+        assert_eq!((counts.requests, counts.by_status), (3, vec![(200, 2), (404, 1)]));
+        // A log that begins anew is counted from there.
+        fs::write(&path, line(200)).unwrap();
+        assert_eq!(count_log(&path, 1_000).unwrap().requests, 1);
+        fs::remove_file(&path).unwrap();
+        assert!(books.open().is_err());
+    }
+
+    #[test]
+    fn metrics_are_found_by_name() {
+        let text = "# TYPE flatout_requests counter\nflatout_requests_total 7\n\
+            flatout_responses_total{class=\"2xx\"} 5\nflatout_responses_total{class=\"4xx\"} 2\n";
+        assert_eq!(parse_metrics(text), Some(([0, 5, 0, 2, 0], 7)));
+        assert_eq!(parse_metrics("other 1\n"), None);
+    }
+}

@@ -1,0 +1,416 @@
+//! Levels of load, one after another: each measured, with what server and machine did meanwhile.
+
+use super::books::{self, Books};
+use super::drive::Choice;
+use super::kernel::KernelCounters;
+use super::span::{self, Span, SpanPlan, run_span};
+use super::{Ask, BenchError, BenchReport, Limit, Phase, Ports, Progress, ServerFound, limit, question};
+use crate::cores::Placement;
+use crate::crowd::CrowdWatch;
+use crate::machine::Machine;
+use crate::procfs;
+use crate::request::HttpVersion;
+use crate::target::{CpuSnapshot, CpuUsed, Target, TargetStatus, TargetUnknown};
+use flatout_load::judge::reconcile::Reconciliation;
+use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
+use flatout_load::report::{
+    ClientReport, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
+};
+use std::time::{Instant, SystemTime};
+
+/// Between two levels that agents begin together.
+const LEVEL_GAP_NS: u64 = 2_000_000_000;
+
+/// A run: levels so far, and all that the next one needs.
+#[derive(Debug)]
+pub struct Bench {
+    ask: Ask,
+    like: SpanPlan,
+    begun_unix_ms: u64,
+    server: Result<Target, TargetUnknown>,
+    books: Option<Books>,
+    used: CpuUsed,
+    whole_ns: u64,
+    steps: Vec<StepReport>,
+    last: Option<Span>,
+    limit: Option<Limit>,
+    interrupted: bool,
+}
+
+/// What is known of server and machine before a part of a run.
+struct Before {
+    server: Option<(CpuSnapshot, TargetStatus)>,
+    kernel: Option<KernelCounters>,
+    crowd: CrowdWatch,
+}
+
+/// What a part of a run took of others than the client.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    server: Option<ServerReport>,
+    kernel: Option<KernelReport>,
+    other_cpu_share: Option<f64>,
+}
+
+impl Bench {
+    /// Makes everything ready that can be made ready before the first request.
+    pub fn prepare(ask: Ask, books: Option<Books>) -> Result<Self, BenchError> {
+        let resolving = Instant::now();
+        let address = ask.url.resolve().map_err(BenchError::Url)?;
+        let resolve_ns = if ask.url.host.parse::<std::net::IpAddr>().is_ok() { 0 } else { nanoseconds(resolving) };
+        let Some(first) = ask.plans.first() else { return Err(BenchError::NothingToAsk) };
+        let ports = Ports::here(address);
+        for plan in &ask.plans {
+            plan.check().map_err(BenchError::Plan)?;
+            check_ports(plan, &ask, ports)?;
+        }
+        if let (Some(count), false) = (ask.sources, ports.has_more) {
+            let text = format!("--sources {count} needs a server at an address of 127.0.0.0/8");
+            return Err(BenchError::Plan(PlanError::Meaningless(text)));
+        }
+        // As many connections as the system allows; where that is too few, failures will say fd-unavail.
+        let _limit = flatout_net::socket::raise_descriptor_limit();
+        let http2_streams = match ask.speech.version {
+            HttpVersion::Http2 { streams } => Some(streams.max(1)),
+            HttpVersion::Http10 | HttpVersion::Http11 => None,
+        };
+        let like = SpanPlan {
+            plan: first.clone(),
+            threads: ask.threads,
+            address,
+            tls: ask.tls()?,
+            http2_streams,
+            requests: ask.table()?,
+            choice: Choice { work: ask.work.clone(), seed: first.seed, step: 0 },
+            sources: ask.sources,
+            digest_every: ask.digest_every(),
+            request_timeout_ns: ask.request_timeout_ns,
+            placement: Placement::Anywhere,
+            handle_interrupts: true,
+            share: ask.share,
+            begin_at_ns: ask.begin_at_ns,
+            resolve_ns,
+        };
+        Ok(Self {
+            like,
+            begun_unix_ms: unix_ms(),
+            server: Target::find(address),
+            books,
+            used: CpuUsed { by_task: Vec::new() },
+            whole_ns: 0,
+            steps: Vec::new(),
+            last: None,
+            limit: None,
+            interrupted: false,
+            ask,
+        })
+    }
+
+    /// Levels so far.
+    pub fn steps(&self) -> &[StepReport] {
+        &self.steps
+    }
+
+    /// Whether somebody asked for the end: no other level should be begun.
+    pub const fn is_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Runs a level and adds it. `overload`: it is past the knee on purpose.
+    pub fn step(
+        &mut self,
+        plan: &Plan,
+        overload: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<&StepReport, BenchError> {
+        check_ports(plan, &self.ask, Ports::here(self.like.address))?;
+        let page = self.books.as_ref().map(Books::open).transpose()?;
+        let (span, around) = self.part(plan, progress)?;
+        self.add_step(plan, span, around, page.as_ref(), overload)
+    }
+
+    /// Runs a level in two halves, and between them the bare loop.
+    pub(super) fn step_with_limit(&mut self, plan: &Plan, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        let page = self.books.as_ref().map(Books::open).transpose()?;
+        let (first, second) = halves(plan);
+        let (mut span, mut around) = self.part(&first, progress)?;
+        let answers = span.recorder.counts.responses > 0;
+        let mut measured = None;
+        if answers && !self.interrupted {
+            let bare = limit::measure(&self.like, &span, &self.busy_tasks(), progress)?;
+            self.interrupted |= bare.interrupted();
+            measured = (!self.interrupted).then_some(bare);
+        }
+        // A server that answered nothing at all need not be asked a second time.
+        if let (true, false, Some(second)) = (answers, self.interrupted, second) {
+            let (more, more_around) = self.part(&second, progress)?;
+            around = around.merge(more_around, span.whole_ns, more.whole_ns);
+            span.append(&more)?;
+        }
+        self.add_step(plan, span, around, page.as_ref(), false)?;
+        if let (Some(measured), Some(step)) = (measured, self.steps.last()) {
+            let cpu = step.server.and_then(|server| server.cpu_ns_per_response);
+            self.limit = Some(measured.compare(step.responses_per_s, cpu));
+        }
+        Ok(())
+    }
+
+    /// Measures the bare loop after the levels, in the way of the last one.
+    pub(super) fn measure_limit(&mut self, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        let Some(last) = self.last.take().filter(|span| span.recorder.counts.responses > 0 && !self.interrupted) else {
+            return Ok(());
+        };
+        let bare = limit::measure(&self.like, &last, &self.busy_tasks(), progress)?;
+        self.interrupted |= bare.interrupted();
+        let best = self.steps.iter().max_by(|one, two| one.responses_per_s.total_cmp(&two.responses_per_s));
+        if let (Some(step), false) = (best, self.interrupted) {
+            let cpu = step.server.and_then(|server| server.cpu_ns_per_response);
+            self.limit = Some(bare.compare(step.responses_per_s, cpu));
+        }
+        Ok(())
+    }
+
+    /// Runs one span of load and looks at server and machine before and after it.
+    fn part(&mut self, plan: &Plan, progress: &mut dyn Progress) -> Result<(Span, Around), BenchError> {
+        self.like.plan = plan.clone();
+        self.like.choice.step = self.steps.len() as u16;
+        self.like.choice.seed = plan.seed;
+        let before = self.look();
+        let span = run_span(&self.like, Phase::Server, progress)?;
+        self.like.resolve_ns = 0;
+        self.like.begin_at_ns = self.like.begin_at_ns.map(|begin_ns| begin_ns.saturating_add(time_for(plan)));
+        self.interrupted |= span.interrupted;
+        self.whole_ns += span.whole_ns;
+        let around = self.look_back(before, &span);
+        Ok((span, around))
+    }
+
+    fn look(&self) -> Before {
+        Before {
+            server: self.server.as_ref().ok().map(|target| (target.snapshot(), target.status())),
+            kernel: KernelCounters::read(),
+            crowd: CrowdWatch::begin(),
+        }
+    }
+
+    fn look_back(&mut self, before: Before, span: &Span) -> Around {
+        let kernel = before.kernel.and_then(|before| Some(KernelCounters::read()?.since(before)));
+        let mut server_cpu_ns = None;
+        let mut server = None;
+        if let (Ok(target), Some((snapshot, status_before))) = (&self.server, before.server) {
+            let used = target.snapshot().since(&snapshot);
+            let cpu_ns = used.total_ns();
+            let status = target.status();
+            self.used.merge(&used);
+            server_cpu_ns = Some(cpu_ns);
+            server = Some(ServerReport {
+                cpu: status.ticks.since(status_before.ticks).split(cpu_ns),
+                cpu_ns_per_response: per_answer(cpu_ns, span.answers_whole()),
+                cores_used: cpu_ns as f64 / span.whole_ns.max(1) as f64,
+                memory_bytes: Some(status.memory_bytes),
+                memory_bytes_peak: Some(status.memory_bytes_peak),
+                switches_voluntary: Some(status.switches_voluntary.saturating_sub(status_before.switches_voluntary)),
+                switches_forced: Some(status.switches_forced.saturating_sub(status_before.switches_forced)),
+                processes: status.processes,
+            });
+        }
+        let other_cpu_share = match &self.server {
+            Ok(_) | Err(TargetUnknown::NotLocal) => before.crowd.other_cpu_share(server_cpu_ns.unwrap_or(0)),
+            // It runs here, but its share and that of others cannot be told apart.
+            Err(_) => None,
+        };
+        Around { server, kernel, other_cpu_share }
+    }
+
+    fn add_step(
+        &mut self,
+        plan: &Plan,
+        span: Span,
+        around: Around,
+        page: Option<&books::Page>,
+        overload: bool,
+    ) -> Result<&StepReport, BenchError> {
+        let reconciliation = match (&self.books, page) {
+            (Some(books), Some(page)) => {
+                let whole = span.whole;
+                // What failed may or may not have reached the server.
+                let expected = whole.requests.saturating_sub(whole.uncertain);
+                Some(Reconciliation {
+                    server: books.close(page, expected)?,
+                    client_classes: whole.classes,
+                    uncertain: whole.uncertain,
+                    client_requests: whole.requests,
+                })
+            }
+            _ => None,
+        };
+        let facts = StepFacts {
+            step: u16::try_from(self.steps.len()).unwrap_or(u16::MAX),
+            plan: plan.clone(),
+            elapsed_ns: span.elapsed_ns,
+            tally: span.tally,
+            warm_up: span.warm_up,
+            client: ClientReport {
+                cpu: span.client_cpu,
+                cpu_ns_per_response: per_answer(span.client_cpu.total_ns(), span.answers_whole()),
+                busy_share: span.busy_share,
+                wait_share: span.wait_share,
+                loop_lag: Times::of(span.loop_lag.clone()),
+                memory_bytes_peak: procfs::read_process_status(std::process::id())
+                    .ok()
+                    .map(|status| status.memory_bytes_peak),
+                other_cpu_share: around.other_cpu_share,
+                agents: Vec::new(),
+            },
+            server: around.server,
+            kernel: around.kernel,
+            reconciliation,
+            agents_lost: 0,
+            interrupted: span.interrupted || self.interrupted,
+            overload,
+        };
+        self.steps.push(StepReport::of(span.recorder.clone(), facts));
+        self.last = Some(span);
+        self.steps.last().ok_or(BenchError::Recorder)
+    }
+
+    fn busy_tasks(&self) -> Vec<u32> {
+        if self.server.is_ok() { self.used.busy_tasks(self.whole_ns) } else { Vec::new() }
+    }
+
+    /// The report of all levels.
+    pub fn finish(self) -> BenchReport {
+        let mut report = self.sum_up();
+        if let Some(finding) = question::scalability(&report.run) {
+            report.run.findings.insert("scalability".to_owned(), finding);
+        }
+        report
+    }
+
+    fn sum_up(self) -> BenchReport {
+        let busy_threads = self.busy_tasks().len();
+        let machine = Machine::here();
+        let threads = self.like.plan.shares(self.like.threads, self.like.share.0, self.like.share.1).len();
+        let reached = self.steps.iter().map(|step| step.responses_per_s).fold(0.0, f64::max);
+        let run = RunReport {
+            schema: SCHEMA.to_owned(),
+            schema_version: SCHEMA_VERSION,
+            label: self.ask.url.to_string(),
+            flatout_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: Vec::new(),
+            begun_unix_ms: self.begun_unix_ms,
+            url: self.ask.url.to_string(),
+            address: self.like.address.to_string(),
+            protocol: self.ask.protocol(),
+            workload: self.ask.work.workload().describe(),
+            seed: self.like.plan.seed,
+            request_timeout_ns: self.ask.request_timeout_ns,
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            agents: 0,
+            server_software: None,
+            machine: machine.report(),
+            class_names: self.ask.work.workload().classes.iter().map(|class| class.name.clone()).collect(),
+            steps: self.steps,
+            limit: self.limit.as_ref().map(|limit| limit.report(reached)),
+            thresholds: Vec::new(),
+            findings: serde_json::Map::new(),
+        };
+        BenchReport {
+            run,
+            address: self.like.address,
+            threads,
+            machine,
+            server: self.server.map(|target| ServerFound {
+                name: target.name().to_owned(),
+                processes: target.processes().iter().copied().collect(),
+                busy_threads,
+            }),
+            limit: self.limit,
+            interrupted: self.interrupted,
+            asked: self.ask,
+        }
+    }
+}
+
+impl Around {
+    /// What two parts took together, of which each lasted so long.
+    fn merge(self, other: Self, mine_ns: u64, theirs_ns: u64) -> Self {
+        let (mine, theirs) = (mine_ns as f64, theirs_ns as f64);
+        let weigh = |one: f64, two: f64| (one * mine + two * theirs) / (mine + theirs).max(1.0);
+        let server = self.server.zip(other.server).map(|(one, two)| {
+            let sum = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(one, two)| one + two);
+            let mut cpu = one.cpu;
+            span::add_cpu(&mut cpu, two.cpu);
+            // Each half is of about as many answers.
+            let costs = one.cpu_ns_per_response.zip(two.cpu_ns_per_response);
+            ServerReport {
+                cpu,
+                cpu_ns_per_response: costs.map(|(one, two)| weigh(one, two)),
+                cores_used: weigh(one.cores_used, two.cores_used),
+                switches_voluntary: sum(one.switches_voluntary, two.switches_voluntary),
+                switches_forced: sum(one.switches_forced, two.switches_forced),
+                ..two
+            }
+        });
+        let kernel = self.kernel.zip(other.kernel).map(|(one, two)| KernelReport {
+            tcp_retransmits: one.tcp_retransmits + two.tcp_retransmits,
+            listen_overflows: one.listen_overflows + two.listen_overflows,
+            listen_drops: one.listen_drops + two.listen_drops,
+            connect_failures: one.connect_failures + two.connect_failures,
+            resets: one.resets + two.resets,
+        });
+        let other_cpu_share = self.other_cpu_share.zip(other.other_cpu_share).map(|(one, two)| weigh(one, two));
+        Self { server, kernel, other_cpu_share }
+    }
+}
+
+/// Where sources are given, or the server is elsewhere, ports must do; over loopback, a closed loop finds more by itself.
+fn check_ports(plan: &Plan, ask: &Ask, ports: Ports) -> Result<(), BenchError> {
+    if !plan.is_open() && ask.sources.is_none() && ports.has_more {
+        return Ok(());
+    }
+    ports.check(plan, ask.sources.unwrap_or(1)).map_err(BenchError::Ports)
+}
+
+/// From a level's beginning to the next one's, where all agents begin together: what the plan takes, and some time for
+/// the last answers.
+fn time_for(plan: &Plan) -> u64 {
+    let warm_ns = match plan.warm_up {
+        WarmUp::None => 0,
+        WarmUp::For { duration_ns } | WarmUp::Steady { duration_ns_max: duration_ns } => duration_ns,
+    };
+    let run_ns = match plan.stop {
+        Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => duration_ns,
+        // How long a number of requests takes, nobody knows: the next level begins when this one has ended.
+        Stop::Count(_) => 0,
+    };
+    warm_ns.saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
+}
+
+fn per_answer(cpu_ns: u64, answers: u64) -> Option<f64> {
+    (answers > 0).then(|| cpu_ns as f64 / answers as f64)
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The wall clock, which only tells when a run was; nothing is measured with it.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
+
+/// A plan in two halves; a run of one request has only one. What is decided while it goes on is not halved.
+pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
+    let (first, second) = match plan.stop {
+        Stop::After { duration_ns } => {
+            let half_ns = duration_ns / 2;
+            (Stop::After { duration_ns: half_ns }, Stop::After { duration_ns: duration_ns - half_ns })
+        }
+        Stop::Count(requests) => (Stop::Count(requests / 2), Stop::Count(requests - requests / 2)),
+        Stop::Tight { .. } => return (plan.clone(), None),
+    };
+    let (first, second) = (Plan { stop: first, ..plan.clone() }, Plan { stop: second, ..plan.clone() });
+    if first.check().is_err() { (second, None) } else { (first, Some(second)) }
+}

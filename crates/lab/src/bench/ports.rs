@@ -1,0 +1,144 @@
+//! Whether there are ports enough for the connections a plan opens, before it opens them.
+
+use flatout_load::plan::{Loop, Plan, Stop};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+/// How long a port that was used is kept from the same server (TIME-WAIT, RFC 9293 §3.6.1; Linux has 60 s everywhere).
+const HOLD_S: f64 = 60.0;
+
+/// The same where the kernel uses ports again (`net.ipv4.tcp_tw_reuse`): it wants a second between.
+const HOLD_REUSED_S: f64 = 1.0;
+
+/// What the kernel says of local ports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ports {
+    /// How many there are for each pair of source and server.
+    pub per_source: u64,
+    /// How long one that was used cannot be used again, in seconds.
+    pub hold_s: f64,
+    /// Whether the server is reached over IPv4 loopback, which has more source addresses.
+    pub has_more: bool,
+}
+
+/// A plan opens connections faster than ports become free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PortsShort {
+    /// Connections within the time that a port is held.
+    pub needed: f64,
+    /// Ports of all sources together.
+    pub available: f64,
+    /// What the kernel says.
+    pub ports: Ports,
+    /// Source addresses that are used.
+    pub sources: u32,
+}
+
+impl std::fmt::Display for PortsShort {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { needed, ports, sources, .. } = *self;
+        let (per_source, hold_s) = (ports.per_source, ports.hold_s);
+        let addresses =
+            if sources == 1 { "1 source address".to_owned() } else { format!("{sources} source addresses") };
+        write!(
+            formatter,
+            "the plan opens up to {needed:.0} connections within the {hold_s:.0} s that a used port is not free again, \
+             and {addresses} give {per_source} ports each; "
+        )?;
+        if ports.has_more {
+            let enough = (needed / per_source.max(1) as f64).ceil();
+            write!(formatter, "give --sources {enough:.0} to connect from so many addresses of 127.0.0.0/8")
+        } else {
+            formatter.write_str(
+                "ask for less, keep connections alive, widen net.ipv4.ip_local_port_range, or spread the run over agents",
+            )
+        }
+    }
+}
+
+impl Ports {
+    /// What holds for connections to an address.
+    pub fn here(address: SocketAddr) -> Self {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+        let reuse = fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
+        Self::of(&range, &reuse, address.ip())
+    }
+
+    fn of(range: &str, reuse: &str, server: IpAddr) -> Self {
+        let mut bounds = range.split_ascii_whitespace().map(str::parse::<u64>);
+        let per_source = match (bounds.next(), bounds.next()) {
+            (Some(Ok(first)), Some(Ok(last))) if first <= last => last - first + 1,
+            // The default of Linux.
+            _ => 28_232,
+        };
+        let reuses = match reuse.trim() {
+            "1" => true,
+            "2" => server.is_loopback(),
+            _ => false,
+        };
+        let has_more = matches!(server, IpAddr::V4(server) if server.is_loopback());
+        Self { per_source, hold_s: if reuses { HOLD_REUSED_S } else { HOLD_S }, has_more }
+    }
+
+    /// Says whether `sources` addresses have ports enough for a plan. A closed loop, and connections that are kept, open
+    /// only what they hold.
+    pub fn check(&self, plan: &Plan, sources: u32) -> Result<(), PortsShort> {
+        let held = f64::from(plan.connections_used());
+        let opened = match &plan.kind {
+            Loop::Open(arrivals) if super::ask::connects(&plan.visit) => {
+                let peak_per_s =
+                    arrivals.levels.iter().map(|level| level.from_per_s.max(level.to_per_s)).fold(0.0, f64::max);
+                let most = match plan.stop {
+                    Stop::Count(count) => count as f64,
+                    Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
+                        peak_per_s * duration_ns as f64 / 1e9
+                    }
+                };
+                most.min(peak_per_s * self.hold_s)
+            }
+            Loop::Open(_) => 0.0,
+            Loop::Closed => held,
+        };
+        let available = self.per_source as f64 * f64::from(sources.max(1));
+        if opened <= available {
+            return Ok(());
+        }
+        Err(PortsShort { needed: opened, available, ports: *self, sources: sources.max(1) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ports;
+    use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, Visit};
+
+    fn open(rate: f64, seconds: u64, visit: Visit) -> Plan {
+        Plan {
+            kind: Loop::Open(Arrivals::constant(ArrivalKind::Fixed, rate)),
+            visit,
+            connections: 1_000,
+            stop: Stop::After { duration_ns: seconds * 1_000_000_000 },
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn ports_that_are_held_a_minute_carry_470_connections_a_second() {
+        let ports = Ports::of("32768\t60999\n", "0\n", "192.0.2.1".parse().unwrap());
+        assert_eq!((ports.per_source, ports.has_more), (28_232, false));
+        let each = Visit::Connection { calls: 1 };
+        assert!(ports.check(&open(470.0, 600, each.clone()), 1).is_ok());
+        let short = ports.check(&open(471.0, 600, each.clone()), 1).unwrap_err();
+        assert!(short.to_string().contains("28232 ports each") && !short.to_string().contains("--sources"), "{short}");
+        // A run that is over before uses no more than it opens.
+        assert!(ports.check(&open(1_000.0, 20, each.clone()), 1).is_ok());
+        assert!(ports.check(&open(1_000.0, 600, Visit::Request), 1).is_ok());
+        let loopback = Ports::of("32768\t60999\n", "2\n", "127.0.0.1".parse().unwrap());
+        assert!(loopback.check(&open(28_000.0, 600, each.clone()), 1).is_ok());
+        let short = loopback.check(&open(60_000.0, 600, each.clone()), 1).unwrap_err();
+        assert!(short.to_string().contains("give --sources 3 "), "{short}");
+        assert!(loopback.check(&open(60_000.0, 600, each), 3).is_ok());
+        let held = Plan { connections: 30_000, ..Plan::default() };
+        assert!(loopback.check(&held, 1).is_err() && loopback.check(&held, 2).is_ok());
+    }
+}

@@ -1,0 +1,56 @@
+//! The highest rate at which a requirement is met.
+
+use super::at_rate;
+use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
+use flatout_load::judge::{InvalidReason, Threshold};
+use flatout_load::report::StepReport;
+use flatout_load::stats::knee::{KneeEnding, KneePlan, Search, TrialOutcome};
+use serde_json::json;
+
+/// Asks at one rate after another, as the search wants it.
+pub fn find_knee(
+    ask: Ask,
+    books: Option<Books>,
+    requirement: &Threshold,
+    plan: KneePlan,
+    progress: &mut dyn Progress,
+) -> Result<BenchReport, BenchError> {
+    let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
+    let mut bench = Bench::prepare(ask, books)?;
+    let mut search = Search::new(plan);
+    while let Some(trial) = search.next() {
+        let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress)?;
+        let outcome = outcome_of(step, requirement);
+        if bench.is_interrupted() {
+            break;
+        }
+        search.handle(outcome);
+    }
+    let knee = search.knee();
+    let mut report = bench.finish();
+    if knee.ending == KneeEnding::Unsettled && report.interrupted {
+        return Ok(report);
+    }
+    let sentence = knee.sentence(requirement.text());
+    let finding = json!({ "requirement": requirement.text(), "sentence": sentence, "search": knee });
+    report.run.findings.insert("knee".to_owned(), finding);
+    report.asked.overload = true;
+    Ok(report)
+}
+
+/// A server that cannot keep up makes arrivals wait, which is a requirement missed. A client that has no time left, or is
+/// late by itself, says nothing of the server.
+fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
+    let by_client = |reason: InvalidReason| {
+        matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::LittlesLaw)
+    };
+    let is_met = requirement.judge(&step.record, step.elapsed_ns, step.step).met;
+    let keeps_up = step.begun_per_s >= 0.98 * step.offered.rate_per_s.unwrap_or(0.0) && step.tally.dropped == 0;
+    if step.invalid.iter().any(|invalid| by_client(invalid.reason)) {
+        TrialOutcome::ClientLimited
+    } else if is_met && keeps_up {
+        TrialOutcome::Met
+    } else {
+        TrialOutcome::Missed
+    }
+}

@@ -1,0 +1,134 @@
+//! What is left of good answers beyond the peak, and how soon they are back.
+
+use super::{at_rate, with_levels};
+use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
+use flatout_load::plan::{Loop, Plan, Stop};
+use flatout_load::record::Recorder;
+use flatout_load::record::series::heat_floor_ns;
+use flatout_load::report::StepReport;
+use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery};
+use serde_json::json;
+
+/// Levels, as parts of the peak.
+const LEVELS: [f64; 7] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
+
+/// Load before and after the overload whose end the recovery is counted from, as a part of the peak.
+const CALM: f64 = 0.5;
+
+/// The overload itself.
+const STORM: f64 = 2.0;
+
+/// How long calm is watched for the recovery, at least: recovery is a matter of seconds, and three in a row.
+const CALM_NS_MIN: u64 = 10_000_000_000;
+
+/// What to load beyond, and what still counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OverloadPlan {
+    /// What the server is believed to bear, in arrivals a second; without it, a closed loop finds what it does.
+    pub peak_per_s: Option<f64>,
+    /// Length of each level, in nanoseconds.
+    pub level_ns: u64,
+    /// Answers that take longer are of no use to anybody, in nanoseconds.
+    pub in_time_ns: u64,
+}
+
+/// Walks beyond the peak, and back.
+pub fn overload(
+    ask: Ask,
+    books: Option<Books>,
+    plan: &OverloadPlan,
+    progress: &mut dyn Progress,
+) -> Result<BenchReport, BenchError> {
+    let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
+    let mut bench = Bench::prepare(ask, books)?;
+    let peak_per_s = match plan.peak_per_s {
+        Some(rate) => rate,
+        None => {
+            // What it does as fast as it can is about what it bears.
+            let closed = Plan {
+                kind: Loop::Closed,
+                connections: base.connections.min(64),
+                stop: Stop::After { duration_ns: plan.level_ns },
+                ..base.clone()
+            };
+            bench.step(&closed, true, progress)?.responses_per_s
+        }
+    };
+    let mut levels = Vec::new();
+    for part in LEVELS {
+        if bench.is_interrupted() || peak_per_s <= 0.0 {
+            break;
+        }
+        let step = bench.step(&at_rate(&base, part * peak_per_s, plan.level_ns), true, progress)?;
+        levels.push(level_of(step, plan.in_time_ns));
+    }
+    let mut recovered = None;
+    if !bench.is_interrupted() && peak_per_s > 0.0 {
+        let calm_ns = plan.level_ns.max(CALM_NS_MIN);
+        let storm = [(CALM, plan.level_ns), (STORM, plan.level_ns), (CALM, calm_ns)];
+        let storm = storm.map(|(part, duration_ns)| (part * peak_per_s, duration_ns));
+        let step = bench.step(&with_levels(&base, &storm), true, progress)?;
+        recovered = recovery(&seconds_of(&step.record, 2 * plan.level_ns, CALM * peak_per_s, plan.in_time_ns));
+    }
+    let mut report = bench.finish();
+    let found = Overload::of(&levels);
+    let sentence = [
+        found.as_ref().map(Overload::sentence),
+        recovered.map(|recovery| match recovery {
+            Recovery::After(ns) => format!("it was itself again {:.0} s after the load was halved", ns as f64 / 1e9),
+            Recovery::NotWithin(ns) => format!("it was not itself again within {:.0} s", ns as f64 / 1e9),
+        }),
+    ];
+    let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let finding = json!({
+        "sentence": sentence,
+        "in_time_ns": plan.in_time_ns,
+        "levels": levels,
+        "overload": found,
+        "recovery": recovered,
+    });
+    report.run.findings.insert("overload".to_owned(), finding);
+    report.asked.overload = true;
+    Ok(report)
+}
+
+/// Answers that were right and in time. Wrong ones are quick as a rule, so they are taken from those in time.
+fn good(record: &Recorder, in_time_ns: u64) -> u64 {
+    let in_time = record.response.0.count_between(0, in_time_ns);
+    let wrong = record.counts.status_classes[3] + record.counts.status_classes[4];
+    in_time.saturating_sub(wrong)
+}
+
+fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
+    let seconds = step.elapsed_ns.max(1) as f64 / 1e9;
+    Level {
+        offered_per_s: step.offered.rate_per_s.unwrap_or(0.0),
+        goodput_per_s: good(&step.record, in_time_ns) as f64 / seconds,
+        error_share: step.error_share,
+        p99_ns: step.response.map(|response| response.p99_ns),
+    }
+}
+
+/// Second by second from when the load was taken back.
+fn seconds_of(record: &Recorder, from_ns: u64, offered_per_s: f64, in_time_ns: u64) -> Vec<Second> {
+    let step_ns = record.series.step_s * 1_000_000_000;
+    let points = record.series.points();
+    let whole = points.len().saturating_sub(1);
+    (0_u64..)
+        .zip(points.iter().take(whole))
+        .filter(|(index, _)| index * step_ns >= from_ns)
+        .map(|(index, point)| {
+            let in_time: u64 = point
+                .heat
+                .iter()
+                .filter(|(class, _)| heat_floor_ns(*class) < in_time_ns)
+                .map(|(_, count)| u64::from(*count))
+                .sum();
+            Second {
+                after_ns: index * step_ns - from_ns,
+                offered: (offered_per_s * record.series.step_s as f64) as u64,
+                good: in_time.saturating_sub(point.errors),
+            }
+        })
+        .collect()
+}

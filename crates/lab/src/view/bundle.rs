@@ -1,0 +1,180 @@
+//! A bundle: a folder with all that a run was and found, and all that it needs to be run again.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bundle.json` | name and number of the layout, and which copy stands for which file |
+//! | `run.json` | the result |
+//! | `command.txt`, `seed.txt` | how it was asked for, as a shell takes it; the seed of every random choice |
+//! | `environment.json` | machine, kernel settings, version |
+//! | `latency.hlog` | histograms of every step |
+//! | `*.csv` | the result as tables |
+//! | `report.html` | the report |
+//! | `inputs/` | copies of the files that the command reads |
+//!
+//! `run.json` is written first, so that a full disk leaves at least that.
+
+use super::{command, hlog, html, method, series};
+use flatout_load::report::{ReadError, RunReport};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Name and number of the layout.
+const LAYOUT: &str = "flatout-bundle/1";
+
+/// Longest result that is read, in bytes: a thousand steps have less.
+pub const RESULT_BYTES_MAX: u64 = 1 << 30;
+
+/// What `bundle.json` holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Manifest {
+    layout: String,
+    /// Copies in the order in which the command names the files.
+    inputs: Vec<Copied>,
+}
+
+/// A file that the command reads.
+#[derive(Debug, Serialize, Deserialize)]
+struct Copied {
+    /// As the command names it.
+    name: String,
+    /// Where its copy is, in the bundle.
+    copy: String,
+}
+
+/// Why a result or a bundle cannot be read.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file cannot be read.
+    Io(PathBuf, io::Error),
+    /// It is no result.
+    Result(PathBuf, ReadError),
+    /// `bundle.json` is not what it should be: what is wrong.
+    Manifest(PathBuf, String),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(formatter, "cannot read {}: {error}", path.display()),
+            Self::Result(path, error) => write!(formatter, "{}: {error}", path.display()),
+            Self::Manifest(path, what) => write!(formatter, "{}: {what}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Writes the bundle of a run into `folder`, which is made; a bundle that is there already is replaced file by file.
+///
+/// # Errors
+/// The file that could not be written or copied, and why. What was written before stays.
+pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Error)> {
+    let made = |path: PathBuf, result: io::Result<()>| result.map_err(|error| (path, error));
+    made(folder.to_owned(), fs::create_dir_all(folder))?;
+    let put = |name: &str, content: &[u8]| {
+        let path = folder.join(name);
+        let written = write_whole(&path, content);
+        made(path, written)
+    };
+    let result = report.encode().map_err(|error| (folder.join("run.json"), io::Error::other(error)))?;
+    put("run.json", result.as_bytes())?;
+    put("command.txt", format!("{}\n", command::shell_line(&report.command)).as_bytes())?;
+    put("seed.txt", format!("{}\n", report.seed).as_bytes())?;
+    put("environment.json", format!("{:#}\n", method::environment(report)).as_bytes())?;
+    put("latency.hlog", hlog::log(report).encode().as_bytes())?;
+    for (name, table) in series::files(report) {
+        put(name, table.as_bytes())?;
+    }
+    put("report.html", html::page(std::slice::from_ref(report)).as_bytes())?;
+    let mut inputs = Vec::new();
+    let names = command::inputs(&report.command);
+    if !names.is_empty() {
+        made(folder.join("inputs"), fs::create_dir_all(folder.join("inputs")))?;
+    }
+    for (index, name) in names.into_iter().enumerate() {
+        let file = Path::new(&name).file_name().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
+        let copy = format!("inputs/{index}-{file}");
+        made(PathBuf::from(&name), fs::copy(&name, folder.join(&copy)).map(|_| ()))?;
+        inputs.push(Copied { name, copy });
+    }
+    let manifest = serde_json::to_string_pretty(&Manifest { layout: LAYOUT.to_owned(), inputs });
+    let manifest = manifest.map_err(|error| (folder.join("bundle.json"), io::Error::other(error)))?;
+    put("bundle.json", format!("{manifest}\n").as_bytes())
+}
+
+/// Aside first, so that nobody finds half a file.
+fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".part");
+    let written = fs::File::create(&aside).and_then(|mut file| file.write_all(content));
+    let written = written.and_then(|()| fs::rename(&aside, path));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _removed = fs::remove_file(&aside);
+    }
+    written
+}
+
+/// Reads a result: a file, or a bundle's.
+///
+/// # Errors
+/// When there is none, or one of another program or of a newer version.
+pub fn read(path: &Path) -> Result<RunReport, OpenError> {
+    let path = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
+    let failed = |error| OpenError::Io(path.clone(), error);
+    let length = fs::metadata(&path).map_err(failed)?.len();
+    if length > RESULT_BYTES_MAX {
+        return Err(failed(io::Error::other(format!(
+            "it has {length} bytes, and no result has more than {RESULT_BYTES_MAX}"
+        ))));
+    }
+    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => {
+            OpenError::Result(path.clone(), ReadError::Malformed("it is not text".to_owned()))
+        }
+        _ => OpenError::Io(path.clone(), error),
+    })?;
+    RunReport::parse(&text).map_err(|error| OpenError::Result(path.clone(), error))
+}
+
+/// What a rerun needs: the result, and the words of the command with every file at its copy. A result alone, without a
+/// bundle, names the files where they were.
+///
+/// # Errors
+/// As [`read`], and when the bundle is not whole.
+pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
+    let report = read(path)?;
+    let words = report.command.clone();
+    if !path.is_dir() {
+        let words = command::again(&words, |_, file| file.to_owned());
+        return Ok((report, words));
+    }
+    let manifest_path = path.join("bundle.json");
+    let bad = |what: String| OpenError::Manifest(manifest_path.clone(), what);
+    let text = fs::read_to_string(&manifest_path).map_err(|error| OpenError::Io(manifest_path.clone(), error))?;
+    let manifest: Manifest =
+        serde_json::from_str(&text).map_err(|error| bad(format!("not a bundle's list: {error}")))?;
+    if manifest.layout != LAYOUT {
+        return Err(bad(format!("its layout is {:?}, and this flatout reads {LAYOUT}", manifest.layout)));
+    }
+    let names = command::inputs(&words);
+    if manifest.inputs.iter().map(|input| &input.name).ne(&names) {
+        return Err(bad("its list of files is not that of the command".to_owned()));
+    }
+    for input in &manifest.inputs {
+        // A bundle from elsewhere must not lead out of itself.
+        let is_inside = Path::new(&input.copy).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        let copy = path.join(&input.copy);
+        if !is_inside || !copy.is_file() {
+            return Err(bad(format!("the copy of {:?} is missing", input.name)));
+        }
+    }
+    let words =
+        command::again(&words, |index, _| path.join(&manifest.inputs[index].copy).to_string_lossy().into_owned());
+    Ok((report, words))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Axes: where a value stands, and what is written beside it.
+
+/// What an axis measures. It decides the words of its ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// A rate, a second.
+    PerSecond,
+    /// Nanoseconds, written in the unit that makes them short.
+    Nanoseconds,
+    /// Whole seconds since the start.
+    Seconds,
+    /// Things.
+    Count,
+    /// A part of 1, as a percentage.
+    Share,
+}
+
+/// How values are laid out along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    Linear,
+    Log,
+    /// Quantiles by their distance from 1: 0.9, 0.99 and 0.999 are equally far apart.
+    Tail,
+}
+
+/// One axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    title: String,
+    quantity: Quantity,
+    scale: Scale,
+    /// Ends of the scale, in its own (logarithmic, for two of three) measure.
+    ends: (f64, f64),
+    ticks: Vec<(f64, String)>,
+}
+
+/// About as many ticks as a phone has room for.
+const TICKS: f64 = 5.0;
+
+/// Most decades a logarithmic axis shows; what is lower stands at its end.
+const DECADES_MAX: f64 = 7.0;
+
+impl Axis {
+    /// From zero to a round number above the largest of `values`.
+    pub fn linear(what: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
+        let max = values.filter(|value| value.is_finite()).fold(0.0_f64, f64::max);
+        let max = if max > 0.0 { max } else { 1.0 };
+        let (divisor, unit) = unit_of(quantity, max);
+        let step = round_step(max / divisor / TICKS);
+        let steps = (max / divisor / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=steps as u64)
+            .map(|index| {
+                let shown = index as f64 * step;
+                (shown * divisor, plain(shown, step))
+            })
+            .collect();
+        let title = if unit.is_empty() { what.to_owned() } else { format!("{what} ({unit})") };
+        Self { title, quantity, scale: Scale::Linear, ends: (0.0, steps * step * divisor), ticks }
+    }
+
+    /// From a round number below the smallest of `values` to one above the largest, each tenfold as far as the last. What
+    /// is not above zero has no place here and stands at the lower end.
+    pub fn log(what: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
+        let fold = |ends: (f64, f64), value: f64| (ends.0.min(value), ends.1.max(value));
+        let (min, max) = values.filter(|value| value.is_finite() && *value > 0.0).fold((f64::INFINITY, 0.0), fold);
+        let (min, max) = if min <= max { (min, max) } else { (1.0, 10.0) };
+        let (low, high) = (below(min), above(max));
+        let low = if high / low < 9.9 { low.min(high / 10.0) } else { low };
+        let low = low.max(high / 10_f64.powf(DECADES_MAX));
+        let ends = (low.log10(), high.log10());
+        let ticks = log_ticks(ends).into_iter().map(|value| (value, written(quantity, value))).collect();
+        let unit = if quantity == Quantity::PerSecond { "1/s, log scale" } else { "log scale" };
+        Self { title: format!("{what} ({unit})"), quantity, scale: Scale::Log, ends, ticks }
+    }
+
+    /// Quantiles from 0 up to one short of 1 by `1 / count`: there is no more to see in `count` values.
+    pub fn tail(what: &str, count: u64) -> Self {
+        let nines = (count.max(10) as f64).log10().clamp(1.0, DECADES_MAX);
+        let mut ticks = vec![(0.0, "0".to_owned()), (0.5, "50".to_owned()), (0.9, "90".to_owned())];
+        for digits in 2..=nines.floor() as usize {
+            let value = 1.0 - 10_f64.powi(-(digits as i32));
+            ticks.push((value, format!("{:.*}", digits - 2, 100.0 * value)));
+        }
+        let title = format!("{what} (%, log scale of what is above)");
+        Self { title, quantity: Quantity::Share, scale: Scale::Tail, ends: (0.0, nines), ticks }
+    }
+
+    /// Seconds from 0 to the end of a run.
+    pub fn time(end_s: f64) -> Self {
+        let mut axis = Self::linear("time since the start", Quantity::Seconds, [end_s].into_iter());
+        // The run's own end is the end of the picture, not the next round number.
+        axis.ends.1 = end_s.max(1.0);
+        let end = axis.ends.1;
+        axis.ticks.retain(|(value, _)| *value <= end);
+        axis
+    }
+
+    /// What it shows, with its unit.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Where a value stands, from 0 to 1; values beyond the ends stand at them. Nothing for what is no number.
+    pub fn place(&self, value: f64) -> Option<f64> {
+        if value.is_nan() {
+            return None;
+        }
+        let measured = match self.scale {
+            Scale::Linear => value,
+            Scale::Log => value.max(f64::MIN_POSITIVE).log10(),
+            Scale::Tail => -(1.0 - value).max(f64::MIN_POSITIVE).log10(),
+        };
+        Some(((measured - self.ends.0) / (self.ends.1 - self.ends.0)).clamp(0.0, 1.0))
+    }
+
+    /// Ticks: where, and what is written there.
+    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.ticks.iter().filter_map(|(value, text)| Some((self.place(*value)?, text.as_str())))
+    }
+
+    /// One value in words, for a marker.
+    pub(super) fn words(&self, value: f64) -> String {
+        written(self.quantity, value)
+    }
+}
+
+/// Divisor and name of the unit in which a linear axis up to `max` is written.
+fn unit_of(quantity: Quantity, max: f64) -> (f64, &'static str) {
+    match quantity {
+        Quantity::Nanoseconds if max < 1e3 => (1.0, "ns"),
+        Quantity::Nanoseconds if max < 1e6 => (1e3, "µs"),
+        Quantity::Nanoseconds if max < 1e9 => (1e6, "ms"),
+        Quantity::Nanoseconds => (1e9, "s"),
+        Quantity::PerSecond => (1.0, "1/s"),
+        Quantity::Seconds => (1.0, "s"),
+        Quantity::Share => (0.01, "%"),
+        Quantity::Count => (1.0, ""),
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, not below `rough`.
+fn round_step(rough: f64) -> f64 {
+    let power = 10_f64.powf(rough.log10().floor());
+    let leading = [1.0, 2.0, 5.0, 10.0].into_iter().find(|leading| leading * power >= rough * 0.999_999);
+    leading.unwrap_or(10.0) * power
+}
+
+const LEADING: [f64; 3] = [1.0, 2.0, 5.0];
+
+fn below(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    LEADING.into_iter().rev().map(|leading| leading * power).find(|round| *round <= value * 1.000_001).unwrap_or(power)
+}
+
+fn above(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    let rounds = LEADING.into_iter().chain([10.0]).map(|leading| leading * power);
+    rounds.into_iter().find(|round| *round >= value * 0.999_999).unwrap_or(10.0 * power)
+}
+
+/// Decades; with their 2 and 5 where there are few of them.
+fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
+    let leading: &[f64] = if high - low <= 2.01 { &LEADING } else { &[1.0] };
+    let mut ticks = Vec::new();
+    for decade in low.floor() as i32..=high.ceil() as i32 {
+        for leading in leading {
+            let value = leading * 10_f64.powi(decade);
+            if (low - 1e-9..=high + 1e-9).contains(&value.log10()) {
+                ticks.push(value);
+            }
+        }
+    }
+    ticks
+}
+
+/// A number on a linear axis with as many decimals as its step needs.
+fn plain(value: f64, step: f64) -> String {
+    let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+    if decimals > 0 { format!("{value:.decimals$}") } else { crate::view::units::count(value.round() as u64) }
+}
+
+/// A value with its unit and no digit too many: `200 µs`, `1 ms`, `2,000`.
+fn written(quantity: Quantity, value: f64) -> String {
+    let (divisor, unit) = match quantity {
+        Quantity::Nanoseconds => unit_of(quantity, value * 1.000_001),
+        Quantity::Share => (0.01, "%"),
+        Quantity::PerSecond => (1.0, "1/s"),
+        Quantity::Seconds => (1.0, "s"),
+        Quantity::Count => (1.0, ""),
+    };
+    let shown = value / divisor;
+    let text = if shown >= 999.5 { crate::view::units::count(shown.round() as u64) } else { three_digits(shown) };
+    format!("{text} {unit}").trim_end().to_owned()
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = if value >= 99.95 { 0 } else { 2 - usize::from(value >= 9.995) };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}

@@ -1,0 +1,161 @@
+//! The classic text reports, computed from our own record: the layouts of httperf, WebStone, ptester, wrk and autobench,
+//! with their formulas.
+//!
+//! Every line of the original is there, so what reads the originals reads these. Where an original computes something
+//! wrongly, the right figure stands in its place, and a line beginning with `#` below the report says so.
+
+mod autobench;
+mod httperf;
+mod ptester;
+mod webstone;
+mod wrk;
+
+use flatout_load::record::Recorder;
+use flatout_load::report::{RunReport, StepReport};
+use std::fmt::Write as _;
+
+/// A classic report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Classic {
+    /// httperf 0.9, one report a step.
+    Httperf,
+    /// WebStone 2.0, one report a step.
+    Webstone,
+    /// ptester of phttpd, one report a step.
+    Ptester,
+    /// wrk 4, one report a step.
+    Wrk,
+    /// autobench 2.1, one row a step.
+    Autobench,
+}
+
+impl Classic {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Httperf, Self::Webstone, Self::Ptester, Self::Wrk, Self::Autobench];
+
+    /// What the command line calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Httperf => "httperf",
+            Self::Webstone => "webstone",
+            Self::Ptester => "ptester",
+            Self::Wrk => "wrk",
+            Self::Autobench => "autobench",
+        }
+    }
+
+    /// Reads what the command line says.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|view| view.name() == text);
+        found.ok_or_else(|| format!("no view is called {text:?}; there are {}", Self::ALL.map(Self::name).join(", ")))
+    }
+
+    /// The report as the original would print it, with notes below.
+    pub fn print(self, report: &RunReport) -> String {
+        match self {
+            Self::Httperf => each_step(report, httperf::print),
+            Self::Webstone => each_step(report, webstone::print),
+            Self::Ptester => each_step(report, ptester::print),
+            Self::Wrk => each_step(report, wrk::print),
+            Self::Autobench => autobench::print(report),
+        }
+    }
+}
+
+/// Every step's own report, set apart by a line that no original prints.
+fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -> String {
+    let mut text = String::new();
+    for step in &report.steps {
+        if report.steps.len() > 1 {
+            // Writing to a String cannot fail, here and below.
+            let _ = writeln!(
+                text,
+                "{}# step {} of {}",
+                if text.is_empty() { "" } else { "\n" },
+                step.step + 1,
+                report.steps.len()
+            );
+        }
+        text.push_str(&print(report, step));
+        add_verdict(&mut text, step);
+    }
+    text
+}
+
+/// What no original says: that its figures must not be believed.
+fn add_verdict(text: &mut String, step: &StepReport) {
+    for invalid in &step.invalid {
+        let _ = writeln!(text, "# INVALID: {}: {}", invalid.reason.name(), invalid.text);
+    }
+}
+
+/// A line below the report.
+fn note(text: &mut String, words: &str) {
+    let _ = writeln!(text, "# {words}");
+}
+
+/// Length of the measured part in seconds; never 0, so that rates are numbers.
+fn seconds(step: &StepReport) -> f64 {
+    (step.elapsed_ns.max(1)) as f64 / 1e9
+}
+
+/// Connections that the originals would have been told of: those asked for where all of them are held, and the most that
+/// stood at once where arrivals decide.
+fn connections(step: &StepReport) -> u64 {
+    if step.plan.is_open() { step.record.connections.peak } else { u64::from(step.offered.connections) }
+}
+
+fn ms(value_ns: f64) -> f64 {
+    value_ns / 1e6
+}
+
+/// A quotient, 0 where there is nothing to divide by.
+fn ratio(dividend: f64, divisor: f64) -> f64 {
+    if divisor > 0.0 { dividend / divisor } else { 0.0 }
+}
+
+/// Replies a second over each whole interval of five seconds, as httperf samples them, and how long an interval was.
+fn reply_rates(record: &Recorder, elapsed_ns: u64) -> (u64, Vec<f64>) {
+    let from_ns = record.measured_from_ns;
+    record.series.reply_rates(5, from_ns, from_ns.saturating_add(elapsed_ns))
+}
+
+/// Least, mean, most and sample standard deviation; zeros of nothing.
+fn spread(samples: &[f64]) -> (f64, f64, f64, f64) {
+    if samples.is_empty() {
+        return (0.0, 0.0, 0.0, 0.0);
+    }
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    let min = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = samples.iter().copied().fold(0.0, f64::max);
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    (min, mean, max, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
+/// A URL in the parts that the originals take apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts<'a> {
+    scheme: &'a str,
+    host: &'a str,
+    port: &'a str,
+    target: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str) -> Self {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let port_at = authority.rfind(':').filter(|at| !authority[*at..].contains(']'));
+        let (host, port) = port_at.map_or((authority, ""), |at| (&authority[..at], &authority[at + 1..]));
+        let port = match (port, scheme) {
+            ("", "https") => "443",
+            ("", _) => "80",
+            (port, _) => port,
+        };
+        Self { scheme, host, port, target: if target.is_empty() { "/" } else { target } }
+    }
+}
+
+#[cfg(test)]
+mod tests;

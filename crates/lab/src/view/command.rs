@@ -1,0 +1,199 @@
+//! The command line of a bench, as data: what of it is kept in a result, and what is done again by a rerun.
+//!
+//! Three kinds of flags have to be known: those that name files to read, which a bundle takes along; those that say where
+//! results go, which a rerun leaves out; and those that carry what is nobody's business, which no result keeps.
+
+/// Flags that name a file to read. A bundle has a copy of each.
+const INPUTS: [&str; 5] = ["--urls", "--filelist", "--replay", "--body", "--cacert"];
+
+/// Flags with a value that say where results go or how they are shown.
+const OUTPUTS: [&str; 7] = ["--json", "--csv", "--prometheus", "--hlog", "--html", "--bundle", "--view"];
+
+/// The same without a value.
+const SHOWN: [&str; 2] = ["--tui", "--no-tui"];
+
+/// Flags with a value that are for a controller alone: its agents are not asked for agents, and what is required is
+/// required of the whole.
+const CONTROLLER: [&str; 4] = ["--agents", "--listen", "--trust", "--require"];
+
+/// Flags that carry a header.
+const HEADERS: [&str; 2] = ["-H", "--header"];
+
+/// Headers whose values are nobody's but the server's, and stay out of what is kept and shown around.
+pub const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// What stands in place of such a value.
+pub const NOT_KEPT: &str = "[not kept]";
+
+/// A word of a command line with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    /// The flag as written, or nothing for a word alone.
+    flag: Option<String>,
+    /// Its value, or the word.
+    value: Option<String>,
+    /// Whether they are one word: `--flag=value`.
+    is_joined: bool,
+}
+
+/// Takes a command line apart, the program's and the verb's name left out. A flag of none of the three kinds is a word
+/// alone, and so is its value.
+fn pieces(words: &[String]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut words = words.iter();
+    let kinds: [&[&str]; 4] = [&INPUTS, &OUTPUTS, &CONTROLLER, &HEADERS];
+    let takes_value = |name: &str| kinds.iter().any(|kind| kind.contains(&name));
+    while let Some(word) = words.next() {
+        let piece = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") && takes_value(name) => {
+                Piece { flag: Some(name.to_owned()), value: Some(value.to_owned()), is_joined: true }
+            }
+            _ if takes_value(word) => {
+                Piece { flag: Some(word.clone()), value: words.next().cloned(), is_joined: false }
+            }
+            _ => match word.strip_prefix("-H").filter(|value| !value.is_empty()) {
+                Some(value) => Piece { flag: Some("-H".to_owned()), value: Some(value.to_owned()), is_joined: false },
+                None => Piece { flag: None, value: Some(word.clone()), is_joined: false },
+            },
+        };
+        pieces.push(piece);
+    }
+    pieces
+}
+
+fn words(pieces: Vec<Piece>) -> Vec<String> {
+    let mut words = Vec::new();
+    for piece in pieces {
+        match (piece.flag, piece.value) {
+            (Some(flag), Some(value)) if piece.is_joined => words.push(format!("{flag}={value}")),
+            (flag, value) => words.extend(flag.into_iter().chain(value)),
+        }
+    }
+    words
+}
+
+/// The command line as a result keeps it: secrets are not.
+pub fn kept(command: &[String]) -> Vec<String> {
+    let mut pieces = pieces(command);
+    for piece in &mut pieces {
+        let is_header = piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag));
+        if let (true, Some(value)) = (is_header, &mut piece.value)
+            && let Some((name, _)) = value.split_once(':')
+            && SECRET_FIELDS.iter().any(|secret| name.trim().eq_ignore_ascii_case(secret))
+        {
+            *value = format!("{name}: {NOT_KEPT}");
+        }
+    }
+    words(pieces)
+}
+
+/// Names of the headers in a kept command whose values were not kept.
+pub fn not_kept(command: &[String]) -> Vec<String> {
+    let headers =
+        pieces(command).into_iter().filter(|piece| piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag)));
+    let names = headers.filter_map(|piece| {
+        let (name, value) = piece.value.as_deref()?.split_once(':')?;
+        (value.trim() == NOT_KEPT).then(|| name.trim().to_owned())
+    });
+    names.collect()
+}
+
+/// Files that a command reads, in order. A replay's `LOG,xK` names only its log.
+pub fn inputs(command: &[String]) -> Vec<String> {
+    let inputs = pieces(command).into_iter().filter_map(|piece| {
+        let flag = piece.flag.filter(|flag| INPUTS.contains(&flag.as_str()))?;
+        Some(split_file(&flag, &piece.value?).0.to_owned())
+    });
+    inputs.collect()
+}
+
+/// A value that names a file, and what is behind the name.
+fn split_file<'a>(flag: &str, value: &'a str) -> (&'a str, &'a str) {
+    match value.rfind(",x") {
+        Some(at) if flag == "--replay" => value.split_at(at),
+        _ => (value, ""),
+    }
+}
+
+/// The words for an agent's share: as [`again`], and without what is for its controller alone. Headers are sent along as
+/// they are: the agent has to send them.
+pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -> Vec<String> {
+    let is_for_all = |piece: &Piece| !piece.flag.as_deref().is_some_and(|flag| CONTROLLER.contains(&flag));
+    again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
+}
+
+/// The words for a run again: without the flags of results and without headers that were not kept, and with every file
+/// that is read at its place by `place`, which is given the number of the file and its name.
+pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -> Vec<String> {
+    let mut index = 0;
+    let mut kept = Vec::new();
+    for mut piece in pieces(command) {
+        let name = piece.flag.as_deref().or(piece.value.as_deref()).unwrap_or_default();
+        if OUTPUTS.contains(&name) || SHOWN.contains(&name) {
+            continue;
+        }
+        if HEADERS.contains(&name) && piece.value.as_deref().is_some_and(|value| value.ends_with(NOT_KEPT)) {
+            continue;
+        }
+        if let (Some(flag), Some(value)) = (&piece.flag, &mut piece.value)
+            && INPUTS.contains(&flag.as_str())
+        {
+            let (file, rest) = split_file(flag, value);
+            *value = format!("{}{rest}", place(index, file));
+            index += 1;
+        }
+        kept.push(piece);
+    }
+    words(kept)
+}
+
+/// The command as a shell takes it.
+pub fn shell_line(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(character);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{again, for_agent, inputs, kept, not_kept, shell_line};
+
+    fn words(text: &str) -> Vec<String> {
+        text.split('|').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn secrets_are_not_kept_and_the_rest_is() {
+        let command = words("http://a/|-H|Authorization: Basic x|-HCookie:a=b|--header=X: y|-n|10|--header=cookie : z");
+        let expected = words(
+            "http://a/|-H|Authorization: [not kept]|-H|Cookie: [not kept]|--header=X: y|-n|10|--header=cookie : [not kept]",
+        );
+        assert_eq!(kept(&command), expected);
+        assert_eq!(not_kept(&expected), ["Authorization", "Cookie", "cookie"]);
+        assert!(not_kept(&words("-H|X: y|-H")).is_empty());
+    }
+
+    #[test]
+    fn a_shell_takes_the_line_as_it_was() {
+        let line = shell_line(&words("flatout|bench|http://a/?b=c&d|-H|X: it's|"));
+        assert_eq!(line, r"flatout bench 'http://a/?b=c&d' -H 'X: it'\''s' ''");
+    }
+
+    #[test]
+    fn a_run_again_reads_the_copies_and_writes_nothing_by_itself() {
+        let command = words(
+            "http://a/|--urls|/x/list|--json|out.json|--replay=log,x2|--html=r.html|--no-tui|-H|Cookie: [not kept]|--seed|7|--bundle",
+        );
+        assert_eq!(inputs(&command), ["/x/list", "log"]);
+        let words_again = again(&command, |index, file| format!("copy-{index}-{}", file.len()));
+        assert_eq!(words_again, words("http://a/|--urls|copy-0-7|--replay=copy-1-3,x2|--seed|7"));
+        let command = words("http://a/|--agents|2|--listen=:1|--require|p99<1s|--require|errors<1%|--urls|x|--rate|5");
+        assert_eq!(for_agent(&command, |_, _| "y".to_owned()), words("http://a/|--urls|y|--rate|5"));
+    }
+}

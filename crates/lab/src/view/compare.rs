@@ -1,0 +1,265 @@
+//! Two results held against each other: by how much they differ, and how far that can be believed.
+//!
+//! With five pairs of runs or more, a block is a pair of runs, and the interval says what another day's runs would have
+//! shown. With fewer, blocks are stretches of the runs themselves. Those say how steady the runs were, and nothing of how
+//! much one run differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot know.
+
+use super::html::whole_points;
+use super::plan_words;
+use flatout_load::record::Point;
+use flatout_load::report::{RunReport, StepReport};
+use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
+use flatout_load::stats::compare::{Comparison, Measure};
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+/// Stretches that a run is cut into: enough for an interval, and each long enough to know little of its neighbour.
+const STRETCHES: usize = 20;
+
+/// What the blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// Pairs of runs.
+    Runs,
+    /// Stretches of the runs.
+    Stretches,
+    /// There were too few of either for an interval.
+    TooFew,
+}
+
+/// What came of holding A against B at one level of load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// What was offered.
+    pub load: String,
+    /// By rate, response time and cost, where they could be judged.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// What came of holding A against B.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// What the blocks are.
+    pub blocks: Blocks,
+    /// Pairs of runs.
+    pub pairs: usize,
+    /// Each level that both have.
+    pub levels: Vec<Level>,
+    /// Runs whose figures must not be believed, and why.
+    pub invalid: Vec<String>,
+    /// In what else than the subject the two differ.
+    pub unlike: Vec<String>,
+}
+
+/// Holds A's runs against B's, pair by pair, step by step.
+pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
+    let mut compared = Compared {
+        blocks: if pairs.len() >= BLOCKS_MIN { Blocks::Runs } else { Blocks::Stretches },
+        pairs: pairs.len(),
+        levels: Vec::new(),
+        invalid: Vec::new(),
+        unlike: Vec::new(),
+    };
+    for (a, b) in pairs {
+        for (side, report) in [("A", a), ("B", b)] {
+            let reasons = report.steps.iter().flat_map(|step| &step.invalid);
+            compared.invalid.extend(
+                reasons
+                    .map(|invalid| format!("{side} ({}): {}: {}", report.label, invalid.reason.name(), invalid.text)),
+            );
+        }
+        for difference in unlike(a, b) {
+            if !compared.unlike.contains(&difference) {
+                compared.unlike.push(difference);
+            }
+        }
+    }
+    let steps = pairs.iter().map(|(a, b)| a.steps.len().min(b.steps.len())).min().unwrap_or(0);
+    for index in 0..steps {
+        let steps: Vec<(&StepReport, &StepReport)> =
+            pairs.iter().map(|(a, b)| (&a.steps[index], &b.steps[index])).collect();
+        let Some((first, _)) = steps.first() else { continue };
+        let bootstrap = Bootstrap::new(seed);
+        let comparisons = match compared.blocks {
+            Blocks::Runs => by_runs(&steps, &bootstrap),
+            _ => by_stretches(&steps, &bootstrap),
+        };
+        compared.levels.push(Level { load: super::verdict::load(first), comparisons });
+    }
+    if compared.levels.iter().all(|level| level.comparisons.is_empty()) {
+        compared.blocks = Blocks::TooFew;
+    }
+    compared
+}
+
+/// One block a pair: figures of whole runs, with the percentiles of their histograms.
+fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<Comparison> {
+    let mut comparisons = Vec::new();
+    let mut add = |measure: Measure, figures: &dyn Fn(&StepReport) -> Option<f64>| {
+        let pairs: Option<Vec<(f64, f64)>> = steps.iter().map(|(a, b)| Some((figures(a)?, figures(b)?))).collect();
+        let ratio = pairs.and_then(|pairs| bootstrap.ratio(&pairs));
+        comparisons.extend(ratio.map(|ratio| Comparison::of(measure, ratio, bootstrap.level, None)));
+    };
+    add(Measure::rate(), &|step| Some(step.responses_per_s));
+    add(Measure::cost("mean response time"), &|step| step.record.sums.response_ns.mean());
+    add(Measure::cost("server CPU per answer"), &|step| step.server?.cpu_ns_per_response);
+    for (name, quantile) in [("p50 response time", 0.5), ("p99 response time", 0.99)] {
+        let pairs: Vec<(&Histogram<u64>, &Histogram<u64>)> =
+            steps.iter().map(|(a, b)| (&a.record.response.0, &b.record.response.0)).collect();
+        let ratio = bootstrap.quantile_ratio(&pairs, quantile);
+        comparisons.extend(ratio.map(|ratio| Comparison::of(Measure::cost(name), ratio, bootstrap.level, None)));
+    }
+    comparisons
+}
+
+/// What happened in a stretch of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Stretch {
+    seconds: f64,
+    responses: f64,
+    response_sum_ns: f64,
+}
+
+/// Blocks of the runs themselves; A's own halves show what A makes of nothing.
+fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<Comparison> {
+    let cut = |step: &StepReport, parts: usize| stretches(&measured(step), step.record.series.step_s, parts);
+    let parts = steps.iter().map(|(a, b)| measured(a).len().min(measured(b).len())).min().unwrap_or(0);
+    let parts = parts.min(STRETCHES);
+    let a: Vec<Stretch> = steps.iter().flat_map(|(a, _)| cut(a, parts)).collect();
+    let b: Vec<Stretch> = steps.iter().flat_map(|(_, b)| cut(b, parts)).collect();
+    // Every second stretch of A beside its neighbour.
+    let neighbours: Vec<(Stretch, Stretch)> = a.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let blocks: Vec<(Stretch, Stretch)> = a.iter().copied().zip(b.iter().copied()).collect();
+    let rate = |stretch: &Stretch| (stretch.responses, stretch.seconds);
+    let time = |stretch: &Stretch| (stretch.response_sum_ns, stretch.responses);
+    let mut comparisons = Vec::new();
+    for (measure, figure) in [
+        (Measure::rate(), rate as fn(&Stretch) -> (f64, f64)),
+        (Measure::cost("mean response time"), time as fn(&Stretch) -> (f64, f64)),
+    ] {
+        let Some(ratio) = mean_ratio(bootstrap, &blocks, figure) else { continue };
+        let same = mean_ratio(bootstrap, &neighbours, figure);
+        comparisons.push(Comparison::of(measure, ratio, bootstrap.level, same));
+    }
+    comparisons
+}
+
+/// B's mean by A's, where a mean is a sum divided by a sum over the blocks drawn.
+fn mean_ratio(
+    bootstrap: &Bootstrap,
+    blocks: &[(Stretch, Stretch)],
+    figure: fn(&Stretch) -> (f64, f64),
+) -> Option<flatout_load::stats::Interval> {
+    bootstrap.interval(blocks.len(), |drawn| {
+        let mut sums = [0.0; 4];
+        for (times, (a, b)) in drawn.iter().zip(blocks) {
+            let times = f64::from(*times);
+            let ((a_sum, a_count), (b_sum, b_count)) = (figure(a), figure(b));
+            for (sum, value) in sums.iter_mut().zip([a_sum, a_count, b_sum, b_count]) {
+                *sum += times * value;
+            }
+        }
+        let [a_sum, a_count, b_sum, b_count] = sums;
+        (b_sum / b_count) / (a_sum / a_count)
+    })
+}
+
+/// The whole points of a step after its warm-up.
+fn measured(step: &StepReport) -> Vec<Point> {
+    let series = &step.record.series;
+    let length_ns = series.step_s * 1_000_000_000;
+    let warm = step.record.measured_from_ns.saturating_sub(series.start_ns).div_ceil(length_ns.max(1));
+    whole_points(step).into_iter().skip(warm as usize).collect()
+}
+
+fn stretches(points: &[Point], step_s: u64, parts: usize) -> Vec<Stretch> {
+    let of = |part: &[Point]| Stretch {
+        seconds: (part.len() as u64 * step_s) as f64,
+        responses: part.iter().map(|point| point.responses).sum::<u64>() as f64,
+        response_sum_ns: part.iter().map(|point| point.response_sum_ns).sum::<u64>() as f64,
+    };
+    (0..parts).map(|part| of(&points[part * points.len() / parts..(part + 1) * points.len() / parts])).collect()
+}
+
+/// In what else than the subject two runs differ.
+fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut check = |what: &str, a: String, b: String| {
+        if a != b {
+            differences.push(format!("{what}: {a} and {b}"));
+        }
+    };
+    check("protocol", a.protocol.clone(), b.protocol.clone());
+    check("workload", a.workload.clone(), b.workload.clone());
+    check("threads", a.threads.to_string(), b.threads.to_string());
+    check("agents", a.agents.to_string(), b.agents.to_string());
+    check("flatout", a.flatout_version.clone(), b.flatout_version.clone());
+    check("processor", a.machine.cpu_model.clone(), b.machine.cpu_model.clone());
+    check("cores", a.machine.cores.to_string(), b.machine.cores.to_string());
+    check("kernel", a.machine.kernel.clone(), b.machine.kernel.clone());
+    check("steps", a.steps.len().to_string(), b.steps.len().to_string());
+    for (one, other) in a.steps.iter().zip(&b.steps) {
+        check("plan", plan_words::of(&one.plan), plan_words::of(&other.plan));
+    }
+    differences
+}
+
+impl Compared {
+    /// The comparison as text for people.
+    pub fn print(&self, names: (&str, &str)) -> String {
+        let mut lines = vec![format!("A is {}", names.0), format!("B is {}", names.1), String::new()];
+        let (shown, rest): (Vec<_>, Vec<_>) = self.levels.iter().partition(|level| !level.comparisons.is_empty());
+        for level in shown {
+            lines.push(format!("At {}:", level.load));
+            lines.extend(level.comparisons.iter().map(|comparison| format!("  {}", comparison.sentence())));
+            let is_unfair = level.comparisons.iter().any(Comparison::is_unfair);
+            if is_unfair {
+                lines.push(
+                    "  A differs from itself over its own time: the machine, or the run, was not steady".to_owned(),
+                );
+            }
+        }
+        lines.extend(rest.iter().map(|level| format!("At {}: too little for a judgement", level.load)));
+        lines.push(String::new());
+        lines.push(match self.blocks {
+            Blocks::Runs => format!("Judged by {} pairs of runs.", self.pairs),
+            Blocks::Stretches => {
+                "Judged by stretches of these runs alone: what differs from run to run is not in the intervals. Give five pairs of runs, or use `flatout bench --vs`.".to_owned()
+            }
+            Blocks::TooFew => format!("Nothing could be judged: there are fewer than {BLOCKS_MIN} whole seconds in common."),
+        });
+        lines.extend(
+            self.unlike.iter().map(|difference| format!("note: they differ in more than the subject: {difference}")),
+        );
+        lines.extend(self.invalid.iter().map(|reason| format!("INVALID: {reason}")));
+        lines.join("\n") + "\n"
+    }
+
+    /// The comparison as JSON.
+    pub fn value(&self, names: (&str, &str)) -> Value {
+        json!({
+            "schema": "flatout-compare",
+            "schema_version": 1,
+            "a": names.0,
+            "b": names.1,
+            "blocks": match self.blocks { Blocks::Runs => "runs", Blocks::Stretches => "stretches", Blocks::TooFew => "too-few" },
+            "pairs": self.pairs,
+            "levels": self.levels.iter().map(|level| json!({
+                "load": level.load,
+                "comparisons": level.comparisons.iter().map(|comparison| json!({
+                    "measure": comparison.measure.name,
+                    "ratio": comparison.ratio,
+                    "level": comparison.level,
+                    "same": comparison.same,
+                    "finding": comparison.finding,
+                    "sentence": comparison.sentence(),
+                })).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+            "unlike": self.unlike,
+            "invalid": self.invalid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use super::{Blocks, compare};
+use crate::view::fixture;
+use flatout_load::stats::compare::Finding;
+
+#[test]
+fn a_run_beside_itself_shows_no_difference() {
+    let sweep = fixture::sweep("a", 10);
+    let compared = compare(&[(sweep.clone(), sweep)], 1);
+    assert_eq!((compared.blocks, compared.levels.len(), compared.pairs), (Blocks::Stretches, 10, 1));
+    for level in &compared.levels {
+        assert_eq!(level.comparisons.len(), 2, "{level:?}");
+        assert!(level.comparisons.iter().all(|comparison| comparison.finding == Finding::NoDifference), "{level:?}");
+    }
+    assert!(compared.unlike.is_empty());
+    assert!(compared.invalid[0].starts_with("A (a): client-saturated"), "{:?}", compared.invalid);
+    let text = compared.print(("x.json", "y.json"));
+    for words in ["A is x.json", "no difference shown", "stretches of these runs alone", "INVALID: B (a)"] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    assert_eq!(compared.value(("x", "y"))["levels"][0]["comparisons"][0]["finding"], "no-difference");
+}
+
+#[test]
+fn a_slower_run_is_said_to_be_slower() {
+    let a = fixture::sweep("a", 10);
+    let mut b = a.clone();
+    // The seventh step waits longer than the first ones.
+    b.steps[0].record.series = {
+        let mut slow = a.steps[6].record.series.clone();
+        slow.start_ns = a.steps[0].record.series.start_ns;
+        slow
+    };
+    let compared = compare(&[(a, b)], 1);
+    let [rate, time] = &compared.levels[0].comparisons[..] else { panic!("{compared:?}") };
+    assert_eq!((rate.finding, time.finding), (Finding::Better, Finding::Worse));
+    assert!(time.sentence().starts_with("B's mean response time is "), "{}", time.sentence());
+}
+
+#[test]
+fn with_five_pairs_the_runs_are_the_blocks() {
+    let pair = (fixture::single(), fixture::failing());
+    let compared = compare(&vec![pair; 5], 1);
+    assert_eq!(compared.blocks, Blocks::Runs);
+    let names: Vec<&str> =
+        compared.levels[0].comparisons.iter().map(|comparison| comparison.measure.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["rate", "mean response time", "server CPU per answer", "p50 response time", "p99 response time"]
+    );
+    let p99 = &compared.levels[0].comparisons[4];
+    assert_eq!(p99.finding, Finding::Better);
+}
+
+#[test]
+fn what_else_differs_is_said_and_too_little_is_no_judgement() {
+    let a = fixture::single();
+    let mut b = fixture::single();
+    b.protocol = "HTTP/2".to_owned();
+    b.machine.cores = 64;
+    b.steps[0].plan.connections = 1;
+    let compared = compare(&[(a, b)], 1);
+    assert_eq!(compared.unlike.len(), 3, "{:?}", compared.unlike);
+    // Six whole seconds.
+    assert_eq!(compared.blocks, Blocks::Stretches);
+    let mut empty = fixture::single();
+    empty.steps.clear();
+    let compared = compare(&[(empty.clone(), empty)], 1);
+    assert_eq!(compared.blocks, Blocks::TooFew);
+    assert!(compared.print(("a", "b")).contains("Nothing could be judged"));
+}

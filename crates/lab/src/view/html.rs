@@ -1,0 +1,102 @@
+//! The report as one page of HTML that needs nothing else: no network, no script, no font. Its pictures are drawn here.
+//!
+//! The page is for a reader who saw nothing else. It begins with the verdict in words and ends with all that is needed
+//! to repeat the run: machine, versions, command, seed and limits. It is read by day and by night, on a phone and on
+//! paper. Several runs are laid over each other.
+
+mod method;
+mod plots;
+mod tables;
+
+pub(super) use plots::whole_points;
+
+use super::units;
+use super::verdict::{self, Tone, Verdict};
+use flatout_http::date::format_date;
+use flatout_load::report::RunReport;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// Colours, sizes and what becomes of them by night, on a phone and on paper.
+const STYLE: &str = include_str!("html/report.css");
+
+/// No page may load anything, whatever is in a result: only the style that is in the page itself.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// The page of one run, or of several laid over each other.
+pub fn page(reports: &[RunReport]) -> String {
+    let names = names(reports);
+    let title = names.join(" · ");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content={ "flatout " (env!("CARGO_PKG_VERSION")) };
+                title { (title) " – load report" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    @for (index, report) in reports.iter().enumerate() { (summary(index, report, &names[index], reports.len() > 1)) }
+                }
+                main {
+                    (tables::steps(reports, &names))
+                    (plots::all(reports, &names))
+                    (tables::phases(reports, &names))
+                    (tables::errors(reports, &names))
+                    (tables::classes(reports, &names))
+                    (tables::costs(reports, &names))
+                    (tables::agents(reports, &names))
+                    (method::findings(reports, &names))
+                    (method::repeat(reports, &names))
+                }
+                footer { p { "Written by flatout " (env!("CARGO_PKG_VERSION")) ". This page is whole: it loads nothing." } }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// What each run is called, told apart where several have one label.
+fn names(reports: &[RunReport]) -> Vec<String> {
+    let name = |index: usize| {
+        let label = &reports[index].label;
+        let is_alone = reports.iter().filter(|other| other.label == *label).count() == 1;
+        if is_alone { label.clone() } else { format!("{label} ({})", index + 1) }
+    };
+    (0..reports.len()).map(name).collect()
+}
+
+fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Markup {
+    let Verdict { tone, headline, figures, reasons } = verdict::of(report);
+    let class = match tone {
+        Tone::Good => "good",
+        Tone::Failed => "failed",
+        Tone::Invalid => "invalid",
+    };
+    html! {
+        section.verdict.(class) {
+            @if is_named { h2 { (plots::swatch(index, false)) (name) } }
+            p.headline { (headline) }
+            p.figures { (figures) }
+            @if !reasons.is_empty() { ul { @for reason in &reasons { li { (reason) } } } }
+            p.facts {
+                (report.url) ", " (report.protocol) ", " (date(report.begun_unix_ms)) ", flatout " (report.flatout_version)
+                @if report.agents > 0 { ", " (units::plural(u64::from(report.agents), "agent", "agents")) }
+            }
+        }
+    }
+}
+
+/// The moment as HTTP writes it, to the second.
+fn date(unix_ms: u64) -> String {
+    let date = format_date((unix_ms / 1000).cast_signed());
+    String::from_utf8_lossy(&date).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

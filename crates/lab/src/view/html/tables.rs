@@ -1,0 +1,306 @@
+//! The tables of the report.
+
+use crate::view::{units, verdict};
+use flatout_load::FailureKind;
+use flatout_load::report::{Percentiles, RunReport, StepReport};
+use maud::{Markup, html};
+
+/// Every step of every run with the name of its run, where there are several.
+fn rows<'a>(reports: &'a [RunReport], names: &'a [String]) -> Vec<(String, &'a RunReport, &'a StepReport)> {
+    let mut rows = Vec::new();
+    for (report, name) in reports.iter().zip(names) {
+        for step in &report.steps {
+            let load = verdict::load(step);
+            let name = if reports.len() > 1 { format!("{name}: {load}") } else { load };
+            rows.push((name, report, step));
+        }
+    }
+    rows
+}
+
+fn duration(value_ns: Option<u64>) -> String {
+    value_ns.map_or_else(|| "–".to_owned(), |ns| units::duration(ns as f64))
+}
+
+/// What each step brought.
+pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
+    let rows = rows(reports, names);
+    html! {
+        section {
+            h2 { "Results" }
+            div.wide { table {
+                thead { tr {
+                    @for head in ["offered", "answers/s", "p50", "p90", "p99", "p99.9", "longest", "failed", "late (p99)", "received", "verdict"] { th scope="col" { (head) } }
+                } }
+                tbody { @for (name, _, step) in &rows { (step_row(name, step)) } }
+                caption {
+                    "Times are from the intended start of a request to the last byte of its answer. Late: how long after the intended start the client acted."
+                }
+            } }
+            (thresholds(reports, names))
+            (notes(reports, names))
+        }
+    }
+}
+
+fn step_row(name: &str, step: &StepReport) -> Markup {
+    let time = |pick: fn(&Percentiles) -> u64| duration(step.response.as_ref().map(pick));
+    let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
+    html! { tr {
+        th scope="row" { (name) }
+        td { (units::figure(step.responses_per_s)) }
+        td { (time(|times| times.p50_ns)) }
+        td { (time(|times| times.p90_ns)) }
+        td { (time(|times| times.p99_ns)) }
+        td { (time(|times| times.p99_9_ns)) }
+        td { (time(|times| times.max_ns)) }
+        td.bad[step.error_share > 0.0] { (units::percent(step.error_share)) }
+        td { (duration(step.lag.as_ref().map(|lag| lag.p99_ns))) }
+        td { (units::bytes(step.bytes_in_per_s)) "/s" }
+        @if reasons.is_empty() { td { "valid" } } @else { td.bad { (reasons.join(", ")) } }
+    } }
+}
+
+fn thresholds(reports: &[RunReport], names: &[String]) -> Markup {
+    let any = reports.iter().any(|report| !report.thresholds.is_empty());
+    html! { @if any {
+        h3 { "Requirements" }
+        div.wide { table {
+            thead { tr { th scope="col" { "required" } th scope="col" { "step" } th scope="col" { "found" } th scope="col" { "met" } } }
+            tbody { @for (report, name) in reports.iter().zip(names) { @for outcome in &report.thresholds { tr {
+                th scope="row" { (outcome.text) @if reports.len() > 1 { " (" (name) ")" } }
+                td { (outcome.step + 1) }
+                td { (outcome.found.as_deref().unwrap_or("–")) }
+                @if outcome.met { td { "yes" } } @else { td.bad { "no" } }
+            } } } }
+        } }
+    } }
+}
+
+fn notes(reports: &[RunReport], names: &[String]) -> Markup {
+    let rows = rows(reports, names);
+    let is_alone = rows.len() == 1;
+    html! { @if rows.iter().any(|(_, _, step)| !step.notes.is_empty()) {
+        h3 { "Notes" }
+        ul { @for (name, _, step) in &rows { @for note in &step.notes { li {
+            @if !is_alone { (name) ": " } (note.text)
+        } } } }
+    } }
+}
+
+/// Where the time of a request went: of one step with shares, of several beside each other.
+pub(super) fn phases(reports: &[RunReport], names: &[String]) -> Markup {
+    let rows = rows(reports, names);
+    html! {
+        section {
+            h2 { "Where the time went" }
+            @if let [(_, _, step)] = &rows[..] { (phases_of_one(step)) } @else { (phases_of_many(&rows)) }
+        }
+    }
+}
+
+fn phases_named(step: &StepReport) -> [(&'static str, Option<Percentiles>); 5] {
+    [
+        ("resolve the name", step.phases.resolve),
+        ("connect", step.phases.connect),
+        ("TLS handshake", step.phases.tls),
+        ("wait for the first byte", step.phases.wait),
+        ("receive the rest", step.phases.transfer),
+    ]
+}
+
+fn phases_of_one(step: &StepReport) -> Markup {
+    let whole_ns = step.record.sums.service_ns.sum as f64;
+    html! { div.wide { table {
+        thead { tr { th scope="col" { "phase" } @for head in ["values", "mean", "share of service", "p50", "p99", "longest"] { th scope="col" { (head) } } } }
+        tbody { @for (name, phase) in phases_named(step) { @if let Some(phase) = phase {
+            @let share = if whole_ns > 0.0 { (phase.mean_ns * phase.count as f64 / whole_ns).clamp(0.0, 1.0) } else { 0.0 };
+            tr {
+                th scope="row" { (name) }
+                td { (units::count(phase.count)) }
+                td { (units::duration(phase.mean_ns)) }
+                td { span.bar role="img" aria-label=(units::percent(share)) { i style={ "width:" (format!("{:.1}", 100.0 * share)) "%" } {} } }
+                td { (duration(Some(phase.p50_ns))) }
+                td { (duration(Some(phase.p99_ns))) }
+                td { (duration(Some(phase.max_ns))) }
+            }
+        } } }
+        caption { "Connecting and TLS are once a connection, waiting and receiving once an answer; the share is of all service time." }
+    } } }
+}
+
+fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
+    let met: Vec<usize> =
+        (0..5).filter(|index| rows.iter().any(|(_, _, step)| phases_named(step)[*index].1.is_some())).collect();
+    let names = ["resolve the name", "connect", "TLS handshake", "wait for the first byte", "receive the rest"];
+    html! { div.wide { table {
+        thead {
+            tr { th {} @for index in &met { th scope="colgroup" colspan="2" { (names[*index]) } } }
+            tr { th scope="col" { "offered" } @for _ in &met { th scope="col" { "mean" } th scope="col" { "p99" } } }
+        }
+        tbody { @for (name, _, step) in rows { tr {
+            th scope="row" { (name) }
+            @for index in &met {
+                @let phase = phases_named(step)[*index].1;
+                td { (phase.map_or_else(|| "–".to_owned(), |phase| units::duration(phase.mean_ns))) }
+                td { (duration(phase.map(|phase| phase.p99_ns))) }
+            }
+        } } }
+        caption { "Connecting and TLS are once a connection, waiting and receiving once an answer." }
+    } } }
+}
+
+/// What failed, by kind; and the statuses of what did not.
+pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
+    let rows = rows(reports, names);
+    let met: Vec<FailureKind> = FailureKind::ALL
+        .into_iter()
+        .filter(|kind| rows.iter().any(|(_, _, step)| step.record.counts.failures_of(*kind) > 0))
+        .collect();
+    html! {
+        section {
+            h2 { "Answers and errors" }
+            div.wide { table {
+                thead { tr {
+                    th scope="col" { "offered" }
+                    @for head in ["begun", "sent", "answered", "1xx", "2xx", "3xx", "4xx", "5xx", "failed", "never begun"] { th scope="col" { (head) } }
+                } }
+                tbody { @for (name, _, step) in &rows {
+                    @let counts = &step.record.counts;
+                    tr {
+                        th scope="row" { (name) }
+                        @for count in [counts.requests_begun, counts.requests_sent, counts.responses] { td { (units::count(count)) } }
+                        @for (index, count) in counts.status_classes.iter().enumerate() { td.bad[index > 2 && *count > 0] { (units::count(*count)) } }
+                        td.bad[counts.failures_total() > 0] { (units::count(counts.failures_total())) }
+                        td.bad[step.tally.dropped > 0] { (units::count(step.tally.dropped)) }
+                    }
+                } }
+            } }
+            @if met.is_empty() { p { "No request failed." } } @else {
+                div.wide { table {
+                    thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }
+                    tbody { @for kind in met { tr {
+                        th scope="row" { (kind.name()) }
+                        td.words { (kind.meaning()) (details(&rows, kind)) }
+                        @for (_, _, step) in &rows { td { (units::count(step.record.counts.failures_of(kind))) } }
+                    } } }
+                } }
+            }
+        }
+    }
+}
+
+fn details(rows: &[(String, &RunReport, &StepReport)], kind: FailureKind) -> String {
+    let mut all: Vec<(&str, u64)> = Vec::new();
+    for detail in rows.iter().flat_map(|(_, _, step)| &step.record.details).filter(|detail| detail.kind == kind) {
+        match all.iter_mut().find(|(name, _)| *name == detail.detail) {
+            Some((_, count)) => *count += detail.count,
+            None => all.push((&detail.detail, detail.count)),
+        }
+    }
+    let words: Vec<String> = all.iter().map(|(name, count)| format!("{name} {}", units::count(*count))).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+}
+
+/// By class of URL, where there are several; of a sweep the step with the most answers.
+pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
+    html! { @if reports.iter().any(|report| report.class_names.len() > 1) {
+        section {
+            h2 { "By class" }
+            div.wide { table {
+                thead { tr { @for head in ["class", "requests", "answers", "errors", "failed", "mean", "p50", "p99", "longest", "mean body"] { th scope="col" { (head) } } } }
+                @for (report, name) in reports.iter().zip(names) { @if let Some(step) = busiest(report) { tbody {
+                    @if reports.len() > 1 || report.steps.len() > 1 {
+                        tr { th scope="rowgroup" colspan="10" { @if reports.len() > 1 { (name) ": " } (verdict::load(step)) } }
+                    }
+                    @for (class_name, class) in report.class_names.iter().zip(&step.record.classes) {
+                        @let times = class.response.percentiles();
+                        tr {
+                            th scope="row" { (class_name) }
+                            td { (units::count(class.requests)) }
+                            td { (units::count(class.responses)) }
+                            td.bad[class.errors > 0] { (units::count(class.errors)) }
+                            td.bad[class.failures > 0] { (units::count(class.failures)) }
+                            td { (class.sums.response_ns.mean().map_or_else(|| "–".to_owned(), units::duration)) }
+                            td { (duration(times.map(|times| times.p50_ns))) }
+                            td { (duration(times.map(|times| times.p99_ns))) }
+                            td { (duration(times.map(|times| times.max_ns))) }
+                            td { (class.sums.body_bytes.mean().map_or_else(|| "–".to_owned(), units::bytes)) }
+                        }
+                    }
+                } } }
+                caption { "Of a run of several steps the one with the most answers; all are in the JSON and in the tables." }
+            } }
+        }
+    } }
+}
+
+/// The step with the most answers a second.
+pub(super) fn busiest(report: &RunReport) -> Option<&StepReport> {
+    report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s))
+}
+
+/// What it took of client, server and kernel.
+pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
+    let per_answer = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), units::duration);
+    let number = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), units::count);
+    html! {
+        section {
+            h2 { "What it took" }
+            div.wide { table {
+                thead { tr {
+                    th scope="col" { "offered" }
+                    @for head in ["client CPU an answer", "busiest thread", "loop late (p99)", "other work", "server CPU an answer", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
+                } }
+                tbody { @for (name, _, step) in rows(reports, names) {
+                    @let (client, server, kernel) = (&step.client, step.server.as_ref(), step.kernel.as_ref());
+                    tr {
+                        th scope="row" { (name) }
+                        td { (per_answer(client.cpu_ns_per_response)) }
+                        td { (units::percent(client.busy_share)) }
+                        td { (duration(client.loop_lag.summary.map(|lag| lag.p99_ns))) }
+                        td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), units::percent)) }
+                        td { (per_answer(server.and_then(|server| server.cpu_ns_per_response))) }
+                        td { (server.map_or_else(|| "–".to_owned(), |server| format!("{:.2}", server.cores_used))) }
+                        td { (server.and_then(|server| server.memory_bytes_peak).map_or_else(|| "–".to_owned(), |bytes| units::bytes(bytes as f64))) }
+                        td { (number(server.and_then(|server| server.switches_voluntary))) }
+                        td { (number(server.and_then(|server| server.switches_forced))) }
+                        td { (number(kernel.map(|kernel| kernel.tcp_retransmits))) }
+                        td { (number(kernel.map(|kernel| kernel.listen_overflows))) }
+                    }
+                } }
+                caption { "The kernel counts for the whole machine. A dash: not known." }
+            } }
+            @for (report, name) in reports.iter().zip(names) { @if let Some(limit) = &report.limit {
+                p {
+                    @if reports.len() > 1 { (name) ": " }
+                    "The machine's limit (" (limit.words) ") is " (units::figure(limit.value)) " " (limit.unit) "; this run reached "
+                    (units::figure(limit.reached)) ", which is " strong { (units::percent(limit.share)) } " of it."
+                }
+            } }
+        }
+    }
+}
+
+/// Who made the load, where it was several.
+pub(super) fn agents(reports: &[RunReport], names: &[String]) -> Markup {
+    let rows = rows(reports, names);
+    html! { @if rows.iter().any(|(_, _, step)| !step.client.agents.is_empty()) {
+        section {
+            h2 { "Agents" }
+            div.wide { table {
+                thead { tr { @for head in ["agent", "began late by", "busiest thread", "answers", "state"] { th scope="col" { (head) } } } }
+                @for (name, _, step) in &rows { tbody {
+                    @if rows.len() > 1 { tr { th scope="rowgroup" colspan="5" { (name) } } }
+                    @for agent in &step.client.agents { tr {
+                        th scope="row" { (agent.name) }
+                        td { @if agent.skew_ns < 0 { "−" } (units::duration(agent.skew_ns.unsigned_abs() as f64)) }
+                        td { (units::percent(agent.busy_share)) }
+                        td { (units::count(agent.responses)) }
+                        @if agent.lost { td.bad { "lost" } } @else { td { "whole" } }
+                    } }
+                } }
+            } }
+        }
+    } }
+}

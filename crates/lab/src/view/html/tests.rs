@@ -1,0 +1,107 @@
+use super::page;
+use crate::view::fixture;
+
+/// Everything that would make a browser ask for something.
+const LOADS: [&str; 9] = ["src=", "href=", "url(", "@import", "<link", "<script", "<iframe", "<img", "xlink"];
+
+fn assert_has(page: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(page.contains(part), "no {part:?}");
+    }
+}
+
+#[test]
+fn one_run_is_told_whole() {
+    let page = page(&[fixture::single()]);
+    assert_has(
+        &page,
+        &[
+            "<!DOCTYPE html>",
+            "Valid: the figures can be believed.",
+            "Latency by percentile",
+            "percentile (%, log scale of what is above)",
+            "time (log scale)",
+            "time since the start (s)",
+            "rate (1/s)",
+            "response time (log scale)",
+            "class=\"heat\"",
+            "wait for the first byte",
+            "No request failed.",
+            "flatout bench http://127.0.0.1:18080/index.html --rate 50 -H 'X-A: b c'",
+            "open loop, 50.0 connections/s, equal gaps",
+            "Some CPU @ 2 GHz",
+            "net.core.somaxconn 4096",
+            "flatout 1.2.3",
+            "c0ffee",
+            "open files 20,000",
+            "25.0 %",
+        ],
+    );
+    assert!(!page.contains("against offered rate"), "one step is no curve");
+    assert!(LOADS.iter().all(|load| !page.contains(load)), "the page loads something");
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_sweep_has_the_curve_and_its_findings() {
+    let page = page(&[fixture::sweep("sweep", 10)]);
+    assert_has(
+        &page,
+        &[
+            "Reply rate and response time against offered rate",
+            "offered rate (1/s)",
+            "reply rate (1/s)",
+            "Invalid: do not believe the figures of 1 step.",
+            "client-saturated",
+            "connreset",
+            "epipe",
+            "p99&lt;20ms",
+            "The highest rate with p99 &lt; 50 ms is 800 requests/s.",
+            "lab2",
+            "this is the first of 10 steps",
+            "By class",
+        ],
+    );
+}
+
+#[test]
+fn several_runs_are_laid_over_each_other() {
+    let page = page(&[fixture::sweep("before", 10), fixture::sweep("after", 11)]);
+    assert_has(
+        &page,
+        &["before: reply rate", "after: reply rate", "before: 100 requests/s", "Response time over time: after"],
+    );
+    assert_eq!(page.matches("class=\"verdict").count(), 2);
+    // Runs of one name are told apart.
+    let page = super::page(&[fixture::single(), fixture::single()]);
+    assert_has(&page, &["one rate (1)", "one rate (2)"]);
+}
+
+#[test]
+fn what_a_result_says_is_text_and_nothing_else() {
+    let mut report = fixture::single();
+    let evil = "<script>alert(1)</script>\"'><img src=x>";
+    report.label = evil.to_owned();
+    report.url = evil.to_owned();
+    report.command = vec![evil.to_owned()];
+    report.class_names = vec![evil.to_owned(), "b".to_owned()];
+    report.findings.insert(evil.to_owned(), serde_json::json!({ evil: [evil] }));
+    report.machine.host = Some(evil.to_owned());
+    let page = page(&[report]);
+    assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&lt;script"));
+    // Nothing at all is a page as well.
+    let mut empty = fixture::single();
+    empty.steps.clear();
+    assert!(super::page(&[empty]).contains("There are no steps"));
+}
+
+/// Not a test of anything: writes the pages for a person to look at. `PAGES=/some/folder cargo test … -- --ignored pages`.
+#[test]
+#[ignore = "for a person to look at"]
+fn pages_to_look_at() {
+    let folder = std::path::PathBuf::from(std::env::var("PAGES").unwrap());
+    std::fs::write(folder.join("single.html"), page(&[fixture::single()])).unwrap();
+    std::fs::write(folder.join("sweep.html"), page(&[fixture::sweep("sweep", 10)])).unwrap();
+    std::fs::write(folder.join("both.html"), page(&[fixture::sweep("before", 10), fixture::sweep("after", 11)]))
+        .unwrap();
+}

@@ -1,0 +1,89 @@
+//! A plan in words, for people who repeat it.
+
+use super::units;
+use flatout_load::plan::{ArrivalKind, Dist, Loop, Plan, Stop, Visit, WarmUp};
+
+/// The plan in one line.
+pub fn of(plan: &Plan) -> String {
+    let mut parts = vec![kind(plan), visit(plan)];
+    if plan.burst > 1 {
+        parts.push(format!("{} requests pipelined", plan.burst));
+    }
+    if plan.think_ns != Dist::Fixed(0.0) {
+        parts.push(format!("thinking {}", dist(&plan.think_ns, |value_ns| units::duration(value_ns))));
+    }
+    parts.push(match plan.warm_up {
+        WarmUp::None => "no warm-up".to_owned(),
+        WarmUp::For { duration_ns } => format!("{} of warm-up", units::duration(duration_ns as f64)),
+        WarmUp::Steady { duration_ns_max } => {
+            format!("warm-up until steady, at most {}", units::duration(duration_ns_max as f64))
+        }
+    });
+    parts.push(match plan.stop {
+        Stop::After { duration_ns } => format!("for {}", units::duration(duration_ns as f64)),
+        Stop::Count(count) => format!("until {} are begun", units::count(count)),
+        Stop::Tight { share, duration_ns_max } => format!(
+            "until the mean is known to ± {}, at most {}",
+            units::percent(share),
+            units::duration(duration_ns_max as f64)
+        ),
+    });
+    parts.join(", ")
+}
+
+fn kind(plan: &Plan) -> String {
+    let connections = units::plural(u64::from(plan.connections), "connection", "connections");
+    let Loop::Open(arrivals) = &plan.kind else { return format!("closed loop of {connections}") };
+    let what = match plan.visit {
+        Visit::Request => "requests",
+        Visit::Connection { .. } => "connections",
+        Visit::Session { .. } => "sessions",
+    };
+    if arrivals.replay.is_some() {
+        return format!("open loop, {what} at the times of a log, at most {connections}");
+    }
+    let gaps = match arrivals.kind {
+        ArrivalKind::Fixed => "equal gaps".to_owned(),
+        ArrivalKind::Exp => "exponential gaps".to_owned(),
+        ArrivalKind::Uniform { spread } => format!("gaps drawn evenly within ± {}", units::percent(spread)),
+    };
+    let rate = match &arrivals.levels[..] {
+        [level] if level.from_per_s.total_cmp(&level.to_per_s).is_eq() => units::figure(level.from_per_s),
+        levels => levels
+            .iter()
+            .map(|level| {
+                let (from, to) = (units::figure(level.from_per_s), units::figure(level.to_per_s));
+                let rate = if from == to { from } else { format!("{from} to {to}") };
+                if level.duration_ns == u64::MAX {
+                    rate
+                } else {
+                    format!("{rate} for {}", units::duration(level.duration_ns as f64))
+                }
+            })
+            .collect::<Vec<_>>()
+            .join(", then "),
+    };
+    format!("open loop, {rate} {what}/s, {gaps}, at most {connections}")
+}
+
+fn visit(plan: &Plan) -> String {
+    match &plan.visit {
+        Visit::Request => "connections kept".to_owned(),
+        Visit::Connection { calls: 1 } => "one request a connection".to_owned(),
+        Visit::Connection { calls } => format!("{calls} calls a connection"),
+        Visit::Session { length } => format!("{} calls a session", dist(length, |value| format!("{value}"))),
+    }
+}
+
+fn dist(dist_of: &Dist, show: impl Fn(f64) -> String + Copy) -> String {
+    match dist_of {
+        Dist::Fixed(value) => show(*value),
+        Dist::Exp(mean) => format!("exponential, mean {}", show(*mean)),
+        Dist::Uniform { from, to } => format!("{} to {}", show(*from), show(*to)),
+        Dist::Mix(parts) => {
+            let parts: Vec<String> =
+                parts.iter().map(|(weight, part)| format!("{weight} parts {}", dist(part, show))).collect();
+            parts.join(" and ")
+        }
+    }
+}

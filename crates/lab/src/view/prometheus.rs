@@ -1,0 +1,194 @@
+//! A result as metrics in the text format of Prometheus, for the textfile collector of its node exporter. Units are the
+//! base units that its conventions ask for: seconds, bytes, parts of 1.
+
+use super::series::times;
+use flatout_load::FailureKind;
+use flatout_load::report::{RunReport, StepReport};
+use std::fmt::Write as _;
+
+/// Quantiles of every summary.
+const QUANTILES: [(&str, f64); 5] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
+
+/// Most bytes of a label's value.
+const LABEL_BYTES_MAX: usize = 256;
+
+/// All metrics of a result.
+pub fn metrics(report: &RunReport) -> String {
+    let mut page = Page { text: String::new(), label: escape(&report.label) };
+    page.head("info", "gauge", "What was run; always 1.");
+    let info = [
+        ("url", report.url.as_str()),
+        ("protocol", report.protocol.as_str()),
+        ("workload", report.workload.as_str()),
+        ("version", report.flatout_version.as_str()),
+    ];
+    let info: String = info.map(|(name, value)| format!(",{name}=\"{}\"", escape(value))).concat();
+    let _ = writeln!(page.text, "flatout_bench_info{{run=\"{}\"{info}}} 1", page.label);
+    page.head("begun_timestamp_seconds", "gauge", "When the run began, in seconds since 1970.");
+    let _ = writeln!(
+        page.text,
+        "flatout_bench_begun_timestamp_seconds{{run=\"{}\"}} {}",
+        page.label,
+        report.begun_unix_ms as f64 / 1e3
+    );
+    page.each(report, "valid", "gauge", "1 when the figures can be believed.", |step| {
+        Some(f64::from(u8::from(step.invalid.is_empty())))
+    });
+    page.each(report, "offered_requests_per_second", "gauge", "What an open loop asked for.", |step| {
+        step.offered.rate_per_s
+    });
+    page.each(report, "responses_per_second", "gauge", "Answers received whole.", |step| Some(step.responses_per_s));
+    page.each(report, "connections", "gauge", "Connections asked for at most.", |step| {
+        Some(f64::from(step.offered.connections))
+    });
+    page.each(report, "elapsed_seconds", "gauge", "Length of the measured part.", |step| {
+        Some(step.elapsed_ns as f64 / 1e9)
+    });
+    page.each(report, "requests_total", "counter", "Requests begun.", |step| {
+        Some(step.record.counts.requests_begun as f64)
+    });
+    page.each(report, "received_bytes_total", "counter", "Bytes received.", |step| {
+        Some(step.record.counts.bytes_in() as f64)
+    });
+    page.each(report, "dropped_total", "counter", "Arrivals that were never begun.", |step| {
+        Some(step.tally.dropped as f64)
+    });
+    page.each(report, "client_cpu_seconds_total", "counter", "On-CPU time of the client.", |step| {
+        Some(step.client.cpu.total_ns() as f64 / 1e9)
+    });
+    page.each(
+        report,
+        "client_busy_ratio",
+        "gauge",
+        "Share of its time that the busiest client thread was on a core.",
+        |step| Some(step.client.busy_share),
+    );
+    page.each(
+        report,
+        "server_cpu_seconds_total",
+        "counter",
+        "On-CPU time of the server, where it is on this machine.",
+        |step| step.server.map(|server| server.cpu.total_ns() as f64 / 1e9),
+    );
+    page.head("responses_total", "counter", "Answers received whole, by class of status.");
+    for step in &report.steps {
+        for (index, count) in step.record.counts.status_classes.iter().enumerate() {
+            page.sample("responses_total", step, &format!(",status=\"{}xx\"", index + 1), *count as f64);
+        }
+    }
+    page.head("failures_total", "counter", "Requests that failed, by kind.");
+    for step in &report.steps {
+        for kind in FailureKind::ALL {
+            let count = step.record.counts.failures_of(kind) as f64;
+            page.sample("failures_total", step, &format!(",kind=\"{}\"", kind.name()), count);
+        }
+    }
+    for (index, (name, help)) in [
+        ("response_seconds", "From the intended start to the last byte."),
+        ("service_seconds", "From the client's act to the last byte."),
+        ("lag_seconds", "From the intended start to the client's act."),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        page.head(name, "summary", help);
+        for step in &report.steps {
+            let histogram = &times(step)[index].1.0;
+            for (label, quantile) in QUANTILES.iter().filter(|_| !histogram.is_empty()) {
+                let value_s = histogram.value_at_quantile(*quantile) as f64 / 1e9;
+                page.sample(name, step, &format!(",quantile=\"{label}\""), value_s);
+            }
+            let count = histogram.len() as f64;
+            let sum_s = if histogram.is_empty() { 0.0 } else { histogram.mean() * count / 1e9 };
+            page.sample(&format!("{name}_sum"), step, "", sum_s);
+            page.sample(&format!("{name}_count"), step, "", count);
+        }
+    }
+    page.text
+}
+
+struct Page {
+    text: String,
+    label: String,
+}
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(self.text, "# HELP flatout_bench_{name} {help}\n# TYPE flatout_bench_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, step: &StepReport, labels: &str, value: f64) {
+        let (run, step) = (&self.label, step.step);
+        let _ = writeln!(self.text, "flatout_bench_{name}{{run=\"{run}\",step=\"{step}\"{labels}}} {value}");
+    }
+
+    /// One figure of each step that has it.
+    fn each(
+        &mut self,
+        report: &RunReport,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl Fn(&StepReport) -> Option<f64>,
+    ) {
+        self.head(name, kind, help);
+        for step in &report.steps {
+            if let Some(value) = value(step) {
+                self.sample(name, step, "", value);
+            }
+        }
+    }
+}
+
+/// A label's value: quotes, backslashes and line ends escaped, and not longer than anybody reads.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        if escaped.len() >= LABEL_BYTES_MAX {
+            break;
+        }
+        match character {
+            '\\' => escaped.push_str("\\\\"),
+            '"' => escaped.push_str("\\\""),
+            '\n' => escaped.push_str("\\n"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape, metrics};
+    use crate::view::fixture;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_sample_has_its_type_and_its_run() {
+        let text = metrics(&fixture::sweep("a \"sweep\"", 10));
+        let mut families = BTreeSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                assert!(families.insert(rest.split(' ').next().unwrap().to_owned()), "twice: {line}");
+            } else if !line.starts_with('#') {
+                let (name, rest) = line.split_once('{').unwrap();
+                let family = name.strip_suffix("_sum").or(name.strip_suffix("_count")).unwrap_or(name);
+                assert!(families.contains(family), "{line}");
+                let (labels, value) = rest.rsplit_once("} ").unwrap();
+                assert!(labels.starts_with("run=\"a \\\"sweep\\\"\""), "{line}");
+                value.parse::<f64>().unwrap();
+            }
+        }
+        assert!(text.contains("flatout_bench_valid{run=\"a \\\"sweep\\\"\",step=\"9\"} 0\n"));
+        assert!(
+            text.contains("flatout_bench_responses_total{run=\"a \\\"sweep\\\"\",step=\"0\",status=\"2xx\"} 1000\n")
+        );
+    }
+
+    #[test]
+    fn labels_are_escaped_and_have_an_end() {
+        assert_eq!(escape("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+        assert_eq!(escape(&"x".repeat(10_000)).len(), super::LABEL_BYTES_MAX);
+    }
+}

@@ -1,0 +1,270 @@
+//! A run as text for people: the verdict, the figures, what failed, what it cost.
+//!
+//! A run of one step is told line by line; a sweep is a table with a row for each step.
+
+use super::style::{Style, Weight};
+use super::verdict::{self, Tone, Verdict};
+use super::{plan_words, units};
+use flatout_load::FailureKind;
+use flatout_load::report::{Percentiles, RunReport, StepReport};
+use std::fmt::Write as _;
+
+/// Width of the names at the left.
+const NAME_WIDTH: usize = 15;
+
+struct Page {
+    text: String,
+    style: Style,
+}
+
+impl Page {
+    /// A name, its figure, and what explains it.
+    fn line(&mut self, name: &str, strong: &str, rest: &str) {
+        let strong = self.style.paint(Weight::Strong, strong);
+        let gap = if strong.is_empty() || rest.is_empty() { "" } else { "   " };
+        let rest = self.style.paint(Weight::Faint, rest);
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(self.text, "  {name:<NAME_WIDTH$}  {strong}{gap}{rest}");
+    }
+
+    fn plain(&mut self, text: &str) {
+        let _ = writeln!(self.text, "{text}");
+    }
+
+    fn painted(&mut self, weight: Weight, text: &str) {
+        let text = self.style.paint(weight, text);
+        self.plain(&text);
+    }
+}
+
+/// A run, ready to print.
+pub fn print(report: &RunReport, style: Style) -> String {
+    let mut page = Page { text: String::new(), style };
+    let plan = report.steps.first().map(|step| plan_words::of(&step.plan)).unwrap_or_default();
+    let title = style.paint(Weight::Strong, &report.label);
+    page.plain(&format!("{title}   {}", style.paint(Weight::Faint, &format!("{}, {plan}", report.protocol))));
+    page.plain("");
+    add_verdict(&mut page, report);
+    page.plain("");
+    match &report.steps[..] {
+        [step] => add_step(&mut page, step),
+        steps => add_steps(&mut page, steps),
+    }
+    for outcome in &report.thresholds {
+        let weight = if outcome.met { Weight::Good } else { Weight::Bad };
+        let found = outcome.found.as_deref().unwrap_or("no such value");
+        let met = if outcome.met { "met" } else { "MISSED" };
+        page.painted(weight, &format!("  required {}: {met}, found {found} (step {})", outcome.text, outcome.step + 1));
+    }
+    if let Some(limit) = &report.limit {
+        let share = format!(
+            "{} of the machine's limit, {} {} ({})",
+            units::percent(limit.share),
+            units::figure(limit.value),
+            limit.unit,
+            limit.words
+        );
+        page.line("limit", "", &share);
+    }
+    for (name, finding) in &report.findings {
+        if let Some(sentence) = finding.get("sentence").or(finding.get("text")).and_then(|sentence| sentence.as_str()) {
+            page.line(name, sentence, "");
+        }
+    }
+    page.plain("");
+    let machine = &report.machine;
+    let cores = units::plural(machine.cores as u64, "core", "cores");
+    page.painted(
+        Weight::Faint,
+        &format!(
+            "  {}, {cores}, {}, Linux {}, seed {}",
+            machine.cpu_model,
+            units::bytes(machine.memory_bytes as f64),
+            machine.kernel,
+            report.seed
+        ),
+    );
+    page.text
+}
+
+fn add_verdict(page: &mut Page, report: &RunReport) {
+    let Verdict { tone, headline, figures, reasons } = verdict::of(report);
+    let weight = match tone {
+        Tone::Good => Weight::Good,
+        Tone::Failed => Weight::Warning,
+        Tone::Invalid => Weight::Bad,
+    };
+    page.painted(weight, &format!("  {headline}"));
+    page.plain(&format!("  {figures}"));
+    for reason in reasons {
+        page.painted(weight, &format!("  - {reason}"));
+    }
+    let notes = report.steps.iter().flat_map(|step| &step.notes);
+    for note in notes {
+        page.painted(Weight::Warning, &format!("  note: {}", note.text));
+    }
+}
+
+fn percentiles(times: &Percentiles) -> String {
+    let figures = [
+        ("p50", times.p50_ns),
+        ("p90", times.p90_ns),
+        ("p99", times.p99_ns),
+        ("p99.9", times.p99_9_ns),
+        ("max", times.max_ns),
+    ];
+    figures.map(|(name, ns)| format!("{name} {}", units::duration(ns as f64))).join("   ")
+}
+
+fn add_step(page: &mut Page, step: &StepReport) {
+    let counts = &step.record.counts;
+    let offered =
+        step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", units::figure(rate)));
+    page.line("answers/s", &units::figure(step.responses_per_s), &offered);
+    page.line(
+        "received",
+        &format!("{}/s", units::bytes(step.bytes_in_per_s)),
+        &format!("{} in all", units::bytes(counts.bytes_in() as f64)),
+    );
+    for (name, times, what) in [
+        ("response", &step.response, "from the intended start to the last byte"),
+        ("service", &step.service, "from the client's act to the last byte"),
+        ("lag", &step.lag, "how late the client acted"),
+    ] {
+        match times {
+            Some(times) if name == "response" || step.plan.is_open() => page.line(name, &percentiles(times), what),
+            None if name == "response" => page.line(name, "-", "nothing was answered"),
+            _ => {}
+        }
+    }
+    for (name, phase) in [
+        ("  resolve", &step.phases.resolve),
+        ("  connect", &step.phases.connect),
+        ("  TLS", &step.phases.tls),
+        ("  wait", &step.phases.wait),
+        ("  transfer", &step.phases.transfer),
+    ] {
+        if let Some(phase) = phase {
+            page.line(name, &percentiles(phase), &units::count(phase.count));
+        }
+    }
+    let classes: Vec<String> = counts
+        .status_classes
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(index, count)| format!("{}xx {}", index + 1, units::count(*count)))
+        .collect();
+    let of = format!("of {} begun", units::count(counts.requests_begun));
+    page.line("answers", &units::count(counts.responses), &format!("{}   {of}", classes.join("  ")));
+    add_errors(page, step);
+    if let Some(cost_ns) = step.client.cpu_ns_per_response {
+        let busy = format!("busiest thread {} busy", units::percent(step.client.busy_share));
+        page.line("client CPU", &format!("{} an answer", units::duration(cost_ns)), &busy);
+    }
+    if let Some((server, cost_ns)) = step.server.and_then(|server| Some((server, server.cpu_ns_per_response?))) {
+        let cores = format!("{:.2} cores used", server.cores_used);
+        page.line("server CPU", &format!("{} an answer", units::duration(cost_ns)), &cores);
+    }
+    if let Some(kernel) = step.kernel.filter(|kernel| kernel.tcp_retransmits + kernel.listen_overflows > 0) {
+        let words = format!(
+            "{} TCP retransmits, {} listen overflows",
+            units::count(kernel.tcp_retransmits),
+            units::count(kernel.listen_overflows)
+        );
+        page.line("kernel", &words, "of the whole machine");
+    }
+    for agent in &step.client.agents {
+        let sign = if agent.skew_ns < 0 { "-" } else { "" };
+        let skew = format!("began {sign}{} late", units::duration(agent.skew_ns.unsigned_abs() as f64));
+        let state = if agent.lost { "LOST" } else { "whole" };
+        let words = format!("{}   {skew}, {} busy, {state}", agent.name, units::percent(agent.busy_share));
+        page.line("agent", &units::count(agent.responses), &words);
+    }
+}
+
+fn add_errors(page: &mut Page, step: &StepReport) {
+    let counts = &step.record.counts;
+    if counts.failures_total() == 0 {
+        page.line("errors", "none", "");
+    }
+    let mut name = "errors";
+    for kind in FailureKind::ALL.into_iter().filter(|kind| counts.failures_of(*kind) > 0) {
+        let details: Vec<String> = step
+            .record
+            .details
+            .iter()
+            .filter(|detail| detail.kind == kind)
+            .map(|detail| format!("{} {}", detail.detail, units::count(detail.count)))
+            .collect();
+        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
+        let figure = format!("{} {}", units::count(counts.failures_of(kind)), kind.name());
+        page.line(name, &figure, &format!("{}{details}", kind.meaning()));
+        name = "";
+    }
+    if step.tally.dropped > 0 {
+        page.line("never begun", &units::count(step.tally.dropped), "arrivals that waited too long for a connection");
+    }
+}
+
+fn add_steps(page: &mut Page, steps: &[StepReport]) {
+    page.painted(
+        Weight::Faint,
+        &format!(
+            "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {}",
+            "offered", "answers/s", "p50", "p90", "p99", "max", "failed", "verdict"
+        ),
+    );
+    for step in steps {
+        let time = |pick: fn(&Percentiles) -> u64| {
+            step.response.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
+        };
+        let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
+        let verdict =
+            if reasons.is_empty() { "valid".to_owned() } else { page.style.paint(Weight::Bad, &reasons.join(", ")) };
+        page.plain(&format!(
+            "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {verdict}",
+            verdict::load(step),
+            units::figure(step.responses_per_s),
+            time(|times| times.p50_ns),
+            time(|times| times.p90_ns),
+            time(|times| times.p99_ns),
+            time(|times| times.max_ns),
+            units::percent(step.error_share),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+    use crate::view::fixture;
+    use crate::view::style::Style;
+
+    #[test]
+    fn one_step_is_told_line_by_line() {
+        let text = print(&fixture::failing(), Style::PLAIN);
+        for line in [
+            "failing   HTTP/1.1, open loop, 50.0 connections/s, equal gaps, at most 1,000 connections, one request a connection",
+            "  answers/s        48.0   of 50.0 offered",
+            "  answers          288   2xx 288   of 300 begun",
+            "  errors           12 connreset   the peer reset the connection (epipe 12)",
+            "  Some CPU @ 2 GHz, 2 cores, 16.0 GiB, Linux 6.12.0, seed 42",
+        ] {
+            assert!(text.lines().any(|found| found.starts_with(line)), "no line {line:?} in\n{text}");
+        }
+        let coloured = print(&fixture::failing(), Style::COLOURED);
+        assert!(coloured.contains('\x1b') && !text.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_sweep_is_a_table() {
+        let text = print(&fixture::sweep("sweep", 10), Style::PLAIN);
+        let rows: Vec<&str> =
+            text.lines().filter(|line| line.contains("requests/s") && line.ends_with("valid")).collect();
+        assert_eq!(rows.len(), 9, "{text}");
+        for words in ["  client-saturated", "required p99<20ms: MISSED", "The highest rate with p99 < 50 ms is 800"] {
+            assert!(text.contains(words), "no {words:?} in\n{text}");
+        }
+    }
+}

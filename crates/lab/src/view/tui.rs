@@ -1,0 +1,150 @@
+//! A run while it runs, on the whole terminal: rate, response times as heat, errors and lag.
+//!
+//! What is shown is a value ([`Watch`]), and showing it is a pure function of that value and of the size of the screen
+//! ([`draw`]); [`screen`] is all that touches the terminal.
+
+mod draw;
+pub mod screen;
+
+pub use draw::draw;
+pub use screen::LiveScreen;
+
+use flatout_load::record::series::heat_class;
+use hdrhistogram::Histogram;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Readings kept, one a column: no screen is wider.
+const READINGS_MAX: usize = 1_000;
+
+/// Classes of response time in one row of heat: half of a doubling.
+pub(crate) const CLASSES_A_ROW: u16 = 4;
+
+/// Where a run stands, since the beginning of its present part.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// Seconds since the part began.
+    pub at_s: f64,
+    /// Answers received whole.
+    pub responses: u64,
+    /// Requests failed.
+    pub failures: u64,
+    /// Response times so far, in nanoseconds.
+    pub response: &'a Histogram<u64>,
+    /// Lag so far, in nanoseconds, where a clock decides when requests begin.
+    pub lag: Option<&'a Histogram<u64>>,
+}
+
+/// What happened between two readings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Reading {
+    pub(crate) at_s: f64,
+    pub(crate) responses_per_s: f64,
+    pub(crate) failures: u64,
+    /// Answers by row of heat.
+    pub(crate) heat: BTreeMap<u16, u64>,
+    pub(crate) p50_ns: Option<u64>,
+    pub(crate) p99_ns: Option<u64>,
+    pub(crate) max_ns: Option<u64>,
+    pub(crate) lag_p99_ns: Option<u64>,
+}
+
+/// What is on the screen.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    pub(crate) title: String,
+    /// What is measured at the moment: a step's load, the machine's limit.
+    pub(crate) part: String,
+    /// Requests a second that are asked for, where that is known.
+    pub(crate) offered_per_s: Option<f64>,
+    pub(crate) readings: VecDeque<Reading>,
+    pub(crate) failures: u64,
+    pub(crate) responses: u64,
+    last: Option<Last>,
+}
+
+/// What the last reading was made from.
+#[derive(Clone, Debug)]
+struct Last {
+    at_s: f64,
+    responses: u64,
+    failures: u64,
+    response: Histogram<u64>,
+    lag: Option<Histogram<u64>>,
+}
+
+impl Watch {
+    /// A run of which nothing is known yet.
+    pub fn new(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            part: String::new(),
+            offered_per_s: None,
+            readings: VecDeque::new(),
+            failures: 0,
+            responses: 0,
+            last: None,
+        }
+    }
+
+    /// Another part of the run begins; counts begin again, and what is on the screen stays.
+    pub fn begin(&mut self, part: &str, offered_per_s: Option<f64>) {
+        part.clone_into(&mut self.part);
+        self.offered_per_s = offered_per_s;
+        self.last = None;
+    }
+
+    /// More is known.
+    pub fn push(&mut self, standing: Standing) {
+        let last = self.last.take();
+        let since_s = last.as_ref().map_or(0.0, |last| last.at_s);
+        let span_s = (standing.at_s - since_s).max(1e-3);
+        let before = last.as_ref().map_or((0, 0), |last| (last.responses, last.failures));
+        let responses = standing.responses.saturating_sub(before.0);
+        let failures = standing.failures.saturating_sub(before.1);
+        let response = since(standing.response, last.as_ref().map(|last| &last.response));
+        let lag = standing.lag.map(|lag| since(lag, last.as_ref().and_then(|last| last.lag.as_ref())));
+        let mut heat = BTreeMap::new();
+        for step in response.iter_recorded() {
+            *heat.entry(heat_class(step.value_iterated_to()) / CLASSES_A_ROW).or_insert(0) +=
+                step.count_since_last_iteration();
+        }
+        let at = |histogram: &Histogram<u64>, quantile: f64| {
+            (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile))
+        };
+        self.readings.push_back(Reading {
+            at_s: standing.at_s,
+            responses_per_s: responses as f64 / span_s,
+            failures,
+            heat,
+            p50_ns: at(&response, 0.5),
+            p99_ns: at(&response, 0.99),
+            max_ns: at(&response, 1.0),
+            lag_p99_ns: lag.as_ref().and_then(|lag| at(lag, 0.99)),
+        });
+        if self.readings.len() > READINGS_MAX {
+            self.readings.pop_front();
+        }
+        self.responses += responses;
+        self.failures += failures;
+        self.last = Some(Last {
+            at_s: standing.at_s,
+            responses: standing.responses,
+            failures: standing.failures,
+            response: standing.response.clone(),
+            lag: standing.lag.cloned(),
+        });
+    }
+}
+
+/// What a histogram that only grows has more than it had.
+fn since(now: &Histogram<u64>, before: Option<&Histogram<u64>>) -> Histogram<u64> {
+    let mut grown = now.clone();
+    if let Some(before) = before {
+        let subtracted = grown.subtract(before);
+        debug_assert!(subtracted.is_ok(), "a record only grows");
+    }
+    grown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! The terminal itself: taken for the run, and given back however the run ends.
+//!
+//! It is drawn on standard error, so that results on standard output can be piped on. Keys keep their meaning: Ctrl-C is
+//! still SIGINT, which ends the run as it does without a screen. Only their echo is off, as it would spoil the picture.
+
+use super::{Standing, Watch, draw};
+use crate::bench::{Live, Phase, Progress};
+use crate::view::style::Style;
+use flatout_net::client::watch_endings;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::io::{self, IsTerminal, Stderr};
+use std::panic;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// How the terminal was before it was taken; nothing while it is not taken. There is only one terminal, and whoever ends
+/// this process, a panic or a signal, has to find it.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Smallest screen worth drawing on; on a smaller one nothing is drawn.
+const SIZE_MIN: (u16, u16) = (40, 14);
+
+/// A screen that shows a run.
+#[derive(Debug)]
+pub struct LiveScreen {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+    watch: Watch,
+    coloured: bool,
+    begun: Instant,
+    phase: Option<(Phase, Instant)>,
+}
+
+impl LiveScreen {
+    /// Takes the terminal, or nothing where standard error is none, or is too small.
+    pub fn open(title: &str) -> io::Result<Option<Self>> {
+        let stderr = io::stderr();
+        let is_large_enough =
+            ratatui::crossterm::terminal::size().is_ok_and(|size| size.0 >= SIZE_MIN.0 && size.1 >= SIZE_MIN.1);
+        if !stderr.is_terminal() || !is_large_enough {
+            return Ok(None);
+        }
+        take(&stderr)?;
+        let coloured = Style::of(&stderr) == Style::COLOURED;
+        let terminal = Terminal::new(CrosstermBackend::new(stderr));
+        let terminal = terminal.inspect_err(|_| give_back())?;
+        let (watch, begun) = (Watch::new(title), Instant::now());
+        Ok(Some(Self { terminal, watch, coloured, begun, phase: None }))
+    }
+
+    /// Says what is measured from now on.
+    pub fn begin(&mut self, part: &str, offered_per_s: Option<f64>) {
+        self.watch.begin(part, offered_per_s);
+    }
+
+    /// Shows where the run stands.
+    pub fn show(&mut self, standing: Standing) {
+        self.watch.push(standing);
+        let (watch, coloured) = (&self.watch, self.coloured);
+        // Without a terminal to write to there is nobody to tell.
+        let _drawn = self.terminal.draw(|frame| draw(watch, frame, coloured));
+    }
+}
+
+impl Drop for LiveScreen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+impl Progress for LiveScreen {
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
+        let phase_begun = match self.phase {
+            Some((same, begun)) if same == phase => begun,
+            _ => {
+                let begun = if self.phase.is_none() { self.begun } else { Instant::now() };
+                let part = match phase {
+                    Phase::Server => "",
+                    Phase::Limit => "the machine's limit",
+                };
+                self.begin(part, None);
+                self.phase.insert((phase, begun)).1
+            }
+        };
+        if let Some(live) = live {
+            let at_s = phase_begun.elapsed().as_secs_f64();
+            let (responses, failures) = (live.responses, live.failures);
+            self.show(Standing { at_s, responses, failures, response: &live.latency, lag: None });
+        }
+    }
+}
+
+/// Takes the terminal, and sees to it that whatever ends this process gives it back.
+fn take(stderr: &Stderr) -> io::Result<()> {
+    let before = tcgetattr(stderr)?;
+    let mut quiet = before.clone();
+    quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+    tcsetattr(stderr, OptionalActions::Now, &quiet)?;
+    let is_first = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).replace(before).is_none();
+    if is_first {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            give_back();
+            hook(info);
+        }));
+        watch_endings(give_back)?;
+    }
+    execute!(io::stderr(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
+}
+
+/// Gives the terminal back as it was. Done once, however often it is asked for.
+fn give_back() {
+    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(before) = before {
+        let mut stderr = io::stderr();
+        // Whatever fails here, there is nobody left to tell.
+        let _left = execute!(stderr, LeaveAlternateScreen, Show);
+        let _set = tcsetattr(&stderr, OptionalActions::Now, &before);
+    }
+}

@@ -1,0 +1,175 @@
+//! What failed in a run, and what a reader should know besides.
+
+use crate::failure::FailureKind;
+use crate::record::Counts;
+use crate::report::Reason;
+
+/// Declares names and sentences once. A sentence is a function of one count.
+macro_rules! reasons {
+    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
+        /// Names of what fails in a run, and of what is worth a note.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Finding {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl Finding {
+            /// Every finding.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The short name used in JSON.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it means.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    NothingSent,     "nothing-sent",     "no request left this process";
+    NotAllSent,      "not-all-sent",     "fewer requests were sent than asked for";
+    NothingAnswered, "nothing-answered", "requests were sent and none was answered in full";
+    RequestsFailed,  "requests-failed",  "requests failed, short bodies not counted";
+    BodiesShort,     "bodies-short",     "bodies were shorter than declared";
+    ClientErrors,    "status-4xx",       "answers were 4xx";
+    ServerErrors,    "status-5xx",       "answers were 5xx";
+    Crowded,         "crowded",          "other work kept the machine busy";
+    Redirects,       "redirects",        "answers were redirections, which are not followed";
+    Reconnects,      "reconnects",       "the server closed kept-alive connections, and each was made anew";
+}
+
+impl Finding {
+    fn with(self, text: String) -> Reason {
+        Reason { name: self.name().to_owned(), text }
+    }
+}
+
+/// Share of the machine's CPU that others may use before the figures must be expected to vary.
+pub const OTHER_CPU_SHARE_MAX: f64 = 0.1;
+
+/// Every way in which a run with these counts failed, of which `requests_asked` were asked for where that is known.
+pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
+    let bodies_short = counts.failures_of(FailureKind::ShortBody);
+    let failures = counts.failures_total() - bodies_short;
+    let sent = counts.requests_sent;
+    let mut failing = Vec::new();
+    if sent == 0 {
+        failing.push(Finding::NothingSent.with("nothing was sent".to_owned()));
+    } else if let Some(asked) = requests_asked.filter(|asked| sent < *asked) {
+        failing.push(Finding::NotAllSent.with(format!("{sent} of {asked} {} sent", requests_were(asked))));
+    }
+    if sent > 0 && counts.responses == 0 {
+        failing.push(Finding::NothingAnswered.with("nothing was answered".to_owned()));
+    }
+    if failures > 0 {
+        let requests = if failures == 1 { "request" } else { "requests" };
+        failing.push(Finding::RequestsFailed.with(format!("{failures} {requests} failed")));
+    }
+    if bodies_short > 0 {
+        let bodies = if bodies_short == 1 { "body was" } else { "bodies were" };
+        failing.push(Finding::BodiesShort.with(format!("{bodies_short} {bodies} shorter than declared")));
+    }
+    for (finding, class) in [(Finding::ClientErrors, 4), (Finding::ServerErrors, 5)] {
+        let count = counts.status_classes[class - 1];
+        if count > 0 {
+            failing.push(finding.with(format!("{count} {} answered {class}xx", requests_were(count))));
+        }
+    }
+    failing
+}
+
+/// What a reader of these counts should know besides. `other_cpu_share`: of the machine's CPU, used by others.
+pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
+    let mut notes = Vec::new();
+    if let Some(share) = other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX) {
+        let percent = 100.0 * share;
+        let text = format!("other work used {percent:.0} % of the machine meanwhile; expect the figures to vary");
+        notes.push(Finding::Crowded.with(text));
+    }
+    let redirects = counts.status_classes[2];
+    if redirects > 0 {
+        let text = format!("{redirects} {} answered 3xx, which is not followed", requests_were(redirects));
+        notes.push(Finding::Redirects.with(text));
+    }
+    match counts.server_closes {
+        0 => {}
+        1 => {
+            let text = "the server closed 1 kept-alive connection, which was made anew";
+            notes.push(Finding::Reconnects.with(text.to_owned()));
+        }
+        closes => {
+            let text = format!("the server closed {closes} kept-alive connections, which were made anew");
+            notes.push(Finding::Reconnects.with(text));
+        }
+    }
+    notes
+}
+
+fn requests_were(count: u64) -> &'static str {
+    if count == 1 { "request was" } else { "requests were" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Finding, failing, notes};
+    use crate::failure::FailureKind;
+    use crate::record::Counts;
+
+    fn names_and_texts(reasons: &[crate::report::Reason]) -> Vec<(&str, &str)> {
+        reasons.iter().map(|reason| (reason.name.as_str(), reason.text.as_str())).collect()
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<_> = Finding::ALL.iter().map(|finding| finding.name()).collect();
+        assert_eq!(names.len(), Finding::ALL.len());
+        assert!(Finding::ALL.iter().all(|finding| !finding.meaning().is_empty()));
+    }
+
+    #[test]
+    fn every_reason_to_fail_is_named_once() {
+        let mut counts =
+            Counts { requests_sent: 5, responses: 3, status_classes: [0, 0, 0, 1, 2], ..Counts::default() };
+        counts.failures.0[FailureKind::ShortBody.index()] = 1;
+        counts.failures.0[FailureKind::ConnReset.index()] = 1;
+        assert_eq!(
+            names_and_texts(&failing(&counts, None)),
+            [
+                ("requests-failed", "1 request failed"),
+                ("bodies-short", "1 body was shorter than declared"),
+                ("status-4xx", "1 request was answered 4xx"),
+                ("status-5xx", "2 requests were answered 5xx"),
+            ]
+        );
+    }
+
+    #[test]
+    fn sent_but_never_answered_is_told_apart_from_never_sent() {
+        let mut counts = Counts::default();
+        assert_eq!(names_and_texts(&failing(&counts, Some(2))), [("nothing-sent", "nothing was sent")]);
+        counts.requests_sent = 1;
+        assert_eq!(
+            names_and_texts(&failing(&counts, Some(2))),
+            [("not-all-sent", "1 of 2 requests were sent"), ("nothing-answered", "nothing was answered")]
+        );
+        counts.responses = 1;
+        assert_eq!((failing(&counts, Some(1)), failing(&counts, None)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn redirects_reconnects_and_crowds_are_notes_not_failures() {
+        let mut counts = Counts { requests_sent: 1, responses: 1, server_closes: 1, ..Counts::default() };
+        counts.status_classes[2] = 1;
+        assert_eq!(failing(&counts, None), vec![]);
+        let found = notes(&counts, Some(0.5));
+        let names: Vec<_> = found.iter().map(|note| note.name.as_str()).collect();
+        assert_eq!(names, ["crowded", "redirects", "reconnects"]);
+        assert_eq!(found[0].text, "other work used 50 % of the machine meanwhile; expect the figures to vary");
+        assert_eq!(notes(&Counts::default(), Some(0.1)), vec![]);
+    }
+}

@@ -1,0 +1,119 @@
+use super::Threshold;
+use crate::failure::FailureKind;
+use crate::record::{Recorder, RecorderSettings, Sample};
+
+/// A thousand answers of 1 to 1,000 ms in ten seconds: five 500s, ten 404s, and five failures besides.
+fn recorder() -> Recorder {
+    let mut recorder = Recorder::new(RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 }).unwrap();
+    for index in 1..=1_005_u64 {
+        let ended_ns = index * 1_000_000;
+        let result = match index {
+            1..=5 => Ok(500),
+            6..=15 => Ok(404),
+            1_001.. => Err(FailureKind::ConnReset),
+            _ => Ok(200),
+        };
+        recorder.record(&Sample {
+            class: 0,
+            step: 0,
+            intended_ns: 0,
+            begun_ns: 400_000,
+            sent_ns: 400_000,
+            first_byte_ns: ended_ns,
+            ended_ns,
+            resolve_ns: 0,
+            connect_ns: 0,
+            tls_ns: 0,
+            result,
+            detail: "",
+            head_bytes: 0,
+            body_bytes: 10_000,
+            sent_bytes: 1,
+            interim_responses: 0,
+            is_new_connection: false,
+        });
+    }
+    recorder
+}
+
+#[test]
+fn requirements_are_judged_by_their_figure() {
+    let recorder = recorder();
+    for (text, met, found) in [
+        ("p50<600ms", true, "500"),
+        ("p99<990ms", false, "990"),
+        ("p99 <= 1s", true, "990"),
+        ("response.p99.9>990ms", true, "999"),
+        ("p100<1.1s", true, "1.0"),
+        ("mean<500ms", false, "500"),
+        ("min>0.999ms", true, "999.9"), // a histogram tells three digits
+        ("max<1s", false, "1.0"),
+        ("lag.max<401us", true, "400"),
+        ("service.p50<500ms", true, "499"),
+        ("errors<2%", true, "1.990 %"),
+        ("errors<1%", false, "1.990 %"),
+        ("errors<=20", true, "20"),
+        ("failures<5", false, "5"),
+        ("failures<0.5%", true, "0.498 %"),
+        ("4xx<11", true, "10"),
+        ("5xx<0.1%", false, "0.498 %"),
+        ("rate>=100", true, "100.0/s"),
+        ("rate>0.1k/s", false, "100.0/s"),
+        ("responses>=1k", true, "1000"),
+        ("throughput>1MB", true, "1.005 MB/s"),
+        ("throughput>1MiB/s", false, "1.005 MB/s"),
+    ] {
+        let outcome = Threshold::parse(text).unwrap().judge(&recorder, 10_000_000_000, 3);
+        assert_eq!((outcome.met, outcome.step, outcome.text.as_str()), (met, 3, text), "{outcome:?}");
+        assert!(outcome.found.as_deref().unwrap().starts_with(found), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_value_that_is_not_there_is_a_requirement_missed() {
+    let empty = Recorder::new(RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 }).unwrap();
+    for text in ["p99<1h", "tls.p50<1h", "errors<100%", "rate>=0", "throughput>=0B"] {
+        let outcome = Threshold::parse(text).unwrap().judge(&empty, 0, 0);
+        assert_eq!((outcome.met, outcome.found), (false, None), "{text}");
+    }
+    assert!(Threshold::parse("errors<1").unwrap().judge(&empty, 0, 0).met, "none are fewer than one");
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_its_reason() {
+    for (text, reason) in [
+        ("", "no comparison"),
+        ("p99", "no comparison"),
+        ("p99=20ms", "compare with"),
+        ("p99==20ms", "compare with"),
+        ("p99<", "nothing to compare"),
+        ("p99<20", "unit"),
+        ("p99<20 parsecs", "no unit of time"),
+        ("p99<-1ms", "number"),
+        ("p0<1ms", "no percentile"),
+        ("p101<1ms", "no percentile"),
+        ("pear<1ms", "no figure"),
+        ("p<1ms", "no figure"),
+        ("latency<1ms", "no figure"),
+        ("cake.p99<1ms", "no times"),
+        ("errors<200%", "more than everything"),
+        ("errors<few", "number"),
+        ("errors<1ms", "plain number"),
+        ("rate>1ms", "plain number"),
+        ("throughput>5", "unit of bytes"),
+        ("throughput>5Mbit", "unit of bytes"),
+        ("<20ms", "no figure"),
+        ("p99<20ms<30ms", "unit"),
+    ] {
+        let error = Threshold::parse(text).unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
+#[test]
+fn requirements_are_written_as_they_were_given() {
+    let threshold = Threshold::parse("p99 < 20ms").unwrap();
+    assert_eq!(serde_json::to_string(&threshold).unwrap(), "\"p99 < 20ms\"");
+    assert_eq!(serde_json::from_str::<Threshold>("\"p99 < 20ms\"").unwrap(), threshold);
+    assert!(serde_json::from_str::<Threshold>("\"p99\"").is_err());
+}

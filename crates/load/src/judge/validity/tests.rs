@@ -1,0 +1,118 @@
+use super::{Evidence, InvalidReason, JUDGED_NS_MIN, judge};
+use crate::judge::little::Little;
+use crate::judge::reconcile::{Reconciliation, ServerCounts};
+
+const MS: u64 = 1_000_000;
+
+/// An open-loop run of ten seconds with nothing to object to.
+fn good() -> Evidence {
+    Evidence {
+        elapsed_ns: 10_010 * MS,
+        responses: 10_000,
+        client_busy_share: 0.3,
+        client_wait_share: 0.05,
+        offered_per_s: Some(1_000.0),
+        begun_per_s: 1_000.0,
+        intended_span_ns: 9_999 * MS,
+        begun_span_ns: 9_999 * MS,
+        connections_peak: 12,
+        lag_p50_ns: 60_000,
+        lag_p99_ns: 90_000,
+        response_p50_ns: 400_000,
+        response_p99_ns: 2 * MS,
+        visits: 10_000,
+        little: Some(Little { in_flight: 0.4, rate_times_service: 0.401 }),
+        ..Evidence::default()
+    }
+}
+
+fn reasons(evidence: &Evidence) -> Vec<InvalidReason> {
+    judge(evidence).into_iter().map(|invalid| invalid.reason).collect()
+}
+
+#[test]
+fn a_good_run_is_valid_and_so_is_one_of_nothing() {
+    assert_eq!(reasons(&good()), vec![]);
+    assert_eq!(reasons(&Evidence::default()), vec![]);
+}
+
+#[test]
+fn names_are_unique_and_every_reason_can_come_up() {
+    let names: std::collections::BTreeSet<_> = InvalidReason::ALL.iter().map(|reason| reason.name()).collect();
+    assert_eq!(names.len(), InvalidReason::ALL.len());
+    for reason in InvalidReason::ALL {
+        assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+        assert!(!reason.meaning().is_empty());
+    }
+    let server = ServerCounts { source: "access.log".to_owned(), by_status: vec![], requests: 1 };
+    let bad = Evidence {
+        client_busy_share: 0.99,
+        begun_span_ns: 12_000 * MS,
+        connections_asked: Some(13),
+        lag_p50_ns: MS,
+        arrivals_dropped: 7,
+        little: Some(Little { in_flight: 0.4, rate_times_service: 0.41 }),
+        reconciliation: Some(Reconciliation { server, client_classes: [0; 5], uncertain: 0, client_requests: 2 }),
+        agents_lost: 1,
+        no_steady_state: true,
+        interrupted: true,
+        ..good()
+    };
+    let mut found = reasons(&bad);
+    found.extend(reasons(&Evidence { arrivals_waited: 5_000, ..bad }));
+    assert!(InvalidReason::ALL.iter().all(|reason| found.contains(reason)), "{found:?}");
+}
+
+#[test]
+fn lag_is_held_against_a_run_only_where_it_is_large_beside_the_response() {
+    let lag = |p50: u64, p99: u64| reasons(&Evidence { lag_p50_ns: p50, lag_p99_ns: p99, ..good() });
+    assert_eq!(lag(100_000, 100_000), vec![], "so much is always allowed");
+    assert_eq!(lag(100_001, 100_001), vec![InvalidReason::ScheduleLag]);
+    assert_eq!(lag(0, 500_000), vec![]);
+    assert_eq!(lag(0, 500_001), vec![InvalidReason::ScheduleLag]);
+    let slow = Evidence { response_p50_ns: 100 * MS, response_p99_ns: 900 * MS, ..good() };
+    assert_eq!(reasons(&Evidence { lag_p50_ns: 10 * MS, lag_p99_ns: 200 * MS, ..slow }), vec![]);
+}
+
+#[test]
+fn a_wait_for_connections_is_named_as_what_it_is() {
+    let waiting = Evidence { lag_p50_ns: 300 * MS, response_p50_ns: 310 * MS, arrivals_waited: 4_000, ..good() };
+    assert_eq!(reasons(&waiting), vec![InvalidReason::ConnectionsShort]);
+    assert_eq!(reasons(&Evidence { overload: true, ..waiting.clone() }), vec![]);
+    assert_eq!(reasons(&Evidence { arrivals_waited: 10, ..waiting }), vec![InvalidReason::ScheduleLag]);
+}
+
+#[test]
+fn a_client_without_time_left_is_the_limit() {
+    let busy = |busy, wait, elapsed_ns| {
+        let evidence = Evidence { client_busy_share: busy, client_wait_share: wait, elapsed_ns, ..good() };
+        judge(&evidence).into_iter().map(|invalid| invalid.text).collect::<Vec<_>>()
+    };
+    assert_eq!(busy(0.6, 0.3, JUDGED_NS_MIN), Vec::<String>::new());
+    assert!(busy(0.05, 0.93, JUDGED_NS_MIN)[0].ends_with("on a core 5 % of the time and waited for one 93 %"));
+    assert_eq!(busy(1.0, 0.0, JUDGED_NS_MIN - 1), Vec::<String>::new());
+}
+
+#[test]
+fn a_rate_is_missed_by_being_late_or_by_dropping() {
+    let reached = |begun_span_ns, visits, arrivals_dropped| {
+        Evidence { begun_span_ns, arrivals_dropped, visits, ..good() }.reached_share().unwrap()
+    };
+    assert!((reached(9_999 * MS, 10_000, 0) - 1.0).abs() < 1e-9);
+    assert!((reached(10_099 * MS, 10_000, 0) - 1.0).abs() < 1e-9, "one late request at the end");
+    assert!((reached(19_998 * MS, 10_000, 0) - 0.5).abs() < 1e-9);
+    assert!((reached(9_999 * MS, 9_000, 1_000) - 0.9).abs() < 1e-9);
+    assert_eq!(Evidence { offered_per_s: None, ..good() }.reached_share(), None);
+    let late = Evidence { begun_span_ns: 10_300 * MS, ..good() };
+    assert_eq!(reasons(&late), vec![InvalidReason::RateNotReached]);
+    assert_eq!(reasons(&Evidence { overload: true, ..late }), vec![]);
+    let dropped = Evidence { arrivals_dropped: 1, ..good() };
+    assert_eq!(reasons(&dropped), vec![InvalidReason::ArrivalsDropped]);
+}
+
+#[test]
+fn connections_are_counted_where_all_are_held_at_once() {
+    let asked = |connections_asked| reasons(&Evidence { connections_asked, ..good() });
+    assert_eq!((asked(None), asked(Some(12))), (vec![], vec![]));
+    assert_eq!(asked(Some(13)), vec![InvalidReason::ConnectionsNotReached]);
+}

@@ -1,0 +1,115 @@
+//! Hands what is due to the slots.
+
+use super::failure::Failure;
+use super::worker::Shared;
+use super::{Begin, Drive, Move};
+use super::{connection, http2};
+use crate::clock::precise_ns;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+impl<D: Drive + 'static> Shared<D> {
+    /// Begins whatever is due at `now_ns`. What is due on the slot that asks is returned to it, and not given.
+    pub(super) fn dispatch(self: &Rc<Self>, now_ns: u64, asking: Option<u32>) -> Option<Begin> {
+        let mut own = None;
+        while !self.done.get() {
+            let next = self.drive.borrow_mut().next(now_ns);
+            match next {
+                Move::Begin(begin) => {
+                    self.begun();
+                    if asking == Some(begin.slot) && own.is_none() {
+                        own = Some(begin);
+                    } else {
+                        self.give(begin);
+                    }
+                }
+                Move::WaitUntil(due_ns) => {
+                    if let Err(error) = self.pacer.set(due_ns) {
+                        self.break_off(error);
+                    }
+                    break;
+                }
+                Move::Idle => break,
+                Move::Done => {
+                    self.done.set(true);
+                    self.wake_main();
+                }
+            }
+        }
+        own
+    }
+
+    /// What a slot does after its burst was answered whole.
+    pub(super) fn after_answers(self: &Rc<Self>, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
+        let at_once = self.drive.borrow_mut().handle_answered(slot, now_ns, is_open);
+        self.ended();
+        let Some(begin) = at_once else { return self.dispatch(now_ns, Some(slot)) };
+        self.begun();
+        if begin.slot != slot {
+            // An open loop takes the connections in turn.
+            self.give(begin);
+            return self.dispatch(now_ns, Some(slot));
+        }
+        if self.pacer.is_due(now_ns) {
+            // What others are waiting for must not wait until this slot has nothing to do.
+            let other = self.dispatch(now_ns, None);
+            debug_assert!(other.is_none());
+        }
+        Some(begin)
+    }
+
+    /// What a slot does after its burst failed; `connected`: on a connection.
+    pub(super) fn after_failure(self: &Rc<Self>, slot: u32, now_ns: u64, connected: bool) -> Option<Begin> {
+        self.drive.borrow_mut().handle_failed(slot, now_ns, connected);
+        self.ended();
+        self.dispatch(now_ns, Some(slot))
+    }
+
+    fn give(self: &Rc<Self>, begin: Begin) {
+        let Some(slot) = self.slots.get(begin.slot as usize) else {
+            self.break_off(io::Error::other("the schedule names a slot that there is not"));
+            return;
+        };
+        if !slot.give(begin) {
+            return;
+        }
+        let (shared, slot) = (Rc::clone(self), Rc::clone(slot));
+        if self.settings.http2_streams.is_some() {
+            tokio::task::spawn_local(http2::run_slot(shared, slot));
+        } else {
+            tokio::task::spawn_local(connection::run_slot(shared, slot));
+        }
+    }
+
+    /// Goes on until nothing more is to be begun and everything that was begun has ended.
+    pub(super) fn poll_run(self: &Rc<Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.register_main(context);
+        loop {
+            if let Some(error) = self.broken.take() {
+                return Poll::Ready(Err(error));
+            }
+            if self.done.get() && self.under_way.get() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            match self.pacer.poll_due(context) {
+                Poll::Ready(Ok(())) => {
+                    let own = self.dispatch(precise_ns(), None);
+                    debug_assert!(own.is_none());
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    pub(super) fn handle_interrupt(self: &Rc<Self>) {
+        self.interrupts.set(self.interrupts.get() + 1);
+        self.drive.borrow_mut().handle_interrupt();
+        let own = self.dispatch(precise_ns(), None);
+        debug_assert!(own.is_none());
+        if self.is_abandoned() {
+            self.slots.iter().for_each(|slot| slot.cut(Failure::Abandoned));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A slot's life over HTTP/2: its requests are streams of a connection that a group of slots shares.
+
+mod stream;
+
+use super::link::stand;
+use super::slot::Slot;
+use super::worker::{Alarm, OpenGuard, Shared, failure_of};
+use super::{Begin, Drive, Ended, Failure, Http2Request, Made};
+use crate::clock::precise_ns;
+use crate::tls::config::ALPN_HTTP2;
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use stream::Stream;
+use tokio::sync::Notify;
+
+/// What the server may send on one stream before we have read it: a body of this size needs no update of its window.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// The same for all streams of a connection together.
+const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+
+/// The connection of a group of slots.
+#[derive(Default)]
+pub(super) struct Group {
+    state: RefCell<State>,
+    changed: Notify,
+    /// Tells one connection from the next.
+    generation: Cell<u64>,
+    /// Whether the last one was ended by the server.
+    was_lost: Cell<bool>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    None,
+    Connecting,
+    /// With a count of the answers that came whole on it.
+    Open(SendRequest<Bytes>, Rc<Cell<u64>>),
+}
+
+impl Group {
+    /// The connection `generation` is of no more use; says whether that is news.
+    fn forget(&self, generation: u64, was_lost: bool) -> bool {
+        let is_news = self.generation.get() == generation && matches!(*self.state.borrow(), State::Open(..));
+        if is_news {
+            self.state.replace(State::None);
+            self.was_lost.set(was_lost);
+        }
+        is_news
+    }
+
+    fn settle(&self, state: State) {
+        self.state.replace(state);
+        self.changed.notify_waiters();
+    }
+}
+
+/// A connection as one slot has it.
+struct Opened {
+    sender: SendRequest<Bytes>,
+    generation: u64,
+    replies: Rc<Cell<u64>>,
+    /// When it was made for this very slot.
+    made: Option<Made>,
+}
+
+/// Runs a slot for as long as the runtime lives.
+pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc<Slot>) {
+    let _alarm = Alarm(Rc::clone(&shared));
+    let streams = shared.settings.http2_streams.unwrap_or(1).max(1);
+    let group = Rc::clone(&shared.groups[(slot.index / streams) as usize]);
+    let mut next: Option<Begin> = None;
+    let mut under_way: Vec<Stream> = Vec::new();
+    // The end of one burst is the beginning of the next: one look at the clock for both.
+    let mut begun_ns = precise_ns();
+    loop {
+        let begin = match next.take() {
+            Some(begin) => begin,
+            None => {
+                let begin = slot.wait().await;
+                begun_ns = precise_ns();
+                begin
+            }
+        };
+        // Where streams share a connection, a schedule's wish for a new one is only one for a free stream.
+        if streams == 1 && begin.connect {
+            group.forget(group.generation.get(), false);
+        }
+        let outcome = run_burst(&shared, &slot, &group, begin, begun_ns, &mut under_way).await;
+        slot.deadline.forget();
+        begun_ns = precise_ns();
+        next = match outcome {
+            Ok(generation) => {
+                let closes = streams == 1 && begin.closes;
+                if closes {
+                    group.forget(generation, false);
+                }
+                shared.after_answers(slot.index, begun_ns, !closes)
+            }
+            Err(connected) => shared.after_failure(slot.index, begun_ns, connected),
+        };
+    }
+}
+
+/// One burst: all of its streams at once. Says on which connection it was answered whole, or else whether there was one.
+async fn run_burst<D: Drive + 'static>(
+    shared: &Rc<Shared<D>>,
+    slot: &Slot,
+    group: &Rc<Group>,
+    begin: Begin,
+    begun_ns: u64,
+    under_way: &mut Vec<Stream>,
+) -> Result<u64, bool> {
+    shared.drive.borrow_mut().handle_begun(&begin, begun_ns);
+    let mut frame = Frame { shared, begin, begun_ns, made: None };
+    let opened = match open(shared, slot, group).await {
+        Ok(opened) => opened,
+        Err(failure) => {
+            let ended_ns = precise_ns();
+            frame.fail_from(0, failure_of(slot, failure), ended_ns);
+            return Err(false);
+        }
+    };
+    frame.made = opened.made;
+    slot.deadline.watch_stream();
+    slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
+    under_way.clear();
+    let mut failed = None;
+    let mut sender = opened.sender.clone();
+    for nth in 0..begin.burst.max(1) {
+        match begin_stream(shared, slot, &mut sender, &begin, nth).await {
+            Ok(stream) => under_way.push(stream),
+            Err(failure) => {
+                let ended_ns = precise_ns();
+                frame.fail_from(nth, failure_of(slot, failure), ended_ns);
+                failed = Some(failure);
+                break;
+            }
+        }
+    }
+    poll_fn(|context| {
+        slot.register(context);
+        // What is late is dropped, which resets its stream.
+        let cut = slot.deadline.cut();
+        under_way.retain_mut(|stream| {
+            let polled = match cut {
+                Some(failure) => Poll::Ready(Err(failure)),
+                None => stream.poll(context, shared),
+            };
+            let Poll::Ready(result) = polled else { return true };
+            let ended_ns = precise_ns();
+            match result {
+                Err(failure) => failed = Some(failure),
+                Ok(_) => opened.replies.set(opened.replies.get() + 1),
+            }
+            frame.end(stream, result, ended_ns);
+            false
+        });
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    match failed {
+        // The connection goes on without a stream that was cut, or whose answer was not what it should be.
+        None | Some(Failure::WrongLength | Failure::WrongDigest) => Ok(opened.generation),
+        Some(Failure::TimedOut | Failure::StreamReset(_) | Failure::Abandoned | Failure::ShortBody) => Err(true),
+        Some(_) => {
+            group.forget(opened.generation, true);
+            Err(true)
+        }
+    }
+}
+
+/// The connection of the group, made by whoever needs it first.
+async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &Rc<Group>) -> Result<Opened, Failure> {
+    loop {
+        let changed = group.changed.notified();
+        {
+            let mut state = group.state.borrow_mut();
+            match &*state {
+                State::Open(sender, replies) => {
+                    let (sender, replies) = (sender.clone(), Rc::clone(replies));
+                    return Ok(Opened { sender, generation: group.generation.get(), replies, made: None });
+                }
+                State::Connecting => {}
+                State::None => {
+                    *state = State::Connecting;
+                    drop(state);
+                    return connect(shared, slot, group).await;
+                }
+            }
+        }
+        // Whoever connects is watched by a deadline of its own, and settles the group whatever becomes of it.
+        changed.await;
+    }
+}
+
+async fn connect<D: Drive + 'static>(
+    shared: &Rc<Shared<D>>,
+    slot: &Slot,
+    group: &Rc<Group>,
+) -> Result<Opened, Failure> {
+    let attempt = try_connect(shared, slot, group).await;
+    match attempt {
+        Ok(opened) => {
+            group.settle(State::Open(opened.sender.clone(), Rc::clone(&opened.replies)));
+            if let Some(made) = &opened.made {
+                shared.drive.borrow_mut().handle_connected(slot.index, made, precise_ns());
+            }
+            Ok(opened)
+        }
+        Err(failure) => {
+            group.settle(State::None);
+            Err(failure)
+        }
+    }
+}
+
+async fn try_connect<D: Drive + 'static>(
+    shared: &Rc<Shared<D>>,
+    slot: &Slot,
+    group: &Rc<Group>,
+) -> Result<Opened, Failure> {
+    // Whoever waited for another's attempt before begins its own now.
+    let connecting_ns = precise_ns();
+    shared.drive.borrow_mut().handle_connecting(connecting_ns);
+    let standing = stand(shared, slot, connecting_ns, group.was_lost.replace(false)).await?;
+    if standing.carrier.protocol().is_some_and(|protocol| protocol != ALPN_HTTP2) {
+        return Err(Failure::NoHttp2);
+    }
+    let (sender, connection) = Builder::new()
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .enable_push(false)
+        .handshake::<_, Bytes>(standing.carrier)
+        .await?;
+    let generation = group.generation.get() + 1;
+    group.generation.set(generation);
+    let open = OpenGuard::new(shared, connecting_ns);
+    let (driven, replies) = (Rc::clone(group), Rc::clone(&open.replies));
+    tokio::task::spawn_local(async move {
+        // Its streams say how it ended; it is only driven here.
+        let _ended = connection.await;
+        open.by_server.set(driven.forget(generation, true));
+    });
+    Ok(Opened { sender, generation, replies, made: Some(standing.made) })
+}
+
+/// Sends one request of a burst.
+async fn begin_stream<D: Drive>(
+    shared: &Shared<D>,
+    slot: &Slot,
+    sender: &mut SendRequest<Bytes>,
+    begin: &Begin,
+    nth: u32,
+) -> Result<Stream, Failure> {
+    poll_fn(|context| {
+        slot.register(context);
+        match slot.deadline.cut() {
+            Some(failure) => Poll::Ready(Err(failure)),
+            None => sender.poll_ready(context).map_err(Failure::from),
+        }
+    })
+    .await?;
+    let request = shared.drive.borrow_mut().choose(begin, nth) % shared.settings.requests.len() as u32;
+    let prepared = &shared.settings.requests[request as usize];
+    let Some(Http2Request { head, content }) = &prepared.http2 else { return Err(Failure::NoHttp2) };
+    let digesting = shared.sampling.next();
+    let (response, stream) = sender.send_request(head.clone(), content.is_empty())?;
+    Ok(Stream {
+        nth,
+        request,
+        sent_ns: precise_ns(),
+        sent_bytes: prepared.kept.len() as u64,
+        sending: (!content.is_empty()).then(|| (stream, content.clone())),
+        response: Some(response),
+        body: None,
+        status: 0,
+        first_byte_ns: 0,
+        head_bytes: 0,
+        body_bytes: 0,
+        interim_responses: 0,
+        is_digested: digesting.is_some(),
+        digesting,
+    })
+}
+
+/// What the requests of a burst have in common when they end.
+struct Frame<'a, D: Drive> {
+    shared: &'a Shared<D>,
+    begin: Begin,
+    begun_ns: u64,
+    made: Option<Made>,
+}
+
+impl<D: Drive> Frame<'_, D> {
+    fn end(&self, stream: &Stream, result: Result<u16, Failure>, ended_ns: u64) {
+        let first_byte_ns = if stream.first_byte_ns == 0 { ended_ns } else { stream.first_byte_ns };
+        let unsent = stream.sending.as_ref().map_or(0, |(_, content)| content.len() as u64);
+        self.shared.drive.borrow_mut().handle_ended(&Ended {
+            begin: self.begin,
+            request: stream.request,
+            begun_ns: self.begun_ns,
+            sent_ns: stream.sent_ns,
+            first_byte_ns,
+            ended_ns,
+            made: self.made.filter(|_| stream.nth == 0),
+            result,
+            is_digested: stream.is_digested,
+            is_sent: unsent == 0,
+            sent_bytes: stream.sent_bytes.saturating_sub(unsent),
+            head_bytes: stream.head_bytes,
+            body_bytes: stream.body_bytes,
+            interim_responses: stream.interim_responses,
+        });
+    }
+
+    /// Tells of the `nth` request of the burst and of all after it, which were never sent.
+    fn fail_from(&self, nth: u32, failure: Failure, ended_ns: u64) {
+        let mut drive = self.shared.drive.borrow_mut();
+        for later in nth..self.begin.burst.max(1) {
+            let request = drive.choose(&self.begin, later) % self.shared.settings.requests.len() as u32;
+            drive.handle_ended(&Ended {
+                begin: self.begin,
+                request,
+                begun_ns: self.begun_ns,
+                sent_ns: ended_ns,
+                first_byte_ns: ended_ns,
+                ended_ns,
+                made: self.made.filter(|_| later == 0),
+                result: Err(failure),
+                is_digested: false,
+                is_sent: false,
+                sent_bytes: 0,
+                head_bytes: 0,
+                body_bytes: 0,
+                interim_responses: 0,
+            });
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The clock that says when something is due: a timerfd, exact to what the kernel can do.
+
+use crate::registered::Registered;
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+/// Not set.
+const NEVER: u64 = u64::MAX;
+
+/// An alarm for one moment of the monotonic clock. tokio's own timers are a millisecond coarse.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    fd: Registered,
+    due_ns: Cell<u64>,
+}
+
+impl Pacer {
+    /// Must be called within a worker's runtime.
+    pub(super) fn new() -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        Ok(Self { fd: Registered::new(fd)?, due_ns: Cell::new(NEVER) })
+    }
+
+    /// Whether what it is set to has come.
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        self.due_ns.get() <= now_ns
+    }
+
+    /// Sets it, in place of what it was set to. Setting it to the same again costs nothing.
+    pub(super) fn set(&self, due_ns: u64) -> io::Result<()> {
+        if self.due_ns.replace(due_ns) == due_ns {
+            return Ok(());
+        }
+        let value = Timespec {
+            tv_sec: i64::try_from(due_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            // A time of zero would switch the timer off.
+            tv_nsec: i64::try_from(due_ns % 1_000_000_000).unwrap_or(0).max(i64::from(due_ns == 0)),
+        };
+        let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        timerfd_settime(self.fd.fd(), TimerfdTimerFlags::ABSTIME, &setting)?;
+        Ok(())
+    }
+
+    /// Ready when the moment has come; it is then set to none.
+    pub(super) fn poll_due(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(context))?;
+            match rustix::io::read(self.fd.fd(), &mut [0_u8; 8]) {
+                Ok(_) => {
+                    guard.clear_ready();
+                    self.due_ns.set(NEVER);
+                    return Poll::Ready(Ok(()));
+                }
+                // Set anew since it rang.
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pacer;
+    use crate::clock::precise_ns;
+    use crate::runtime::build_runtime;
+    use std::future::poll_fn;
+
+    #[test]
+    fn it_rings_once_and_not_early() {
+        build_runtime().unwrap().block_on(async {
+            let pacer = Pacer::new().unwrap();
+            for wait_ns in [0, 1_000_000, 3_000_000] {
+                let due_ns = precise_ns() + wait_ns;
+                // What was set before does not ring.
+                pacer.set(due_ns + 60_000_000_000).unwrap();
+                pacer.set(due_ns).unwrap();
+                assert!(!pacer.is_due(due_ns - 1) && pacer.is_due(due_ns));
+                poll_fn(|context| pacer.poll_due(context)).await.unwrap();
+                assert!(precise_ns() >= due_ns);
+                assert!(!pacer.is_due(u64::MAX - 1));
+            }
+            pacer.set(0).unwrap();
+            poll_fn(|context| pacer.poll_due(context)).await.unwrap();
+        });
+    }
+}

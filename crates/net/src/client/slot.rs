@@ -1,0 +1,84 @@
+//! A place for one connection, or for one stream of a shared one.
+
+use super::Begin;
+use super::deadline::Deadline;
+use super::failure::Failure;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+/// One slot. Its task is begun with its first burst.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) index: u32,
+    pub(super) deadline: Deadline,
+    begins: Cell<Option<Begin>>,
+    has_task: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Slot {
+    pub(super) const fn new(index: u32) -> Self {
+        Self {
+            index,
+            deadline: Deadline::new(),
+            begins: Cell::new(None),
+            has_task: Cell::new(false),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// Gives it a burst to begin; says whether a task must be begun for it.
+    pub(super) fn give(&self, begin: Begin) -> bool {
+        let before = self.begins.replace(Some(begin));
+        debug_assert!(before.is_none(), "a slot is given one burst at a time");
+        self.wake();
+        !self.has_task.replace(true)
+    }
+
+    /// What it was given.
+    pub(super) fn take(&self) -> Option<Begin> {
+        self.begins.take()
+    }
+
+    /// Waits until it is given something.
+    pub(super) async fn wait(&self) -> Begin {
+        poll_fn(|context| match self.take() {
+            Some(begin) => Poll::Ready(begin),
+            None => {
+                self.register(context);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Whoever waits for it is to be woken when something is given, or cut.
+    pub(super) fn register(&self, context: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *waker = Some(context.waker().clone()),
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Cuts what is under way, if it is late.
+    pub(super) fn cut_if_late(&self, now_ns: u64) {
+        if self.deadline.is_late(now_ns) {
+            self.cut(Failure::TimedOut);
+        }
+    }
+
+    /// Cuts what is under way.
+    pub(super) fn cut(&self, why: Failure) {
+        if self.deadline.cut_now(why) {
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! TLS towards the server under test: whom to believe, whether to resume, and why a handshake failed.
+
+use crate::origin::tls::{BelieveAll, name_tls_error, read_authorities};
+use crate::origin::{OriginFailure, OriginTlsError};
+use crate::tls::config::{ALPN_HTTP2, ALPN_HTTP11};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs;
+use rustls::version::{TLS12, TLS13};
+use rustls_pki_types::ServerName;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How the server is believed and spoken to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientTlsSettings {
+    /// The name in its certificate: the host of the URL, a name or an address.
+    pub server_name: String,
+    /// Whether any certificate will do.
+    pub insecure: bool,
+    /// Authorities in PEM; `None`: the system's.
+    pub authorities: Option<PathBuf>,
+    /// Whether sessions are resumed.
+    pub resumes: bool,
+    /// Whether HTTP/2 is asked for (ALPN), and nothing else.
+    pub http2: bool,
+}
+
+/// TLS for connections to one server.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    resumes: bool,
+}
+
+impl ClientTls {
+    /// Reads the authorities. That takes a while: it is for before the run.
+    pub fn load(settings: &ClientTlsSettings) -> Result<Self, OriginTlsError> {
+        let name = ServerName::try_from(settings.server_name.clone())
+            .map_err(|_| OriginTlsError::ServerName(settings.server_name.clone()))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(OriginTlsError::Internal)?;
+        let builder = if settings.insecure {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(BelieveAll(provider)))
+        } else {
+            builder.with_root_certificates(read_authorities(settings.authorities.as_ref())?)
+        };
+        let mut config = builder.with_no_client_auth();
+        config.alpn_protocols = vec![if settings.http2 { ALPN_HTTP2.to_vec() } else { ALPN_HTTP11.to_vec() }];
+        config.resumption = Resumption::disabled();
+        Ok(Self { config: Arc::new(config), name, resumes: settings.resumes })
+    }
+
+    /// For one worker: what it remembers of sessions it shares with no other.
+    pub(super) fn for_worker(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
+        let mut config = ClientConfig::clone(&self.config);
+        if self.resumes {
+            config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+        }
+        (Arc::new(config), self.name.clone())
+    }
+}
+
+/// Servers whose sessions are remembered; there is one, and rustls keeps several tickets of it.
+const SESSIONS_MAX: usize = 8;
+
+/// Declares the failures and their names from one table.
+macro_rules! tls_failures {
+    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
+        /// Why there is no TLS session.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum TlsFailure {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl TlsFailure {
+            /// Every failure.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The short name used in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// One sentence for people.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+tls_failures! {
+    Name,      "tls-name",      "the certificate is for another name than the URL's host";
+    Expired,   "tls-expired",   "the certificate is not valid at this time";
+    Untrusted, "tls-untrusted", "nobody we believe has signed the certificate (give --cacert, or --insecure)";
+    Handshake, "tls-handshake", "the TLS handshake failed, or what came was not TLS";
+}
+
+impl TlsFailure {
+    /// The failure behind an error of a TLS stream; `None` when it is one of the socket.
+    pub(super) fn of(error: &io::Error) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::InvalidData => {}
+            _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {}
+            _ => return None,
+        }
+        Some(match name_tls_error(error) {
+            OriginFailure::TlsName => Self::Name,
+            OriginFailure::TlsExpired => Self::Expired,
+            OriginFailure::TlsUntrusted => Self::Untrusted,
+            _ => Self::Handshake,
+        })
+    }
+}
+
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.meaning())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ClientTls, ClientTlsSettings, TlsFailure};
+    use rustls::{CertificateError, Error};
+    use std::io;
+
+    #[test]
+    fn errors_of_a_handshake_have_names_and_those_of_a_socket_do_not() {
+        let wrong_name = Error::InvalidCertificate(CertificateError::NotValidForName);
+        for (error, failure) in [
+            (io::Error::new(io::ErrorKind::InvalidData, wrong_name), Some(TlsFailure::Name)),
+            (
+                io::Error::new(io::ErrorKind::InvalidData, Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+                Some(TlsFailure::Untrusted),
+            ),
+            (io::Error::new(io::ErrorKind::InvalidData, Error::DecryptError), Some(TlsFailure::Handshake)),
+            (io::Error::from_raw_os_error(104), None),
+        ] {
+            assert_eq!(TlsFailure::of(&error), failure, "{error}");
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_are_names() {
+        for (name, is_one) in [("localhost", true), ("127.0.0.1", true), ("::1", true), ("a b", false)] {
+            let settings =
+                ClientTlsSettings { server_name: name.to_owned(), insecure: true, ..ClientTlsSettings::default() };
+            assert_eq!(ClientTls::load(&settings).is_ok(), is_one, "{name}");
+        }
+    }
+}

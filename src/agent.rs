@@ -1,0 +1,318 @@
+//! `flatout agent`: a share of another machine's bench; and the controller's part of such a bench.
+//!
+//! An agent is a bench like any other: the same program, given the same words, told which share of the plan is its own and
+//! when to begin. What it brings is the result that any bench writes.
+
+use crate::bench::parse_duration;
+use clap::{Args, Subcommand};
+use flatout_lab::agent::controller::Controller;
+use flatout_lab::agent::member::{Brought, Work, serve};
+use flatout_lab::agent::{merge, trust};
+use flatout_lab::cores::cores_allowed;
+use flatout_lab::view::command;
+use flatout_load::judge::Threshold;
+use flatout_load::report::RunReport;
+use flatout_net::client::watch_interrupts;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::{self, DirBuilder, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// The share could not be done.
+const FAILED: u8 = 1;
+
+/// Bad usage.
+const USAGE: u8 = 2;
+
+/// The bench's own exit code for bad usage: it wrote no result.
+const BENCH_USAGE: i32 = 2;
+
+/// Most files that a task brings along, and most bytes of them together.
+const FILES_MAX: usize = 16;
+const FILES_BYTES_MAX: usize = 4 << 20;
+
+/// Most of what a bench said that is passed on when it failed.
+const WORDS_BYTES_MAX: usize = 2_000;
+
+/// Make one share of another machine's bench
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  flatout agent init lab/                       make the certificates, once; copy the folder to every machine
+  flatout bench URL --rate 9000 --agents 3 --listen 0.0.0.0:7000 --trust lab/    on the controller
+  flatout agent --join controller:7000 --trust lab/                              on three others
+
+An agent does one run and ends. The controller and its agents must be of one version. The exit code is 0 when the share was \
+brought, 1 when not, and 2 when the command line makes no sense."
+)]
+pub(crate) struct AgentArgs {
+    #[command(subcommand)]
+    command: Option<AgentCommand>,
+    /// The controller's address: where `flatout bench --agents` listens
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    join: Option<String>,
+    /// The folder that `flatout agent init` made
+    #[arg(long, value_name = "DIR", required = true)]
+    trust: Option<PathBuf>,
+    /// What the agent is called in the report [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// How long to try when nobody listens there yet
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
+    wait: Duration,
+}
+
+#[derive(Subcommand, Debug)]
+enum AgentCommand {
+    /// Make the certificates of a controller and its agents in a new folder
+    Init {
+        /// The folder; it must be new or empty
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &AgentArgs) -> ExitCode {
+    let ended = match (&args.command, &args.join, &args.trust) {
+        (Some(AgentCommand::Init { folder }), ..) => init(folder),
+        (None, Some(controller), Some(trust)) => join(args, controller, trust),
+        _ => return complain("give --join HOST:PORT and --trust DIR", USAGE),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => complain(&text, FAILED),
+    }
+}
+
+fn init(folder: &Path) -> Result<(), String> {
+    let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    trust::init(folder, unix_s).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    println!(
+        "{} is good for a year. Copy it to every machine that takes part; who has it may take part.",
+        folder.display()
+    );
+    Ok(())
+}
+
+fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> {
+    let host = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let name = args.name.clone().unwrap_or_else(host);
+    let mut share = BenchShare::new()?;
+    serve(controller, args.wait, trust, &name, cores_allowed().len() as u32, &mut share)
+}
+
+/// A share of a bench: a process of this program.
+#[derive(Debug)]
+struct BenchShare {
+    /// Files of the task and the result; for this agent alone, and gone with it.
+    folder: PathBuf,
+    words: Vec<String>,
+    child: Option<Child>,
+    begun_ns: u64,
+}
+
+impl BenchShare {
+    fn new() -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("flatout-agent-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        Ok(Self { folder, words: Vec::new(), child: None, begun_ns: 0 })
+    }
+
+    fn result(&self) -> PathBuf {
+        self.folder.join("result.json")
+    }
+}
+
+impl Drop for BenchShare {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended by itself.
+            let _killed = child.kill();
+            let _waited = child.wait();
+        }
+        let _removed = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Work for BenchShare {
+    fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String> {
+        let no_task = || "the task is none that this version knows".to_owned();
+        let words: Option<Vec<String>> = task["arguments"]
+            .as_array()
+            .ok_or_else(no_task)?
+            .iter()
+            .map(|word| word.as_str().map(str::to_owned))
+            .collect();
+        let files = task["files"].as_array().ok_or_else(no_task)?;
+        if files.len() > FILES_MAX {
+            return Err(format!("the task brings {} files, and {FILES_MAX} are the most", files.len()));
+        }
+        for (number, content) in files.iter().enumerate() {
+            let content = content.as_str().and_then(to_bytes).ok_or_else(no_task)?;
+            let path = self.folder.join(number.to_string());
+            fs::write(&path, content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
+        // Nothing that a controller says writes to, or reads from, any other place of this machine.
+        let place = |number: usize, _: &str| self.folder.join(number.to_string()).display().to_string();
+        self.words = command::for_agent(&words.ok_or_else(no_task)?, place);
+        self.words.push(format!("--share={index}/{agents}"));
+        Ok(())
+    }
+
+    fn begin(&mut self, at_ns: u64) -> Result<(), String> {
+        self.begun_ns = at_ns;
+        let failed = |error: std::io::Error| format!("the bench could not be started: {error}");
+        let words = File::create(self.folder.join("stderr")).map_err(failed)?;
+        let child = Command::new(std::env::current_exe().map_err(failed)?)
+            .arg("bench")
+            .args(&self.words)
+            .arg(format!("--begin-at={at_ns}"))
+            .arg("--json")
+            .arg(self.result())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(words)
+            .spawn();
+        self.child = Some(child.map_err(failed)?);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        if let Some(pid) = pid {
+            // One that has ended has nothing left to stop.
+            let _signalled = kill_process(pid, Signal::INT);
+        }
+    }
+
+    fn poll(&mut self) -> Option<Result<Brought, String>> {
+        let status = match self.child.as_mut()?.try_wait() {
+            Ok(None) => return None,
+            Ok(Some(status)) => status,
+            Err(error) => return Some(Err(format!("the bench cannot be waited for: {error}"))),
+        };
+        self.child = None;
+        let record = fs::read(self.result());
+        if let (true, Ok(record)) = (status.code() != Some(BENCH_USAGE), record) {
+            return Some(Ok(Brought { begun_ns: self.begun_ns, facts: json!({ "exit_code": status.code() }), record }));
+        }
+        let words = fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
+        let words: String = words.trim().chars().take(WORDS_BYTES_MAX).collect();
+        Some(Err(if words.is_empty() { format!("the bench ended with {status}") } else { words }))
+    }
+}
+
+/// Bytes in a text of JSON: each is the character of its number.
+fn to_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+fn to_bytes(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|character| u8::try_from(character).ok()).collect()
+}
+
+/// How a bench is made by agents.
+#[derive(Debug)]
+pub(crate) struct AgentsPlan<'a> {
+    /// The command line, the program's and the verb's name left out.
+    pub(crate) words: &'a [String],
+    /// How many are waited for.
+    pub(crate) agents: u32,
+    /// Where they are waited for.
+    pub(crate) listen: SocketAddr,
+    /// The folder that `flatout agent init` made.
+    pub(crate) trust: &'a Path,
+    /// What is required of the whole.
+    pub(crate) require: &'a [Threshold],
+}
+
+/// Waits for all agents, has them make the load together, and makes one result of theirs.
+pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
+    let names = command::inputs(plan.words);
+    let read = |name: &String| fs::read(name).map_err(|error| format!("cannot read {name}: {error}"));
+    let files: Vec<Vec<u8>> = names.iter().map(read).collect::<Result<_, _>>()?;
+    let bytes: usize = files.iter().map(Vec::len).sum();
+    if files.len() > FILES_MAX || bytes > FILES_BYTES_MAX {
+        return Err(format!(
+            "agents are sent {FILES_MAX} files and {FILES_BYTES_MAX} bytes at most; these are {} and {bytes}",
+            files.len()
+        ));
+    }
+    let files: Vec<String> = files.iter().map(|content| to_text(content)).collect();
+    let arguments = command::for_agent(plan.words, |_, name| name.to_owned());
+    let controller =
+        Controller::listen(plan.listen, plan.trust, plan.agents, json!({ "arguments": arguments, "files": files }));
+    let controller = controller.map_err(|error| format!("cannot listen for agents at {}: {error}", plan.listen))?;
+    let address = controller.address().map_err(|error| error.to_string())?;
+    eprintln!("flatout bench: waiting for {} agents at {address}", plan.agents);
+    let interrupts = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&interrupts);
+    watch_interrupts(move |count| told.store(count, Ordering::Relaxed)).map_err(|error| error.to_string())?;
+    let (mut here, mut has_begun) = (0, false);
+    let results = controller.run(&interrupts, |muster| {
+        if std::mem::replace(&mut here, muster.here()) != here && muster.begins_ns().is_none() {
+            eprintln!("flatout bench: {here} of {} agents are here", plan.agents);
+        }
+        if !std::mem::replace(&mut has_begun, muster.begins_ns().is_some()) && has_begun {
+            eprintln!("flatout bench: all agents begin");
+        }
+    });
+    let results = results.map_err(|error| error.to_string())?;
+    let mut report = merge::merge(&results).map_err(|error| error.to_string())?;
+    report.command = ["flatout".to_owned(), "bench".to_owned()].into_iter().chain(command::kept(plan.words)).collect();
+    report.thresholds = report
+        .steps
+        .iter()
+        .flat_map(|step| plan.require.iter().map(|required| required.judge(&step.record, step.elapsed_ns, step.step)))
+        .collect();
+    Ok(report)
+}
+
+fn complain(text: &str, code: u8) -> ExitCode {
+    eprintln!("flatout agent: {text}");
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BenchShare, to_bytes, to_text};
+    use flatout_lab::agent::member::Work;
+    use serde_json::json;
+    use std::fs;
+
+    #[test]
+    fn any_bytes_travel_as_text() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(to_bytes(&to_text(&all)), Some(all));
+        assert_eq!(to_bytes("€"), None);
+    }
+
+    #[test]
+    fn a_share_writes_and_reads_nowhere_but_in_its_own_folder() {
+        let mut share = BenchShare::new().unwrap();
+        let folder = share.folder.clone();
+        let task = json!({
+            "arguments": ["http://a/", "--urls", "/etc/passwd", "--html=/tmp/x", "--bundle", "/tmp/y", "--rate", "5"],
+            "files": ["/one\n"],
+        });
+        share.prepare(1, 3, &task).unwrap();
+        let list = folder.join("0").display().to_string();
+        assert_eq!(share.words, ["http://a/", "--urls", &list, "--rate", "5", "--share=1/3"]);
+        assert_eq!(fs::read_to_string(&list).unwrap(), "/one\n");
+        for task in [json!({}), json!({ "arguments": [1], "files": [] }), json!({ "arguments": [], "files": [1] })] {
+            assert!(share.prepare(0, 1, &task).is_err());
+        }
+        drop(share);
+        assert!(!folder.exists());
+    }
+}

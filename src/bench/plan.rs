@@ -1,0 +1,404 @@
+//! From flags to what a bench is asked to do.
+
+use super::flags::{BenchArgs, LoadArgs, QuestionArgs, RequestArgs};
+use flatout_lab::bench::question::OverloadPlan;
+use flatout_lab::bench::{Ask, Books, Speech, Work};
+use flatout_lab::cores::cores_allowed;
+use flatout_lab::request::{HttpVersion, is_method};
+use flatout_lab::target::is_local;
+use flatout_lab::url::Url;
+use flatout_lab::workload::{read_filelist, read_sound_log, read_urls};
+use flatout_load::judge::Threshold;
+use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
+use flatout_load::stats::knee::KneePlan;
+use flatout_load::workload::{self, Replay, Workload};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a level takes when nothing is said about it.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Longest warm-up that waits for a steady state.
+const STEADY_WAIT_MAX: Duration = Duration::from_mins(2);
+
+/// Longest run that waits for a tight estimate, when nothing is said about it.
+const TIGHT_WAIT_MAX: Duration = Duration::from_mins(5);
+
+/// Requests of a session when nothing is said about it; for want of a better number.
+const SESSION_LENGTH_DEFAULT: &str = "5";
+
+/// Largest file that is sent as content, in bytes: it is kept in memory, and copied for each entry of a list.
+const CONTENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Everything that a command line says.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) ask: Ask,
+    pub(super) books: Option<Books>,
+    pub(super) question: Question,
+    pub(super) thresholds: Vec<Threshold>,
+}
+
+/// What is to be found out.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// What each level comes to.
+    Levels,
+    /// The highest rate that meets a requirement.
+    Knee(Threshold, KneePlan),
+    /// What is left beyond the peak.
+    Overload(OverloadPlan),
+    /// Which of two is faster.
+    Versus(Box<Ask>),
+}
+
+/// Reads a command line.
+pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
+    let BenchArgs { url, load, request, question, agents, .. } = args;
+    let url = Url::parse(&url).map_err(text)?;
+    let address = url.resolve().map_err(text)?;
+    let cores = cores_allowed().len() as u32;
+    // A server on the same machine needs cores as well.
+    let threads = if is_local(address.ip()) { (cores / 2).max(1) } else { cores };
+    let threads = load.threads.unwrap_or(threads);
+    if threads == 0 {
+        return Err("a run needs at least one thread".to_owned());
+    }
+    let work = read_work(&request, &url)?;
+    let plans = plans(&load, &request, &work, &question)?;
+    let ask = Ask {
+        work,
+        plans,
+        threads,
+        request_timeout_ns: nanoseconds(load.timeout).max(1),
+        method: method(request.method.as_deref())?,
+        content: content(request.body.as_deref())?,
+        fields: request.header.clone(),
+        speech: speech(&request),
+        sources: load.sources,
+        digest_share: request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?,
+        with_limit: question.limit,
+        overload: question.overload,
+        share: agents.share.unwrap_or((0, 1)),
+        begin_at_ns: agents.begin_at,
+        url,
+    };
+    let thresholds = question.require.iter().map(|text| Threshold::parse(text).map_err(self::text));
+    let thresholds = thresholds.collect::<Result<Vec<_>, _>>()?;
+    let books = match (&question.server_log, &question.server_metrics) {
+        (Some(log), _) => Some(Books::Log(log.clone())),
+        (None, Some(url)) => Some(Books::Metrics(Url::parse(url).map_err(text)?)),
+        (None, None) => None,
+    };
+    let question = read_question(&question, &load, &ask)?;
+    Ok(Run { ask, books, question, thresholds })
+}
+
+fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &Ask) -> Result<Question, String> {
+    if let Some(requirement) = &asked.find_knee {
+        let requirement = Threshold::parse(requirement).map_err(text)?;
+        let mut plan = KneePlan::DEFAULT;
+        if let Some((low, high)) = load.rate.as_deref().map(parse_bounds).transpose()? {
+            (plan.rate_min, plan.rate_max) = (low, high);
+        }
+        if let Some(duration) = load.duration {
+            plan.long_ns = nanoseconds(duration);
+            plan.short_ns = (plan.long_ns / 5).max(1);
+        }
+        return Ok(Question::Knee(requirement, plan));
+    }
+    if asked.overload {
+        let rate = load.rate.as_deref().map(|rate| parse_bounds(rate).map(|(low, _)| low)).transpose()?;
+        let level_ns = nanoseconds(load.duration.unwrap_or(DURATION_DEFAULT));
+        return Ok(Question::Overload(OverloadPlan {
+            peak_per_s: rate,
+            level_ns,
+            in_time_ns: nanoseconds(asked.in_time),
+        }));
+    }
+    if let Some(url) = &asked.vs {
+        let url = Url::parse(url).map_err(text)?;
+        url.resolve().map_err(text)?;
+        let work = match &ask.work {
+            // A lone URL is another one on the other side; a list is the same on both.
+            Work::Chosen(workload) if workload.entries.len() == 1 => Work::one(&url.target).ok_or("nothing to ask")?,
+            work => work.clone(),
+        };
+        return Ok(Question::Versus(Box::new(Ask { url, work, ..ask.clone() })));
+    }
+    Ok(Question::Levels)
+}
+
+/// `A..B`, or `A` alone for both ends.
+fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
+    let high = high.split(':').next().unwrap_or(high);
+    let number = |text: &str| Sweep::parse(text).map(|sweep| sweep.from).map_err(self::text);
+    let (low, high) = (number(low)?, number(high)?);
+    if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} goes from nowhere to nowhere")) }
+}
+
+fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &QuestionArgs) -> Result<Vec<Plan>, String> {
+    let streams = if request.http == "2" { request.streams } else { 1 };
+    let base = Plan {
+        kind: Loop::Closed,
+        visit: visit(load, work)?,
+        burst: load.burst.unwrap_or(1),
+        think_ns: load.think.as_deref().map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time).map_err(text)?,
+        warm_up: warm_up(load.warm_up.as_deref())?,
+        stop: stop(load)?,
+        drain_ns: nanoseconds(load.timeout),
+        patience_ns: nanoseconds(load.timeout),
+        seed: load.seed,
+        ..Plan::default()
+    };
+    let is_open = load.rate.is_some()
+        || load.arrivals.is_some()
+        || matches!(work, Work::Replayed(_))
+        || question.find_knee.is_some()
+        || question.overload;
+    let connections = match (&load.connections, is_open, &base.visit) {
+        (Some(connections), _, _) => connections.as_str(),
+        (None, false, _) => "64",
+        (None, true, Visit::Request) => "256",
+        (None, true, _) => "1000",
+    };
+    let connections = Sweep::parse(connections).map_err(text)?;
+    if let Work::Replayed(replay) = work {
+        let times: Arc<[u64]> = replay.times_ns().collect();
+        let stop = match load.requests {
+            Some(_) => base.stop,
+            // All of it, unless less was asked for.
+            None => match load.duration {
+                Some(_) => base.stop,
+                None => Stop::Count(times.len() as u64),
+            },
+        };
+        let connections = connections_of(connections.from, streams)?;
+        return Ok(vec![Plan { kind: Loop::Open(Arrivals::replay(times)), connections, stop, ..base }]);
+    }
+    let rates = match (&load.rate, &load.arrivals) {
+        (None, None) => None,
+        // A search, or a walk beyond the peak, finds its rates by itself.
+        (Some(_), _) if question.find_knee.is_some() || question.overload => None,
+        (None, Some(arrivals)) if question.find_knee.is_some() || question.overload => {
+            // Only how regular they are matters here; it is read again where the rates are known.
+            Arrivals::parse(arrivals, Some(1.0)).map_err(text)?;
+            None
+        }
+        (Some(rate), arrivals) => {
+            let sweep = Sweep::parse(rate).map_err(text)?;
+            let kind = arrivals.as_deref().unwrap_or("fixed");
+            let levels = sweep.levels().into_iter().map(|rate| Arrivals::parse(kind, Some(rate)).map_err(text));
+            Some(levels.collect::<Result<Vec<_>, _>>()?)
+        }
+        (None, Some(arrivals)) => Some(vec![Arrivals::parse(arrivals, None).map_err(text)?]),
+    };
+    let mut plans = Vec::new();
+    for connections in connections.levels() {
+        let connections = connections_of(connections, streams)?;
+        let base = Plan { connections, ..base.clone() };
+        match &rates {
+            Some(rates) => {
+                plans.extend(rates.iter().map(|arrivals| Plan { kind: Loop::Open(arrivals.clone()), ..base.clone() }));
+            }
+            None if question.find_knee.is_some() || question.overload => {
+                let kind = load.arrivals.as_deref().unwrap_or("fixed");
+                let arrivals = Arrivals::parse(kind, Some(1.0)).map_err(text)?;
+                plans.push(Plan { kind: Loop::Open(arrivals), ..base });
+            }
+            None => plans.push(base),
+        }
+    }
+    for plan in &plans {
+        plan.check().map_err(text)?;
+    }
+    Ok(plans)
+}
+
+/// Slots for so many connections of so many streams.
+fn connections_of(level: f64, streams: u32) -> Result<u32, String> {
+    let slots = level.round() * f64::from(streams);
+    if (0.0..=f64::from(u32::MAX)).contains(&slots) {
+        Ok(slots as u32)
+    } else {
+        Err(format!("{slots} connections are more than can be counted"))
+    }
+}
+
+fn visit(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
+    let calls = load.calls.unwrap_or(1);
+    match load.per.as_deref() {
+        Some("session") => session(load, work),
+        Some("connection") => Ok(Visit::Connection { calls }),
+        Some(_) if load.calls.is_some() => Err("--calls is for --per connection".to_owned()),
+        Some(_) if load.close => Err("--close is short for --per connection".to_owned()),
+        Some(_) => Ok(Visit::Request),
+        None if load.session_length.is_some() => session(load, work),
+        None if load.close || load.calls.is_some() => Ok(Visit::Connection { calls }),
+        None => Ok(Visit::Request),
+    }
+}
+
+fn session(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
+    let by_workload = work.workload().session_length.unwrap_or(SESSION_LENGTH_DEFAULT);
+    let length = load.session_length.as_deref().unwrap_or(by_workload);
+    Ok(Visit::Session { length: Dist::parse_number(length).map_err(text)? })
+}
+
+fn stop(load: &LoadArgs) -> Result<Stop, String> {
+    if let Some(percent) = &load.until_tight {
+        let share = parse_percent(percent)?;
+        let duration_ns_max = nanoseconds(load.duration.unwrap_or(TIGHT_WAIT_MAX));
+        return Ok(Stop::Tight { share, duration_ns_max });
+    }
+    Ok(match load.requests {
+        Some(requests) => Stop::Count(requests),
+        None => Stop::After { duration_ns: nanoseconds(load.duration.unwrap_or(DURATION_DEFAULT)) },
+    })
+}
+
+fn warm_up(asked: Option<&str>) -> Result<WarmUp, String> {
+    Ok(match asked {
+        None | Some("none") => WarmUp::None,
+        Some("auto") => WarmUp::Steady { duration_ns_max: nanoseconds(STEADY_WAIT_MAX) },
+        Some(time) => WarmUp::For { duration_ns: nanoseconds(parse_duration(time)?) },
+    })
+}
+
+fn speech(request: &RequestArgs) -> Speech {
+    Speech {
+        version: match request.http.as_str() {
+            "1.0" => HttpVersion::Http10,
+            "2" => HttpVersion::Http2 { streams: request.streams },
+            _ => HttpVersion::Http11,
+        },
+        resumes: request.tls_resume || !request.no_tls_resume,
+        insecure: request.insecure,
+        authorities: request.cacert.clone(),
+    }
+}
+
+fn method(asked: Option<&str>) -> Result<Option<String>, String> {
+    match asked {
+        Some("CONNECT") => Err("CONNECT is for proxies, and makes no request that could be measured".to_owned()),
+        Some(name) if !is_method(name) => Err(format!("{name:?} is no method")),
+        method => Ok(method.map(str::to_owned)),
+    }
+}
+
+fn content(path: Option<&Path>) -> Result<Arc<[u8]>, String> {
+    let Some(path) = path else { return Ok(Arc::from([])) };
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if bytes.len() as u64 > CONTENT_BYTES_MAX {
+        return Err(format!("{} is larger than {CONTENT_BYTES_MAX} bytes", path.display()));
+    }
+    Ok(bytes.into())
+}
+
+fn read_work(request: &RequestArgs, url: &Url) -> Result<Work, String> {
+    let chosen = |workload: Workload| Work::Chosen(Arc::new(workload));
+    if let Some(path) = &request.urls {
+        return read_urls(path).map(chosen).map_err(text);
+    }
+    if let Some(path) = &request.filelist {
+        return read_filelist(path).map(chosen).map_err(text);
+    }
+    if let Some(name) = &request.workload {
+        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("{text:?} is not a number"));
+        let made = match name.split_once(':') {
+            Some(("web96", ops)) => workload::web96::workload(number(ops)?, workload::web96::LAMBDA_DEFAULT),
+            Some(("web99", connections)) => workload::web99::workload(number(connections)?),
+            _ => return Err(format!("{name:?} is no workload; give web96:OPS or web99:CONNECTIONS")),
+        };
+        return made.map(chosen).map_err(text);
+    }
+    if let Some(replay) = &request.replay {
+        let (path, speed) = match replay.rsplit_once(",x") {
+            Some((path, speed)) => {
+                (path, speed.parse::<f64>().map_err(|_| format!("x{speed:?} is no number; write LOG,x10"))?)
+            }
+            None => (replay.as_str(), 1.0),
+        };
+        if !(speed.is_finite() && speed > 0.0) {
+            return Err("a replay can be made faster or slower, and not turned back".to_owned());
+        }
+        let log = read_sound_log(Path::new(path)).map_err(text)?;
+        return Replay::of(&log, speed)
+            .map(|replay| Work::Replayed(Arc::new(replay)))
+            .map_err(|faults| format!("{path}: {faults}"));
+    }
+    Work::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())
+}
+
+/// `1%` or `0.01`: above 0, at most 1.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share = number.trim().parse::<f64>().map_err(|_| format!("{text:?} is no share; write 1% or 0.01"))? / scale;
+    if share > 0.0 && share <= 1.0 { Ok(share) } else { Err(format!("{text:?} is not above 0 and at most 100%")) }
+}
+
+/// `1` or `1%`, as a share.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    number.parse::<f64>().map(|percent| percent / 100.0).map_err(|_| format!("{text:?} is no percentage"))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits_end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits_end);
+    let seconds_per_unit = match unit {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("{unit:?} is no unit of time; use ms, s, m or h, such as 500ms or 10s")),
+    };
+    let number: f64 = number.parse().map_err(|_| "give a number and a unit, such as 500ms or 10s".to_owned())?;
+    match Duration::try_from_secs_f64(number * seconds_per_unit) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        Ok(_) => Err("it must be longer than nothing".to_owned()),
+        Err(_) => Err("it is longer than can be counted".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_bounds, parse_duration, parse_share};
+    use std::time::Duration;
+
+    #[test]
+    fn times_have_units_or_are_seconds() {
+        for (text, expected_ms) in [("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("1.5", 1_500), ("1h", 3_600_000)]
+        {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(expected_ms)), "{text}");
+        }
+        for text in ["", "s", "10x", "-1s", "0", "1e9s", "1..2s", "99999999999999999999999h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_and_bounds_mean_something() {
+        assert_eq!((parse_share("1%"), parse_share("0.5"), parse_share("100%")), (Ok(0.01), Ok(0.5), Ok(1.0)));
+        for text in ["0", "-1%", "101%", "x", ""] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_bounds("100..2000"), Ok((100.0, 2000.0)));
+        assert_eq!(parse_bounds("100..2000:50"), Ok((100.0, 2000.0)));
+        assert_eq!(parse_bounds("500"), Ok((500.0, 500.0)));
+        assert!(parse_bounds("5..1").is_err() && parse_bounds("x").is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! `flatout report`: results shown again, laid over each other, or turned into other forms.
+
+use clap::Args;
+use flatout_lab::view::classic::Classic;
+use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::style::Style;
+use flatout_lab::view::{bundle, hlog, html, prometheus, series, text};
+use flatout_load::report::RunReport;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The result could not be read or written.
+const FAILED: u8 = 1;
+
+/// Bad usage.
+const USAGE: u8 = 2;
+
+/// Show results of bench again, lay several over each other, or turn them into other forms
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  flatout report a.json                       what the run said, as text
+  flatout report a.json --view httperf        the same as httperf would print it
+  flatout report a.json b.json --html ab.html one page with both runs laid over each other
+  flatout report bundle/ --csv tables/        the tables of a bundle
+
+A result is what `flatout bench --json` writes, or a bundle's folder. The exit code is 0 when everything was shown, 1 when \
+a result could not be read or written, and 2 when the command line makes no sense.")]
+pub(crate) struct ReportArgs {
+    /// Results: files of `bench --json`, or bundles
+    #[arg(required = true, value_name = "RESULT")]
+    results: Vec<PathBuf>,
+    /// Write one page of HTML that needs nothing else, with all results laid over each other
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
+    /// Print it as this program would: httperf, webstone, ptester, wrk or autobench
+    #[arg(long, value_name = "NAME", value_parser = Classic::parse)]
+    view: Option<Classic>,
+    /// Write the tables as comma-separated values into this folder (of one result only)
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    /// Write metrics for Prometheus' textfile collector (of one result only)
+    #[arg(long, value_name = "FILE")]
+    prometheus: Option<String>,
+    /// Write the histograms as an HdrHistogram log (of one result only)
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<String>,
+    /// Write the results as JSON, or to standard output alone with -; of several, a list
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &ReportArgs) -> ExitCode {
+    let one_only =
+        [("--csv", args.csv.is_some()), ("--prometheus", args.prometheus.is_some()), ("--hlog", args.hlog.is_some())];
+    if let (Some((flag, _)), true) = (one_only.iter().find(|(_, is_given)| *is_given), args.results.len() > 1) {
+        return complain(&format!("{flag} is of one result; give one"), USAGE);
+    }
+    match show(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => complain(&text, FAILED),
+    }
+}
+
+fn show(args: &ReportArgs) -> Result<(), String> {
+    let reports: Vec<RunReport> = args
+        .results
+        .iter()
+        .map(|path| bundle::read(path).map_err(|error| error.to_string()))
+        .collect::<Result<_, _>>()?;
+    let mut is_shown = false;
+    let mut put = |output: Option<&String>, content: &dyn Fn() -> Result<String, String>| match output {
+        Some(name) => {
+            is_shown |= name == "-";
+            write(name, &content()?)
+        }
+        None => Ok(()),
+    };
+    put(args.html.as_ref(), &|| Ok(html::page(&reports)))?;
+    put(args.prometheus.as_ref(), &|| Ok(prometheus::metrics(&reports[0])))?;
+    put(args.hlog.as_ref(), &|| Ok(hlog::log(&reports[0]).encode()))?;
+    put(args.json.as_ref(), &|| json(&reports))?;
+    if let Some(folder) = &args.csv {
+        write_tables(folder, &reports[0])?;
+    }
+    if is_shown {
+        return Ok(());
+    }
+    let style = Style::of(&std::io::stdout());
+    let shown: Vec<String> = match args.view {
+        Some(view) => reports.iter().map(|report| view.print(report)).collect(),
+        // Who asked for files does not want the text besides.
+        None if args.html.is_some()
+            || args.csv.is_some()
+            || args.prometheus.is_some()
+            || args.hlog.is_some()
+            || args.json.is_some() =>
+        {
+            return Ok(());
+        }
+        None => reports.iter().map(|report| text::print(report, style)).collect(),
+    };
+    print(&shown.join("\n")).map_err(|error| format!("the report could not be written: {error}"))
+}
+
+fn json(reports: &[RunReport]) -> Result<String, String> {
+    let written = match reports {
+        [report] => return report.encode().map_err(|error| error.to_string()),
+        reports => serde_json::to_string_pretty(reports),
+    };
+    written.map_err(|error| error.to_string())
+}
+
+/// Writes a file whole, or standard output.
+pub(crate) fn write(name: &str, content: &str) -> Result<(), String> {
+    Output::parse(name).write(content.trim_end()).map_err(|error| format!("cannot write {name}: {error}"))
+}
+
+/// Writes every table of a result into a folder, which is made.
+pub(crate) fn write_tables(folder: &Path, report: &RunReport) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    for (name, table) in series::files(report) {
+        let path = folder.join(name);
+        fs::write(&path, table).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn complain(text: &str, code: u8) -> ExitCode {
+    eprintln!("flatout report: {text}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,94 @@
+//! `flatout rerun`: a bench again, as its bundle has it.
+
+use clap::Args;
+use flatout_lab::view::{bundle, command};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// The bench could not be started.
+const FAILED: u8 = 1;
+
+/// Bad usage.
+const USAGE: u8 = 2;
+
+/// Run a bench again, as its bundle or its result has it
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  flatout rerun bundle/                          the same run again, from the copies of its files
+  flatout rerun bundle/ -- --json again.json     and its result kept
+  flatout rerun a.json --show                    only say what would be run
+  flatout rerun bundle/ -- -H 'Cookie: a=b'      with a header that no result keeps
+
+What is given behind -- is added to the command line of the bench. A result that was written by another version of flatout \
+is run by this one, and a note says so. The exit code is that of the bench, 1 when it could not be started, or 2 when the \
+bundle cannot be used.")]
+pub(crate) struct RerunArgs {
+    /// A bundle's folder, or a file of `bench --json`
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+    /// Say the command line and do nothing
+    #[arg(long)]
+    show: bool,
+    /// More words for the bench
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    arguments: Vec<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: RerunArgs) -> ExitCode {
+    let (report, words) = match bundle::rerun(&args.bundle) {
+        Ok(found) => found,
+        Err(error) => return complain(&error.to_string(), USAGE),
+    };
+    // The program's own name is whatever it was then; the verb must be the bench.
+    let Some((_, words)) = words.split_first().filter(|(_, words)| words.first().is_some_and(|verb| verb == "bench"))
+    else {
+        return complain("the result does not say how it was asked for: its command is no `flatout bench`", USAGE);
+    };
+    let mut words = words.to_vec();
+    let missing: Vec<String> = command::not_kept(&report.command)
+        .into_iter()
+        .filter(|name| !args.arguments.iter().any(|word| gives_header(word, name)))
+        .collect();
+    if !missing.is_empty() {
+        let text = format!(
+            "the run sent {}, which no result keeps; give it again: -- -H '{}: ...'",
+            missing.join(" and "),
+            missing[0]
+        );
+        return complain(&text, USAGE);
+    }
+    if !words.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+        words.extend(["--seed".to_owned(), report.seed.to_string()]);
+    }
+    words.extend(args.arguments);
+    let line = command::shell_line(&words);
+    if args.show {
+        println!("flatout {line}");
+        return ExitCode::SUCCESS;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    if report.flatout_version != version {
+        eprintln!("flatout rerun: note: the run was made by flatout {}, and this is {version}", report.flatout_version);
+    }
+    eprintln!("flatout {line}");
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return complain(&format!("cannot find this program: {error}"), FAILED),
+    };
+    match Command::new(program).args(&words).status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)),
+        Err(error) => complain(&format!("the bench could not be started: {error}"), FAILED),
+    }
+}
+
+fn gives_header(word: &str, name: &str) -> bool {
+    let header = word.strip_prefix("--header=").or(word.strip_prefix("-H")).unwrap_or(word);
+    header.split_once(':').is_some_and(|(given, _)| given.trim().eq_ignore_ascii_case(name))
+}
+
+fn complain(text: &str, code: u8) -> ExitCode {
+    eprintln!("flatout rerun: {text}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,113 @@
+//! Counts that two sides keep: the client's beside the server's own, and what the verdict makes of a difference.
+
+use super::bench;
+use super::responder::{Answer, ok, respond};
+use crate::e2e::harness::{Folder, Server};
+use std::fs;
+use std::io::Write;
+
+#[test]
+fn the_server_s_own_log_agrees_or_the_run_is_invalid() {
+    let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
+    let logs = Folder::new();
+    let log = logs.path().join("access.log");
+    let server = Server::start(site.path(), &["--access-log", log.to_str().unwrap()]);
+    // What is in it already is nobody's business.
+    assert_eq!(server.get("/a.txt").status, 200);
+    crate::e2e::harness::wait_until("the log has a line", || fs::read_to_string(&log).unwrap().lines().count() > 0);
+    let run = bench(&[&server.url("/a.txt"), "-n", "500", "-c", "4", "--server-log", log.to_str().unwrap()]);
+    assert!(run.code == Some(0) && !run.invalid().contains(&"counts-differ"), "{run:#?}");
+    let books = &run.step()["evidence"]["reconciliation"];
+    assert_eq!(books["server"]["requests"], 500, "{books:#}");
+    // A server that writes fewer lines than it gave answers.
+    let other = logs.path().join("other.log");
+    fs::write(&other, "").unwrap();
+    let lines = std::sync::Mutex::new((0_u32, fs::OpenOptions::new().append(true).open(&other).unwrap()));
+    let address = respond(move |_, _| {
+        let mut lines = lines.lock().unwrap();
+        lines.0 += 1;
+        if lines.0 % 10 != 0 {
+            lines.1.write_all(b"127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1\n").unwrap();
+        }
+        Answer::At(0, ok(1))
+    });
+    let run = bench(&[&format!("http://{address}/"), "-n", "100", "-c", "1", "--server-log", other.to_str().unwrap()]);
+    assert_eq!(run.exit, Some(5), "{run:#?}");
+    assert!(run.invalid().contains(&"counts-differ"), "{:?}", run.invalid());
+}
+
+#[test]
+fn requirements_are_met_or_missed_with_an_exit_code_of_their_own() {
+    let address = respond(|_, arrived_ns| Answer::At(arrived_ns + 30_000_000, ok(1)));
+    let url = format!("http://{address}/");
+    let run = bench(&[&url, "-n", "20", "-c", "2", "--require", "p50<10s", "--require", "errors<1%"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let run = bench(&[&url, "-n", "20", "-c", "2", "--require", "p50<10s", "--require", "p99<10ms"]);
+    // On a machine that starves the client the verdict comes first.
+    assert!(run.exit == Some(4) || run.code == Some(0), "{run:#?}");
+    assert!(run.stdout.contains("MISSED: p99<10ms"), "{}", run.stdout);
+    let outcomes = run.json["thresholds"].as_array().unwrap();
+    assert_eq!(outcomes.iter().map(|outcome| outcome["met"] == true).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn a_sweep_tells_every_level() {
+    let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
+    let server = Server::start(site.path(), &[]);
+    let run = bench(&[&server.url("/a.txt"), "-c", "1..32:x2", "-n", "200"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let steps = run.json["steps"].as_array().unwrap();
+    let connections: Vec<_> = steps.iter().map(|step| step["offered"]["connections"].as_u64().unwrap()).collect();
+    assert_eq!(connections, [1, 2, 4, 8, 16, 32]);
+    assert!(steps.iter().all(|step| step["record"]["counts"]["responses"] == 200));
+    assert!(run.json["findings"]["scalability"]["sentence"].is_string());
+}
+
+#[test]
+fn sessions_bursts_and_calls_are_what_was_asked_for() {
+    let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
+    let server = Server::start(site.path(), &[]);
+    let url = server.url("/a.txt");
+    // Ten connections of three requests.
+    let run = bench(&[&url, "-n", "30", "-c", "2", "--calls", "3", "--threads", "1"]);
+    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 30, 10), "{run:#?}");
+    // Twenty arrivals, each a connection with two bursts of three.
+    let run = bench(&[
+        &url,
+        "-n",
+        "20",
+        "--rate",
+        "200",
+        "--per",
+        "connection",
+        "--calls",
+        "2",
+        "--burst",
+        "3",
+        "--threads",
+        "1",
+    ]);
+    assert_eq!((run.number("responses"), run.number("connections")), (120, 20), "{run:#?}");
+    // Five sessions of four requests.
+    let run = bench(&[
+        &url,
+        "-n",
+        "5",
+        "--rate",
+        "100",
+        "--per",
+        "session",
+        "--session-length",
+        "4",
+        "--think",
+        "5ms",
+        "--threads",
+        "1",
+    ]);
+    assert_eq!((run.number("responses"), run.number("connections")), (20, 5), "{run:#?}");
+    // HTTP/1.0, kept and not.
+    let run = bench(&[&url, "-n", "10", "-c", "1", "--http", "1.0", "--close"]);
+    assert_eq!((run.number("responses"), run.number("connections")), (10, 10), "{run:#?}");
+    let run = bench(&[&url, "-n", "10", "-c", "2", "--method", "HEAD"]);
+    assert_eq!((run.number("responses"), run.number("body_bytes_in")), (10, 0), "{run:#?}");
+}

@@ -1,0 +1,234 @@
+//! Results shown, compared and run again: the page in a browser, the classic reports beside the originals, bundles.
+
+use super::super::browser::Browser;
+use super::super::harness::{Folder, Server, flatout};
+use super::super::tool::{run, said, tool};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+const WIDE: (u32, u32) = (1280, 2600);
+const PHONE: (u32, u32) = (390, 3200);
+
+/// A page beside the report that looks into it and writes down what the report fetched.
+const LOOKER: &str = "<!DOCTYPE html><title>looker</title><p id=found></p><iframe src=/report.html></iframe><script>
+onload = () => { const page = frames[0];
+  found.textContent = 'fetched ' + page.performance.getEntriesByType('resource').length + ' for ' + page.document.title };
+</script>";
+
+fn site() -> Folder {
+    Folder::with(&[("a.txt", &[b'a'; 1024])])
+}
+
+fn flatout_run(arguments: &[&str]) -> Output {
+    flatout().args(arguments).output().unwrap()
+}
+
+fn succeed(arguments: &[&str]) -> String {
+    let output = flatout_run(arguments);
+    assert!(output.status.success(), "{arguments:?} ended with {}:\n{}", output.status, said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a bench of the server whose result is kept; what it says of its validity does not matter here.
+fn bench(server: &Server, folder: &Folder, name: &str, arguments: &[&str]) -> PathBuf {
+    let file = folder.path().join(name);
+    let url = server.url("/a.txt");
+    let output = flatout_run(&[&["bench", &url, "--json", file.to_str().unwrap()], arguments].concat());
+    assert!(matches!(output.status.code(), Some(0 | 5)), "{arguments:?}: {}", said(&output));
+    file
+}
+
+fn json(file: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+#[test]
+fn the_report_is_whole_and_drawn() {
+    let (site, folder) = (site(), Folder::new());
+    let server = Server::start(site.path(), &[]);
+    let sweep = ["--rate", "100..400:100", "-d", "2s", "--seed", "7"];
+    let one = bench(&server, &folder, "one.json", &sweep);
+    let two = bench(&server, &folder, "two.json", &sweep);
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    succeed(&["report", one, "--html", &path("report.html")]);
+    succeed(&["report", one, two, "--html", &path("both.html")]);
+    folder.write("look.html", LOOKER.as_bytes());
+    let pages = Server::start(folder.path(), &[]);
+
+    let dom = Browser::new().dom(&pages.url("/report.html"));
+    for text in [
+        "Reply rate and response time against offered rate",
+        "offered rate (1/s)",
+        "reply rate (1/s)",
+        "response time (log scale)",
+        "percentile (%, log scale of what is above)",
+        "time since the start (s)",
+        // What a reader needs to do it again.
+        "--rate 100..400:100",
+        "<dt>Seed</dt><dd>7</dd>",
+        "Linux ",
+        "open files ",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(dom.contains(text), "no {text:?} in {dom}");
+    }
+    let looked = Browser::new().dom(&pages.url("/look.html"));
+    assert!(looked.contains("fetched 0 for "), "{looked}");
+
+    for name in ["report", "both"] {
+        let url = pages.url(&format!("/{name}.html"));
+        Browser::new().screenshot(&url, &format!("lab-{name}-light"), WIDE);
+        Browser::new().with("--force-dark-mode").screenshot(&url, &format!("lab-{name}-dark"), WIDE);
+        Browser::new().screenshot(&url, &format!("lab-{name}-phone"), PHONE);
+    }
+}
+
+#[test]
+fn a_result_takes_every_form() {
+    let (site, folder) = (site(), Folder::new());
+    let server = Server::start(site.path(), &[]);
+    let result =
+        bench(&server, &folder, "run.json", &["--rate", "200", "--per", "connection", "-d", "6s", "--label", "x"]);
+    let result = result.to_str().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    assert!(succeed(&["report", result]).contains("answers/s"));
+    for (view, words) in [
+        ("httperf", "Connection rate: 200.0 conn/s"),
+        ("webstone", "WEBSTONE 2.0 results:"),
+        ("ptester", "Actual test time.. 6 seconds"),
+        ("wrk", "Requests/sec:    "),
+        ("autobench", "dem_req_rate\treq_rate_127.0.0.1"),
+    ] {
+        let text = succeed(&["report", result, "--view", view]);
+        assert!(text.contains(words), "no {words:?} in\n{text}");
+    }
+    succeed(&["report", result, "--csv", &path("tables"), "--prometheus", &path("m.prom"), "--hlog", &path("l.hlog")]);
+    assert!(fs::read_to_string(path("tables/steps.csv")).unwrap().starts_with("step,offered_per_s,"));
+    assert!(fs::read_to_string(path("m.prom")).unwrap().contains("# TYPE flatout_bench_response_seconds summary"));
+    assert!(fs::read_to_string(path("l.hlog")).unwrap().contains("Tag=response,"));
+    let again: Value = serde_json::from_str(&succeed(&["report", result, "--json", "-"])).unwrap();
+    assert_eq!(again, json(Path::new(result)));
+}
+
+/// Both ask a server for the same, one after the other.
+#[test]
+fn httperf_and_its_view_agree() {
+    let (site, folder) = (site(), Folder::new());
+    let server = Server::start(site.path(), &[]);
+    let address = server.address_of(0);
+    let said = run(tool("httperf")
+        .args(["--hog", "--server", &address.ip().to_string(), "--port", &address.port().to_string()])
+        .args(["--uri", "/a.txt", "--rate", "500", "--num-conns", "3000", "--num-calls", "1", "--timeout", "5"]));
+    let arguments = ["--rate", "500", "--per", "connection", "--calls", "1", "-d", "6s"];
+    let result = bench(&server, &folder, "run.json", &arguments);
+    let ours = succeed(&["report", result.to_str().unwrap(), "--view", "httperf"]);
+
+    // Every line of the original, with other numbers.
+    let shape = |line: &str| -> String {
+        let is_number = |character: char| character.is_ascii_digit() || character == '.';
+        let words = line.split_whitespace().map(|word| if word.starts_with(is_number) { "#" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let shapes: Vec<String> = ours.lines().map(shape).collect();
+    for line in said.lines().filter(|line| !line.starts_with("httperf") && !line.is_empty()) {
+        let wanted: Vec<String> =
+            shape(line).split(" # ").map(|part| part.trim_matches(['#', ' ']).to_owned()).collect();
+        let has =
+            |line: &String| wanted.iter().all(|part| line.contains(part.split(['=', '(', '<']).next().unwrap_or("")));
+        assert!(shapes.iter().any(has), "no line like {line:?} in\n{ours}");
+    }
+    // The same rates within 2 %, the same times within 10 % or 0.1 ms.
+    let number = |text: &str, before: &str| -> f64 {
+        let at = text.find(before).unwrap_or_else(|| panic!("no {before:?} in\n{text}")) + before.len();
+        text[at..].split_whitespace().next().unwrap().parse().unwrap()
+    };
+    for name in ["Connection rate: ", "Request rate: "] {
+        let (theirs, ours) = (number(&said, name), number(&ours, name));
+        assert!((ours - theirs).abs() <= 0.02 * theirs, "{name}{theirs} and {ours}");
+    }
+    for name in ["Reply time [ms]: response ", "Connection time [ms]: connect "] {
+        let (theirs, ours) = (number(&said, name), number(&ours, name));
+        assert!((ours - theirs).abs() <= (0.1 * theirs).max(0.1), "{name}{theirs} and {ours}");
+    }
+}
+
+#[test]
+fn a_bundle_is_run_again() {
+    let (site, folder) = (site(), Folder::new());
+    let server = Server::start(site.path(), &[]);
+    let bundle = folder.path().join("bundle");
+    let (bundle, urls) = (bundle.to_str().unwrap(), folder.path().join("urls"));
+    fs::write(&urls, "/a.txt\n").unwrap();
+    let arguments = ["-n", "50", "-c", "2", "--urls", urls.to_str().unwrap(), "--bundle", bundle, "-H", "Cookie: a=b"];
+    bench(&server, &folder, "first.json", &arguments);
+    fs::remove_file(&urls).unwrap();
+
+    let refused = flatout_run(&["rerun", bundle]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("the run sent Cookie, which no result keeps"), "{}", said(&refused));
+    let line = succeed(&["rerun", bundle, "--show", "--", "-H", "Cookie: a=b"]);
+    assert!(line.contains("inputs/0-urls") && line.contains("--seed") && !line.contains("--bundle"), "{line}");
+    let again = folder.path().join("again.json");
+    let output = flatout_run(&["rerun", bundle, "--", "-H", "Cookie: a=b", "--json", again.to_str().unwrap()]);
+    assert!(matches!(output.status.code(), Some(0 | 5)), "{}", said(&output));
+    let (first, again) = (json(&folder.path().join("first.json")), json(&again));
+    assert_eq!(again["seed"], first["seed"]);
+    assert_eq!(again["steps"][0]["record"]["counts"]["responses"], 50);
+    assert_eq!(again["steps"][0]["plan"], first["steps"][0]["plan"]);
+}
+
+#[test]
+fn two_results_are_compared() {
+    let (site, folder) = (site(), Folder::new());
+    let server = Server::start(site.path(), &[]);
+    let arguments = ["--rate", "200", "-d", "7s"];
+    let [one, two] = ["one.json", "two.json"].map(|name| bench(&server, &folder, name, &arguments));
+    let output = flatout_run(&["compare", one.to_str().unwrap(), two.to_str().unwrap(), "--json", "-"]);
+    assert!(matches!(output.status.code(), Some(0 | 5)), "{}", said(&output));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&value["schema"], &value["blocks"]), (&"flatout-compare".into(), &"stretches".into()));
+    let rate = &value["levels"][0]["comparisons"][0];
+    // An open loop offers both the same.
+    assert_eq!((&rate["measure"], &rate["finding"]), (&"rate".into(), &"no-difference".into()), "{value:#}");
+}
+
+#[test]
+fn what_is_no_result_is_said_in_plain_words() {
+    let folder = Folder::with(&[
+        ("text", b"hello"),
+        ("limits.json", br#"{"schema":"flatout-limits/1"}"#),
+        ("newer.json", br#"{"schema":"flatout-run","schema_version":99}"#),
+    ]);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for (name, words) in [
+        ("text", "not a result of flatout bench"),
+        ("limits.json", "\"flatout-limits/1\""),
+        ("newer.json", "written by a newer flatout"),
+        ("none.json", "cannot read"),
+    ] {
+        for (verb, code) in [("report", 1), ("compare", 1), ("rerun", 2)] {
+            let mut arguments = vec![verb.to_owned(), path(name)];
+            arguments.extend((verb == "compare").then(|| path(name)));
+            let output = flatout().args(&arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+            let text = said(&output);
+            assert!(text.contains(words) && text.contains(name) && output.stdout.is_empty(), "{arguments:?}: {text}");
+        }
+    }
+    for (arguments, words) in [
+        (&["report"][..], "RESULT"),
+        (&["report", "x", "--view", "siege"], "httperf, webstone, ptester, wrk, autobench"),
+        (&["report", "x", "y", "--csv", "z"], "--csv is of one result"),
+        (&["compare", "x"], "2 values required"),
+        (&["compare", "x", "y", "z"], "pairs"),
+        (&["agent"], "--join"),
+        (&["agent", "--join", "127.0.0.1:1"], "--trust"),
+    ] {
+        let output = flatout_run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(words), "{arguments:?}: {}", said(&output));
+    }
+}

@@ -1,0 +1,96 @@
+//! A server of a few lines that answers when it is told to, and remembers when it did.
+
+use flatout_net::clock::precise_ns;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// What becomes of one request.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// These bytes, not before that moment of the monotonic clock.
+    At(u64, Vec<u8>),
+    /// These bytes at once, and the end of the connection.
+    Last(Vec<u8>),
+    /// A reset.
+    Reset,
+    /// Nothing, until the client gives up.
+    Never,
+}
+
+/// Listens on a free port; each request's target and time of arrival is answered by `decide`, each connection on a thread
+/// of its own.
+pub(super) fn respond(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let decide = Arc::new(decide);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, decide) = (stream.unwrap(), Arc::clone(&decide));
+            thread::Builder::new().stack_size(128 * 1024).spawn(move || serve(stream, &*decide)).unwrap();
+        }
+    });
+    address
+}
+
+/// An answer of 200 with so many bytes.
+pub(super) fn ok(body_bytes: usize) -> Vec<u8> {
+    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\n\r\n").into_bytes();
+    answer.resize(answer.len() + body_bytes, b'x');
+    answer
+}
+
+fn serve(mut stream: TcpStream, decide: &dyn Fn(&str, u64) -> Answer) {
+    let _ = stream.set_nodelay(true);
+    let (mut request, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") else {
+            match stream.read(&mut piece) {
+                Ok(count) if count > 0 => request.extend_from_slice(&piece[..count]),
+                _ => return,
+            }
+            continue;
+        };
+        let arrived_ns = precise_ns();
+        let head = String::from_utf8_lossy(&request[..end]).into_owned();
+        request.drain(..end + 4);
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        match decide(target, arrived_ns) {
+            Answer::At(due_ns, bytes) => {
+                wait_until_ns(due_ns);
+                if stream.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+            Answer::Last(bytes) => {
+                let _ = stream.write_all(&bytes);
+                let _ = stream.shutdown(Shutdown::Both);
+                return;
+            }
+            Answer::Reset => return reset(&stream),
+            Answer::Never => {
+                while stream.read(&mut piece).is_ok_and(|count| count > 0) {}
+                return;
+            }
+        }
+    }
+}
+
+/// Sleeping ends late by up to the timer's slack, which a short turn makes up for.
+fn wait_until_ns(due_ns: u64) {
+    const SLACK_NS: u64 = 150_000;
+    let left_ns = due_ns.saturating_sub(precise_ns());
+    if left_ns > SLACK_NS {
+        thread::sleep(Duration::from_nanos(left_ns - SLACK_NS));
+    }
+    while precise_ns() < due_ns {
+        std::hint::spin_loop();
+    }
+}
+
+/// A socket closed without lingering says RST instead of FIN.
+fn reset(stream: &TcpStream) {
+    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+}

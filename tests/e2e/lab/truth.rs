@@ -1,0 +1,117 @@
+//! The truth test: what the lab reports of a server whose schedule is known.
+//!
+//! The server notes when each answer left it. In an open loop of fixed arrivals request N was due at the run's start plus
+//! N gaps; so what the lab should have reported follows from the server's own notes. The lab's percentiles must be these
+//! to within 1 %, or 50 µs.
+
+use super::responder::{Answer, ok, respond};
+use super::{Bench, bench};
+use crate::e2e::harness::Folder;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+/// A machine that does other things as well delays the lab between an answer's arrival and its noting; then the same is
+/// asked again.
+const ATTEMPTS: usize = 10;
+
+/// A schedule: how long after its arrival a request is answered.
+type Delay = fn(number: u64, arrived_ns: u64, begun_ns: u64) -> u64;
+
+const MS: u64 = 1_000_000;
+
+/// Runs the lab against a schedule until its percentiles are the truth; the last run's differences fail the test.
+fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
+    let mut told = String::new();
+    for _ in 0..ATTEMPTS {
+        told.clear();
+        let departures: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; requests as usize]));
+        let begun_ns = flatout_net::clock::precise_ns();
+        let notes = Arc::clone(&departures);
+        let address = respond(move |target, arrived_ns| {
+            let number: u64 = target.trim_start_matches('/').parse().unwrap();
+            let due_ns = arrived_ns + delay(number, arrived_ns, begun_ns);
+            notes.lock().unwrap()[number as usize] = due_ns;
+            Answer::At(due_ns, ok(100))
+        });
+        let folder = Folder::new();
+        let list = folder.path().join("urls");
+        let urls: String = (0..requests).fold(String::new(), |mut urls, number| {
+            let _ = writeln!(urls, "/{number}");
+            urls
+        });
+        std::fs::write(&list, urls).unwrap();
+        let (rate_text, requests_text) = (rate.to_string(), requests.to_string());
+        let run = bench(&[
+            &format!("http://{address}/"),
+            "--rate",
+            &rate_text,
+            "-n",
+            &requests_text,
+            "--urls",
+            list.to_str().unwrap(),
+            "--threads",
+            "1",
+            "-c",
+            "300",
+        ]);
+        assert_eq!(run.number("responses"), requests, "{run:#?}");
+        let truth = truth_of(&run, &departures.lock().unwrap(), rate);
+        check(&truth);
+        let mut is_true = true;
+        for (name, quantile) in [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p99_9_ns", 0.999)] {
+            let reported = run.json["latency"][name].as_u64().unwrap();
+            let index = ((quantile * requests as f64).ceil() as usize).clamp(1, truth.len()) - 1;
+            let (expected, difference) = (truth[index], reported.abs_diff(truth[index]));
+            is_true &= difference <= 50_000.max(expected / 100);
+            let _ = writeln!(told, "{name}: reported {reported}, true {expected}, {difference} apart");
+        }
+        if is_true {
+            return;
+        }
+    }
+    panic!("in {ATTEMPTS} runs none told the truth; the last one:\n{told}");
+}
+
+/// Response times from when each request was due to when its answer left, in order.
+fn truth_of(run: &Bench, departures: &[u64], rate: u64) -> Vec<u64> {
+    let start_ns = run.step()["record"]["series"]["start_ns"].as_u64().unwrap();
+    // The first arrival is one gap after the start.
+    let due = |number: usize| start_ns + (number as u64 + 1) * 1_000_000_000 / rate;
+    let mut times: Vec<u64> =
+        departures.iter().enumerate().map(|(number, left_ns)| left_ns.saturating_sub(due(number))).collect();
+    times.sort_unstable();
+    times
+}
+
+#[test]
+fn of_a_server_that_always_takes_as_long() {
+    assert_true(
+        400,
+        800,
+        |_, _, _| 10 * MS,
+        |truth| {
+            assert!(truth[0] >= 9 * MS, "the server answers after 10 ms: {truth:?}");
+        },
+    );
+}
+
+#[test]
+fn of_a_server_that_is_quick_or_slow() {
+    let delay: Delay = |number, _, _| if number % 5 == 4 { 60 * MS } else { 6 * MS };
+    assert_true(400, 1_000, delay, |truth| {
+        assert!(truth[499] < 50 * MS && truth[900] >= 59 * MS);
+    });
+}
+
+#[test]
+fn of_a_server_that_stalls_a_second_in_every_three() {
+    // Stalled from the third second on of each three: everything waits for the stall's end.
+    let delay: Delay = |_, arrived_ns, begun_ns| {
+        let phase_ns = arrived_ns.saturating_sub(begun_ns) % (3_000 * MS);
+        5 * MS + if phase_ns < 2_000 * MS { 0 } else { 3_000 * MS - phase_ns }
+    };
+    assert_true(100, 600, delay, |truth| {
+        // A third of all requests wait, half a second in the mean, as one that arrives by the clock must.
+        assert!(truth[300] < 100 * MS && truth[500] > 200 * MS && truth[590] > 900 * MS, "{truth:?}");
+    });
+}
