@@ -33,9 +33,6 @@ use flatout_load::report::RunReport;
 pub(crate) use span::{Span, SpanPlan, run_span};
 use std::net::SocketAddr;
 
-/// Share of its time a client thread may be busy, or waiting for a core, before the client was likely the limit.
-pub(crate) const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
-
 /// The server, as far as it could be found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFound {

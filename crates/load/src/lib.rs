@@ -7,20 +7,14 @@
 //! Absent on purpose: sockets, threads, files and the clock. Time is an argument, in nanoseconds of one monotonic clock,
 //! so every rule here can be tested without waiting.
 
-pub mod closed;
 pub mod failure;
 pub mod judge;
 pub mod plan;
 pub mod random;
 pub mod record;
-pub mod recorder;
 pub mod report;
 pub mod schedule;
 pub mod stats;
-pub mod summary;
 pub mod workload;
 
-pub use closed::{ConnectionUse, Next, Plan, PlanError, Retry, Share, Stop, ThreadPlan};
 pub use failure::FailureKind;
-pub use recorder::{Exchange, Recorder};
-pub use summary::{LatencySummary, Note, RunFacts, Summary, Verdict};

@@ -145,7 +145,7 @@ impl Bench {
         if let (true, false, Some(second)) = (answers, self.interrupted, second) {
             let (more, more_around) = self.part(&second, progress)?;
             around = around.merge(more_around, span.whole_ns, more.whole_ns);
-            span.merge(&more)?;
+            span.append(&more)?;
         }
         self.add_step(plan, span, around, page.as_ref(), false)?;
         if let (Some(measured), Some(step)) = (measured, self.steps.last()) {

@@ -7,10 +7,11 @@
 use super::BenchError;
 use super::progress::{Phase, Progress};
 use super::span::{Span, SpanPlan, run_span};
-use super::{CLIENT_BUSY_SHARE_MAX, Work, drive};
+use super::{Work, drive};
 use crate::cores::Placement;
 use crate::limits::responder::{Reply, Responder, ResponderPlan};
 use crate::request::{ConnectionUse, HttpVersion, Outline};
+use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
 use flatout_load::plan::{Plan, Stop, Visit};
 use flatout_load::report::LimitReport;
 use flatout_net::client::PreparedRequest;

@@ -80,18 +80,37 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Adds a span that ran at another time.
-    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), BenchError> {
-        self.recorder.merge(&other.recorder).map_err(|_| BenchError::Recorder)?;
-        self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
-        self.tally.merge(&other.tally);
-        self.whole.merge(&other.whole);
+    /// Adds a span that ran later: a second half.
+    pub(crate) fn append(&mut self, other: &Self) -> Result<(), BenchError> {
+        self.recorder.append(&other.recorder).map_err(|_| BenchError::Recorder)?;
+        let slots_peak = self.tally.slots_peak.max(other.tally.slots_peak);
+        self.add(other)?;
+        self.tally.slots_peak = slots_peak;
         let (mine_ns, theirs_ns) = (self.whole_ns as f64, other.whole_ns as f64);
         let weigh = |one: f64, two: f64| (one * mine_ns + two * theirs_ns) / (mine_ns + theirs_ns).max(1.0);
         self.busy_share = weigh(self.busy_share, other.busy_share);
         self.wait_share = weigh(self.wait_share, other.wait_share);
         self.elapsed_ns += other.elapsed_ns;
         self.whole_ns += other.whole_ns;
+        Ok(())
+    }
+
+    /// Adds another thread of the same span.
+    fn merge(&mut self, other: &Self) -> Result<(), BenchError> {
+        self.recorder.merge(&other.recorder).map_err(|_| BenchError::Recorder)?;
+        self.add(other)?;
+        // The busiest thread is the one that may have been the limit.
+        if other.busy_share + other.wait_share > self.busy_share + self.wait_share {
+            (self.busy_share, self.wait_share) = (other.busy_share, other.wait_share);
+        }
+        Ok(())
+    }
+
+    /// What is added in the same way whenever the other ran.
+    fn add(&mut self, other: &Self) -> Result<(), BenchError> {
+        self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
+        self.tally.merge(&other.tally);
+        self.whole.merge(&other.whole);
         add_cpu(&mut self.client_cpu, other.client_cpu);
         self.interrupted |= other.interrupted;
         Ok(())
@@ -311,11 +330,7 @@ fn sum_up(outcomes: Vec<ThreadOutcome>, start_ns: u64, attendant: &Attendant) ->
             sum = Some(part);
             continue;
         };
-        let busiest = |span: &Span| (span.busy_share, span.wait_share);
-        let (mine, theirs) = (busiest(all), busiest(&part));
         all.merge(&part)?;
-        all.whole_ns = whole_ns;
-        (all.busy_share, all.wait_share) = if theirs.0 + theirs.1 > mine.0 + mine.1 { theirs } else { mine };
     }
     let mut span = sum.ok_or(BenchError::ThreadPanicked)?;
     let measured_from_ns = match span.recorder.measured_from_ns {

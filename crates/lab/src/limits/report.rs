@@ -4,8 +4,8 @@ use super::{LimitsPlan, Measure, Readings};
 use crate::cores::CorePair;
 use crate::machine::Machine;
 use crate::spread::Spread;
-use flatout_load::Note;
-use flatout_load::summary::{CLIENT_BUSY_SHARE_MAX, OTHER_CPU_SHARE_MAX};
+use flatout_load::judge::failing::OTHER_CPU_SHARE_MAX;
+use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
 
 /// Everything the probes found.
 #[derive(Clone, Debug)]
@@ -125,9 +125,9 @@ impl LimitsNote<'_> {
     /// The short name used in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Interrupted => Note::Interrupted.name(),
+            Self::Interrupted => "interrupted",
             Self::ClientLimit(_) => "client-limit",
-            Self::Crowded(share) => Note::Crowded(*share).name(),
+            Self::Crowded(_) => "crowded",
         }
     }
 }
@@ -135,9 +135,12 @@ impl LimitsNote<'_> {
 impl std::fmt::Display for LimitsNote<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Interrupted => Note::Interrupted.fmt(formatter),
+            Self::Interrupted => formatter.write_str("ended early: the figures cover the part that ran"),
             Self::ClientLimit(roles) => roles.fmt(formatter),
-            Self::Crowded(share) => Note::Crowded(*share).fmt(formatter),
+            Self::Crowded(share) => {
+                let percent = 100.0 * share;
+                write!(formatter, "other work used {percent:.0} % of the machine meanwhile; expect the figures to vary")
+            }
         }
     }
 }

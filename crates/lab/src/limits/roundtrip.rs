@@ -2,7 +2,7 @@
 
 use super::{Measure, Readings, Setting};
 use crate::cores::pin_to_core;
-use flatout_load::recorder::LATENCY_NS_MAX;
+use flatout_load::record::TIME_NS_MAX;
 use flatout_net::clock::precise_ns;
 use hdrhistogram::Histogram;
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     });
     let ask = thread::spawn(move || -> io::Result<Histogram<u64>> {
         pin_to_core(setting.cores.client)?;
-        let mut latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+        let mut latency = Histogram::new_with_bounds(1, TIME_NS_MAX, 3).map_err(io::Error::other)?;
         let mut now_ns = precise_ns();
         let deadline_ns = now_ns + setting.duration.as_nanos() as u64;
         let mut byte = [1];
