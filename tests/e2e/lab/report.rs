@@ -90,8 +90,7 @@ fn the_report_is_whole_and_drawn() {
 fn a_result_takes_every_form() {
     let (site, folder) = (site(), Folder::new());
     let server = Server::start(site.path(), &[]);
-    let result =
-        bench(&server, &folder, "run.json", &["--rate", "200", "--per", "connection", "-d", "6s"]));
+    let result = bench(&server, &folder, "run.json", &["--rate", "200", "--per", "connection", "-d", "6s"]);
     let result = result.to_str().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     assert!(succeed(&["report", result]).contains("answers/s"));

@@ -119,7 +119,8 @@ fn what_is_written_is_what_the_schema_says() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let server = Server::start(site.path(), &[]);
     let url = server.url("/a.txt");
-    let sessions = ["--rate", "40", "--arrivals", "exp", "--per", "session", "--session-length", "30%:1,70%:uniform:2..5"];
+    let sessions =
+        ["--rate", "40", "--arrivals", "exp", "--per", "session", "--session-length", "30%:1,70%:uniform:2..5"];
     let mut whole = Value::Null;
     for arguments in [
         &["-n", "100", "-c", "4"][..],
