@@ -43,7 +43,7 @@ impl serde::Serialize for FailureKind {
 impl<'de> serde::Deserialize<'de> for FailureKind {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
         known.ok_or_else(|| serde::de::Error::custom(format!("no failure is called {name:?}")))
     }
 }

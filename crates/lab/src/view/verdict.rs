@@ -111,8 +111,13 @@ fn figures(report: &RunReport) -> String {
     format!("{how}{times}.{errors}")
 }
 
+fn offered(step: &StepReport) -> f64 {
+    step.offered.rate_per_s.unwrap_or(f64::from(step.offered.connections))
+}
+
 fn sweep(report: &RunReport) -> String {
-    let (Some(first), Some(last)) = (report.steps.first(), report.steps.last()) else {
+    let by_load = |one: &&StepReport, other: &&StepReport| offered(one).total_cmp(&offered(other));
+    let (Some(first), Some(last)) = (report.steps.iter().min_by(by_load), report.steps.iter().max_by(by_load)) else {
         return "There are no steps in this result.".to_owned();
     };
     let range = format!("{} steps from {} to {}.", report.steps.len(), load(first), load(last));

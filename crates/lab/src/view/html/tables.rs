@@ -154,7 +154,8 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
 pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     let met: Vec<FailureKind> = FailureKind::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|kind| rows.iter().any(|(_, _, step)| step.record.counts.failures_of(*kind) > 0))
         .collect();
     html! {
