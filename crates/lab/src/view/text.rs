@@ -199,7 +199,7 @@ fn add_errors(page: &mut Page, step: &StepReport) {
             .collect();
         let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
         let figure = format!("{} {}", units::count(counts.failures_of(kind)), kind.name());
-        page.line(name, &figure, &format!("{}{details}", kind.meaning()));
+        page.line(name, &figure, &format!("{}{details}", kind.text()));
         name = "";
     }
     if step.tally.dropped > 0 {

@@ -182,7 +182,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }
                     tbody { @for kind in met { tr {
                         th scope="row" { (kind.name()) }
-                        td.words { (kind.meaning()) (details(&rows, kind)) }
+                        td.words { (kind.text()) (details(&rows, kind)) }
                         @for (_, _, step) in &rows { td { (units::count(step.record.counts.failures_of(kind))) } }
                     } } }
                 } }
