@@ -1,7 +1,7 @@
 //! The truth test: what the lab reports of a server whose schedule is known.
 //!
-//! The server notes when each answer left it. In an open loop of fixed arrivals request N was due at the run's start plus
-//! N gaps; so what the lab should have reported follows from the server's own notes. The lab's percentiles must be these
+//! The server notes when each answer left it. In an open loop of fixed arrivals request N was due N gaps after the run's
+//! start; so what the lab should have reported follows from the server's own notes. The lab's percentiles must be these
 //! to within 1 %, or 50 µs.
 
 use super::responder::{Answer, ok, respond};
@@ -75,8 +75,7 @@ fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
 /// Response times from when each request was due to when its answer left, in order.
 fn truth_of(run: &Bench, departures: &[u64], rate: u64) -> Vec<u64> {
     let start_ns = run.step()["record"]["series"]["start_ns"].as_u64().unwrap();
-    // The first arrival is one gap after the start.
-    let due = |number: usize| start_ns + (number as u64 + 1) * 1_000_000_000 / rate;
+    let due = |number: usize| start_ns + number as u64 * 1_000_000_000 / rate;
     let mut times: Vec<u64> =
         departures.iter().enumerate().map(|(number, left_ns)| left_ns.saturating_sub(due(number))).collect();
     times.sort_unstable();
