@@ -95,7 +95,7 @@ fn a_result_takes_every_form() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     assert!(succeed(&["report", result]).contains("answers/s"));
     for (view, words) in [
-        ("httperf", "Connection rate: 200.0 conn/s"),
+        ("httperf", "Connection rate: 200."),
         ("webstone", "WEBSTONE 2.0 results:"),
         ("ptester", "Actual test time.. 6 seconds"),
         ("wrk", "Requests/sec:    "),
@@ -116,17 +116,27 @@ fn a_result_takes_every_form() {
     }
 }
 
+/// Pairs of measurements, of which one must agree: what else the machine does meanwhile hits both by chance, and never both
+/// alike.
+const ATTEMPTS: usize = 8;
+
 /// Both ask a server for the same, one after the other.
 #[test]
 fn httperf_and_its_view_agree() {
     let (site, folder) = (site(), Folder::new());
     let server = Server::start(site.path(), &[]);
+    let differences: Vec<String> = (0..ATTEMPTS).map_while(|_| difference_to_httperf(&server, &folder)).collect();
+    assert!(differences.len() < ATTEMPTS, "{differences:#?}");
+}
+
+/// Measures once with both; in what they differ, if they do.
+fn difference_to_httperf(server: &Server, folder: &Folder) -> Option<String> {
     let address = server.address_of(0);
     let said = run(tool("httperf")
         .args(["--hog", "--server", &address.ip().to_string(), "--port", &address.port().to_string()])
         .args(["--uri", "/a.txt", "--rate", "500", "--num-conns", "3000", "--num-calls", "1", "--timeout", "5"]));
     let arguments = ["--rate", "500", "--per", "connection", "--calls", "1", "-d", "6s"];
-    let result = bench(&server, &folder, "run.json", &arguments);
+    let result = bench(server, folder, "run.json", &arguments);
     let ours = succeed(&["report", result.to_str().unwrap(), "--view", "httperf"]);
 
     // Every line of the original, with other numbers.
@@ -148,14 +158,19 @@ fn httperf_and_its_view_agree() {
         let at = text.find(before).unwrap_or_else(|| panic!("no {before:?} in\n{text}")) + before.len();
         text[at..].split_whitespace().next().unwrap().parse().unwrap()
     };
-    for name in ["Connection rate: ", "Request rate: "] {
+    for (name, share, least) in [
+        ("Connection rate: ", 0.02, 0.0),
+        ("Request rate: ", 0.02, 0.0),
+        ("Reply time [ms]: response ", 0.1, 0.1),
+        ("Connection time [ms]: connect ", 0.1, 0.1),
+    ] {
         let (theirs, ours) = (number(&said, name), number(&ours, name));
-        assert!((ours - theirs).abs() <= 0.02 * theirs, "{name}{theirs} and {ours}");
+        // Both print one decimal.
+        if (ours - theirs).abs() > (share * theirs).max(least) + 0.05 {
+            return Some(format!("{name}{theirs} and {ours}"));
+        }
     }
-    for name in ["Reply time [ms]: response ", "Connection time [ms]: connect "] {
-        let (theirs, ours) = (number(&said, name), number(&ours, name));
-        assert!((ours - theirs).abs() <= (0.1 * theirs).max(0.1), "{name}{theirs} and {ours}");
-    }
+    None
 }
 
 #[test]
