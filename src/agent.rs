@@ -13,7 +13,7 @@ use flatout_lab::view::command;
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
 use flatout_net::client::watch_interrupts;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File};
 use std::net::SocketAddr;
@@ -210,6 +210,15 @@ impl Work for BenchShare {
         let words: String = words.trim().chars().take(WORDS_BYTES_MAX).collect();
         Some(Err(if words.is_empty() { format!("the bench ended with {status}") } else { words }))
     }
+}
+
+/// For the bench that makes a share: it ends with its agent, however that ends. A load that nobody counts must not go on.
+pub(crate) fn end_with_agent() -> Result<(), String> {
+    let agent = getppid();
+    let set = set_parent_process_death_signal(Some(Signal::TERM));
+    set.map_err(|error| format!("the kernel cannot end this with its agent: {error}"))?;
+    // Whoever was gone before the kernel was told sends no signal.
+    if getppid() == agent && agent.is_some() { Ok(()) } else { Err("the agent has gone".to_owned()) }
 }
 
 /// Bytes in a text of JSON: each is the character of its number.

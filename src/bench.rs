@@ -33,6 +33,11 @@ const INVALID: u8 = 5;
 
 /// Runs the verb.
 pub(crate) fn run(args: BenchArgs) -> ExitCode {
+    if args.agents.share.is_some()
+        && let Err(text) = agent::end_with_agent()
+    {
+        return complain(&text, FAILED);
+    }
     let outputs = Outputs::of(&args.output);
     let agents = args.agents.agents.zip(args.agents.listen).zip(args.agents.trust.clone());
     let planned = plan::plan(args).and_then(|run| outputs.check().map(|()| run));

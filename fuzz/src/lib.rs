@@ -89,10 +89,10 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "escapes", seeds: pages::VALUES, check: pages::check_escapes, must_fail: false },
     Fuzzer { name: "multipart", seeds: content::MULTIPART_SEEDS, check: content::check_multipart, must_fail: false },
     Fuzzer { name: "content_fields", seeds: content::FIELD_SEEDS, check: content::check_fields, must_fail: false },
-    Fuzzer { name: "lists", seeds: load::LIST_SEEDS, check: load::check_lists, must_fail: false },
-    Fuzzer { name: "logs", seeds: load::LOG_SEEDS, check: load::check_logs, must_fail: false },
     Fuzzer { name: "agent_frames", seeds: agent::FRAME_SEEDS, check: agent::check_frames, must_fail: false },
     Fuzzer { name: "agent_muster", seeds: agent::MUSTER_SEEDS, check: agent::check_muster, must_fail: false },
+    Fuzzer { name: "lists", seeds: load::LIST_SEEDS, check: load::check_lists, must_fail: false },
+    Fuzzer { name: "logs", seeds: load::LOG_SEEDS, check: load::check_logs, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 

@@ -24,6 +24,3 @@ pub mod verdict;
 
 #[cfg(test)]
 pub(crate) mod fixture;
-
-#[cfg(test)]
-mod schema;

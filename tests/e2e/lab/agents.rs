@@ -1,6 +1,6 @@
 //! Several agents make one load: shares add up, a lost one is not hidden.
 
-use super::super::harness::{Folder, PATIENCE, Server, flatout};
+use super::super::harness::{Folder, PATIENCE, Server, flatout, wait_until};
 use super::super::tool::said;
 use serde_json::Value;
 use std::fs;
@@ -92,11 +92,22 @@ fn two_agents_make_one_load() {
 fn a_lost_agent_makes_the_run_invalid() {
     let (site, folder) = (Folder::with(&[("a.txt", &[b'a'; 1024])]), trust());
     let server = Server::start(site.path(), &[]);
-    let arguments = ["-d", "3s", "--rate", "50"];
+    let arguments = ["-d", "5s", "--rate", "50"];
     let (mut bench, mut stderr, address) = controller(&server.url("/a.txt"), &folder, "2", &arguments);
     let mut agents = ["one", "two"].map(|name| agent(&folder, &address, name));
     wait_for_line(&mut stderr, "all agents begin");
+    let children = format!("/proc/{0}/task/{0}/children", agents[1].0.id());
+    let mut child = String::new();
+    wait_until("the agent's bench begins", || {
+        child = fs::read_to_string(&children).unwrap().trim().to_owned();
+        !child.is_empty()
+    });
     agents[1].0.kill().unwrap();
+    agents[1].0.wait().unwrap();
+    // No load goes on that nobody counts.
+    wait_until("the agent's bench ends", || {
+        fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |state| state.contains(") Z "))
+    });
     assert_eq!(bench.0.wait().unwrap().code(), Some(5));
     assert!(agents[0].0.wait().unwrap().success());
     let run: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("run.json")).unwrap()).unwrap();

@@ -90,8 +90,7 @@ fn the_report_is_whole_and_drawn() {
 fn a_result_takes_every_form() {
     let (site, folder) = (site(), Folder::new());
     let server = Server::start(site.path(), &[]);
-    let result =
-        bench(&server, &folder, "run.json", &["--rate", "200", "--per", "connection", "-d", "6s", "--label", "x"]);
+    let result = bench(&server, &folder, "run.json", &["--rate", "200", "--per", "connection", "-d", "6s"]);
     let result = result.to_str().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     assert!(succeed(&["report", result]).contains("answers/s"));
@@ -110,7 +109,11 @@ fn a_result_takes_every_form() {
     assert!(fs::read_to_string(path("m.prom")).unwrap().contains("# TYPE flatout_bench_response_seconds summary"));
     assert!(fs::read_to_string(path("l.hlog")).unwrap().contains("Tag=response,"));
     let again: Value = serde_json::from_str(&succeed(&["report", result, "--json", "-"])).unwrap();
-    assert_eq!(again, json(Path::new(result)));
+    // What a bench says beside its levels is a short form of what is in them.
+    let first = json(Path::new(result));
+    for (name, value) in again.as_object().unwrap() {
+        assert_eq!(*value, first[name], "{name}");
+    }
 }
 
 /// Both ask a server for the same, one after the other.

@@ -19,6 +19,7 @@ pub(super) struct Standing {
     pub(super) responses: u64,
     pub(super) failures: u64,
     pub(super) latency: Histogram<u64>,
+    pub(super) lag: Histogram<u64>,
 }
 
 /// Sums over everything that ended so far, warm-up included, for those who judge while it goes on.
@@ -279,6 +280,7 @@ impl Drive for LabDrive {
                 responses: self.recorder.counts.responses,
                 failures: self.recorder.counts.failures_total(),
                 latency: self.recorder.response.0.clone(),
+                lag: self.recorder.lag.0.clone(),
             });
         }
     }

@@ -137,6 +137,7 @@ struct ThreadOutcome {
 
 /// Runs a span on threads of its own and waits for them, telling `progress` where they stand.
 pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
+    progress.handle_begin(phase, &span.plan);
     let is_live = progress.is_live();
     let (ended, ending) = mpsc::channel::<()>();
     let signals = Arc::new(Signals::new());
@@ -293,11 +294,11 @@ fn standing_of(desks: &[Arc<Desk>]) -> Option<Live> {
     let mut live: Option<Live> = None;
     for desk in desks {
         let Some(standing) = desk.standing.lock().ok().and_then(|standing| standing.clone()) else { continue };
-        let Standing { responses, failures, latency } = standing;
+        let Standing { responses, failures, latency, lag } = standing;
         live = Some(match live {
-            None => Live { responses, failures, latency },
+            None => Live { responses, failures, latency, lag },
             Some(mut sum) => {
-                let added = sum.latency.add(&latency);
+                let added = sum.latency.add(&latency).and_then(|()| sum.lag.add(&lag));
                 debug_assert!(added.is_ok(), "all recorders have the same bounds");
                 Live { responses: sum.responses + responses, failures: sum.failures + failures, ..sum }
             }

@@ -20,10 +20,13 @@ pub fn bench_value(report: &BenchReport) -> Value {
     let notes: Vec<Value> =
         report.notes().into_iter().map(|note| json!({ "note": note.name(), "text": note.to_string() })).collect();
     document.insert("notes".to_owned(), notes.into());
-    if let (Some(limit), Some(Value::Object(shown))) = (&report.limit, document.get_mut("limit"))
+    if let Some(limit) = &report.limit
         && let Value::Object(more) = limit_value(limit)
     {
-        shown.extend(more);
+        match document.get_mut("limit") {
+            Some(Value::Object(shown)) => shown.extend(more),
+            _ => drop(document.insert("limit".to_owned(), more.into())),
+        }
     }
     if let Some(step) = report.run.steps.last()
         && let Value::Object(figures) = figures_value(report, step)

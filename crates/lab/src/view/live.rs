@@ -1,9 +1,9 @@
 //! The line on standard error that lives while a run does.
 
 use super::style::{Style, Weight};
-use super::tui::LiveScreen;
 use super::units;
 use crate::bench::{Live, Phase, Progress};
+use flatout_load::plan::Plan;
 use hdrhistogram::Histogram;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
@@ -65,16 +65,14 @@ impl Progress for LiveLine {
         self.is_terminal
     }
 
+    fn handle_begin(&mut self, phase: Phase, _plan: &Plan) {
+        self.phase = Some((phase, Instant::now()));
+        self.last = None;
+    }
+
     fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
         let now = Instant::now();
-        // A new span begins again from nothing.
-        let phase_begun = match self.phase {
-            Some((same, begun)) if same == phase => begun,
-            _ => {
-                self.last = None;
-                self.phase.insert((phase, now)).1
-            }
-        };
+        let phase_begun = self.phase.map_or(now, |(_, begun)| begun);
         let elapsed_s = self.begun.elapsed().as_secs_f64();
         let what = match phase {
             Phase::Server => "",
@@ -91,24 +89,6 @@ impl Progress for LiveLine {
             }
         };
         self.show(&text);
-    }
-}
-
-impl Drop for LiveLine {
-    /// What is printed next begins on an empty line.
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-/// Who shows a run while it runs: the whole screen, or one line where the screen is not wanted (`Some(false)`), is too
-/// small, or is none.
-pub fn watcher(title: &str, screen: Option<bool>) -> Box<dyn Progress> {
-    let screen = (screen != Some(false)).then(|| LiveScreen::open(title));
-    match screen {
-        Some(Ok(Some(screen))) => Box::new(screen),
-        // A terminal that cannot be had is no reason not to measure.
-        _ => Box::new(LiveLine::new()),
     }
 }
 
@@ -143,7 +123,8 @@ mod tests {
         for latency_ns in latencies_ns {
             latency.record(*latency_ns).unwrap();
         }
-        Live { responses: latencies_ns.len() as u64, failures, latency }
+        let lag = latency.clone();
+        Live { responses: latencies_ns.len() as u64, failures, latency, lag }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a result says, in words: one sentence first, then the reasons.
 
 use super::units;
+use flatout_load::plan::Plan;
 use flatout_load::report::{RunReport, StepReport};
 
 /// How the sentence is meant.
@@ -74,9 +75,14 @@ pub fn of(report: &RunReport) -> Verdict {
 
 /// What was offered in a step, in short: `500 requests/s`, `64 connections`.
 pub fn load(step: &StepReport) -> String {
-    match step.offered.rate_per_s {
+    load_of(&step.plan)
+}
+
+/// What a plan offers, in short.
+pub fn load_of(plan: &Plan) -> String {
+    match plan.offered_per_s() {
         Some(rate) => format!("{} requests/s", units::figure(rate)),
-        None => units::plural(u64::from(step.offered.connections), "connection", "connections"),
+        None => units::plural(u64::from(plan.connections), "connection", "connections"),
     }
 }
 
@@ -105,8 +111,13 @@ fn figures(report: &RunReport) -> String {
     format!("{how}{times}.{errors}")
 }
 
+fn offered(step: &StepReport) -> f64 {
+    step.offered.rate_per_s.unwrap_or(f64::from(step.offered.connections))
+}
+
 fn sweep(report: &RunReport) -> String {
-    let (Some(first), Some(last)) = (report.steps.first(), report.steps.last()) else {
+    let by_load = |one: &&StepReport, other: &&StepReport| offered(one).total_cmp(&offered(other));
+    let (Some(first), Some(last)) = (report.steps.iter().min_by(by_load), report.steps.iter().max_by(by_load)) else {
         return "There are no steps in this result.".to_owned();
     };
     let range = format!("{} steps from {} to {}.", report.steps.len(), load(first), load(last));

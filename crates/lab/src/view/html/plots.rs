@@ -91,8 +91,12 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
     }
     let is_alone = reports.len() == 1;
     for (index, (report, name)) in reports.iter().zip(names).enumerate() {
-        let points =
-            |value: &dyn Fn(&StepReport) -> f64| report.steps.iter().map(|step| (offered(step), value(step))).collect();
+        let points = |value: &dyn Fn(&StepReport) -> f64| {
+            let mut points: Vec<(f64, f64)> = report.steps.iter().map(|step| (offered(step), value(step))).collect();
+            // A search tries rates in no order.
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            points
+        };
         let time = |pick: fn(&flatout_load::report::Percentiles) -> u64| {
             points(&|step| step.response.as_ref().map_or(f64::NAN, |response| pick(response) as f64))
         };

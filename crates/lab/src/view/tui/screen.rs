@@ -6,6 +6,8 @@
 use super::{Standing, Watch, draw};
 use crate::bench::{Live, Phase, Progress};
 use crate::view::style::Style;
+use crate::view::verdict;
+use flatout_load::plan::Plan;
 use flatout_net::client::watch_endings;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -31,8 +33,10 @@ pub struct LiveScreen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     watch: Watch,
     coloured: bool,
+    /// When the present part began.
     begun: Instant,
-    phase: Option<(Phase, Instant)>,
+    /// Whether a clock decides when requests begin, so that they can be late.
+    is_open: bool,
 }
 
 impl LiveScreen {
@@ -48,13 +52,7 @@ impl LiveScreen {
         let coloured = Style::of(&stderr) == Style::COLOURED;
         let terminal = Terminal::new(CrosstermBackend::new(stderr));
         let terminal = terminal.inspect_err(|_| give_back())?;
-        let (watch, begun) = (Watch::new(title), Instant::now());
-        Ok(Some(Self { terminal, watch, coloured, begun, phase: None }))
-    }
-
-    /// Says what is measured from now on.
-    pub fn begin(&mut self, part: &str, offered_per_s: Option<f64>) {
-        self.watch.begin(part, offered_per_s);
+        Ok(Some(Self { terminal, watch: Watch::new(title), coloured, begun: Instant::now(), is_open: false }))
     }
 
     /// Shows where the run stands.
@@ -77,23 +75,23 @@ impl Progress for LiveScreen {
         true
     }
 
-    fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
-        let phase_begun = match self.phase {
-            Some((same, begun)) if same == phase => begun,
-            _ => {
-                let begun = if self.phase.is_none() { self.begun } else { Instant::now() };
-                let part = match phase {
-                    Phase::Server => "",
-                    Phase::Limit => "the machine's limit",
-                };
-                self.begin(part, None);
-                self.phase.insert((phase, begun)).1
-            }
+    fn handle_begin(&mut self, phase: Phase, plan: &Plan) {
+        let load = verdict::load_of(plan);
+        let part = match phase {
+            Phase::Server => load,
+            Phase::Limit => format!("the machine's limit, {load}"),
         };
+        self.begun = Instant::now();
+        self.is_open = plan.is_open();
+        self.watch.begin(&part, plan.offered_per_s());
+    }
+
+    fn handle_live(&mut self, _phase: Phase, live: Option<&Live>) {
         if let Some(live) = live {
-            let at_s = phase_begun.elapsed().as_secs_f64();
+            let at_s = self.begun.elapsed().as_secs_f64();
             let (responses, failures) = (live.responses, live.failures);
-            self.show(Standing { at_s, responses, failures, response: &live.latency, lag: None });
+            let lag = self.is_open.then_some(&live.lag);
+            self.show(Standing { at_s, responses, failures, response: &live.latency, lag });
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The schema in docs/schema/, held against what is really written. Only tests are here.
+//! The schema in docs/schema/, held against what is really written.
 //!
 //! The checker knows as much of JSON Schema 2020-12 as that schema uses, and refuses what it does not know. It is
 //! stricter than a reader has to be: a field that the schema does not describe is a finding.
 
-use super::fixture;
+use super::super::harness::{Folder, Server};
+use super::bench;
 use serde_json::{Map, Value, json};
 
-const SCHEMA: &str = include_str!("../../../../docs/schema/bench-report.schema.json");
+const SCHEMA: &str = include_str!("../../../docs/schema/bench-report.schema.json");
 
 /// Keywords that say nothing about a value.
 const SILENT: [&str; 5] = ["$schema", "$comment", "$defs", "title", "description"];
@@ -115,16 +116,24 @@ fn findings(value: &Value) -> Vec<String> {
 
 #[test]
 fn what_is_written_is_what_the_schema_says() {
-    for report in [fixture::single(), fixture::failing(), fixture::sweep("sweep", 10)] {
-        let value: Value = serde_json::from_str(&report.encode().unwrap()).unwrap();
-        let findings = findings(&value);
-        assert!(findings.is_empty(), "{findings:#?}");
+    let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
+    let server = Server::start(site.path(), &[]);
+    let url = server.url("/a.txt");
+    let sessions =
+        ["--rate", "40", "--arrivals", "exp", "--per", "session", "--session-length", "30%:1,70%:uniform:2..5"];
+    let mut whole = Value::Null;
+    for arguments in [
+        &["-n", "100", "-c", "4"][..],
+        &["--rate", "50..150:50", "-d", "1s", "--require", "p99<1s", "--arrivals", "uniform:0.5"],
+        &[&sessions[..], &["--think", "exp:5ms", "-d", "1s", "--warm-up", "200ms"]].concat(),
+        &["--until-tight", "50", "--calls", "3", "-c", "2", "--limit"],
+    ] {
+        let result = bench(&[&[url.as_str()], arguments].concat());
+        let findings = findings(&result.json);
+        assert!(findings.is_empty(), "{arguments:?}: {findings:#?}");
+        whole = result.json;
     }
-}
-
-#[test]
-fn what_is_wrong_is_found() {
-    let whole: Value = serde_json::from_str(&fixture::single().encode().unwrap()).unwrap();
+    // And what is wrong is found.
     let broken: [(&str, fn(&mut Value)); 6] = [
         ("schema", |value| value["schema"] = json!("other")),
         ("schema_version", |value| value["schema_version"] = json!(2)),
