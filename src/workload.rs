@@ -23,6 +23,9 @@ const USAGE: u8 = 2;
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
+/// The load that web96 and web99 are for unless said otherwise.
+const LOAD_DEFAULT: f64 = 100.0;
+
 /// URLs of a mined list unless said otherwise: more than the memory of a cache should hold by accident.
 const URLS_MAX_DEFAULT: usize = 10_000;
 
@@ -66,15 +69,15 @@ struct MakeArgs {
     /// Where to; it must be empty, not there yet, or hold an earlier set of the same name
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// web96: operations a second it is for, which decide how many folders there are
-    #[arg(long, value_name = "OPS", default_value_t = 100.0)]
-    rate: f64,
-    /// web96: parameter of the distribution within a class
-    #[arg(long, value_name = "L", default_value_t = LAMBDA_DEFAULT)]
-    lambda: f64,
-    /// web99: connections it is for, which decide how many folders there are
-    #[arg(long, value_name = "N", default_value_t = 100.0)]
-    connections: f64,
+    /// web96: operations a second it is for, which decide how many folders there are [default: 100]
+    #[arg(long, value_name = "OPS")]
+    rate: Option<f64>,
+    /// web96: parameter of the distribution within a class [default: 4]
+    #[arg(long, value_name = "L")]
+    lambda: Option<f64>,
+    /// web99: connections it is for, which decide how many folders there are [default: 100]
+    #[arg(long, value_name = "N")]
+    connections: Option<f64>,
     /// Print what was made as JSON
     #[arg(long)]
     json: bool,
@@ -182,11 +185,18 @@ fn document(kind: &str, mut fields: Value) -> String {
 }
 
 fn run_make(arguments: &MakeArgs) -> Result<(), Complaint> {
-    let set = match arguments.set {
-        Set::WebstoneStandard => Ok(Fileset::webstone_standard()),
-        Set::WebstoneSimple => Ok(Fileset::webstone_simple()),
-        Set::Web96 => Fileset::web96(arguments.rate, arguments.lambda),
-        Set::Web99 => Fileset::web99(arguments.connections),
+    let MakeArgs { rate, lambda, connections, .. } = *arguments;
+    let set = match (arguments.set, rate, lambda, connections) {
+        (Set::WebstoneStandard, None, None, None) => Ok(Fileset::webstone_standard()),
+        (Set::WebstoneSimple, None, None, None) => Ok(Fileset::webstone_simple()),
+        (Set::Web96, rate, lambda, None) => {
+            Fileset::web96(rate.unwrap_or(LOAD_DEFAULT), lambda.unwrap_or(LAMBDA_DEFAULT))
+        }
+        (Set::Web99, None, None, connections) => Fileset::web99(connections.unwrap_or(LOAD_DEFAULT)),
+        _ => {
+            let text = "--rate and --lambda are for web96, --connections is for web99";
+            return Err((text.to_owned(), USAGE));
+        }
     };
     let set = set.map_err(|error| (error.to_string(), USAGE))?;
     let live = LiveLine::new();

@@ -104,7 +104,7 @@ pub(crate) fn check_fields(bytes: &[u8]) {
         let again = encode_base64(&decoded, Alphabet::Url);
         assert_eq!(decode_base64(again.as_bytes(), Alphabet::Url), Some(decoded));
     }
-    if let Ok(secret) = Secret::parse("fuzz-fuzz-fuzz-fuzz-fuzz-fuzz-fuzz") {
+    if let Ok(secret) = Secret::parse("fuzz-fuzz-fuzz-fuzz-fuzz-fuzz-fuzz", "site") {
         assert!(open_session(&secret, bytes, 1_800_000_000).is_none());
         assert!(!check_token(&secret, &[0; 16], bytes));
     }

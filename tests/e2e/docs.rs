@@ -7,6 +7,9 @@ use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::OriginFailure;
 use flatout_net::tls::TlsFailure;
+use flatout_pages::PageOutcome;
+use flatout_pages::api::refusal::PageRefusal;
+use flatout_pages::sandbox::FailureKind;
 use flatout_proxy::esi::EsiError;
 use flatout_proxy::group::Change;
 use flatout_proxy::outcome::ForwardOutcome;
@@ -70,8 +73,10 @@ fn reasons() -> String {
         "Status 0 is the page's own. A line on standard error tells each failure, with the file and the line.\n\n",
     );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
-    for index in 0..flatout_pages::Outcome::NAMES.len() {
-        let outcome = flatout_pages::Outcome::from_index(index as u8);
+    let own = PageOutcome::ALL.iter().map(|outcome| flatout_pages::Outcome::page(*outcome));
+    let failures = FailureKind::ALL.iter().map(|kind| flatout_pages::Outcome::failure(*kind));
+    let refusals = PageRefusal::ALL.iter().map(|refusal| flatout_pages::Outcome::refusal(*refusal));
+    for outcome in own.chain(failures).chain(refusals) {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
     text.push_str("\n## Data: why a database did not do what a page asked\n\n");

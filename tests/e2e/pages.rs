@@ -8,9 +8,11 @@ mod demo;
 mod failures;
 mod injection;
 mod kept;
+mod secrets;
 mod serving;
 mod streaming;
 mod turns;
+mod waits;
 
 use super::harness::{Folder, Response, Server};
 

@@ -57,6 +57,9 @@ fn a_set_of_files_is_served_as_its_list_says() {
     let other = workload(&["make", "web96", path_of(folder.path())]);
     assert_eq!(other.status.code(), Some(2));
     assert!(stderr(&other).contains("none is overwritten"), "{}", stderr(&other));
+    let senseless = workload(&["make", "webstone-simple", path_of(&files), "--rate", "5"]);
+    assert_eq!(senseless.status.code(), Some(2));
+    assert!(stderr(&senseless).contains("are for web96"), "{}", stderr(&senseless));
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl ResponseDirectives {
     }
 }
 
-/// One directive, its argument not yet read.
+/// One directive, its argument still unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directive<'a> {
     name: &'a [u8],

@@ -2,26 +2,16 @@
 
 use flatout_http::head::{FieldStorage, Fields, parse_fields};
 use flatout_http::limits::Limits;
+use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::trim;
 
 /// Bytes of kept field lines at the most, as much as a head from an origin may have.
 pub const LINES_BYTES_MAX: usize = Limits::CLIENT.head_bytes_max;
 
-/// Fields that belong to a connection, or to one hop's authentication, and are never kept (RFC 9111 §3.1,
-/// RFC 9110 §7.6.1).
-const OF_A_CONNECTION: [&str; 11] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authentication-info",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-];
+/// Fields of one hop's authentication, and one more of a connection: as all those of a connection, never kept
+/// (RFC 9111 §3.1, RFC 9110 §7.6.1).
+const OF_A_HOP: [&str; 4] =
+    ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "http2-settings"];
 
 /// Fields that are written anew for each answer, or have no meaning any more (Warning: RFC 9111 §5.5).
 const OF_AN_ANSWER: [&str; 3] = ["age", "content-length", "warning"];
@@ -72,7 +62,8 @@ impl<'a> Dropped<'a> {
         if KEPT_ALWAYS.iter().any(is) {
             return false;
         }
-        OF_A_CONNECTION.iter().any(is)
+        is_of_a_connection(name.as_bytes())
+            || OF_A_HOP.iter().any(is)
             || OF_AN_ANSWER.iter().any(is)
             || (self.partial && name.eq_ignore_ascii_case("content-range"))
             || (self.cookies && name.eq_ignore_ascii_case("set-cookie"))

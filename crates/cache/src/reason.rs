@@ -3,43 +3,14 @@
 
 use crate::status::Fwd;
 
-macro_rules! reasons {
-    ($(#[$about:meta])* $table:ident: $($variant:ident, $name:literal, $text:literal, $change:literal;)+) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $table {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl $table {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-
-            /// How to change it, for who wants another outcome.
-            pub const fn change(self) -> &'static str {
-                match self { $(Self::$variant => $change,)+ }
-            }
-        }
-    };
-}
-
-reasons! {
+flatout_reason::reasons! {
     /// What a look-up came to.
-    Lookup:
+    pub enum Lookup {
+        name,
+        text,
+        /// How to change it, for who wants another outcome.
+        change: &'static str,
+    }
     HitFresh, "hit_fresh", "A stored answer was fresh.", "Purge it, or shorten its lifetime, to see a new one.";
     HitWhileRevalidate, "hit_while_revalidate", "A stored answer was stale; it was served while a new one is fetched.", "Shorten stale-while-revalidate.";
     HitIfError, "hit_if_error", "The origin answered with an error; a stale stored answer was served instead.", "Mend the origin, or shorten stale-if-error.";
@@ -70,9 +41,14 @@ reasons! {
     ErrorPassed, "error_passed", "The origin failed, and no stored answer may stand in.", "Send stale-if-error, or set it in the rules.";
 }
 
-reasons! {
+flatout_reason::reasons! {
     /// Why an answer is not kept.
-    NoStore:
+    pub enum NoStore {
+        name,
+        text,
+        /// How to change it, for who wants another outcome.
+        change: &'static str,
+    }
     Off, "off", "The cache is off for this request.", "Take cache off=#true out of the configuration.";
     MethodNotCacheable, "method_not_cacheable", "It answers a method other than GET.", "Ask with GET; for POST, send Content-Location with the target and an explicit lifetime.";
     RequestContent, "request_content", "The request has content, for which no key stands.", "Ask without content.";

@@ -103,7 +103,8 @@ codes! {
     Contradiction, "C0410", "contradiction", "Two settings exclude one another.";
     SameTwice, "C0411", "the same twice", "The list has the same entry twice.";
     NoAnswer, "C0412", "no answer", "Nothing in this site ever answers. Give it a handler: files, pages, php, proxy, respond, redirect or metrics.";
-    CacheUnused, "C0413", "cache without use", "No `proxy` stands behind this `cache`, and only what origins answer is kept by it. Files have a cache of their own, which needs no setting.";
+    CacheUnused, "C0413", "cache without use", "No `proxy` stands behind this `cache`, and only what origins answer is kept by it. Files have a cache of their own, which needs no setting. What active pages and scripts answer is kept by a site in front of theirs: one with `cache` and `proxy \"http://127.0.0.1:8081\"`, and theirs with `listen \"127.0.0.1:8081\"`.";
+    PrivateServed, "C0414", "private file given out", "What active pages keep lies below a folder that a `files` step gives out, so visitors could load the database, or the key with which sessions are signed. Move it out of the folder, or into one below it whose name begins with a dot.";
 
     CodeUnclosed, "P0101", "code not closed", "A page's code begins with `<?` and ends with `?>`; the file ends before. In a text or a long comment of Luau, `?>` ends nothing.";
     InsertionUnknown, "P0102", "unknown insertion", "Behind `<?` stands `=`, `raw`, `lua` or `include`, and nothing else. As text it is written `&lt;?`, in a script's strings `<\\?`.";

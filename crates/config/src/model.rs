@@ -7,13 +7,17 @@
 mod handler;
 mod pages;
 mod php;
+mod private;
 mod process;
 mod proxy;
 mod step;
+mod trust;
 
+pub use flatout_http::lines::FieldOp;
 pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
+pub use private::is_given_out;
 pub use process::{
     Admin, CacheBudget, Config, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation, Timeouts,
 };
@@ -22,9 +26,10 @@ pub use proxy::{
     PassiveHealth, Proxy, QueryKey, SetCookie, StatusField, StoreBudget,
 };
 pub use step::{
-    Access, BasicAuth, Block, Cidr, Cors, ErrorPage, FieldOp, Matcher, Network, RateLimit, Rewrite, Route, Step,
-    StepKind, Text, TextPart, Variable,
+    Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,
+    TextPart, Variable,
 };
+pub use trust::is_trusted;
 
 /// Where something stands in the configuration, for `explain` and for errors found later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod pages;
 mod parse;
 mod php;
 mod pool;
+mod private;
 mod process;
 mod proxy;
 mod route;

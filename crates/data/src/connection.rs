@@ -151,6 +151,9 @@ impl Session {
         // "x" is a column's name, and a misspelt one an error rather than the text x.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
+        // A statement is compiled once. With statistics of ANALYZE there, SQLite would compile it again for each value that is
+        // bound, which takes longer than most queries do (https://www.sqlite.org/queryplanner-ng.html#qpsg).
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;

@@ -106,7 +106,7 @@ impl std::error::Error for KvError {}
 /// How much there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvCounts {
-    /// Values, with those that have expired and not yet given way.
+    /// Values, with those that have expired and still take a place.
     pub entries: usize,
     /// Bytes as [`KvLimits::bytes_max`] counts them.
     pub bytes: usize,

@@ -16,7 +16,7 @@ struct State<J> {
     jobs: VecDeque<J>,
     /// Threads that sleep.
     idle: usize,
-    /// Threads of them that were rung for and have not yet looked.
+    /// Threads of them that were rung for and are about to look.
     rung: usize,
     closed: bool,
 }

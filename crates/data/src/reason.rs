@@ -4,36 +4,9 @@
 use std::error::Error;
 use std::fmt;
 
-macro_rules! reasons {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why a database did not do what it was asked.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum DataReason {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl DataReason {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means, and where somebody can do something about it, what.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-reasons! {
+flatout_reason::reasons! {
+    /// Why a database did not do what it was asked.
+    pub enum DataReason { name, text, }
     SqlInvalid, "db_sql_invalid", "The statement is not SQL that this database understands.";
     SqlEmpty, "db_sql_empty", "The text holds no statement.";
     SqlMultiple, "db_sql_multiple", "The text holds more than one statement: give them one by one, or as a transaction.";
@@ -47,8 +20,8 @@ reasons! {
     ConstraintOther, "db_constraint_other", "The row violates another rule of its table, or a trigger refused it.";
     ValueType, "db_value_type", "A value is of a type that does not fit its place.";
     ValueTooBig, "db_value_too_big", "A text, a blob or a row is larger than this database allows.";
-    RowsMax, "db_rows_max", "The answer has more rows than are allowed: add a LIMIT.";
-    BytesMax, "db_bytes_max", "The answer has more bytes than are allowed: ask for fewer rows or columns.";
+    RowsMax, "db_rows_max", "The answer has more rows than are allowed: ask for a part of them with LIMIT, and for the next part with a WHERE that begins behind the last row.";
+    BytesMax, "db_bytes_max", "The answer has more bytes than are allowed: ask for fewer rows or columns, or for a part of a value with substr.";
     StatementTimeout, "db_statement_timeout", "The statement ran for longer than is allowed, and was stopped without effect.";
     QueueFull, "db_queue_full", "Too many statements wait for the database already.";
     QueueTimeout, "db_queue_timeout", "The statement waited for its turn for longer than is allowed, and was not begun.";

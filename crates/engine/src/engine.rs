@@ -16,7 +16,7 @@ use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
-use flatout_pages::{Folder, PagesWorker, SOURCE_ENDINGS};
+use flatout_pages::{Folder, PagesWorker};
 use flatout_proxy::{Accelerator, ProxyWorker};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{Files, Policy, Services, Store};
@@ -145,8 +145,7 @@ fn make_live(
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
             let step = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
-            let step = step.hiding(files.sources.clone());
-            Rc::new(if files.withholds { step.withholding(SOURCE_ENDINGS) } else { step })
+            Rc::new(step.hiding(files.sources.clone()))
         })
     });
     let active = spec.active.iter().map(|step| {

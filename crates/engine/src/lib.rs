@@ -30,6 +30,7 @@ pub mod error;
 pub mod explain;
 mod host;
 mod index;
+mod neighbour;
 mod network;
 pub mod outcome;
 mod pattern;

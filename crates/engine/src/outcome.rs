@@ -4,35 +4,12 @@
 use flatout_fastcgi::Outcome as Run;
 use flatout_pages::Outcome as Paged;
 use flatout_proxy::outcome::Outcome as Proxied;
+use flatout_reason::join;
 use flatout_serve::outcome::Outcome as Served;
 
-macro_rules! outcomes {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why an answer was what it was, where no file decided it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Outcome {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Outcome {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-outcomes! {
+flatout_reason::reasons! {
+    /// Why an answer was what it was, where no file decided it.
+    pub enum Outcome { name, text, }
     SiteUnknown, "site_unknown", "No site of this listener has the host's name: 421.";
     HostNeeded, "host_needed", "The answer would name the host, and the request named none: 400.";
     HttpsRedirect, "https_redirect", "This listener only leads to https: 308.";
@@ -67,35 +44,13 @@ const COUNT: usize = PHP_BASE + Run::NAMES.len();
 
 /// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, of proxies, of pages, and
 /// of application servers.
-pub const OUTCOMES: [&str; COUNT] = {
-    let mut names = [""; COUNT];
-    let mut index = 0;
-    while index < COUNT {
-        names[index] = if index < Served::ALL.len() {
-            Served::NAMES[index]
-        } else if index < PROXY_BASE {
-            Outcome::ALL[index - Served::ALL.len()].name()
-        } else if index < PAGES_BASE {
-            Proxied::NAMES[index - PROXY_BASE]
-        } else if index < PHP_BASE {
-            Paged::NAMES[index - PAGES_BASE]
-        } else {
-            Run::NAMES[index - PHP_BASE]
-        };
-        index += 1;
-    }
-    names
-};
+pub const OUTCOMES: [&str; COUNT] = join(&[Served::NAMES, Outcome::NAMES, Proxied::NAMES, Paged::NAMES, Run::NAMES]);
+
+const TEXTS: [&str; COUNT] = join(&[Served::TEXTS, Outcome::TEXTS, Proxied::TEXTS, Paged::TEXTS, Run::TEXTS]);
 
 /// What the outcome at `index` into [`OUTCOMES`] means.
 pub fn outcome_text(index: u8) -> &'static str {
-    let index = usize::from(index);
-    let served = Served::ALL.get(index).map(|outcome| outcome.text());
-    let ours = || Some(Outcome::ALL.get(index.checked_sub(Served::ALL.len())?)?.text());
-    let proxied = || Proxied::text_at(index.checked_sub(PROXY_BASE).filter(|_| index < PAGES_BASE)?);
-    let paged = || Paged::text_at(index.checked_sub(PAGES_BASE).filter(|_| index < PHP_BASE)?);
-    let run = || Some(Run::ALL.get(index.checked_sub(PHP_BASE)?)?.text());
-    served.or_else(ours).or_else(proxied).or_else(paged).or_else(run).unwrap_or("")
+    TEXTS.get(usize::from(index)).copied().unwrap_or("")
 }
 
 const _: () = assert!(COUNT <= flatout_net::counters::OUTCOMES_MAX);

@@ -79,7 +79,7 @@ impl PathPattern {
     }
 }
 
-/// A star that is being tried: its token, where its run begins, and where it ends for now.
+/// A star that is being tried: its token, where its run begins, and where it ends in this attempt.
 #[derive(Clone, Copy)]
 struct Star {
     token: usize,

@@ -155,8 +155,8 @@ mod tests {
         let table = table(1, 1000, 2);
         let client: Option<IpAddr> = "192.0.2.1".parse().ok();
         assert_eq!((table.decide(client, 5000), table.decide(client, 5000)), (Decision::Pass, Decision::Pass));
-        for now_ms in [4990, 4000, 1] {
-            assert_ne!(table.decide(client, now_ms), Decision::Pass, "{now_ms}");
+        for at_ms in [4990, 4000, 1] {
+            assert_ne!(table.decide(client, at_ms), Decision::Pass, "{at_ms}");
         }
         assert_eq!(table.decide(client, 6000), Decision::Pass);
     }
@@ -184,8 +184,8 @@ mod tests {
         let table = table(1, 1000, 2);
         let client: Option<IpAddr> = "192.0.2.1".parse().ok();
         let wrap_ms = (1_u64 << 42) / 64;
-        for now_ms in [0, wrap_ms - 90_000, wrap_ms + 5_000, 3 * wrap_ms / 2, 90_000, 2 * wrap_ms + 3_000] {
-            assert_eq!(table.decide(client, now_ms), Decision::Pass, "{now_ms}");
+        for at_ms in [0, wrap_ms - 90_000, wrap_ms + 5_000, 3 * wrap_ms / 2, 90_000, 2 * wrap_ms + 3_000] {
+            assert_eq!(table.decide(client, at_ms), Decision::Pass, "{at_ms}");
         }
     }
 

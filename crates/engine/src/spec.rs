@@ -3,6 +3,7 @@
 
 mod compile;
 mod php;
+mod private;
 
 use crate::auth::Verifier;
 use crate::error::SpecError;
@@ -116,9 +117,7 @@ pub(crate) struct FilesSpec {
     pub(crate) settings: model::Files,
     pub(crate) recheck_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
-    /// Whether sources of active pages are as if they were not there.
-    pub(crate) withholds: bool,
-    /// Names whose content is not given out, as scripts are run here.
+    /// Names whose content is not given out, as scripts or pages are run here.
     pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
@@ -128,7 +127,6 @@ impl FilesSpec {
             && self.recheck_ms == other.recheck_ms
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
-            && self.withholds == other.withholds
             && self.sources == other.sources
     }
 }

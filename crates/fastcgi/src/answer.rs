@@ -1,25 +1,12 @@
 //! A script's answer as one of ours.
 
-use crate::head::{CgiHead, each_line};
+use crate::head::CgiHead;
 use crate::outcome::Outcome;
 use flatout_config::model::FieldOp;
 use flatout_http::date::{DATE_BYTES, format_date};
-use flatout_http::token::is_token;
+use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_net::clock::Now;
 use flatout_net::response::{Body, Head, Response};
-
-/// Names that no header step changes: they say how the message is framed, or which bytes it holds.
-const FRAMING: [&str; 9] = [
-    "content-length",
-    "content-range",
-    "transfer-encoding",
-    "connection",
-    "date",
-    "content-encoding",
-    "trailer",
-    "upgrade",
-    "age",
-];
 
 /// What a script may say of a file that this server sends: all but what the file itself decides.
 const FILE_DECIDES: [&str; 7] =
@@ -83,44 +70,6 @@ pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldO
     file.extra = None;
     file.outcome = Outcome::FileSent.index();
     file
-}
-
-/// Appends `lines` to `output` with `changes` made.
-fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
-    for (name, line) in each_line(lines) {
-        let dropped = changes.iter().any(|change| match change {
-            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => {
-                !is_framing(changed) && name.eq_ignore_ascii_case(changed.as_bytes())
-            }
-            FieldOp::Add(..) => false,
-        });
-        if !dropped {
-            output.extend_from_slice(line);
-        }
-    }
-    for (index, change) in changes.iter().enumerate() {
-        let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = change else { continue };
-        // What a later step sets or takes away is not written in the first place.
-        let undone = changes[index + 1..].iter().any(|later| match later {
-            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
-            FieldOp::Add(..) => false,
-        });
-        let is_safe = !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
-        if !undone && is_safe && !is_framing(name) && is_token(name.as_bytes()) {
-            write_line(name.as_bytes(), value.as_bytes(), output);
-        }
-    }
-}
-
-fn is_framing(name: &str) -> bool {
-    FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name))
-}
-
-fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
-    output.extend_from_slice(name);
-    output.extend_from_slice(b": ");
-    output.extend_from_slice(value);
-    output.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

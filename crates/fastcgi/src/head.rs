@@ -3,6 +3,7 @@
 //! Line ends may be CR LF or LF alone (§6.2); all else is as strict as towards any peer. A script that writes its own
 //! status line ("NPH", §5) is refused: over FastCGI nobody could tell where its answer ends.
 
+use flatout_http::lines::{each_line, is_of_a_connection};
 use flatout_http::token::{is_token, parse_decimal, trim};
 use std::fmt;
 
@@ -67,21 +68,8 @@ pub struct CgiHead {
     pub accel: Option<Vec<u8>>,
 }
 
-/// Fields that belong to a connection (RFC 9110 §7.6.1), which is none of the script's business, and instructions to
-/// nginx that mean nothing here.
-const LEFT_OUT: [&str; 11] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-accel-buffering",
-    "x-accel-charset",
-    "x-accel-expires",
-    "x-accel-limit-rate",
-];
+/// Instructions to nginx that mean nothing here. Fields of a connection are none of the script's business either.
+const LEFT_OUT: [&str; 4] = ["x-accel-buffering", "x-accel-charset", "x-accel-expires", "x-accel-limit-rate"];
 
 /// Finds where a head ends, without looking at any byte twice.
 #[derive(Clone, Copy, Debug, Default)]
@@ -145,7 +133,7 @@ impl CgiHead {
                 set_once(&mut parsed.sendfile, value.to_vec(), HeadError::Doubled)?;
             } else if name_is("x-accel-redirect") {
                 set_once(&mut parsed.accel, value.to_vec(), HeadError::Doubled)?;
-            } else if !LEFT_OUT.iter().any(|other| name_is(other)) {
+            } else if !is_of_a_connection(name.as_bytes()) && !LEFT_OUT.iter().any(|other| name_is(other)) {
                 if name_is("location") && std::mem::replace(&mut has_location, true) {
                     return Err(HeadError::Doubled);
                 }
@@ -191,14 +179,6 @@ fn parse_status(value: &[u8]) -> Result<u16, HeadError> {
         Some(status @ 200..=599) if digits.len() == 3 && rest.first().is_none_or(|&byte| byte == b' ') => Ok(status),
         _ => Err(HeadError::Status),
     }
-}
-
-/// Each line of `lines`, with its CR LF, and its name.
-pub(crate) fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        Some((&line[..colon], line))
-    })
 }
 
 #[cfg(test)]

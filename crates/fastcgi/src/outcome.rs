@@ -5,41 +5,14 @@ use crate::head::HeadError;
 use crate::record::RecordError;
 use flatout_net::fastcgi::ConnectFailure;
 
-macro_rules! outcomes {
-    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why an answer of a `php` step was what it was.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Outcome {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Outcome {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name, as logs and counters show it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status of the answer; 0: the script's own.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-outcomes! {
+flatout_reason::reasons! {
+    /// Why an answer of a `php` step was what it was.
+    pub enum Outcome {
+        name,
+        /// The status of the answer; 0: the script's own.
+        status: u16,
+        text,
+    }
     Answered, "php_answered", 0, "The script answered.";
     AnsweredAgain, "php_answered_again", 0, "The script answered on a fresh connection, after a kept one had turned out to be closed.";
     FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and this server sent it.";

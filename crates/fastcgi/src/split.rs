@@ -5,65 +5,8 @@
 //! So neither `/image.jpg/x.php` runs a picture, nor does a line feed in the path hide where the script ends
 //! (CVE-2019-11043): there is no pattern that it could defeat.
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
-use rustix::io::Errno;
-use std::io;
+use flatout_net::root::{Named, Root};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-
-/// openat2 with RESOLVE_BENEATH answers EAGAIN when a rename anywhere came between; it may be tried again.
-const RACES_MAX: u32 = 16;
-
-/// What a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// A regular file.
-    File,
-    /// A folder.
-    Folder,
-    /// Nothing, nothing that may be seen, or what is neither file nor folder.
-    Nothing,
-}
-
-/// The folder below which scripts stand, held open: renaming or replacing it does not lead requests elsewhere.
-#[derive(Debug)]
-pub struct Folder(OwnedFd);
-
-impl Folder {
-    /// Opens the folder at `path`.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
-    }
-
-    /// Device and inode.
-    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
-        let stat = fstat(&self.0)?;
-        Ok((stat.st_dev, stat.st_ino))
-    }
-
-    /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
-    pub fn identify(&self, name: &[u8]) -> Named {
-        let name = if name.is_empty() { b"." } else { name };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        for _ in 0..RACES_MAX {
-            let fd = match openat2(&self.0, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => continue,
-                Err(_) => return Named::Nothing,
-                Ok(fd) => fd,
-            };
-            return match fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-                Ok(FileType::RegularFile) => Named::File,
-                Ok(FileType::Directory) => Named::Folder,
-                _ => Named::Nothing,
-            };
-        }
-        Named::Nothing
-    }
-}
 
 /// What makes a file a script, and what answers where there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +65,7 @@ impl PassReason {
 }
 
 /// What `path` means: a path decoded, without its first slash, dot segments, empty segments, NUL and encoded slashes.
-pub fn find_script(path: &[u8], rules: &Rules, folder: &Folder) -> Meaning {
+pub fn find_script(path: &[u8], rules: &Rules, root: &Root) -> Meaning {
     // From the shortest: below a regular file there is nothing, so the first that is one is the longest as well. What does
     // not exist has nothing below it either, so a path full of scripts' names costs one look.
     let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
@@ -136,29 +79,31 @@ pub fn find_script(path: &[u8], rules: &Rules, folder: &Folder) -> Meaning {
         if is_hidden(name) {
             return Meaning::Pass(PassReason::Hidden);
         }
-        match folder.identify(name) {
-            Named::File => return Meaning::Script(name.to_vec(), end..path.len()),
-            Named::Folder => {}
-            Named::Nothing => break,
+        match root.identify(name) {
+            Ok(Named::File(_)) => return Meaning::Script(name.to_vec(), end..path.len()),
+            Ok(Named::Folder) => {}
+            Err(_) => break,
         }
     }
     let is_folder = path.is_empty() || path.ends_with(b"/");
     if !is_hidden(path) {
         if is_folder {
-            if let Some(index) = find_index(path, rules, folder) {
+            if let Some(index) = find_index(path, rules, root) {
                 return index;
             }
         } else if rules.front_controller.is_some() {
-            match folder.identify(path) {
-                Named::File if rules.is_script(path) => {}
-                Named::File => return Meaning::Pass(PassReason::File),
-                Named::Folder if find_index(&[path, b"/"].concat(), rules, folder).is_some() => return Meaning::Slash,
-                Named::Folder | Named::Nothing => {}
+            match root.identify(path) {
+                Ok(Named::File(_)) if rules.is_script(path) => {}
+                Ok(Named::File(_)) => return Meaning::Pass(PassReason::File),
+                Ok(Named::Folder) if find_index(&[path, b"/"].concat(), rules, root).is_some() => {
+                    return Meaning::Slash;
+                }
+                Ok(Named::Folder) | Err(_) => {}
             }
         }
     }
     if let Some(controller) = &rules.front_controller
-        && folder.identify(controller.as_bytes()) == Named::File
+        && is_file(root, controller.as_bytes())
     {
         // It reads REQUEST_URI. PATH_INFO would have to be decoded, and could not be told from a script's own.
         return Meaning::Script(controller.clone().into_bytes(), path.len()..path.len());
@@ -167,10 +112,10 @@ pub fn find_script(path: &[u8], rules: &Rules, folder: &Folder) -> Meaning {
 }
 
 /// What answers for the folder `path`, which ends with its slash or is empty.
-fn find_index(path: &[u8], rules: &Rules, folder: &Folder) -> Option<Meaning> {
+fn find_index(path: &[u8], rules: &Rules, root: &Root) -> Option<Meaning> {
     rules.index.iter().find_map(|index| {
         let name = [path, index.as_bytes()].concat();
-        (folder.identify(&name) == Named::File).then(|| {
+        is_file(root, &name).then(|| {
             if rules.is_script(&name) {
                 Meaning::Script(name, path.len()..path.len())
             } else {
@@ -178,6 +123,11 @@ fn find_index(path: &[u8], rules: &Rules, folder: &Folder) -> Option<Meaning> {
             }
         })
     })
+}
+
+/// What cannot be looked at is no file: whoever asks for it is told nothing else.
+fn is_file(root: &Root, name: &[u8]) -> bool {
+    matches!(root.identify(name), Ok(Named::File(_)))
 }
 
 /// Whether a segment begins with a dot, other than a first one `.well-known` (RFC 8615).

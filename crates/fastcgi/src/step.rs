@@ -1,8 +1,10 @@
 //! One `php` step of the configuration, put to use for all workers.
 
-use crate::split::{Folder, Meaning, Rules, find_script};
+use crate::split::{Meaning, Rules, find_script};
+use crate::spool::Budget;
 use flatout_config::model::{Php, PhpAddress};
 use flatout_net::fastcgi::{Crowd, FastcgiAddress, FastcgiSettings};
+use flatout_net::root::Root;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,11 +20,12 @@ pub struct PhpStep {
     pub(crate) id: u64,
     pub(crate) settings: Php,
     pub(crate) rules: Rules,
-    pub(crate) folder: Folder,
+    folder: Root,
     pub(crate) address: FastcgiAddress,
     /// The root as the application server sees it, without a last slash.
     pub(crate) root: Vec<u8>,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) budget: Arc<Budget>,
     under_way: Arc<AtomicU32>,
 }
 
@@ -49,13 +52,14 @@ impl PhpStep {
                 index: settings.index.clone(),
                 front_controller: settings.front_controller.clone(),
             },
-            folder: Folder::open(&settings.root)?,
+            folder: Root::open(&settings.root)?,
             address: match &settings.address {
                 PhpAddress::Unix(path) => FastcgiAddress::Unix(path.clone()),
                 PhpAddress::Tcp(host, port) => FastcgiAddress::Tcp(host.clone(), *port),
             },
             root,
             crowd: Arc::default(),
+            budget: Arc::default(),
             under_way: Arc::default(),
             settings: settings.clone(),
         })
@@ -63,7 +67,7 @@ impl PhpStep {
 
     /// Whether the step is one for `settings`, and its root is still the folder of that name.
     pub fn is(&self, settings: &Php) -> bool {
-        let identity = Folder::open(&settings.root).and_then(|folder| folder.identity());
+        let identity = Root::open(&settings.root).and_then(|folder| folder.identity());
         self.settings == *settings && identity.is_ok_and(|now| self.folder.identity().is_ok_and(|then| then == now))
     }
 

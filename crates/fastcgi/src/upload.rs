@@ -18,6 +18,8 @@ pub(crate) enum Feed {
     Live(Content),
     /// Kept until it was whole.
     Kept(Spool),
+    /// Its beginning is kept, and the rest comes as the client sends it.
+    Part(Spool, Content),
 }
 
 /// Why an upload ended early.
@@ -93,7 +95,11 @@ impl Upload {
     /// The content, for the request to be sent again; `None` when some of it is gone.
     pub(crate) fn into_feed(self) -> Option<Feed> {
         match self.feed {
-            Feed::Live(_) if self.is_taken => None,
+            Feed::Live(_) | Feed::Part(..) if self.is_taken => None,
+            Feed::Part(mut spool, rest) => {
+                spool.rewind();
+                Some(Feed::Part(spool, rest))
+            }
             Feed::Kept(mut spool) => {
                 spool.rewind();
                 Some(Feed::Kept(spool))
@@ -170,17 +176,20 @@ impl Upload {
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<SharedBytes>, Outcome>> {
-        match &mut self.feed {
-            Feed::Nothing => Poll::Ready(Ok(None)),
-            Feed::Kept(spool) => Poll::Ready(spool.next_piece()),
-            Feed::Live(content) => {
-                self.is_taken = true;
-                content.poll_piece(context).map(|piece| match piece {
-                    ContentPiece::Bytes(bytes) => Ok(Some(bytes)),
-                    ContentPiece::End(_) => Ok(None),
-                    ContentPiece::Cut(_) => Err(Outcome::ContentCut),
-                })
-            }
-        }
+        let content = match &mut self.feed {
+            Feed::Nothing => return Poll::Ready(Ok(None)),
+            Feed::Kept(spool) => return Poll::Ready(spool.next_piece()),
+            Feed::Live(content) => content,
+            Feed::Part(spool, content) => match spool.next_piece() {
+                Ok(None) => content,
+                piece => return Poll::Ready(piece),
+            },
+        };
+        self.is_taken = true;
+        content.poll_piece(context).map(|piece| match piece {
+            ContentPiece::Bytes(bytes) => Ok(Some(bytes)),
+            ContentPiece::End(_) => Ok(None),
+            ContentPiece::Cut(_) => Err(Outcome::ContentCut),
+        })
     }
 }

@@ -21,6 +21,8 @@ pub struct Facts<'a> {
     pub secure: bool,
     /// The listener's address, as far as it is configured.
     pub server: Option<SocketAddr>,
+    /// The port that was asked, when somebody who is believed has told it.
+    pub port: Option<u16>,
     /// The site's name, for requests that name no host.
     pub site: Option<&'a str>,
     /// Who has shown a password to this server.
@@ -99,8 +101,9 @@ impl Facts<'_> {
         put("SERVER_NAME", name);
         let default_port = if self.secure { 443 } else { 80 };
         let listening = self.server.map(|server| server.port()).filter(|&port| port != 0);
-        let port = match port {
-            Some(port) if !port.is_empty() => String::from_utf8_lossy(port).into_owned(),
+        let port = match (self.port, port) {
+            (Some(told), _) => told.to_string(),
+            (None, Some(port)) if !port.is_empty() => String::from_utf8_lossy(port).into_owned(),
             // A host without a port means the scheme's own (RFC 9110 §4.2).
             _ if authority.is_some() => default_port.to_string(),
             _ => listening.unwrap_or(default_port).to_string(),
@@ -113,7 +116,10 @@ impl Facts<'_> {
             let address = client.ip().to_canonical().to_string();
             put("REMOTE_ADDR", address.as_bytes());
             put("REMOTE_HOST", address.as_bytes());
-            put("REMOTE_PORT", client.port().to_string().as_bytes());
+            // A proxy tells whom it passes on, and mostly not the port.
+            if client.port() != 0 {
+                put("REMOTE_PORT", client.port().to_string().as_bytes());
+            }
         }
         if let Some(authority) = authority {
             put("HTTP_HOST", authority);

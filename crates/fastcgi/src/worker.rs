@@ -6,7 +6,7 @@ use crate::head::CgiHead;
 use crate::outcome::Outcome;
 use crate::record::{Kind, encode_begin, encode_end, encode_stream};
 use crate::split::{Meaning, PassReason};
-use crate::spool::Spool;
+use crate::spool::{Filled, Spool};
 use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
 use crate::variables::Facts;
@@ -45,6 +45,8 @@ pub struct Asking<'a> {
     pub user: Option<&'a str>,
     /// The address of the listener it came by.
     pub server: Option<SocketAddr>,
+    /// The port that a trusted neighbour says was asked; `None`: as the request tells.
+    pub port: Option<u16>,
     /// The site's name.
     pub site: Option<&'a str>,
 }
@@ -146,6 +148,7 @@ struct Task {
     changes: Rc<[FieldOp]>,
     user: Option<String>,
     server: Option<SocketAddr>,
+    port: Option<u16>,
     site: Option<String>,
     base: u8,
 }
@@ -163,7 +166,6 @@ impl PhpWorker {
             Meaning::Slash => return Handled::Slash,
             Meaning::Pass(reason) => return Handled::Pass(reason),
         };
-        let Some(permit) = step.enter() else { return Handled::Refused(Outcome::TooMany.into()) };
         let offers = asking.request.offers;
         if offers.has_content() {
             let settings = &step.settings;
@@ -176,6 +178,13 @@ impl PhpWorker {
                 return Handled::Refused(outcome.into());
             }
         }
+        // Content may take its time, and takes nobody's place meanwhile.
+        let permit = if offers.has_content() {
+            None
+        } else {
+            let Some(permit) = step.enter() else { return Handled::Refused(Outcome::TooMany.into()) };
+            Some(permit)
+        };
         let task = Task {
             step: Arc::clone(step),
             client: self.client(step),
@@ -187,6 +196,7 @@ impl PhpWorker {
             changes: Rc::clone(asking.changes),
             user: asking.user.map(str::to_owned),
             server: asking.server,
+            port: asking.port,
             site: asking.site.map(str::to_owned),
             base: self.base,
         };
@@ -212,23 +222,30 @@ impl PhpWorker {
 }
 
 impl Task {
-    async fn run(self, permit: Permit) -> Result<Made, Refused> {
+    /// `permit`: a place among the requests under way, unless content must come first.
+    async fn run(self, permit: Option<Permit>) -> Result<Made, Refused> {
         let offers = self.request.offers();
         let (feed, length) = match offers.take_content() {
             None if matches!(self.request.method(), "POST" | "PUT" | "PATCH") => (Feed::Nothing, Some(0)),
             None => (Feed::Nothing, None),
             Some(content) => {
-                if let Some(length) = content.length() {
-                    (Feed::Live(content), Some(length))
-                } else {
-                    let settings = &self.step.settings;
-                    let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
-                    let spool = Spool::fill(content, bytes_max).await?;
-                    let length = spool.length();
-                    (Feed::Kept(spool), Some(length))
+                let settings = &self.step.settings;
+                match content.length() {
+                    Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
+                    length => {
+                        let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
+                        match Spool::fill(content, bytes_max, &self.step.budget).await? {
+                            Filled::Whole(spool) => {
+                                let length = spool.length();
+                                (Feed::Kept(spool), Some(length))
+                            }
+                            Filled::Part(spool, rest) => (Feed::Part(spool, rest), length),
+                        }
+                    }
                 }
             }
         };
+        let permit = permit.or_else(|| self.step.enter()).ok_or(Outcome::TooMany)?;
         let (head, exchange, outcome) = self.ask(permit, feed, length).await?;
         Ok(self.answer(head, exchange, outcome))
     }
@@ -305,6 +322,7 @@ impl Task {
                 client: request.client,
                 secure: request.secure,
                 server: self.server,
+                port: self.port,
                 site: self.site.as_deref(),
                 user: self.user.as_deref(),
                 path: &path,

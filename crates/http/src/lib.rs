@@ -10,6 +10,7 @@
 //! | [`refusal`] | every reason for which a message is refused, with its status |
 //! | [`token`] | the character classes of the grammars |
 //! | [`head`] | where a head ends; line ends; the field section |
+//! | [`lines`] | field lines as bytes, and changes to them |
 //! | [`request`], [`response`] | the two kinds of head |
 //! | [`target`], [`host`], [`path`] | what a request is for |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
@@ -17,6 +18,7 @@
 //! | [`http2`] | where frames begin, and when there are too many |
 //! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | what a request asks about a representation |
 //! | [`encoding`] | which content coding the client likes best |
+//! | [`forwarded`] | what proxies say of a request that they pass on |
 //! | [`digest`], [`structured`] | digests wanted and sent, and the dictionaries that say so |
 //!
 //! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
@@ -30,11 +32,13 @@ pub mod digest;
 pub mod encoding;
 pub mod etag;
 pub mod feed;
+pub mod forwarded;
 pub mod framing;
 pub mod head;
 pub mod host;
 pub mod http2;
 pub mod limits;
+pub mod lines;
 pub mod path;
 pub mod range;
 pub mod ranges;

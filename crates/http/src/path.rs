@@ -56,14 +56,39 @@ fn check_segments(decoded: &[u8], facts: &mut PathFacts) -> Result<(), Refusal> 
     Ok(())
 }
 
+/// Appends `path` as the path of a Location. Browsers take two slashes at its beginning, or what they think are slashes, for
+/// another site's name (WHATWG URL, "special authority slashes state"), so there is one.
+pub fn append_local(path: &[u8], out: &mut Vec<u8>) {
+    let lead = path.iter().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
+    out.push(b'/');
+    out.extend_from_slice(&path[lead..]);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{PathFacts, Refusal, decode_path};
+    use super::{PathFacts, Refusal, append_local, decode_path};
 
     fn decode(path: &str) -> Result<(String, PathFacts), Refusal> {
         let mut decoded = Vec::new();
         let facts = decode_path(path.as_bytes(), &mut decoded)?;
         Ok((String::from_utf8_lossy(&decoded).into_owned(), facts))
+    }
+
+    #[test]
+    fn a_location_stays_on_its_site() {
+        for (path, expected) in [
+            ("/a/", "/a/"),
+            ("//a.example/", "/a.example/"),
+            ("/\\/a", "/a"),
+            ("\\a", "/a"),
+            ("a", "/a"),
+            ("", "/"),
+            ("/", "/"),
+        ] {
+            let mut location = Vec::new();
+            append_local(path.as_bytes(), &mut location);
+            assert_eq!(String::from_utf8(location).unwrap(), expected, "{path}");
+        }
     }
 
     #[test]

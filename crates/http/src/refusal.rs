@@ -3,38 +3,14 @@
 //! A refusal is always the peer's fault. The server answers it with its status and closes the connection; the client
 //! counts it as a bad response. The names appear in the access log and in docs/reasons.md.
 
-macro_rules! refusals {
-    ($($(#[$doc:meta])* $variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why a message was refused.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Refusal {
-            $($(#[$doc])* $variant,)+
-        }
-
-        impl Refusal {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The stable name, as logs and counters show it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status a server answers with.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// One sentence for the person who sent the message.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-refusals! {
+flatout_reason::reasons! {
+    /// Why a message was refused.
+    pub enum Refusal {
+        name,
+        /// The status a server answers with.
+        status: u16,
+        text,
+    }
     /// RFC 9112 §2.2: a recipient may accept a bare LF; a strict one does not.
     BareLf, "bare_lf", 400, "A line ends in LF without CR before it.";
     /// RFC 9112 §2.2.

@@ -3,36 +3,10 @@
 //! The first eight names are httperf's, so that old reports and new ones can be laid side by side; the rest say what
 //! httperf could not see. One request fails for exactly one of these.
 
-/// Declares the enumeration, its names and its explanations from one table.
-macro_rules! failure_kinds {
-    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
-        /// The one reason a request failed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum FailureKind {
-            $(#[doc = $meaning] $variant,)*
-        }
-
-        impl FailureKind {
-            /// Every kind, in the order reports show them.
-            pub const ALL: [Self; Self::COUNT] = [$(Self::$variant,)*];
-
-            /// How many kinds there are.
-            pub const COUNT: usize = [$($name,)*].len();
-
-            /// The short name used in reports and JSON, for example `client-timo`.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// One sentence for people.
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
-}
-
-failure_kinds! {
+flatout_reason::reasons! {
+    /// The one reason a request failed.
+    #[derive(PartialOrd, Ord)]
+    pub enum FailureKind { name, text, }
     ClientTimo,  "client-timo",  "no complete answer within the request timeout";
     SocketTimo,  "socket-timo",  "the kernel gave up waiting for the peer";
     ConnRefused, "connrefused",  "nothing listens at the address";
@@ -51,6 +25,9 @@ failure_kinds! {
 }
 
 impl FailureKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = Self::ALL.len();
+
     /// Position in [`FailureKind::ALL`], for counters kept in an array.
     pub const fn index(self) -> usize {
         self as usize
@@ -66,7 +43,7 @@ impl serde::Serialize for FailureKind {
 impl<'de> serde::Deserialize<'de> for FailureKind {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
         known.ok_or_else(|| serde::de::Error::custom(format!("no failure is called {name:?}")))
     }
 }
@@ -80,9 +57,9 @@ mod tests {
     fn names_are_unique_and_indexes_match_the_table() {
         let names: BTreeSet<_> = FailureKind::ALL.iter().map(|kind| kind.name()).collect();
         assert_eq!(names.len(), FailureKind::COUNT);
-        for (position, kind) in FailureKind::ALL.into_iter().enumerate() {
+        for (position, kind) in FailureKind::ALL.iter().enumerate() {
             assert_eq!(kind.index(), position);
-            assert!(!kind.meaning().is_empty());
+            assert!(!kind.text().is_empty());
         }
     }
 }

@@ -8,23 +8,22 @@
 //!
 //! Asking for the next move and telling events allocate nothing.
 
+mod backlog;
 mod cursor;
 mod retry;
 mod slot;
+mod visits;
 
 pub use retry::{RETRY_PAUSE_NS_MAX, RETRY_PAUSE_NS_MIN};
 
-use crate::plan::random::Random;
 use crate::plan::{Loop, Plan, PlanError, Share, Stop, Visit, WarmUp, portion};
-use cursor::{Arrival, Cursor};
+use crate::random::Random;
+use cursor::Cursor;
 use retry::{Retries, Retry};
 use serde::{Deserialize, Serialize};
 use slot::{Holding, Slot};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-
-/// What the streams of visits are called among the streams of a seed.
-const PURPOSE_VISIT: u64 = 2;
 
 /// What the streams of closed-loop starts are called among the streams of a seed.
 const PURPOSE_START: u64 = 3;
@@ -340,248 +339,6 @@ impl Schedule {
     /// What was counted so far.
     pub fn tally(&self) -> Tally {
         self.tally
-    }
-}
-
-/// Visits and their bursts.
-impl Schedule {
-    fn is_measured(&self, intended_ns: u64) -> bool {
-        self.measured_from_ns.is_some_and(|from_ns| intended_ns >= from_ns)
-    }
-
-    /// Whether a burst intended at that time may be begun at `now_ns`. In a closed loop its requests may be fewer.
-    fn may_begin(&self, intended_ns: u64, now_ns: u64) -> bool {
-        !self.stopped
-            && intended_ns < self.deadline_ns
-            && now_ns < self.deadline_ns.saturating_add(self.plan.drain_ns)
-            && (self.requests_left > 0 || !self.is_measured(intended_ns))
-    }
-
-    /// A slot whose time has come: its visit goes on, or a closed loop's next one begins.
-    fn go_on(&mut self, slot: u32, due_ns: u64, now_ns: u64) -> Option<Begin> {
-        if !self.may_begin(due_ns, now_ns) {
-            self.abandon(slot);
-            return None;
-        }
-        if self.slots[slot as usize].calls_left == 0 {
-            let visit = self.visits_numbered * u64::from(self.share.shares) + u64::from(self.share.index);
-            self.visits_numbered += 1;
-            self.start_visit(slot, visit, due_ns);
-        }
-        Some(self.start_burst(slot, due_ns))
-    }
-
-    fn start_visit(&mut self, slot: u32, visit: u64, intended_ns: u64) {
-        let is_measured = self.is_measured(intended_ns);
-        let state = &mut self.slots[slot as usize];
-        state.visit = visit;
-        state.call = 0;
-        state.is_measured = is_measured;
-        let draws = matches!(self.plan.visit, Visit::Session { .. }) || !self.plan.think_ns.is_zero();
-        if draws {
-            state.random = Random::stream(self.plan.seed, PURPOSE_VISIT, visit);
-        }
-        state.calls_left = match &self.plan.visit {
-            Visit::Request => 1,
-            Visit::Connection { calls } => *calls,
-            Visit::Session { length } => length.draw_count(&mut state.random),
-        };
-        if !matches!(self.plan.visit, Visit::Request) {
-            state.is_open = false;
-        }
-        self.slots_held += 1;
-        self.tally.slots_peak = self.tally.slots_peak.max(self.slots_held);
-        self.tally.visits += u64::from(is_measured);
-        self.unfinished += 1;
-    }
-
-    fn start_burst(&mut self, slot: u32, intended_ns: u64) -> Begin {
-        let is_measured = self.is_measured(intended_ns);
-        let state = &mut self.slots[slot as usize];
-        state.holding = Holding::Burst;
-        let call = state.call;
-        state.call += 1;
-        state.calls_left -= 1;
-        if state.calls_left == 0 {
-            self.unfinished -= 1;
-        }
-        let mut burst = self.plan.burst;
-        if is_measured {
-            // The last burst of an exact count is shorter.
-            burst = u64::from(burst).min(self.requests_left) as u32;
-            if self.requests_left != u64::MAX {
-                self.requests_left -= u64::from(burst);
-            }
-            self.tally.bursts += 1;
-            self.tally.requests += u64::from(burst);
-        }
-        let number = match (&self.plan.visit, &self.open) {
-            // The same for any number of threads, as the arrivals are.
-            (Visit::Request, Some(_)) => state.visit,
-            (Visit::Connection { calls }, Some(_)) => {
-                state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
-            }
-            _ => self.bursts_numbered * u64::from(self.share.shares) + u64::from(self.share.index),
-        };
-        self.bursts_numbered += 1;
-        let closes = state.calls_left == 0 && !matches!(self.plan.visit, Visit::Request);
-        Begin {
-            slot,
-            connect: !state.is_open,
-            burst,
-            closes,
-            intended_ns,
-            visit: state.visit,
-            request: number.saturating_mul(u64::from(self.plan.burst)),
-            call,
-        }
-    }
-
-    /// The next burst of a slot is wanted after a think time from `ended_ns`; begins it when that is none.
-    fn think(&mut self, slot: u32, ended_ns: u64, now_ns: u64) -> Option<Begin> {
-        let state = &mut self.slots[slot as usize];
-        let think_ns = if self.plan.think_ns.is_zero() { 0.0 } else { self.plan.think_ns.draw(&mut state.random) };
-        let due_ns = ended_ns.saturating_add(think_ns as u64);
-        if state.calls_left == 0 {
-            self.slots_held -= 1;
-        }
-        state.holding = Holding::Thought;
-        if due_ns <= now_ns {
-            return self.go_on(slot, due_ns, now_ns);
-        }
-        if due_ns < self.deadline_ns {
-            self.timers.push(Reverse((due_ns, slot)));
-        } else {
-            self.abandon(slot);
-        }
-        None
-    }
-
-    /// A closed loop's slot begins a new visit at that time.
-    fn wait(&mut self, slot: u32, due_ns: u64) {
-        self.slots[slot as usize].holding = Holding::Thought;
-        self.slots_held -= 1;
-        self.timers.push(Reverse((due_ns, slot)));
-    }
-
-    /// A slot whose visit may not go on.
-    fn abandon(&mut self, slot: u32) {
-        let state = &mut self.slots[slot as usize];
-        if state.calls_left > 0 {
-            state.calls_left = 0;
-            self.unfinished -= 1;
-            self.slots_held -= 1;
-        }
-        state.holding = Holding::Nothing;
-        if self.open.is_some() {
-            self.free(slot);
-        }
-    }
-
-    /// Ends the visit of an open loop's slot.
-    fn release(&mut self, slot: u32, now_ns: u64) {
-        // Whoever waited until now is counted before a slot is free again.
-        self.bound_backlog(now_ns);
-        self.slots[slot as usize].holding = Holding::Nothing;
-        self.slots_held -= 1;
-        self.free(slot);
-    }
-
-    fn free(&mut self, slot: u32) {
-        if self.slots[slot as usize].is_open {
-            self.free_open.push_back(slot);
-        } else {
-            self.free_closed.push_back(slot);
-        }
-    }
-}
-
-/// Arrivals of an open loop.
-impl Schedule {
-    fn has_free(&self) -> bool {
-        !self.free_open.is_empty() || !self.free_closed.is_empty()
-    }
-
-    /// The next arrival, unless all arrivals are over.
-    fn peek_arrival(&self) -> Option<Arrival> {
-        let open = self.open.as_ref()?;
-        let arrival = open.head.peek()?;
-        (!self.is_past_end(open, arrival)).then_some(arrival)
-    }
-
-    fn is_past_end(&self, open: &Open, arrival: Arrival) -> bool {
-        let Stop::Count(count) = self.plan.stop else { return arrival.intended_ns >= self.deadline_ns };
-        open.first_measured.is_some_and(|first| arrival.number >= first.saturating_add(count))
-    }
-
-    /// Begins the next arrival when it is due and a slot is free.
-    fn take_arrival(&mut self, now_ns: u64) -> Option<Begin> {
-        if self.stopped || self.open.is_none() {
-            return None;
-        }
-        self.bound_backlog(now_ns);
-        let arrival = self.peek_arrival().filter(|arrival| arrival.intended_ns <= now_ns)?;
-        // All connections of the plan are opened before one is used again; a visit with a connection of its own takes
-        // slots that have none first, for the same reason.
-        let slot = self.free_closed.pop_front().or_else(|| self.free_open.pop_front())?;
-        self.open.as_mut()?.head.take();
-        self.start_visit(slot, arrival.number, arrival.intended_ns);
-        Some(self.start_burst(slot, arrival.intended_ns))
-    }
-
-    /// When [`Schedule::next`] has to be asked again for the arrivals' sake.
-    fn arrival_ns(&self, now_ns: u64) -> Option<u64> {
-        let arrival = self.peek_arrival()?;
-        if self.has_free() {
-            return Some(arrival.intended_ns);
-        }
-        // It waits for an event, but not past the time at which it is dropped.
-        let dropped_ns = self.deadline_ns.saturating_add(self.plan.drain_ns);
-        (arrival.intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
-    }
-
-    /// Arrivals that are due and were not begun: the arrivals between the two cursors.
-    fn count_backlog(&mut self, now_ns: u64) -> u64 {
-        let Some(mut open) = self.open.take() else { return 0 };
-        if open.tail.taken() < open.head.taken() {
-            open.tail.clone_from(&open.head);
-        }
-        let has_free = self.has_free();
-        while let Some(arrival) = open.tail.peek() {
-            if arrival.intended_ns > now_ns || self.is_past_end(&open, arrival) {
-                break;
-            }
-            open.tail.take();
-            self.tally.waited += u64::from(!has_free);
-        }
-        let backlog = open.tail.taken() - open.head.taken();
-        self.open = Some(open);
-        backlog
-    }
-
-    /// Drops the oldest arrivals that wait when they are too many, and all of them when the time to begin them is over.
-    fn bound_backlog(&mut self, now_ns: u64) {
-        let is_over = now_ns >= self.deadline_ns.saturating_add(self.plan.drain_ns);
-        if self.has_free() && !is_over {
-            return;
-        }
-        let backlog = self.count_backlog(now_ns);
-        self.tally.backlog_peak = self.tally.backlog_peak.max(backlog);
-        let backlog_max = if is_over { 0 } else { self.plan.backlog_max.div_ceil(u64::from(self.share.shares.max(1))) };
-        for _ in backlog_max..backlog {
-            let Some(arrival) = self.open.as_mut().and_then(|open| open.head.take()) else { return };
-            self.tally.dropped += u64::from(self.is_measured(arrival.intended_ns));
-        }
-    }
-
-    /// Whether nothing is begun any more, though no timer and no arrival stands for it.
-    fn is_over(&self, now_ns: u64) -> bool {
-        let is_late = now_ns >= self.deadline_ns;
-        if self.open.is_some() {
-            return self.peek_arrival().is_none() && (is_late || self.unfinished == 0);
-        }
-        // A closed loop goes on as long as one slot is at work and may go on after it.
-        is_late || self.requests_left == 0 || self.slots_held == 0
     }
 }
 

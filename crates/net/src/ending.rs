@@ -1,37 +1,13 @@
 //! Every reason for which a connection ends: one table gives the name, whether something was lost, and the meaning.
 
-macro_rules! close_reasons {
-    ($($variant:ident, $name:literal, $cut:literal, $text:literal;)+) => {
-        /// Why a connection was closed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum CloseReason {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl CloseReason {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The stable name, as logs and counters show it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// Whether a request or a response was cut short by it.
-            pub const fn cuts(self) -> bool {
-                match self { $(Self::$variant => $cut,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-close_reasons! {
+flatout_reason::reasons! {
+    /// Why a connection was closed.
+    pub enum CloseReason {
+        name,
+        /// Whether a request or a response was cut short by it.
+        cuts: bool,
+        text,
+    }
     ClientClosed, "client_closed", false, "The client closed an idle connection.";
     NotPersistent, "not_persistent", false, "The client asked for, or its version implies, one request a connection.";
     Draining, "draining", false, "The server is stopping and nothing was under way.";

@@ -25,6 +25,7 @@
 //! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
 
 pub mod access;
+pub mod block;
 pub mod client;
 pub mod clock;
 pub mod content;

@@ -51,7 +51,14 @@ impl Root {
         Ok(Self { folder: open(path, flags, Mode::empty())? })
     }
 
-    /// What `name`, relative to the folder, stands for now. Opens nothing: no device is touched, no pipe awaited.
+    /// Device and inode of the folder itself.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = fstat(&self.folder)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// What `name`, relative to the folder, stands for. It is looked at and not opened: no device is touched, no pipe
+    /// awaited.
     pub fn identify(&self, name: &[u8]) -> Result<Named, OpenFault> {
         let stat = self.stat(name)?;
         match FileType::from_raw_mode(stat.st_mode) {

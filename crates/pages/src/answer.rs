@@ -174,7 +174,11 @@ pub(crate) fn body(page: &Page, output: &mut Output, length: usize, spare: &mut 
         return Body::Empty;
     }
     if let [Piece::Static(number)] = output.pieces() {
-        return page.range(*number).map_or(Body::Empty, |range| Body::Bytes(page.segments().slice(range)));
+        return match page.range(*number).map(|range| page.part(range)) {
+            None => Body::Empty,
+            Some(Segment::Bytes(bytes)) => Body::Bytes(bytes),
+            Some(Segment::File(file)) => Body::File(file),
+        };
     }
     if length <= WHOLE_BYTES_MAX {
         if Rc::get_mut(spare).is_none() {
@@ -222,12 +226,10 @@ pub(crate) fn segments(page: &Page, output: &mut Output) -> Vec<Segment> {
     let copied = SharedBytes::from_buffer(copied);
     let is_written = parts.iter().any(|part| matches!(part, Part::Written(_)));
     let written = SharedBytes::from_buffer(if is_written { output.take_dynamic() } else { Vec::new() });
-    let segment = |part| {
-        Segment::Bytes(match part {
-            Part::Static(range) => page.segments().slice(range),
-            Part::Written(range) => written.slice(range),
-            Part::Copied(range) => copied.slice(range),
-        })
+    let segment = |part| match part {
+        Part::Static(range) => page.part(range),
+        Part::Written(range) => Segment::Bytes(written.slice(range)),
+        Part::Copied(range) => Segment::Bytes(copied.slice(range)),
     };
     parts.into_iter().map(segment).collect()
 }
@@ -246,7 +248,7 @@ mod tests {
     use super::{Heads, SLICE_BYTES_MIN, WHOLE_BYTES_MAX, body, head, length, segments};
     use crate::asking::Changes;
     use crate::exchange::Exchange;
-    use crate::page::Page;
+    use crate::page::{PLACED_BYTES_MIN, Page};
     use flatout_config::model::FieldOp;
     use flatout_net::response::{Body, Segment};
     use std::rc::Rc;
@@ -314,6 +316,25 @@ mod tests {
         assert_eq!(lengths, [large.len() as u64 + 12, 3, SLICE_BYTES_MIN as u64, large.len() as u64]);
         output.clear();
         assert!(matches!(body(&page, output, 0, spare), Body::Empty));
+    }
+
+    #[test]
+    fn large_static_parts_are_parts_of_a_file() {
+        let large = "x".repeat(PLACED_BYTES_MIN);
+        let page = Page::of_segments(&[&large, &large]);
+        let mut exchange = Exchange::default();
+        let output = &mut exchange.output;
+        output.segment(0);
+        let alone = body(&page, output, large.len(), &mut Rc::new(Vec::new()));
+        assert!(matches!(alone, Body::File(file) if file.bytes == large.len() as u64));
+        output.write(|buffer| buffer.extend_from_slice(b"between"));
+        output.segment(1);
+        let parts = segments(&page, output);
+        let [Segment::File(first), Segment::Bytes(between), Segment::File(second)] = &parts[..] else {
+            panic!("{parts:?}")
+        };
+        assert_eq!(&between[..], b"between");
+        assert_eq!(second.offset - first.offset, large.len() as u64);
     }
 
     #[test]

@@ -12,12 +12,14 @@
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | what is kept, and other servers |
-//! | [`form`], [`multipart`], [`spool`] | decoders of content, and where files of a form stay |
+//! | [`form`], [`multipart`], [`spool`], [`budget`] | decoders of content, where files of a form stay, and how much |
+//! | [`password`] | hashes of passwords, made and verified on a thread of their own |
 //! | [`log`], [`mod@refusal`] | lines for the server's log; refusals by name |
 //!
 //! Absent: files, processes, and servers that the configuration does not name.
 
 mod body;
+pub mod budget;
 mod clock;
 mod content;
 mod convert;
@@ -31,6 +33,7 @@ pub mod json;
 mod kv;
 pub mod log;
 pub mod multipart;
+pub mod password;
 pub mod policy;
 pub mod refusal;
 mod request;
@@ -46,12 +49,14 @@ use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 pub use body::BodyLimits;
+use budget::Budget;
 use flatout_data::{Database, Kv};
 use flatout_net::origin::{OriginAddress, OriginClient};
 use jiff::tz::TimeZone;
 pub use log::{LogLevel, LogLine};
+use password::Passwords;
 use refusal::PageRefusal;
-use secret::Secret;
+use secret::SecretFile;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -62,11 +67,15 @@ use std::sync::Arc;
 pub struct ApiSettings {
     /// How much of a request's content is taken.
     pub body: BodyLimits,
+    /// What pages of all sites may hold of contents, all together.
+    pub budget: Arc<Budget>,
+    /// Who hashes and verifies passwords, for all sites.
+    pub passwords: Arc<Passwords>,
     /// Where files of a form are kept while a page looks at them, when they are large. A worker that may make no files
     /// there keeps them in memory.
     pub spool_folder: PathBuf,
     /// The keys of sessions and tokens; `None`: there are no sessions.
-    pub secret: Option<Arc<Secret>>,
+    pub secret: Option<Arc<SecretFile>>,
     /// The database; `None`: there is none.
     pub database: Option<Database>,
     /// Values that workers share.
@@ -99,15 +108,12 @@ impl Api {
     /// session's cookie and, where the page used its session or sets cookies, makes the answer private. After it the
     /// page's attempts to change the head are errors.
     ///
-    /// The fields [`DEFAULT_CONTENT_TYPE`] and [`policy::DEFAULT`] are the caller's to add where the draft has none of
+    /// A Content-Type and [`policy::DEFAULT`] are the caller's to add where the draft has none of
     /// that name: an answer of neither has the same head as the one before.
     pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), Fault> {
         response::finish(self, sandbox.lua(), exchange)
     }
 }
-
-/// The type of a page that names none.
-pub const DEFAULT_CONTENT_TYPE: &str = "Content-Type: text/html; charset=utf-8\r\n";
 
 /// Lays everything that pages can call into `sandbox`, which is not sealed yet.
 pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
@@ -117,6 +123,7 @@ pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     convert::install(sandbox)?;
     digest::install(sandbox)?;
     log::install(sandbox)?;
+    password::install(sandbox, &api)?;
     request::install(sandbox, &api)?;
     response::install(sandbox)?;
     session::install(sandbox, &api)?;

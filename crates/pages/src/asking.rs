@@ -24,6 +24,8 @@ pub struct Changes {
 pub struct Asking<'a> {
     /// The request.
     pub request: &'a Request<'a>,
+    /// The host that a trusted neighbour says was asked for; `None`: the request's own.
+    pub host: Option<&'a [u8]>,
     /// Its path as it is after rewriting, encoded; begins with `/`.
     pub path: &'a [u8],
     /// The path decoded, without its first slash, and what is to be known of it.

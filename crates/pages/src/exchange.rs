@@ -8,15 +8,68 @@ pub mod draft;
 pub mod facts;
 pub mod output;
 
-use crate::sandbox::wait::Wanted;
+use crate::sandbox::wait::{Fault, Wanted};
 use draft::Draft;
 use facts::Facts;
 use flatout_net::content::Offers;
 use output::Output;
 use std::any::{Any, TypeId};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Bytes that one request may print for the log; the rest is left out.
 pub const PRINTED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that a request's run holds outside of the virtual machine and of its exchange: forms, contents, rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside(Rc<Cell<usize>>);
+
+impl Beside {
+    /// Those of the running request.
+    pub(crate) fn of(exchange: &mut Exchange) -> Self {
+        exchange.slot::<Self>().clone()
+    }
+
+    /// All of them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.0.get()
+    }
+
+    /// Counts `bytes` as long as what comes back is there.
+    pub(crate) fn hold(&self, bytes: usize) -> Held {
+        self.0.set(self.0.get().saturating_add(bytes));
+        Held { beside: self.clone(), bytes }
+    }
+}
+
+/// Bytes that are counted.
+#[derive(Debug)]
+pub(crate) struct Held {
+    beside: Beside,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.beside.0.set(self.beside.0.get().saturating_sub(self.bytes));
+    }
+}
+
+/// Whether the page has begun what it must end before it ends: a transaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unfinished(Rc<Cell<bool>>);
+
+impl Unfinished {
+    /// That of the running request.
+    pub(crate) fn of(exchange: &mut Exchange) -> Self {
+        exchange.slot::<Self>().clone()
+    }
+
+    /// Notes that something has begun, or ended.
+    pub(crate) fn set(&self, is_unfinished: bool) {
+        self.0.set(is_unfinished);
+    }
+}
 
 /// Everything one request's page sees and makes.
 #[derive(Default)]
@@ -80,7 +133,17 @@ impl Exchange {
 
     /// Bytes held outside of the virtual machine, which count against the run's memory.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.output.held_bytes() + self.draft.held_bytes() + self.printed.len()
+        let beside = self.part::<Beside>().map_or(0, Beside::held_bytes);
+        self.output.held_bytes() + self.draft.held_bytes() + self.printed.len() + beside
+    }
+
+    /// Whether the page leads a transaction.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.part::<Unfinished>().is_some_and(|unfinished| unfinished.0.get())
+    }
+
+    fn part<T: 'static>(&self) -> Option<&T> {
+        self.slots.iter().find_map(|(_, part)| part.downcast_ref())
     }
 
     /// The part of type `T`, made when it is first asked for. It lives until the request ends.
@@ -103,8 +166,21 @@ impl Exchange {
     }
 
     /// Ends the page's run at its next step, as if it had come to its end: what follows `redirect()` is not run.
-    pub fn halt(&mut self) {
+    ///
+    /// # Errors
+    /// Within a transaction, which would be undone while the visitor is told that all is well.
+    pub fn halt(&mut self) -> Result<(), Fault> {
+        self.check_ending()?;
         self.halted = true;
+        Ok(())
+    }
+
+    /// What [`Exchange::halt`] would refuse.
+    pub fn check_ending(&self) -> Result<(), Fault> {
+        if self.is_unfinished() {
+            return Err("the page cannot end within a transaction: end the transaction first".into());
+        }
+        Ok(())
     }
 }
 

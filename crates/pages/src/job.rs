@@ -3,6 +3,7 @@
 use crate::answer;
 use crate::api;
 use crate::asking::{Changes, Refused};
+use crate::deadlines::{Deadline, Deadlines};
 use crate::dev;
 use crate::outcome::{Outcome, PageOutcome};
 use crate::page::Page;
@@ -12,12 +13,14 @@ use crate::sandbox::wait::Wanted;
 use crate::sandbox::{Run, Step};
 use crate::step::PagesStep;
 use crate::worker::{PagesWorker, Vm, head_failure};
+use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, Response, Segment};
 use flatout_net::stream::{Piece, Source, Stream};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -73,6 +76,11 @@ impl Job {
         Duration::from_micros(self.step.settings().cpu_slice_us)
     }
 
+    /// How long it may take in all, in milliseconds.
+    fn run_ms_max(&self) -> u64 {
+        self.step.settings().run_ms_max
+    }
+
     /// The answer, of a run that is done.
     fn finish(mut self) -> Result<Response, Refused> {
         let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
@@ -121,6 +129,13 @@ pub(crate) struct Driving {
     state: State,
     /// Times that it went on since it last had to wait.
     resumes: u32,
+    /// When it must have ended, on the monotonic clock.
+    due_ms: u64,
+    /// Since when time is not its own: it waits for what its client sends, or for its client to take what is there.
+    excused_since_ms: Option<u64>,
+    /// Its place with the worker's clock, while it waits.
+    deadline: Option<Deadline>,
+    deadlines: Rc<Deadlines>,
 }
 
 enum State {
@@ -137,11 +152,58 @@ enum State {
 impl Driving {
     /// Goes on from `step`, which the first slice of `job` came to.
     pub(crate) fn new(job: Job, step: Step) -> Self {
-        Self { job: Some(job), state: State::Came(step), resumes: 0 }
+        let due_ms = Now::read().monotonic_ms.saturating_add(job.run_ms_max());
+        let deadlines = Rc::clone(job.worker.deadlines());
+        Self {
+            job: Some(job),
+            state: State::Came(step),
+            resumes: 0,
+            due_ms,
+            excused_since_ms: None,
+            deadline: None,
+            deadlines,
+        }
     }
 
-    /// Goes on until the run comes to something.
+    /// Goes on until the run comes to something, or has taken too long in all.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Came> {
+        if let Some(since_ms) = self.excused_since_ms.take() {
+            self.due_ms = self.due_ms.saturating_add(Now::read().monotonic_ms.saturating_sub(since_ms));
+        }
+        let came = self.go_on(context);
+        let now_ms = Now::read().monotonic_ms;
+        match came {
+            Poll::Ready(_) => {
+                self.deadline = None;
+                self.excused_since_ms = Some(now_ms);
+            }
+            Poll::Pending if matches!(&self.state, State::Waiting(wanted) if wanted.is_of_client()) => {
+                self.deadline = None;
+                self.excused_since_ms = Some(now_ms);
+            }
+            Poll::Pending if now_ms >= self.due_ms => {
+                self.deadline = None;
+                return self.expire();
+            }
+            Poll::Pending => match &self.deadline {
+                Some(deadline) => deadline.renew(self.due_ms, context.waker()),
+                None => self.deadline = Some(self.deadlines.wait(self.due_ms, context.waker())),
+            },
+        }
+        came
+    }
+
+    /// Ends a run that waits, for something or for its turn.
+    fn expire(&mut self) -> Poll<Came> {
+        if let State::Queued(claim) = &self.state {
+            self.job = claim.cancel();
+        }
+        let run = self.job.as_mut().and_then(|job| job.run.as_mut());
+        let Some(failure) = run.map(Run::expire) else { return Poll::Pending };
+        self.came(Came::Failed(failure))
+    }
+
+    fn go_on(&mut self, context: &mut Context<'_>) -> Poll<Came> {
         loop {
             let step = match &mut self.state {
                 State::Due if self.resumes < RESUMES_MAX => {
@@ -150,7 +212,7 @@ impl Driving {
                 }
                 State::Due => Step::Preempted,
                 State::Waiting(wanted) => {
-                    let Poll::Ready(answer) = wanted.as_mut().poll(context) else {
+                    let Poll::Ready(answer) = Pin::new(wanted).poll(context) else {
                         self.resumes = 0;
                         return Poll::Pending;
                     };

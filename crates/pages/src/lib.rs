@@ -12,7 +12,7 @@
 //! | [`step`], [`open`] | a `pages` or `page` step, shared by all workers; what its pages keep and ask |
 //! | [`folder`], `page` | from a path to a page, compiled and looked at again; one page |
 //! | [`worker`], [`asking`] | a request answered on one worker |
-//! | `job`, `queue` | runs that go on later, and whose turn it is |
+//! | `job`, `queue`, `deadlines` | runs that go on later, whose turn it is, and by when they must have ended |
 //! | [`mod@check`] | pages compiled without running them |
 //! | `answer`, `dev` | heads and contents; errors in the browser, and pages that load again |
 //! | [`outcome`], [`told`] | why each answer was what it was; what operators are told |
@@ -23,6 +23,7 @@ mod answer;
 pub mod api;
 pub mod asking;
 pub mod check;
+mod deadlines;
 mod dev;
 pub mod exchange;
 pub mod folder;

@@ -3,7 +3,9 @@
 //! This is done as the user that the process runs as, before pages run, and on no event loop. What a configuration
 //! before this one has opened is not opened again, so a reload loses nothing.
 
-use crate::api::secret::Secret;
+use crate::api::budget::Budget;
+use crate::api::password::Passwords;
+use crate::api::secret::{SecretError, SecretFile};
 use crate::api::{ApiSettings, BodyLimits};
 use crate::step::{PagesShared, PagesStep};
 use flatout_config::model::PageSettings;
@@ -19,6 +21,10 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 pub(crate) struct Opened {
     /// Values shared among workers, by the site's name. They live as long as the process.
     kvs: BTreeMap<String, Arc<Kv>>,
+    /// What pages of all sites may hold of contents.
+    budget: Arc<Budget>,
+    /// Who hashes and verifies passwords.
+    passwords: Arc<Passwords>,
     /// What steps may use, as long as some step does.
     settings: Vec<(Wishes, Weak<ApiSettings>, Option<Arc<OriginTls>>)>,
 }
@@ -53,14 +59,14 @@ impl PagesShared {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens what the pages of `step` may use, for `workers` workers; nothing when it is open already. Blocks as long as
-    /// the disk takes.
+    /// Opens what the pages of `step` may use, for `workers` workers; when it is open already, only the secret is read again.
+    /// Blocks as long as the disk takes.
     ///
     /// # Errors
     /// With what is wrong, and what to do.
     pub fn open(&self, step: &PagesStep, workers: usize) -> Result<(), (String, String)> {
-        if step.api().is_some() {
-            return Ok(());
+        if let Some(api) = step.api() {
+            return reread(api);
         }
         let wishes = Wishes::of(step);
         let mut opened = self.opened();
@@ -68,20 +74,37 @@ impl PagesShared {
         let known = opened.settings.iter().find(|(known, ..)| *known == wishes);
         let known = known.and_then(|(_, api, tls)| Some(Means { api: api.upgrade()?, tls: tls.clone() }));
         if let Some(means) = known {
+            reread(&means.api)?;
             step.set_means(means);
             return Ok(());
         }
+        let (budget, passwords) = (Arc::clone(&opened.budget), Arc::clone(&opened.passwords));
         let kv = opened.kvs.entry(wishes.realm.clone()).or_insert_with(|| Arc::new(Kv::new(KvLimits::default())));
         let kv = Arc::clone(kv);
-        let means = open(&wishes.settings, kv, workers)?;
+        let means = open(&wishes, kv, budget, passwords, workers)?;
         opened.settings.push((wishes, Arc::downgrade(&means.api), means.tls.clone()));
         step.set_means(means);
         Ok(())
     }
 }
 
-fn open(settings: &PageSettings, kv: Arc<Kv>, workers: usize) -> Result<Means, (String, String)> {
-    let secret = settings.secret.as_deref().map(open_secret).transpose()?;
+/// Reads the secret again, so that whoever takes a key out of it and reloads has taken it out.
+fn reread(api: &ApiSettings) -> Result<(), (String, String)> {
+    match &api.secret {
+        Some(secret) => secret.reread().map_err(|error| bad_secret(secret.path(), &error)),
+        None => Ok(()),
+    }
+}
+
+fn open(
+    Wishes { realm, settings }: &Wishes,
+    kv: Arc<Kv>,
+    budget: Arc<Budget>,
+    passwords: Arc<Passwords>,
+    workers: usize,
+) -> Result<Means, (String, String)> {
+    let secret = settings.secret.as_deref().map(|path| open_secret(path, realm)).transpose()?;
+    budget.make_room_for(settings.form_bytes_max.saturating_add(settings.upload_bytes_max));
     let database = match &settings.database {
         Some(database) => Some(open_database(&database.path, database.migrations.as_deref(), workers)?),
         None => None,
@@ -99,6 +122,8 @@ fn open(settings: &PageSettings, kv: Arc<Kv>, workers: usize) -> Result<Means, (
     };
     let api = ApiSettings {
         body: BodyLimits { form_bytes_max: settings.form_bytes_max, upload_bytes_max: settings.upload_bytes_max },
+        budget,
+        passwords,
         spool_folder: spool_folder(),
         secret,
         database,
@@ -114,18 +139,26 @@ pub fn spool_folder() -> PathBuf {
     std::env::temp_dir()
 }
 
-fn open_secret(path: &Path) -> Result<Arc<Secret>, (String, String)> {
-    Secret::load_or_create(path).map(Arc::new).map_err(|error| {
-        let what = format!("the secret `{}` cannot be used: {error}", path.display());
-        (what, "name a file that this user may read and write, in a folder that exists".to_owned())
-    })
+fn open_secret(path: &Path, realm: &str) -> Result<Arc<SecretFile>, (String, String)> {
+    SecretFile::open(path, realm).map(Arc::new).map_err(|error| bad_secret(path, &error))
+}
+
+fn bad_secret(path: &Path, error: &SecretError) -> (String, String) {
+    let what = format!("the secret `{}` cannot be used: {error}", path.display());
+    (what, "name a file that this user may read and write, in a folder that exists".to_owned())
+}
+
+/// What one page may ask of a database: less than a program that owns it. An answer of the size of a page, and a file that
+/// was uploaded in one piece, have room.
+pub fn database_limits() -> Limits {
+    Limits { rows_max: 1_000, bytes_max: 2 << 20, ..Limits::default() }
 }
 
 fn open_database(path: &Path, migrations: Option<&Path>, workers: usize) -> Result<Database, (String, String)> {
     let failed = |what: String, error: flatout_data::DataError| {
         (format!("{what}: {} [{}]", error.to_string().trim_end_matches('.'), error.reason.name()), advice(&error))
     };
-    let database = Database::open(path, workers.max(1), Limits::default())
+    let database = Database::open(path, workers.max(1), database_limits())
         .map_err(|error| failed(format!("the database `{}` cannot be used", path.display()), error))?;
     if let Some(folder) = migrations {
         database.migrate(folder).map_err(|error| {

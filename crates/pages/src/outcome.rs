@@ -4,42 +4,16 @@
 
 use crate::api::refusal::PageRefusal;
 use crate::sandbox::failure::FailureKind;
+use flatout_reason::join;
 
-macro_rules! outcomes {
-    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why an answer of a page was what it was, as far as its code had no part in it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum PageOutcome {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl PageOutcome {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status of the answer; 0: the page's own.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-outcomes! {
+flatout_reason::reasons! {
+    /// Why an answer of a page was what it was, as far as its code had no part in it.
+    pub enum PageOutcome {
+        name,
+        /// The status of the answer; 0: the page's own.
+        status: u16,
+        text,
+    }
     Answered, "page_answered", 0, "A page answered, within its first slice of time.";
     AnsweredLater, "page_answered_later", 0, "A page answered that had waited for something, or for its turn.";
     Streamed, "page_streamed", 0, "A page began to answer before it was done: it called `flush()`.";
@@ -63,21 +37,12 @@ const COUNT: usize = OWN + FAILURES + PageRefusal::NAMES.len();
 
 impl Outcome {
     /// The names, in the order of the table.
-    pub const NAMES: &'static [&'static str; COUNT] = &{
-        let mut names = [""; COUNT];
-        let mut index = 0;
-        while index < COUNT {
-            names[index] = if index < OWN {
-                PageOutcome::NAMES[index]
-            } else if index < OWN + FAILURES {
-                FailureKind::NAMES[index - OWN]
-            } else {
-                PageRefusal::NAMES[index - OWN - FAILURES]
-            };
-            index += 1;
-        }
-        names
-    };
+    pub const NAMES: &'static [&'static str; COUNT] =
+        &join(&[PageOutcome::NAMES, FailureKind::NAMES, PageRefusal::NAMES]);
+
+    /// What they mean, in the order of the table.
+    pub const TEXTS: &'static [&'static str; COUNT] =
+        &join(&[PageOutcome::TEXTS, FailureKind::TEXTS, PageRefusal::TEXTS]);
 
     /// What became of a page.
     pub const fn page(outcome: PageOutcome) -> Self {
@@ -99,11 +64,6 @@ impl Outcome {
         self.0
     }
 
-    /// The outcome at `index`, of which there may be none.
-    pub const fn from_index(index: u8) -> Self {
-        Self(index)
-    }
-
     /// The stable name.
     pub fn name(self) -> &'static str {
         Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
@@ -123,18 +83,7 @@ impl Outcome {
 
     /// What it means.
     pub fn text(self) -> &'static str {
-        Self::text_at(usize::from(self.0)).unwrap_or("")
-    }
-
-    /// What the outcome at `index` means.
-    pub fn text_at(index: usize) -> Option<&'static str> {
-        if let Some(outcome) = PageOutcome::ALL.get(index) {
-            return Some(outcome.text());
-        }
-        if let Some(kind) = FailureKind::ALL.get(index - OWN) {
-            return Some(kind.text());
-        }
-        PageRefusal::ALL.get(index - OWN - FAILURES).map(|refusal| refusal.text())
+        Self::TEXTS.get(usize::from(self.0)).copied().unwrap_or("")
     }
 }
 
@@ -147,15 +96,15 @@ mod tests {
     fn names_are_unique_and_statuses_are_told() {
         assert_eq!(Outcome::NAMES.iter().collect::<HashSet<_>>().len(), Outcome::NAMES.len());
         for (index, name) in Outcome::NAMES.iter().enumerate() {
-            let text = Outcome::text_at(index).unwrap();
             let outcome = Outcome(index as u8);
-            assert_eq!(outcome.name(), *name);
+            let text = outcome.text();
+            assert_eq!((outcome.name(), text), (*name, Outcome::TEXTS[index]));
             assert!(name.starts_with("page_") && text.ends_with('.'), "{name}: {text}");
             let status = outcome.status();
             let is_told = text.ends_with(&format!(": {status}.")) || text.contains(&format!("; {status} to"));
             assert!(status == 0 || is_told, "{name}: {text}");
         }
         assert_eq!(Outcome::page(PageOutcome::Busy).status(), 503);
-        assert!(Outcome::text_at(Outcome::NAMES.len()).is_none());
+        assert_eq!(Outcome(Outcome::NAMES.len() as u8).text(), "");
     }
 }

@@ -6,7 +6,9 @@ use crate::sandbox::{Code, Sandbox};
 use crate::step::PagesStep;
 use crate::template::{self, Files, Lines};
 use flatout_config::Style;
+use flatout_net::block::{Placed, place};
 use flatout_net::file::FileIdentity;
+use flatout_net::response::{FileBody, Segment};
 use flatout_net::root::{Named, OpenFault};
 use flatout_net::shared::SharedBytes;
 use rustix::io::{Errno, pread};
@@ -25,12 +27,17 @@ const READS_MAX: u32 = 3;
 /// systems tick every 10 ms at the slowest.
 const SETTLED_NS: i128 = 100_000_000;
 
+/// From this length on, text that never changes is sent by sendfile, as files are.
+pub(crate) const PLACED_BYTES_MIN: usize = 64 * 1024;
+
 /// A page that can run.
 pub(crate) struct Page {
     /// How it is named to people.
     pub(crate) shown: String,
     segments: SharedBytes,
     ranges: Box<[Range<usize>]>,
+    /// The segments again, to be sent without being copied; `None` for a page with little text.
+    placed: Option<Placed>,
     /// `None`: there is nothing to run.
     pub(crate) code: Option<Rc<Code>>,
     lines: Lines,
@@ -120,7 +127,8 @@ impl Page {
                 }
             }
         };
-        Ok(Self { shown, segments, ranges, code, lines: template.lines, heads: RefCell::default() })
+        let placed = place_large(&segments);
+        Ok(Self { shown, segments, ranges, placed, code, lines: template.lines, heads: RefCell::default() })
     }
 
     /// A page of these segments, with nothing to run.
@@ -135,6 +143,7 @@ impl Page {
         Self {
             shown: "test.lhtml".to_owned(),
             ranges: segments.iter().map(&mut range).collect(),
+            placed: place_large(segments.concat().as_bytes()),
             segments: SharedBytes::from_buffer(segments.concat().into_bytes()),
             code: None,
             lines: Lines::default(),
@@ -157,10 +166,27 @@ impl Page {
         &self.segments
     }
 
+    /// A range of [`Page::segments`] as a part of an answer.
+    pub(crate) fn part(&self, range: Range<usize>) -> Segment {
+        match &self.placed {
+            Some(placed) if range.len() >= PLACED_BYTES_MIN => Segment::File(FileBody {
+                file: Rc::clone(placed.file()),
+                offset: placed.offset() + range.start as u64,
+                bytes: range.len() as u64,
+            }),
+            _ => Segment::Bytes(self.segments.slice(range)),
+        }
+    }
+
     /// Where line `line` of what is run comes from: the name of the file below the folder, and the line there.
     pub(crate) fn place(&self, line: u32) -> Option<(String, u32)> {
         self.lines.place(line).map(|place| (place.file, place.line))
     }
+}
+
+/// Where `text` stands to be sent without being copied. Without it the text is copied for each answer, and that is all.
+fn place_large(text: &[u8]) -> Option<Placed> {
+    (text.len() >= PLACED_BYTES_MIN).then(|| place(text).ok()).flatten()
 }
 
 impl fmt::Debug for Page {

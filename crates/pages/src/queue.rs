@@ -70,6 +70,11 @@ impl Claim {
         };
         self.0.job.borrow_mut().take().map(|job| (job, step))
     }
+
+    /// The page as it is: it gets no more turns.
+    pub(crate) fn cancel(&self) -> Option<Job> {
+        self.0.job.borrow_mut().take()
+    }
 }
 
 impl Drop for Claim {

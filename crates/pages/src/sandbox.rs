@@ -20,7 +20,7 @@
 mod code;
 pub mod failure;
 mod hub;
-mod json;
+pub(crate) mod json;
 pub mod limits;
 mod meter;
 mod natives;
@@ -34,7 +34,6 @@ mod writers;
 
 pub use code::Code;
 pub use failure::{Failure, FailureKind};
-pub use json::{JSON_BYTES_MAX, JSON_LEVELS_MAX, JSON_VALUES_MAX, encode_json};
 pub use limits::Limits;
 pub use run::{Run, Step};
 pub use wait::{Answer, Fault, Wanted, wanted};

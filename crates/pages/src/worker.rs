@@ -6,6 +6,7 @@
 use crate::answer;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
 use crate::asking::{Asking, Changes, Handled, Refused};
+use crate::deadlines::Deadlines;
 use crate::dev;
 use crate::exchange::Exchange;
 use crate::folder::{Folder, Found};
@@ -19,6 +20,7 @@ use crate::sandbox::wait::Fault;
 use crate::sandbox::{Run, Sandbox, Step};
 use crate::step::{PagesShared, PagesStep};
 use flatout_http::framing::Version;
+use flatout_http::path::append_local;
 use flatout_http::request::Method;
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -58,6 +60,7 @@ pub struct PagesWorker {
     /// Where small contents are put together.
     spare: RefCell<Rc<Vec<u8>>>,
     queue: Rc<Queue>,
+    deadlines: Rc<Deadlines>,
     waiting: Cell<usize>,
 }
 
@@ -83,6 +86,7 @@ impl PagesWorker {
             exchanges: RefCell::default(),
             spare: RefCell::default(),
             queue: Rc::default(),
+            deadlines: Rc::default(),
             waiting: Cell::new(0),
         })
     }
@@ -168,6 +172,9 @@ impl PagesWorker {
             request.client,
             request.secure,
         );
+        if let Some(host) = asking.host {
+            exchange.facts.set_host(host);
+        }
         if request.offers.has_content() {
             exchange.offers = Some(request.offers.carry());
         }
@@ -288,7 +295,9 @@ impl PagesWorker {
             Target::Resource { path, .. } if !path.ends_with(b"/") => path,
             _ => asking.path,
         };
-        let mut location = String::from_utf8_lossy(asked).into_owned();
+        let mut local = Vec::with_capacity(asked.len() + 1);
+        append_local(asked, &mut local);
+        let mut location = String::from_utf8_lossy(&local).into_owned();
         location.push('/');
         if let Some(query) = asking.query {
             location.push('?');
@@ -321,6 +330,10 @@ impl PagesWorker {
 
     pub(crate) const fn queue(&self) -> &Rc<Queue> {
         &self.queue
+    }
+
+    pub(crate) const fn deadlines(&self) -> &Rc<Deadlines> {
+        &self.deadlines
     }
 
     /// Says what a page has logged.

@@ -1,7 +1,6 @@
 //! Answers made of what is kept or is being fetched.
 
 use crate::fill::{FillHead, Interest};
-use crate::lines::{write_changed, write_line};
 use crate::meta::Kept;
 use crate::note::Note;
 use crate::outcome::Outcome;
@@ -13,6 +12,7 @@ use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Stored};
 use flatout_config::model::FieldOp;
+use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_http::ranges::{Part, format_part_head, format_parts_end, make_boundary};
 use flatout_net::file::OpenFile;
 use flatout_net::huge::Joiner;
@@ -43,7 +43,7 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
 /// The lines of an answer that is being fetched, for the one who asked: all that the origin sent.
 fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     let mut own = Vec::with_capacity(head.lines.len());
-    for (name, line) in crate::lines::each_line(&head.lines) {
+    for (name, line) in each_line(&head.lines) {
         // A range is written anew where there is one; in another answer the field means nothing, and stays.
         let value = flatout_http::token::trim(line[name.len() + 1..].trim_ascii_end());
         let is_range = name.eq_ignore_ascii_case(b"content-range") && parse_content_range(value).is_some();
@@ -155,7 +155,7 @@ impl Ready {
 
 /// The links in `lines` that go ahead of the answer.
 pub(crate) fn early_links(lines: &[u8]) -> Vec<String> {
-    let values = crate::lines::each_line(lines)
+    let values = each_line(lines)
         .filter(|(name, _)| name.eq_ignore_ascii_case(b"link"))
         .map(|(name, line)| flatout_http::token::trim(&line[name.len() + 1..line.len() - 2]));
     crate::hints::early_links(values)
@@ -346,7 +346,7 @@ pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: 
 
 /// The Date among `lines`.
 fn write_date(lines: &[u8], output: &mut Vec<u8>) {
-    if let Some((_, line)) = crate::lines::each_line(lines).find(|(name, _)| name.eq_ignore_ascii_case(b"date")) {
+    if let Some((_, line)) = each_line(lines).find(|(name, _)| name.eq_ignore_ascii_case(b"date")) {
         output.extend_from_slice(line);
     }
 }
@@ -361,7 +361,7 @@ fn write_part_lines(part: Part, total: Option<u64>, lines: &mut Vec<u8>) {
 fn answer_parts(object: &Arc<Kept>, all: &[u8], parts: &[Part], total: u64, offset: u64) -> Option<Response> {
     let stored = &object.meta().stored;
     let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
-    let content_type = crate::lines::each_line(all).find(|(name, _)| is_type(name)).map(|(_, line)| line);
+    let content_type = each_line(all).find(|(name, _)| is_type(name)).map(|(_, line)| line);
     let own = content_type.map_or_else(String::new, |line| String::from_utf8_lossy(line).into_owned());
     let seed = stored.etag.as_deref().unwrap_or(b"");
     let boundary =
@@ -374,7 +374,7 @@ fn answer_parts(object: &Arc<Kept>, all: &[u8], parts: &[Part], total: u64, offs
     }
     segments.push(bytes(format_parts_end(&boundary)));
     let mut lines = Vec::with_capacity(all.len() + 128);
-    for (_, line) in crate::lines::each_line(all).filter(|(name, _)| !is_type(name)) {
+    for (_, line) in each_line(all).filter(|(name, _)| !is_type(name)) {
         lines.extend_from_slice(line);
     }
     write_line(b"Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes(), &mut lines);

@@ -4,7 +4,7 @@
 //! Whatever is unusual leaves this way: a connection that the origin had closed, an answer that is not here whole or may
 //! be kept, a failure. What was done until then goes along as [`Begun`].
 
-use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer};
+use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer, interim};
 use crate::fetch::{Asked, Fetch, learn_links, note_storing};
 use crate::forward::{Passage, Return, Strip, write_request_lines};
 use crate::group::{Ticket, Tried};
@@ -21,7 +21,6 @@ use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
 use flatout_config::model::FieldOp;
 use flatout_http::request::Method;
 use flatout_net::clock::{Now, precise_ns};
-use flatout_net::content::InterimResponse;
 use flatout_net::origin::{
     ExchangeFailure, Incoming, KeptAnswer, KeptExchange, OutgoingContent, OutgoingRequest, WholeAnswer,
 };
@@ -140,8 +139,7 @@ impl Direct {
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Refused>> {
         if let Some((aim, sent)) = &mut self.under_way {
             let tell = |status: u16, lines: &[u8]| {
-                let interim = InterimResponse { status, lines: lines.into() };
-                aim.ask().request.offers().interims().send(interim);
+                aim.ask().request.offers().interims().send(interim(status, lines));
             };
             let worker = &self.worker;
             let look = |answer: &WholeAnswer<'_>| look(worker, aim, sent.since_s, answer);
@@ -158,7 +156,7 @@ impl Direct {
                 }
                 KeptAnswer::Incoming(incoming) => return Poll::Ready(answer(worker, aim, sent, incoming)),
                 KeptAnswer::Again => {
-                    aim.ask().begun.set(Some(Box::new(Begun::with_place(sent.ticket, Some(sent.permit)))));
+                    aim.ask().begun.set(Some(Box::new(Begun::with_kept_tried(sent.ticket, sent.permit))));
                     self.slow = Some(go_on(worker, aim));
                 }
                 KeptAnswer::Failed(failure) => match give_up(worker, aim, sent, failure) {

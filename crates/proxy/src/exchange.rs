@@ -1,7 +1,7 @@
 //! One request to the origins: which one, when, and again when that is safe.
 
 use crate::accelerator::Accelerator;
-use crate::forward::{Passage, Strip, retry, write_request_lines};
+use crate::forward::{Passage, Strip, retry, write_interim_lines, write_request_lines};
 use crate::group::{Ending, Ticket, Tried};
 use crate::limit::{Permit, Sample, Waiting};
 use crate::outcome::{ForwardOutcome, Outcome};
@@ -45,12 +45,19 @@ pub(crate) struct Begun {
     last: Option<Refused>,
     /// The origin whose turn it is, and a place there.
     place: Option<(Ticket, Option<Permit>)>,
+    /// A kept connection of its was closed as the request came: another is not tried.
+    afresh: bool,
 }
 
 impl Begun {
     /// Nothing but the origin was chosen, and perhaps a place taken.
     pub(crate) fn with_place(ticket: Ticket, permit: Option<Permit>) -> Self {
         Self { place: Some((ticket, permit)), ..Self::default() }
+    }
+
+    /// A kept connection was tried, and nothing has come of it.
+    pub(crate) fn with_kept_tried(ticket: Ticket, permit: Permit) -> Self {
+        Self { afresh: true, ..Self::with_place(ticket, Some(permit)) }
     }
 }
 
@@ -169,10 +176,15 @@ pub(crate) async fn ask_origin(
         let sent_ns = precise_ns();
         let tell = |status: u16, lines: &[u8]| {
             if let Some(interims) = interims {
-                interims.send(InterimResponse { status, lines: lines.into() });
+                interims.send(interim(status, lines));
             }
         };
-        let result = client.exchange(address, &mut outgoing, tell).await;
+        let result = if std::mem::take(&mut begun.afresh) {
+            // Rare, and not in the future of every request.
+            Box::pin(client.exchange_afresh(address, &mut outgoing, tell)).await
+        } else {
+            client.exchange(address, &mut outgoing, tell).await
+        };
         content = outgoing.content;
         match result {
             Ok(incoming) => {
@@ -185,6 +197,13 @@ pub(crate) async fn ask_origin(
             }
         }
     }
+}
+
+/// An interim answer with `lines` as the client gets it.
+pub(crate) fn interim(status: u16, lines: &[u8]) -> InterimResponse {
+    let mut passed = Vec::with_capacity(lines.len());
+    write_interim_lines(lines, &mut passed);
+    InterimResponse { status, lines: passed.into() }
 }
 
 impl Begun {

@@ -5,7 +5,6 @@
 
 use flatout_net::file::OpenFile;
 use flatout_net::response::{FileBody, Segment};
-use rustix::io::{Errno, pwrite};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,11 +38,6 @@ impl Growing {
     /// Bytes so far.
     pub const fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// Whether all of it is in memory.
-    pub const fn is_in_memory(&self) -> bool {
-        self.file.is_none()
     }
 
     /// Adds `piece` to what is in memory.
@@ -102,22 +96,6 @@ impl Growing {
     }
 }
 
-/// Writes all of `bytes` at `offset` of `file`.
-pub fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match pwrite(file, bytes, offset) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(count) => {
-                bytes = &bytes[count..];
-                offset += count as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
 /// Turns parts into segments for one reader: the file is opened for its worker once.
 #[derive(Debug, Default)]
 pub struct Cutter {
@@ -144,9 +122,10 @@ impl Cutter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cutter, Growing, Part, write_all_at};
+    use super::{Cutter, Growing, Part};
     use flatout_net::response::Segment;
     use rustix::fs::{MemfdFlags, memfd_create};
+    use rustix::io::pwrite;
     use std::sync::Arc;
 
     #[test]
@@ -167,7 +146,7 @@ mod tests {
         assert_eq!(read(&growing, 8), None);
         assert_eq!(growing.join().as_deref(), Some(&b"abcdefgh"[..]));
         let file = Arc::new(memfd_create("growing", MemfdFlags::CLOEXEC).unwrap());
-        write_all_at(&file, b"abcdefghij", 0).unwrap();
+        assert_eq!(pwrite(&file, b"abcdefghij", 0), Ok(10));
         growing.move_to(file, 10);
         assert!(matches!(growing.part(4), Some(Part::File(_, 6))));
         assert_eq!(read(&growing, 4).as_deref(), Some("4+3"));

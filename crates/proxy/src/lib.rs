@@ -7,7 +7,7 @@
 //! | [`worker`] | what one worker answers with |
 //! | `query`, `lookup`, `front` | a request that is looked up; answering from what is kept; what one worker has ready |
 //! | `exchange`, `pass`, `fetch` | asking the origins: once, for one client, for all |
-//! | `answer`, `note`, `lines` | answers made of what is kept or comes |
+//! | `answer`, `note` | answers made of what is kept or comes |
 //! | `compose` | pages put together from parts that are looked up like any answer |
 //! | `check` | looking after the origins' health |
 //! | [`meta`] | what is kept beside an answer's content |
@@ -41,7 +41,6 @@ pub mod growing;
 pub mod health;
 pub mod hints;
 pub mod limit;
-mod lines;
 mod lookup;
 pub mod meta;
 mod note;

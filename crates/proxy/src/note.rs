@@ -1,9 +1,9 @@
 //! What an answer says of how it came about: Age and Cache-Status.
 
 use crate::fill::Use;
-use crate::lines::write_line;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::status::{CacheStatus, Fwd};
+use flatout_http::lines::write_line;
 use std::rc::Rc;
 
 /// The name of this cache in Cache-Status.

@@ -3,43 +3,17 @@
 
 use flatout_cache::reason::Lookup;
 use flatout_net::origin::OriginFailure;
+use flatout_reason::join;
 
-macro_rules! outcomes {
-    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why a request was, or was not, given to an origin, as far as this crate's own rules decide it. What the
-        /// cache decides and what an origin's connection met have tables of their own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum ForwardOutcome {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl ForwardOutcome {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status of the answer; 0: the origin's own.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-outcomes! {
+flatout_reason::reasons! {
+    /// Why a request was, or was not, given to an origin, as far as this crate's own rules decide it. What the
+    /// cache decides and what an origin's connection met have tables of their own.
+    pub enum ForwardOutcome {
+        name,
+        /// The status of the answer; 0: the origin's own.
+        status: u16,
+        text,
+    }
     Forwarded, "forwarded", 0, "An origin answered.";
     ForwardedAgain, "forwarded_again", 0, "An origin answered, after another attempt had failed.";
     Upgraded, "upgraded", 101, "The origin agreed to another protocol, and the connection is a tunnel now: 101.";
@@ -70,21 +44,12 @@ const COUNT: usize = LOOKUPS + FORWARDS + OriginFailure::NAMES.len();
 
 impl Outcome {
     /// The names, in the order of the table.
-    pub const NAMES: &'static [&'static str; COUNT] = &{
-        let mut names = [""; COUNT];
-        let mut index = 0;
-        while index < COUNT {
-            names[index] = if index < LOOKUPS {
-                Lookup::NAMES[index]
-            } else if index < LOOKUPS + FORWARDS {
-                ForwardOutcome::NAMES[index - LOOKUPS]
-            } else {
-                OriginFailure::NAMES[index - LOOKUPS - FORWARDS]
-            };
-            index += 1;
-        }
-        names
-    };
+    pub const NAMES: &'static [&'static str; COUNT] =
+        &join(&[Lookup::NAMES, ForwardOutcome::NAMES, OriginFailure::NAMES]);
+
+    /// What they mean, in the order of the table.
+    pub const TEXTS: &'static [&'static str; COUNT] =
+        &join(&[Lookup::TEXTS, ForwardOutcome::TEXTS, OriginFailure::TEXTS]);
 
     /// What the cache decided.
     pub const fn cache(lookup: Lookup) -> Self {
@@ -109,18 +74,6 @@ impl Outcome {
     /// The stable name.
     pub fn name(self) -> &'static str {
         Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
-    }
-
-    /// What the outcome at `index` means.
-    pub fn text_at(index: usize) -> Option<&'static str> {
-        if let Some(lookup) = Lookup::ALL.get(index) {
-            return Some(lookup.text());
-        }
-        let index = index - LOOKUPS;
-        if let Some(outcome) = ForwardOutcome::ALL.get(index) {
-            return Some(outcome.text());
-        }
-        OriginFailure::ALL.get(index - FORWARDS).map(|failure| failure.text())
     }
 }
 

@@ -54,7 +54,8 @@ impl Query {
         if !asks || matches!(stored.status, 204 | 304) {
             return false;
         }
-        let is_encoded = crate::lines::each_line(&stored.lines).any(|(name, _)| name.eq_ignore_ascii_case(ENCODING));
+        let is_encoded =
+            flatout_http::lines::each_line(&stored.lines).any(|(name, _)| name.eq_ignore_ascii_case(ENCODING));
         if is_encoded {
             self.template.replace(Some(Template::Encoded));
         }

@@ -1,8 +1,7 @@
 //! One `cache` step of the configuration, put to use for all workers.
 
-use crate::forward::is_trusted;
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
-use flatout_config::model::{self, CacheRules, Cidr, StatusField};
+use flatout_config::model::{self, CacheRules, Cidr, StatusField, is_trusted};
 use std::net::IpAddr;
 
 /// One `cache` step.

@@ -13,12 +13,12 @@ use crate::question::{KeptQuestion, Question};
 use crate::rules::Rules;
 pub use crate::services::Services;
 use crate::slot::{Begin, Slot};
-use crate::sources::{SourceNames, is_copy_of};
+use crate::sources::{Source, SourceNames};
 use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
 use flatout_http::encoding::ContentCoding;
-use flatout_http::path::{PathFacts, decode_path};
+use flatout_http::path::{PathFacts, append_local, decode_path};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::status::reason;
@@ -83,9 +83,7 @@ pub struct Files {
     recheck_ms: u64,
     /// Changes below the root that the kernel has told of; `None` when it is not asked to.
     epoch: Option<Arc<AtomicU64>>,
-    /// Endings of names that are not given out: sources of pages.
-    withheld: &'static [&'static str],
-    /// Names that are not answered with their content; `None` where no scripts are run.
+    /// Names that are not answered with their content; `None` where nothing is run.
     sources: Option<Arc<SourceNames>>,
     store: Rc<Store>,
 }
@@ -148,13 +146,7 @@ impl Files {
         store: &Rc<Store>,
     ) -> Self {
         let rules = Rc::new(Rules::new(settings, store.limits.bytes_max));
-        Self { id, root, rules, recheck_ms, epoch, withheld: &[], sources: None, store: Rc::clone(store) }
-    }
-
-    /// The same, but names with one of `endings` (with their dot, in any case of letters) are as if they were not there.
-    #[must_use]
-    pub fn withholding(self, endings: &'static [&'static str]) -> Self {
-        Self { withheld: endings, ..self }
+        Self { id, root, rules, recheck_ms, epoch, sources: None, store: Rc::clone(store) }
     }
 
     /// The same, but that what `sources` hides is not here.
@@ -293,16 +285,13 @@ impl Files {
 
     /// What stands at `path` now: the name of the file that answers for it, and what a look at it sees.
     fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
-        match self.look_for(path) {
-            Ok((name, _)) if is_copy_of(&name, self.withheld) => Err(Outcome::NotFound.into()),
-            found => found,
-        }
-    }
-
-    fn look_for(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
         if !path.is_empty() && !path.ends_with(b"/") {
-            self.refuse_source(path)?;
+            let source = self.source(path);
+            if source == Some(Source::Script) {
+                return Err(Outcome::SourceHidden.into());
+            }
             return match self.root.identify(path) {
+                Ok(Named::File(_)) if source.is_some() => Err(Outcome::NotFound.into()),
                 Ok(Named::File(identity)) => Ok((path.to_vec(), self.seen(path, 0, identity))),
                 Ok(Named::Folder) => Err(Missing::Slash),
                 Err(outcome) => Err(outcome.into()),
@@ -312,9 +301,14 @@ impl Files {
             let name = [path, index].concat();
             match self.root.identify(&name) {
                 Ok(Named::File(identity)) => {
-                    self.refuse_source(&name)?;
-                    let seen = self.seen(&name, index_at, identity);
-                    return Ok((name, seen));
+                    return match self.source(&name) {
+                        Some(Source::Script) => Err(Outcome::SourceHidden.into()),
+                        Some(Source::Page) => Err(Outcome::NotFound.into()),
+                        None => {
+                            let seen = self.seen(&name, index_at, identity);
+                            Ok((name, seen))
+                        }
+                    };
                 }
                 Ok(Named::Folder) | Err(OpenFault::NotFound) => {}
                 Err(outcome) => return Err(outcome.into()),
@@ -328,12 +322,9 @@ impl Files {
         }
     }
 
-    /// Whatever leads to a name, an index and a try included: the text of a script is nobody's to read.
-    fn refuse_source(&self, name: &[u8]) -> Result<(), Missing> {
-        match &self.sources {
-            Some(sources) if sources.hides(name) => Err(Outcome::SourceHidden.into()),
-            _ => Ok(()),
-        }
+    /// Whatever leads to a name, an index and a try included: the text of what is run is nobody's to read.
+    fn source(&self, name: &[u8]) -> Option<Source> {
+        self.sources.as_ref()?.hides(name)
     }
 
     fn seen(&self, name: &[u8], index_at: usize, identity: flatout_net::file::FileIdentity) -> Seen {
@@ -539,7 +530,10 @@ fn folder_slash(asking: &Asking<'_>) -> Response {
         Target::Resource { path, .. } if !path.ends_with(b"/") => path,
         _ => asking.location.path,
     };
-    redirect(&[asked, b"/"].concat(), asking.location.query, Outcome::FolderSlash, asking.policy)
+    let mut location = Vec::with_capacity(asked.len() + 1);
+    append_local(asked, &mut location);
+    location.push(b'/');
+    redirect(&location, asking.location.query, Outcome::FolderSlash, asking.policy)
 }
 
 /// The decoded path as the client asked for it, for people to read.
@@ -578,4 +572,28 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &As
 fn read_unix_ns() -> i128 {
     let time = clock_gettime(ClockId::Realtime);
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asking, Location, Policy, folder_slash};
+    use flatout_http::head::FieldStorage;
+    use flatout_http::limits::Limits;
+    use flatout_http::request::parse_request_head;
+    use flatout_net::clock::Now;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_folder_is_no_host() {
+        let mut storage = FieldStorage::new();
+        let text = b"GET //a.example?q HTTP/1.1\r\nHost: a\r\n\r\n";
+        let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+        let location = Location { path: b"/folder", query: Some(b"q"), decoded: None };
+        let policy = Rc::new(Policy::default());
+        let asking = Asking { head: &head, secure: false, location, policy: &policy, now: Now::read() };
+        let mut lines = Vec::new();
+        folder_slash(&asking).head.append_to(&mut lines, b"Sun, 06 Nov 1994 08:49:37 GMT", b"", None);
+        let lines = String::from_utf8(lines).unwrap();
+        assert!(lines.contains("\r\nLocation: /a.example/?q\r\n"), "{lines}");
+    }
 }

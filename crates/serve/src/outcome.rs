@@ -2,36 +2,9 @@
 
 use flatout_net::root::OpenFault;
 
-macro_rules! outcomes {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why an answer was what it was.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Outcome {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Outcome {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-outcomes! {
+flatout_reason::reasons! {
+    /// Why an answer was what it was.
+    pub enum Outcome { name, text, }
     Hit, "hit", "The file's version was known and had been checked within the recheck interval.";
     Checked, "checked", "The file's version was known, and a look at the file showed that it still holds.";
     Loaded, "loaded", "The file was opened and its heads were built: it was new, changed, or had been dropped.";

@@ -1,4 +1,4 @@
-//! Names of scripts, whose text is never given out where scripts are run.
+//! Names of scripts and of active pages, whose text is never given out where they are run.
 //!
 //! A script that is not run, because its name is written otherwise or has something behind it, is still a script: an
 //! editor's copy `config.php~` holds the same password as `config.php`. So what counts is whether an ending of scripts
@@ -7,37 +7,60 @@
 /// Endings under which PHP is known to be written, whatever the configuration runs.
 const ALWAYS: [&str; 10] = [".php", ".php3", ".php4", ".php5", ".php7", ".php8", ".phtml", ".pht", ".phps", ".phar"];
 
-/// Names that are never answered with their content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceNames(Vec<Box<[u8]>>);
+/// What a name that is hidden is the source of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A script: whether it is there is not told.
+    Script,
+    /// An active page: it is as if it were not there.
+    Page,
+}
+
+/// Names that are never answered with their content. Of none, nothing is hidden.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceNames {
+    scripts: Vec<Box<[u8]>>,
+    pages: Vec<Box<[u8]>>,
+}
 
 impl SourceNames {
-    /// Names with `suffixes`, and with those under which PHP is known to be written.
-    pub fn new<'a>(suffixes: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut all: Vec<Box<[u8]>> = ALWAYS
-            .into_iter()
-            .chain(suffixes)
-            .filter(|suffix| !suffix.is_empty())
-            .map(|suffix| suffix.to_ascii_lowercase().into_bytes().into())
-            .collect();
-        all.sort();
-        all.dedup();
-        Self(all)
+    /// Those of scripts as well: names with `suffixes`, and with those under which PHP is known to be written.
+    #[must_use]
+    pub fn with_scripts<'a>(self, suffixes: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { scripts: endings(ALWAYS.into_iter().chain(suffixes)), ..self }
     }
 
-    /// Whether `name`, a path or its last segment, is a script's or that of a copy of one.
-    pub fn hides(&self, name: &[u8]) -> bool {
-        is_copy_of(name, &self.0)
+    /// Those of active pages as well: names with `suffixes`.
+    #[must_use]
+    pub fn with_pages<'a>(self, suffixes: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { pages: endings(suffixes), ..self }
+    }
+
+    /// What `name`, a path or its last segment, is the source of, or a copy of such a source.
+    pub fn hides(&self, name: &[u8]) -> Option<Source> {
+        if is_copy_of(name, &self.scripts) {
+            Some(Source::Script)
+        } else {
+            is_copy_of(name, &self.pages).then_some(Source::Page)
+        }
     }
 }
 
+fn endings<'a>(suffixes: impl IntoIterator<Item = &'a str>) -> Vec<Box<[u8]>> {
+    let written = suffixes.into_iter().filter(|suffix| !suffix.is_empty());
+    let mut all: Vec<Box<[u8]>> = written.map(|suffix| suffix.to_ascii_lowercase().into_bytes().into()).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// Whether `name`, a path or its last segment, has one of `suffixes`, or is the name of a copy of such a file.
-pub(crate) fn is_copy_of(name: &[u8], suffixes: &[impl AsRef<[u8]>]) -> bool {
+fn is_copy_of(name: &[u8], suffixes: &[Box<[u8]>]) -> bool {
     let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     // Nearly all names have one dot, and most of their endings begin otherwise.
     last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
         let rest = &last[at..];
-        suffixes.iter().map(AsRef::as_ref).any(|suffix| {
+        suffixes.iter().any(|suffix| {
             rest.len() >= suffix.len()
                 && rest[..suffix.len()].eq_ignore_ascii_case(suffix)
                 && !rest.get(suffix.len()).is_some_and(u8::is_ascii_alphanumeric)
@@ -47,11 +70,11 @@ pub(crate) fn is_copy_of(name: &[u8], suffixes: &[impl AsRef<[u8]>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::SourceNames;
+    use super::{Source, SourceNames};
 
     #[test]
     fn scripts_and_their_copies_are_hidden() {
-        let sources = SourceNames::new([".php", ".cgi.pl"]);
+        let sources = SourceNames::default().with_scripts([".php", ".cgi.pl"]);
         for name in [
             "x.php",
             "a/b/x.php",
@@ -81,13 +104,25 @@ mod tests {
             ".php",
             "x.php\u{e4}",
         ] {
-            assert!(sources.hides(name.as_bytes()), "{name}");
+            assert_eq!(sources.hides(name.as_bytes()), Some(Source::Script), "{name}");
         }
         for name in
             ["", "x.html", "php", "xphp", "x.phpx", "x.php9", "dir.php/page.html", "x.pl", "x.ph", "x.", "x.graphphp"]
         {
-            assert!(!sources.hides(name.as_bytes()), "{name}");
+            assert_eq!(sources.hides(name.as_bytes()), None, "{name}");
         }
-        assert_eq!(SourceNames::new([".php"]), SourceNames::new([""]));
+        assert_eq!(SourceNames::default().with_scripts([".php"]), SourceNames::default().with_scripts([""]));
+    }
+
+    #[test]
+    fn pages_are_hidden_where_they_run() {
+        let sources = SourceNames::default().with_pages([".lhtml", ".luau"]);
+        for name in ["x.lhtml", "a/x.LUAU", "x.lhtml~", "x.luau.bak"] {
+            assert_eq!(sources.hides(name.as_bytes()), Some(Source::Page), "{name}");
+            assert_eq!(SourceNames::default().hides(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(sources.hides(b"x.php"), None);
+        // Where both run, a name that is both is a script's.
+        assert_eq!(sources.with_scripts([]).hides(b"x.php.lhtml"), Some(Source::Script));
     }
 }

@@ -67,13 +67,9 @@ pub fn drive_observed(
                     continue;
                 }
             },
-            Move::Idle => match client.next_answer_ns() {
+            Move::Idle | Move::Done => match client.next_answer_ns() {
                 Some(answer_ns) => now_ns = now_ns.max(answer_ns),
-                // Nothing is under way and nothing will be: a schedule that waits for no event is at its end.
-                None => break,
-            },
-            Move::Done => match client.next_answer_ns() {
-                Some(answer_ns) => now_ns = now_ns.max(answer_ns),
+                // Nothing is under way and nothing will be.
                 None => break,
             },
         }

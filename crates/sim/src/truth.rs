@@ -63,7 +63,7 @@ pub fn md1_wait_share(load: f64, wait: f64) -> f64 {
         let x = load * (k - wait);
         // |x|ᵏ/k! by logarithms: both are too large alone. The signs take turns.
         let factors: f64 = (1..=k as u32).map(|i| (x.abs() / f64::from(i)).ln()).sum();
-        let sign = if k as u32 % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = if (k as u32).is_multiple_of(2) { 1.0 } else { -1.0 };
         sum += if k == 0.0 { (-x).exp() } else { sign * (factors - x).exp() };
         k += 1.0;
     }

@@ -13,8 +13,8 @@ use answers::FAULTS;
 use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -267,6 +267,34 @@ fn an_origin_that_closes_its_idle_connections_is_not_an_error() {
             wait_until("the connection is closed", || closed.load(Ordering::SeqCst) == asked);
         }
     }
+}
+
+/// What makes an origin close its connections meets one that was kept and one that is fresh, and no third.
+#[test]
+fn one_attempt_sends_a_request_twice_at_the_most() {
+    let both = Arc::new(Barrier::new(2));
+    let origin = Origin::start(move |request, stream| {
+        if request.path() == "/deadly" {
+            return Then::Close;
+        }
+        // Two connections are open at once, and kept.
+        both.wait();
+        let _ = stream.write_all(&response("200 OK", "", b"warm"));
+        Then::Keep
+    });
+    let folder = Folder::new();
+    let config = format!(
+        "workers 1\nadmin off=#true\nsite {{ listen \"127.0.0.1:0\"; proxy \"{}\" {{ retries 0; passive off=#true }} }}\n",
+        origin.url()
+    );
+    let server = Server::run(&folder, &config);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| assert_eq!(get(&server, "/warm").text(), "warm"));
+        }
+    });
+    assert_eq!(get(&server, "/deadly").status, 502);
+    assert_eq!(origin.count("/deadly"), 2);
 }
 
 /// A request that its origin has not looked at is answered by the next.

@@ -253,16 +253,21 @@ fn trailers_are_passed_on_both_ways() {
 #[test]
 fn interim_answers_are_passed_on_before_the_final_one() {
     let origin = Origin::start(|request, stream| {
-        let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+        let hints = "HTTP/1.1 103 Early Hints\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\n\
+                     Upgrade: h2c\r\nLink: </style.css>; rel=preload\r\nProxy-Status: a\r\nProxy-Connection: close\r\n\r\n";
         let _ = stream.write_all(format!("HTTP/1.1 102 Processing\r\n\r\n{hints}").as_bytes());
         let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", request.target.as_bytes()));
         Then::Keep
     });
     let server = accelerate(&origin, &["--h2c"]);
-    let answer = get(&server, "/hinted");
-    assert_eq!((answer.status, answer.text()), (200, "/hinted".to_owned()));
-    let hints = answer.interims.iter().find(|(status, _)| *status == 103).expect("a 103");
-    assert_eq!(hints.1, [("link".to_owned(), "</style.css>; rel=preload".to_owned())]);
+    // By a fresh connection, and by a kept one.
+    for _ in 0..2 {
+        let answer = get(&server, "/hinted");
+        assert_eq!((answer.status, answer.text()), (200, "/hinted".to_owned()));
+        let hints = answer.interims.iter().find(|(status, _)| *status == 103).expect("a 103");
+        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(hints.1, [line("link", "</style.css>; rel=preload"), line("proxy-status", "a")]);
+    }
     // RFC 9110 §15.2: an HTTP/1.0 client gets none.
     let old = converse(&server, b"GET /old HTTP/1.0\r\nHost: test\r\n\r\n").remove(0);
     assert!(old.interims.is_empty() && old.text() == "/old", "{old:?}");

@@ -1,7 +1,8 @@
 //! What a page says of who may keep it, and a cache that listens.
 
 use super::{page, site, text};
-use crate::e2e::harness::{Folder, Server, flatout};
+use crate::e2e::accelerator::wiki::free_port;
+use crate::e2e::harness::{Folder, Response, Server, flatout};
 use crate::e2e::tool::said;
 
 /// `kv` counts how often the page ran.
@@ -28,4 +29,28 @@ fn an_accelerator_keeps_a_page_as_long_as_it_says() {
     let purged = flatout().args(["purge", "--tag", "news", "--admin"]).arg(socket).output().unwrap();
     assert!(purged.status.success(), "{}", said(&purged));
     assert_eq!(page(&server, "/kept"), "2");
+}
+
+/// As docs/pages.md has it: two sites of one process.
+#[test]
+fn a_site_in_front_keeps_what_pages_allow() {
+    let content = "<?lua if request.path == \"/kept\" then cache(\"60s\") end ?><p><?= kv.incr(\"runs\") ?> <?= request.client ?> <?= request.url ?></p>";
+    let folder = Folder::with(&[("site/kept.lhtml", content.as_bytes()), ("site/own.lhtml", content.as_bytes())]);
+    let port = free_port();
+    let config = format!(
+        "workers 1\nadmin off=#true\nsite \"www.example.com\" \"127.0.0.1\" {{\n listen \"127.0.0.1:0\"\n cache\n \
+         proxy \"http://127.0.0.1:{port}\"\n}}\nsite {{\n listen \"127.0.0.1:{port}\"\n \
+         pages \"./site\" {{ trust \"127.0.0.1\" }}\n}}\n"
+    );
+    let server = Server::run(&folder, &config);
+    let ask = |path: &str| {
+        let lines = "X-Forwarded-For: 192.0.2.9\r\nForwarded: for=192.0.2.9\r\nX-Forwarded-Proto: https\r\n";
+        let request = format!("GET {path} HTTP/1.1\r\nHost: www.example.com\r\n{lines}Connection: close\r\n\r\n");
+        text(&Response::parse(&server.exchange(request.as_bytes())))
+    };
+    // What strangers say of themselves does not come so far.
+    assert_eq!(ask("/kept"), "<p>1 127.0.0.1 http://www.example.com/kept</p>");
+    assert_eq!(ask("/kept"), "<p>1 127.0.0.1 http://www.example.com/kept</p>");
+    assert_eq!(ask("/own"), "<p>2 127.0.0.1 http://www.example.com/own</p>");
+    assert_eq!(ask("/own"), "<p>3 127.0.0.1 http://www.example.com/own</p>");
 }

@@ -43,6 +43,25 @@ fn every_page_answers_for_its_names() {
     assert_eq!(answer.field("cache-control"), Some("private, no-cache"));
 }
 
+/// Where unclean paths go on to other steps, and all paths lead to a folder: nobody is led to another site.
+#[test]
+fn a_folder_s_slash_stays_on_the_site() {
+    let folder = Folder::with(&[("site/app/index.lhtml", b"app")]);
+    let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n rewrite to=\"/app\"\n pages \"site\"\n \
+                  proxy \"http://127.0.0.1:9\"\n}\n";
+    let server = Server::run(&folder, config);
+    for path in ["//evil.example", "///evil.example", "/\\evil.example", "/x"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let answer = Response::parse(&server.exchange(request.as_bytes()));
+        let location = answer.field("location");
+        assert!(
+            location.is_none_or(|location| location.starts_with('/') && !location[1..].starts_with(['/', '\\'])),
+            "{path}: {location:?}"
+        );
+        assert!(path != "/x" || location == Some("/x/"), "{location:?}");
+    }
+}
+
 #[test]
 fn methods() {
     let (_folder, server) = site(SITE, "", "");
@@ -135,6 +154,41 @@ fn header_steps_and_passwords_hold_for_pages() {
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].1, "no-store");
     }
+}
+
+#[test]
+fn who_asks_is_what_a_trusted_neighbour_says() {
+    let content = "<p><?= request.client ?> <?= request.scheme ?> <?= request.url ?> <?= request.host ?></p>\
+                   <?lua session.user = \"ann\" ?>";
+    let lines =
+        "X-Forwarded-For: 198.51.100.1, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: a.example\r\n";
+    let ask = |server: &Server, lines: &str| {
+        let request = format!("GET /x?q HTTP/1.1\r\nHost: inner\r\n{lines}Connection: close\r\n\r\n");
+        Response::parse(&server.exchange(request.as_bytes()))
+    };
+    let session = |answer: &Response| answer.field("set-cookie").unwrap_or_default().to_owned();
+    for settings in ["", "trust \"192.0.2.0/24\""] {
+        let (_folder, server) = site(&[("site/x.lhtml", content)], &format!("secret \"secret\"; {settings}"), "");
+        let answer = ask(&server, lines);
+        assert_eq!(text(&answer), "<p>127.0.0.1 http http://inner/x?q inner</p>");
+        assert!(
+            session(&answer).starts_with("session=") && !session(&answer).contains("Secure"),
+            "{}",
+            session(&answer)
+        );
+    }
+    let settings = "secret \"secret\"; trust \"127.0.0.1\"";
+    let (_folder, server) = site(&[("site/x.lhtml", content)], settings, "");
+    let answer = ask(&server, lines);
+    assert_eq!(text(&answer), "<p>192.0.2.1 https https://a.example/x?q a.example</p>");
+    assert!(
+        session(&answer).starts_with("__Host-session=") && session(&answer).contains("Secure"),
+        "{}",
+        session(&answer)
+    );
+    let answer = ask(&server, "Forwarded: for=\"[2001:db8::1]:5\";proto=https\r\n");
+    assert_eq!(text(&answer), "<p>2001:db8::1 https https://inner/x?q inner</p>");
+    assert_eq!(text(&ask(&server, "")), "<p>127.0.0.1 http http://inner/x?q inner</p>");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! PHP-FPM itself, over both kinds of sockets, and what becomes of visitors when it is killed.
 
 use super::super::accelerator::wiki::{Running, free_port, is_root, php_fpm};
-use super::super::harness::{Folder, wait_until};
+use super::super::harness::{Folder, Response, wait_until};
 use super::{ask, get, outcomes, serve, serve_with, text};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -127,6 +128,34 @@ fn scripts_run_over_both_kinds_of_sockets() {
 }
 
 #[test]
+fn scripts_are_told_what_a_trusted_neighbour_says() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    let lines = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";
+    let told = |settings: &str| -> serde_json::Value {
+        let server = serve(&folder, &steps(&folder, &fpm, settings));
+        let request = format!("GET /show.php HTTP/1.1\r\nHost: a.example\r\n{lines}Connection: close\r\n\r\n");
+        let mut told: serde_json::Value = serde_json::from_slice(&ask(&server, &request).body).unwrap();
+        told["server"].take()
+    };
+    let trusting = told("trust \"127.0.0.0/8\" \"::1\"");
+    for (name, value) in [
+        ("REMOTE_ADDR", "192.0.2.1"),
+        ("HTTPS", "on"),
+        ("SERVER_PORT", "443"),
+        ("REQUEST_SCHEME", "https"),
+        ("HTTP_X_FORWARDED_FOR", "192.0.2.1"),
+    ] {
+        assert_eq!(trusting[name], value, "{name}");
+    }
+    for settings in ["", "trust \"192.0.2.0/24\""] {
+        let wary = told(settings);
+        assert_eq!((&wary["REMOTE_ADDR"], wary.get("HTTPS")), (&"127.0.0.1".into(), None), "{settings}");
+        assert_eq!(wary["SERVER_PORT"], "80");
+    }
+}
+
+#[test]
 fn uploads_stream_and_need_no_length() {
     let folder = folder();
     let fpm = Fpm::start(
@@ -166,6 +195,30 @@ fn a_front_controller_answers_for_what_is_no_file() {
     ] {
         assert_eq!(text(&get(&server, path)), expected, "{path}");
     }
+}
+
+#[test]
+fn a_slow_upload_holds_no_child() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 1, "");
+    let server = serve(&folder, &steps(&folder, &fpm, "connections 1; timeouts { head \"3s\" }"));
+    let mut slow = server.connect();
+    let head = "POST /show.php HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n";
+    slow.write_all(head.as_bytes()).unwrap();
+    // Its content is asked for, so it has gone as far as it goes without.
+    let mut interim = [0; 25];
+    slow.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    slow.write_all("a".repeat(200_000).as_bytes()).unwrap();
+    for _ in 0..3 {
+        let answer = get(&server, "/hello.php");
+        assert_eq!((answer.status, text(&answer).as_str()), (200, "hello"));
+    }
+    slow.write_all("a".repeat(100_000).as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    slow.read_to_end(&mut answer).unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&Response::parse(&answer).body).unwrap();
+    assert_eq!((&told["body"], &told["server"]["CONTENT_LENGTH"]), (&300_000.into(), &"300000".into()));
 }
 
 #[test]

@@ -35,6 +35,27 @@ fn folder() -> Folder {
     folder
 }
 
+/// Where an origin judges unusual paths, scripts still have their own names only.
+#[test]
+fn beside_a_proxy_paths_mean_the_same() {
+    let folder = folder();
+    let app = Scripted::start(folder.path(), |_, stream| send(stream, &answer("\r\nran")));
+    let step = app.step(&folder.path().join("www"), "");
+    let proxy = "    route \"/api/*\" { proxy \"http://127.0.0.1:9\" { retries 0 } }";
+    for (order, status) in [(format!("{step}\n{proxy}"), 404), (format!("{proxy}\n{step}"), 404)] {
+        let server = serve(&folder, &order);
+        for path in ["/dir%2Findex.php", "/dir%2findex.php/info", "/dir/index.php%2Fa", "/x.php/a%2Fb", "/%2Fx.php"] {
+            assert_eq!(get(&server, path).status, status, "{path}");
+        }
+        for (path, location) in [("//x.php", "/x.php"), ("//a.example/..x", "/a.example/..x"), ("/dir//?q", "/dir/?q")]
+        {
+            let led = get(&server, path);
+            assert_eq!((led.status, led.field("location")), (301, Some(location)), "{path}");
+        }
+        assert_eq!(text(&get(&server, "/dir/index.php")), "ran");
+    }
+}
+
 #[test]
 fn whatever_is_asked_for() {
     let folder = folder();

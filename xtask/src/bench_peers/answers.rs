@@ -141,7 +141,9 @@ fn ask(bench: &Bench, subject: Subject, case: &Case, server: &Server) -> Outcome
 
 fn is_right(answer: &Answer, subject: Subject, case: &Case) -> Outcome<()> {
     let Answer { status, version, body, .. } = answer;
-    if status != "200" || body.len() != case.file.bytes {
+    // What is put into an active page is not as long everywhere; the page around it is looked at below.
+    let has_length = subject.setup.is_active() || body.len() == case.file.bytes;
+    if status != "200" || !has_length {
         return Err(format!("it answers wrong: status {status}, {} bytes", body.len()).into());
     }
     if (version == "2") != case.speech.is_http2() {

@@ -62,7 +62,7 @@ impl Tree {
         let mut files = BTreeMap::new();
         for path in listed_files(&root)? {
             let full = root.join(&path);
-            // Symbolic links and files deleted but not yet staged are nobody's text.
+            // Symbolic links and files whose deletion is not staged are nobody's text.
             if full.is_file() && !full.is_symlink() {
                 let bytes = std::fs::read(&full).cannot(&format!("read {path}"))?;
                 files.insert(path, String::from_utf8(bytes).ok());

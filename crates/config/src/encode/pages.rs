@@ -1,5 +1,6 @@
 //! Active pages as KDL.
 
+use super::proxy::trust;
 use super::site::flag;
 use super::{Writer, path};
 use crate::model::{PageSettings, Pages};
@@ -20,6 +21,9 @@ pub(super) fn pages(writer: &mut Writer, name: &str, pages: &Pages) {
         if duration_us != default_us {
             writer.begin(name).text(&show_duration_us(duration_us)).end();
         }
+    }
+    if settings.run_ms_max != defaults.run_ms_max {
+        writer.begin("run-limit").text(&show_duration(settings.run_ms_max)).end();
     }
     for (name, bytes, default) in [
         ("memory-limit", settings.memory_bytes_max, defaults.memory_bytes_max),
@@ -43,6 +47,7 @@ pub(super) fn pages(writer: &mut Writer, name: &str, pages: &Pages) {
     for (name, origin) in &settings.upstreams {
         writer.begin("upstream").text(name).text(&show_origin(origin)).end();
     }
+    trust(writer, &settings.trusted);
     if let Some(recheck_ms) = settings.recheck_ms {
         writer.begin("recheck").text(&show_duration(recheck_ms)).end();
     }

@@ -1,6 +1,6 @@
 //! `php` steps as KDL.
 
-use super::proxy::timeouts;
+use super::proxy::{timeouts, trust};
 use super::site::list;
 use super::{Writer, path};
 use crate::model::{OriginTimeouts, Php, PhpAddress};
@@ -28,6 +28,7 @@ pub(super) fn php(writer: &mut Writer, php: &Php) {
     for (name, value) in &php.env {
         writer.begin("env").text(name).text(value).end();
     }
+    trust(writer, &php.trusted);
     if php.timeouts != OriginTimeouts::default() {
         timeouts(writer, &php.timeouts);
     }

@@ -52,7 +52,7 @@ pub(super) fn proxy(writer: &mut Writer, proxy: &Proxy) {
         let kinds: Vec<&str> = kinds.into_iter().filter(|(on, _)| *on).map(|(_, kind)| kind).collect();
         list_or_off(writer, "forwarded", &kinds);
     }
-    networks(writer, "trust", &proxy.trusted);
+    trust(writer, &proxy.trusted);
     if proxy.via != defaults.via {
         list_or_off(writer, "via", proxy.via.as_slice());
     }
@@ -158,6 +158,10 @@ fn tls(writer: &mut Writer, tls: &OriginTls) {
         writer.property("name", name);
     }
     writer.end();
+}
+
+pub(super) fn trust(writer: &mut Writer, trusted: &[Cidr]) {
+    networks(writer, "trust", trusted);
 }
 
 fn networks(writer: &mut Writer, name: &str, networks: &[Cidr]) {

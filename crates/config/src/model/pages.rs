@@ -1,6 +1,6 @@
 //! Active pages: pages and scripts that this server runs itself.
 
-use super::Origin;
+use super::{Cidr, Origin};
 use std::path::PathBuf;
 
 /// Pages below a folder, or one page or script.
@@ -21,11 +21,14 @@ pub struct PageSettings {
     pub cpu_slice_us: u64,
     /// How long a page may compute for one request, in microseconds; waiting does not count.
     pub cpu_limit_us: u64,
+    /// How long a page may take for one request in all, its waiting included, in milliseconds; that for its client does not
+    /// count.
+    pub run_ms_max: u64,
     /// What a page may allocate for one request, in bytes.
     pub memory_bytes_max: u64,
-    /// Bytes of one request's content at the most, uploads included.
+    /// Bytes of the files of one form at the most, together.
     pub upload_bytes_max: u64,
-    /// Bytes of a form without its files, or of a JSON body, at the most.
+    /// Bytes of the fields of one form, or of content that is read as a whole, at the most.
     pub form_bytes_max: u64,
     /// What `db` asks.
     pub database: Option<Database>,
@@ -33,6 +36,8 @@ pub struct PageSettings {
     pub secret: Option<PathBuf>,
     /// What `fetch` may ask, each under its name.
     pub upstreams: Vec<(String, Origin)>,
+    /// Neighbours whose word about who asks, for which host and how is believed.
+    pub trusted: Vec<Cidr>,
     /// How long what is known of a page's files is believed without a look, in milliseconds; `None`: as long as of the
     /// site's files.
     pub recheck_ms: Option<u64>,
@@ -53,12 +58,14 @@ impl Default for PageSettings {
             dev: false,
             cpu_slice_us: 200,
             cpu_limit_us: 50_000,
+            run_ms_max: 60_000,
             memory_bytes_max: 16 << 20,
             upload_bytes_max: 10 << 20,
             form_bytes_max: 1 << 20,
             database: None,
             secret: None,
             upstreams: Vec::new(),
+            trusted: Vec::new(),
             recheck_ms: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Scripts that an application server runs, asked over FastCGI.
 
-use super::OriginTimeouts;
+use super::{Cidr, OriginTimeouts};
 use std::path::PathBuf;
 
 /// Has an application server, such as PHP-FPM, run the scripts below a folder. What is no script goes on to the steps
@@ -22,6 +22,8 @@ pub struct Php {
     pub front_controller: Option<String>,
     /// Variables for every script, beside those of CGI.
     pub env: Vec<(String, String)>,
+    /// Neighbours whose word about who asks and how is believed.
+    pub trusted: Vec<Cidr>,
     /// How long to wait for what.
     pub timeouts: OriginTimeouts,
     /// Connections that each worker keeps open without use, at the most; 0: none is kept.
@@ -50,6 +52,7 @@ impl Default for Php {
             split: vec![".php".to_owned()],
             front_controller: None,
             env: Vec::new(),
+            trusted: Vec::new(),
             timeouts: OriginTimeouts::default(),
             idle_connections_max: 8,
             connections_max: 1_024,

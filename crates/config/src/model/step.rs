@@ -1,6 +1,7 @@
 //! Steps of a block, and what routes match.
 
 use super::{CacheRules, Handler, Place};
+use flatout_http::lines::FieldOp;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -66,17 +67,6 @@ pub enum Matcher {
         /// Its values; empty: whatever it is.
         values: Vec<String>,
     },
-}
-
-/// A change of the answer's fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldOp {
-    /// In place of all fields of this name.
-    Set(String, String),
-    /// Beside those there are.
-    Add(String, String),
-    /// None of this name.
-    Remove(String),
 }
 
 /// Names and passwords.

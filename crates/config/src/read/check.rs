@@ -117,17 +117,34 @@ pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listene
 pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
     let mut unused = Vec::new();
     follow_caches(node, &mut unused);
-    for span in unused {
+    for Unused { span, behind } in unused {
         let draft = reader.report.add(Code::CacheUnused, span, "no `proxy` stands behind this `cache`");
-        draft.note("as in: cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\"");
+        match behind {
+            None => draft.note("as in: cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\""),
+            Some(name) => draft.note(format!(
+                "what `{name}` answers is kept by a site in front of it: site \"www.example.com\" {{ cache; proxy \"http://127.0.0.1:8081\" }} and site {{ listen \"127.0.0.1:8081\"; {name} … {{ trust \"127.0.0.1\" }} }}"
+            )),
+        };
     }
 }
 
+/// A `cache` with nothing to keep.
+struct Unused<'n> {
+    span: Span,
+    /// What answers behind it in its place, and could be kept elsewhere.
+    behind: Option<&'n str>,
+}
+
 /// In written order, as deep as blocks are nested, which the grammar bounds.
-fn follow_caches(node: &Node, unused: &mut Vec<Span>) {
+fn follow_caches<'n>(node: &'n Node, unused: &mut Vec<Unused<'n>>) {
     for child in node.children.iter().flatten() {
         match child.name.as_str() {
-            "cache" => unused.push(child.span),
+            "cache" => unused.push(Unused { span: child.span, behind: None }),
+            name @ ("pages" | "page" | "php") => {
+                for cache in unused.iter_mut() {
+                    cache.behind = cache.behind.or(Some(name));
+                }
+            }
             "proxy" => unused.clear(),
             "route" => follow_caches(child, unused),
             _ => {}

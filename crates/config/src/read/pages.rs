@@ -2,11 +2,11 @@
 
 use super::Reader;
 use super::files::flag;
-use super::origin::{FORM, parse_origin};
+use super::proxy::{read_origin, trust};
 use super::shape::{Block, Seen, Shape, property};
 use crate::code::Code;
 use crate::model::{Database, Origin, PageSettings, Pages};
-use crate::syntax::{Node, Scalar, Value};
+use crate::syntax::Node;
 
 /// Upstreams of one step: each has connections of its own in every worker.
 const UPSTREAMS_MAX: usize = 100;
@@ -21,6 +21,7 @@ const PAGE: Shape = Shape { example: "page \"./scripts/hello.luau\"", ..PAGES };
 const DEV: Shape = Shape { arguments: (0, 1), ..Shape::value("dev") };
 const SLICE: Shape = Shape::value("cpu-slice \"200us\"");
 const CPU: Shape = Shape::value("cpu-limit \"50ms\"");
+const RUN: Shape = Shape::value("run-limit \"60s\"");
 const MEMORY: Shape = Shape::value("memory-limit \"16MiB\"");
 const UPLOAD: Shape = Shape::value("upload-limit \"10MiB\"");
 const FORM_LIMIT: Shape = Shape::value("form-limit \"1MiB\"");
@@ -34,12 +35,14 @@ const ALLOWED: &[&str] = &[
     "dev",
     "cpu-slice",
     "cpu-limit",
+    "run-limit",
     "memory-limit",
     "upload-limit",
     "form-limit",
     "database",
     "secret",
     "upstream",
+    "trust",
     "recheck",
 ];
 
@@ -91,6 +94,13 @@ fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
         "dev" => settings.dev = flag(reader, node, &DEV),
         "cpu-slice" => duration_us(reader, node, &SLICE, (20, 100_000), &mut settings.cpu_slice_us),
         "cpu-limit" => duration_us(reader, node, &CPU, (1_000, 3_600_000_000), &mut settings.cpu_limit_us),
+        "run-limit" => {
+            if reader.shape(node, &RUN)
+                && let Some(duration_ms) = reader.duration(&node.arguments[0], 100..=86_400_000)
+            {
+                settings.run_ms_max = duration_ms;
+            }
+        }
         "memory-limit" => size(reader, node, &MEMORY, (1 << 20, 1 << 30), &mut settings.memory_bytes_max),
         "upload-limit" => size(reader, node, &UPLOAD, (1 << 10, 1 << 40), &mut settings.upload_bytes_max),
         "form-limit" => size(reader, node, &FORM_LIMIT, (1 << 10, 64 << 20), &mut settings.form_bytes_max),
@@ -106,6 +116,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
                 settings.secret = reader.path(&node.arguments[0]);
             }
         }
+        "trust" => settings.trusted = trust(reader, node),
         _ => {
             if reader.shape(node, &RECHECK) {
                 settings.recheck_ms = reader.duration(&node.arguments[0], 0..=86_400_000);
@@ -142,23 +153,5 @@ fn upstream(reader: &mut Reader<'_>, node: &Node, upstreams: &mut Vec<(String, O
         reader.report.add(Code::NumberBounds, node.span, format!("more than {UPSTREAMS_MAX} upstreams"));
     } else {
         upstreams.push((name, origin));
-    }
-}
-
-fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
-    let text = match (&value.scalar, value.annotation) {
-        (Scalar::Integer(port), None) => port.to_string(),
-        _ => reader.line(value)?,
-    };
-    match parse_origin(&text) {
-        Ok(origin) => Some(origin),
-        Err(fault) => {
-            let draft = reader.report.add(Code::ForwardBad, value.span, fault.what);
-            if let Some(advice) = fault.advice {
-                draft.label(advice);
-            }
-            draft.note(FORM);
-            None
-        }
     }
 }

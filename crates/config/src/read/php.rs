@@ -4,6 +4,7 @@ use super::Reader;
 use super::files::is_off;
 use super::parse::{digits, host_fault};
 use super::pool;
+use super::proxy::trust;
 use super::shape::{Block, Seen, Shape, VALUES_MAX};
 use crate::code::Code;
 use crate::diagnostic::Span;
@@ -45,6 +46,7 @@ const ALLOWED: &[&str] = &[
     "split",
     "front-controller",
     "env",
+    "trust",
     "timeouts",
     "idle-connections",
     "connections",
@@ -171,6 +173,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
                 env(reader, &node.arguments[0], &node.arguments[1], php);
             }
         }
+        "trust" => php.trusted = trust(reader, node),
         "timeouts" => php.timeouts = pool::timeouts(reader, node),
         "idle-connections" => {
             if reader.shape(node, &IDLE)

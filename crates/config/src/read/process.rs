@@ -3,7 +3,7 @@
 use super::Reader;
 use super::log::Logs;
 use super::shape::{Block, Seen, Shape, property};
-use super::{cache, check, site, store};
+use super::{cache, check, private, site, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Admin, CacheBudget, Config, Timeouts};
@@ -75,6 +75,7 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
         sound.push(reader.report.count() == count);
     }
     check::sites(reader, &sites, &config.sites, &listeners);
+    private::kept(reader, &sites);
     for ((node, site), _) in sites.iter().zip(&config.sites).zip(sound).filter(|(_, sound)| *sound) {
         check::answers(reader, node, site, &listeners);
     }

@@ -38,7 +38,6 @@ const FORWARDED: Shape = Shape {
     properties: &["off"],
     ..Shape::value("forwarded \"x-forwarded\" \"standard\", or forwarded off=#true")
 };
-const TRUST: Shape = Shape::values(1, "trust \"10.0.0.0/8\" \"2001:db8::/32\"");
 const VIA: Shape =
     Shape { arguments: (0, 1), properties: &["off"], ..Shape::value("via \"edge-1\", or via off=#true") };
 const REQUEST_HEADER: Shape = Shape {
@@ -165,7 +164,8 @@ impl Origins {
     }
 }
 
-fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
+/// The origin that `value` names.
+pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
     let text = match (&value.scalar, value.annotation) {
         (Scalar::Integer(port), None) => port.to_string(),
         _ => reader.line(value)?,
@@ -214,10 +214,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, proxy: &mut Proxy) {
         }
         "host" => proxy.host = host(reader, node).unwrap_or(HostField::Client),
         "forwarded" => proxy.forwarded = forwarded(reader, node),
-        "trust" => {
-            reader.shape(node, &TRUST);
-            proxy.trusted = networks(reader, &node.arguments);
-        }
+        "trust" => proxy.trusted = trust(reader, node),
         "via" => proxy.via = via(reader, node),
         "http2" => proxy.http2 = flag(reader, node, &HTTP2),
         "tls" => proxy.tls = tls(reader, node),
@@ -234,6 +231,13 @@ fn setting(reader: &mut Reader<'_>, node: &Node, proxy: &mut Proxy) {
 /// A setting that is one number, from 0.
 fn number(reader: &mut Reader<'_>, node: &Node, shape: &Shape, most: u64) -> Option<u64> {
     if reader.shape(node, shape) { reader.number(&node.arguments[0], 0..=most) } else { None }
+}
+
+/// Neighbours that are believed.
+pub(super) fn trust(reader: &mut Reader<'_>, node: &Node) -> Vec<Cidr> {
+    const TRUST: Shape = Shape::values(1, "trust \"10.0.0.0/8\" \"2001:db8::/32\"");
+    reader.shape(node, &TRUST);
+    networks(reader, &node.arguments)
 }
 
 /// Networks without doubles. For everybody there is no word here: whoever means it writes `0.0.0.0/0` and `::/0`.

@@ -106,7 +106,6 @@ const HOMES: &[(&str, &[&str])] = &[
             "concurrency",
             "retries",
             "forwarded",
-            "trust",
             "via",
             "request-header",
             "http2",
@@ -115,6 +114,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "unknown-codings",
         ],
     ),
+    ("belongs in the block of `proxy`, `php`, `pages` or `page`", &["trust"]),
     (
         "belongs in the block of `php`",
         &[
@@ -158,6 +158,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "dev",
             "cpu-slice",
             "cpu-limit",
+            "run-limit",
             "memory-limit",
             "upload-limit",
             "form-limit",

@@ -41,7 +41,7 @@ impl Places {
         self.xdg_runtime.as_ref().map(|folder| folder.join(NAME))
     }
 
-    /// Where `admin` has it; `None` for nowhere.
+    /// Where `admin` has it; `None` when nowhere.
     pub fn resolve(&self, admin: &Admin) -> Option<PathBuf> {
         match admin {
             Admin::Off => None,

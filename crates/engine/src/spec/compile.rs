@@ -1,6 +1,7 @@
 //! From the typed settings to a [`Spec`]: every fault is gathered, none is passed over.
 
 use super::php::script_folders;
+use super::private::exposed;
 use super::{Change, FilesSpec, Folder, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
 use crate::auth::{Auth, Verifier};
 use crate::cors::Cors;
@@ -10,6 +11,7 @@ use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
 use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Variable};
+use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
 use flatout_net::root::{OpenFault, Root, check_kernel};
@@ -29,23 +31,13 @@ use std::sync::atomic::AtomicU64;
 /// Routes within routes. The walk goes as deep.
 const DEPTH_MAX: usize = 32;
 
-/// What frames a message or belongs to its connection is not for header steps.
-const FRAMING_FIELDS: [&str; 9] = [
-    "connection",
-    "content-length",
-    "date",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// What frames a message is not for header steps, nor is what belongs to its connection.
+const FRAMING_FIELDS: [&str; 2] = ["content-length", "date"];
 
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
     let mut compiler = Compiler {
         previous: sources.previous,
-        withholds: config.sites.iter().flat_map(|site| &site.block).any(|step| has_pages(&step.kind)),
+        has_pages: config.sites.iter().flat_map(|site| &site.block).any(|step| has_pages(&step.kind)),
         scripts: script_folders(config),
         errors: Vec::new(),
         path: String::new(),
@@ -86,6 +78,9 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     for site in &config.sites {
         compiler.add_site(site);
     }
+    for (place, what, advice) in exposed(config) {
+        compiler.fail(&place, what, advice);
+    }
     for listener in &mut compiler.spec.listeners {
         let first = listener.hosts.sites.first().and_then(|&site| compiler.spec.sites.get(site as usize));
         listener.log = first.map_or(LOG_NONE, |site| site.log);
@@ -114,7 +109,7 @@ fn forwards(kind: &StepKind) -> bool {
 pub(super) struct Compiler<'a> {
     pub(super) previous: Option<&'a Spec>,
     /// Whether there are active pages: then no site gives out their sources, whichever folder they lie in.
-    withholds: bool,
+    pub(super) has_pages: bool,
     /// Folders with scripts, and how their names end.
     pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     errors: Vec<SpecError>,
@@ -339,7 +334,9 @@ impl Compiler<'_> {
             if !is_token(name.as_bytes()) || !is_field_value(value) {
                 let what = format!("`{name}: {value}` cannot be a header line");
                 self.fail(place, what, "a name is one word, and a value is one line");
-            } else if FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(name)) {
+            } else if is_of_a_connection(name.as_bytes())
+                || FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(name))
+            {
                 let what = format!("`{name}` belongs to the message or to the connection itself");
                 self.fail(place, what, "leave it out: the server sets it as each protocol wants it");
             }
@@ -438,9 +435,8 @@ impl Compiler<'_> {
     pub(super) fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
         let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
         let root = Arc::clone(&folder.root);
-        let withholds = self.withholds;
         let sources = self.sources(&settings.root, site);
-        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, withholds, sources };
+        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, sources };
         if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
             return index as u32;
         }

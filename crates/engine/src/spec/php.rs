@@ -5,6 +5,7 @@ use super::compile::Compiler;
 use crate::step::Kind;
 use flatout_config::model::{self, Config, Handler, Place, StepKind};
 use flatout_fastcgi::PhpStep;
+use flatout_pages::SOURCE_ENDINGS;
 use flatout_serve::sources::SourceNames;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,21 +35,27 @@ fn real(path: &Path) -> PathBuf {
 }
 
 impl Compiler<'_> {
-    /// What must not be read of the folder `root` in `site`: scripts, when the site runs any, or when some site runs those
-    /// of this folder, of one around it or of one within.
+    /// What must not be read of the folder `root` in `site`: sources of pages, when any site has pages; scripts, when the
+    /// site runs any, or when some site runs those of this folder, of one around it or of one within.
     pub(super) fn sources(&self, root: &Path, site: &model::Site) -> Option<Arc<SourceNames>> {
-        if self.scripts.is_empty() {
-            return None;
-        }
         let mut suffixes: Vec<String> = Vec::new();
-        each_php(&site.block, &mut |php| suffixes.extend_from_slice(&php.split));
-        let root = real(root);
-        for (folder, split) in &self.scripts {
-            if folder.starts_with(&root) || root.starts_with(folder) {
-                suffixes.extend_from_slice(split);
+        if !self.scripts.is_empty() {
+            each_php(&site.block, &mut |php| suffixes.extend_from_slice(&php.split));
+            let root = real(root);
+            for (folder, split) in &self.scripts {
+                if folder.starts_with(&root) || root.starts_with(folder) {
+                    suffixes.extend_from_slice(split);
+                }
             }
         }
-        (!suffixes.is_empty()).then(|| Arc::new(SourceNames::new(suffixes.iter().map(String::as_str))))
+        let mut names = SourceNames::default();
+        if !suffixes.is_empty() {
+            names = names.with_scripts(suffixes.iter().map(String::as_str));
+        }
+        if self.has_pages {
+            names = names.with_pages(SOURCE_ENDINGS.iter().copied());
+        }
+        (names != SourceNames::default()).then(|| Arc::new(names))
     }
 
     /// The step that was there before, when it is the same: its connections stay.

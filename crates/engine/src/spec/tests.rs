@@ -65,6 +65,27 @@ fn pages_must_be_readable_and_beneath_their_folder() {
 }
 
 #[test]
+fn what_pages_keep_is_not_given_out_by_another_name() {
+    let folder = Temporary::new("spec-private", &[("www/a", "a"), ("site/index.lhtml", "x"), ("keys/b", "b")]);
+    let (www, keys) = (folder.path().join("www"), folder.path().join("keys"));
+    std::os::unix::fs::symlink(&www, folder.path().join("link")).unwrap();
+    let pages = |secret: &str| {
+        let settings = PageSettings { secret: Some(folder.path().join(secret)), ..PageSettings::default() };
+        handler(Handler::Pages(Box::new(Pages { path: folder.path().join("site"), settings })))
+    };
+    for secret in ["www/secret", "link/secret", "keys/../www/new/secret", "link/new/folder/secret"] {
+        let found = faults(vec![pages(secret), files(&www)]);
+        assert!(found.len() == 1 && found[0].contains("visitors could load the secret"), "{secret}: {found:?}");
+    }
+    assert_eq!(faults(vec![pages("www/secret"), files(&folder.path().join("link"))]).len(), 1);
+    let other = config(vec![site(&["a"], vec![pages("keys/secret")]), site(&["b"], vec![files(&keys)])]);
+    assert_eq!(Spec::compile(&other, &Sources::default()).unwrap_err().len(), 1);
+    for secret in ["keys/secret", "www/.keys/secret", "link/../keys/secret", "www2/secret"] {
+        compile(&config(vec![site(&["*"], vec![pages(secret), files(&www)])]));
+    }
+}
+
+#[test]
 fn what_is_watched_is_known() {
     let folder = Temporary::new("spec-watch", &[("a", "A")]);
     let watching = Site { watch: true, ..site(&["a"], vec![files(folder.path())]) };

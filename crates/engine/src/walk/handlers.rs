@@ -4,6 +4,7 @@ use super::pages::{Pages, answer_failure};
 use super::{Seal, Trace, Walk, host_needed, method_not_allowed};
 use crate::answer::{Failure, redirect, respond, text};
 use crate::explain::Forwarding;
+use crate::neighbour::believe;
 use crate::outcome::Outcome;
 use crate::step::Step;
 use crate::text::Template;
@@ -179,8 +180,10 @@ impl<T: Trace> Walk<'_, T> {
         }
         let policy = self.policy();
         let changes = flatout_pages::Changes { id: policy.id, fields: Rc::clone(&policy.fields) };
+        let told = believe(self.request, &folder.step().settings().trusted);
         let asking = flatout_pages::Asking {
-            request: self.request,
+            request: &told.request,
+            host: told.host,
             path: &self.path,
             decoded: (&self.decoded, facts),
             query: self.query.as_deref(),

@@ -4,12 +4,14 @@ use super::pages::Pages;
 use super::{Trace, Walk};
 use crate::answer::redirect;
 use crate::engine::Live;
+use crate::neighbour::believe;
 use crate::outcome::PHP_BASE;
 use crate::spec::PhpSpec;
 use crate::step::Step;
 use flatout_fastcgi::{Asking, FileName, FileWanted, Handled, Made, Meaning, Outcome, Refused};
 use flatout_http::framing::Framing;
 use flatout_http::head::Fields;
+use flatout_http::path::append_local;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -24,18 +26,23 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_php(&mut self, step: &Step, index: u32) -> Option<Reply> {
         let live = self.live;
         let php = live.spec.php.get(index as usize)?;
+        // Without them the path is one that only an origin may judge: a script's name would be read out of it in another way
+        // than it was written.
+        self.facts?;
         if T::TOLD {
             return self.tell_php(step, php);
         }
         let policy = self.policy();
         let listener = live.spec.listeners.get(self.request.listener as usize);
+        let told = believe(self.request, &php.step.settings().trusted);
         let asking = Asking {
-            request: self.request,
+            request: &told.request,
             decoded: &self.decoded,
             query: self.query.as_deref(),
             changes: &policy.fields,
             user: self.user.as_deref(),
             server: listener.and_then(|listener| listener.address),
+            port: told.port,
             site: self.site.name.as_deref(),
         };
         match live.php.handle(&php.step, &asking) {
@@ -82,7 +89,8 @@ impl<T: Trace> Walk<'_, T> {
 
     /// To the same path with a slash behind it, and the same query.
     fn redirect_to_slash(&self) -> Response {
-        let mut location = self.path.to_vec();
+        let mut location = Vec::new();
+        append_local(&self.path, &mut location);
         location.push(b'/');
         if let Some(query) = &self.query {
             location.push(b'?');

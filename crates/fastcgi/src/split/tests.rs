@@ -1,4 +1,4 @@
-use super::{Folder, Meaning, Rules, find_script};
+use super::{Meaning, Root, Rules, find_script};
 use flatout_http::path::decode_path;
 use proptest::prelude::*;
 use std::fs;
@@ -42,8 +42,8 @@ impl Site {
         Self(folder)
     }
 
-    fn folder(&self) -> Folder {
-        Folder::open(&self.0.join("root")).unwrap()
+    fn open(&self) -> Root {
+        Root::open(&self.0.join("root")).unwrap()
     }
 }
 
@@ -62,14 +62,14 @@ fn rules(front_controller: bool) -> Rules {
 }
 
 /// What an encoded path comes to: `script|PATH_INFO`, `slash`, or why it is passed on.
-fn tell(path: &str, rules: &Rules, folder: &Folder) -> String {
+fn tell(path: &str, rules: &Rules, root: &Root) -> String {
     let mut decoded = Vec::new();
     match decode_path(path.as_bytes(), &mut decoded) {
         Ok(facts) if facts.empty_segment || facts.encoded_slash => return "unclean".to_owned(),
         Ok(_) => {}
         Err(_) => return "refused".to_owned(),
     }
-    match find_script(&decoded, rules, folder) {
+    match find_script(&decoded, rules, root) {
         Meaning::Script(name, rest) => {
             format!("{}|{}", String::from_utf8_lossy(&name), String::from_utf8_lossy(&decoded[rest]))
         }
@@ -81,7 +81,7 @@ fn tell(path: &str, rules: &Rules, folder: &Folder) -> String {
 #[test]
 fn only_files_are_run() {
     let site = Site::new();
-    let folder = site.folder();
+    let root = site.open();
     for (path, expected) in [
         ("/", "index.php|"),
         ("/index.php", "index.php|"),
@@ -141,14 +141,14 @@ fn only_files_are_run() {
         ("/missing.php", "ScriptMissing"),
         ("/missing.php/a", "ScriptMissing"),
     ] {
-        assert_eq!(tell(path, &rules(false), &folder), expected, "{path}");
+        assert_eq!(tell(path, &rules(false), &root), expected, "{path}");
     }
 }
 
 #[test]
 fn a_front_controller_answers_for_what_is_no_file() {
     let site = Site::new();
-    let folder = site.folder();
+    let root = site.open();
     for (path, expected) in [
         ("/", "index.php|"),
         ("/blog/2026/post", "index.php|"),
@@ -168,10 +168,10 @@ fn a_front_controller_answers_for_what_is_no_file() {
         // Whether a hidden file is there is not told.
         ("/.git/config", "index.php|"),
     ] {
-        assert_eq!(tell(path, &rules(true), &folder), expected, "{path}");
+        assert_eq!(tell(path, &rules(true), &root), expected, "{path}");
     }
     let gone = Rules { front_controller: Some("gone.php".to_owned()), ..rules(false) };
-    assert_eq!(tell("/blog", &gone, &folder), "NoScript");
+    assert_eq!(tell("/blog", &gone, &root), "NoScript");
 }
 
 proptest! {
@@ -184,9 +184,9 @@ proptest! {
             ".git", "hook.php", "..", "%2e%2e", "line%0afeed.php", "", "passwd.php", "x.php%00", "secret.php",
         ]), 0..6)) {
         let site = Site::new();
-        let folder = site.folder();
+        let root = site.open();
         let path = format!("/{}", segments.join("/"));
-        let told = tell(&path, &rules(false), &folder);
+        let told = tell(&path, &rules(false), &root);
         if let Some((script, rest)) = told.split_once('|') {
             prop_assert!(script.as_bytes().ends_with(b".php") && !script.contains(".."));
             let file = site.0.join("root").join(script);

@@ -14,6 +14,7 @@ fn variables(text: &str, change: impl FnOnce(&mut Facts<'_>)) -> BTreeMap<String
         client: "192.0.2.1:4711".parse().ok(),
         secure: false,
         server: "198.51.100.1:8080".parse().ok(),
+        port: None,
         site: Some("site.example"),
         user: None,
         path: b"/x.php/a b",
@@ -35,6 +36,20 @@ fn variables(text: &str, change: impl FnOnce(&mut Facts<'_>)) -> BTreeMap<String
         rest = &rest[used..];
     }
     found
+}
+
+#[test]
+fn what_a_proxy_has_told() {
+    let text = "GET /x.php HTTP/1.1\r\nHost: a.example:81\r\n\r\n";
+    let found = variables(text, |facts| {
+        facts.client = "192.0.2.9:0".parse().ok();
+        facts.secure = true;
+        facts.port = Some(8443);
+    });
+    for (name, value) in [("REMOTE_ADDR", "192.0.2.9"), ("HTTPS", "on"), ("SERVER_PORT", "8443")] {
+        assert_eq!(found[name], value, "{name}");
+    }
+    assert_eq!(found.get("REMOTE_PORT"), None);
 }
 
 #[test]

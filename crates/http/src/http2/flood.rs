@@ -6,33 +6,9 @@
 
 use super::frame::{Frame, Scanner, flag, kind};
 
-macro_rules! floods {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Too many of something.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Flood {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Flood {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The stable name, without what says that it ends a connection of HTTP/2.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-floods! {
+flatout_reason::reasons! {
+    /// Too many of something.
+    pub enum Flood { name, text, }
     RapidReset, "rapid_reset", "The client reset streams faster than it let them be answered.";
     MadeYouReset, "made_you_reset", "The client broke rules of streams so that the server had to reset them.";
     Ping, "ping_flood", "The client sent PING frames without end.";

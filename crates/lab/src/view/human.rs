@@ -211,7 +211,7 @@ fn add_errors(page: &mut Page, step: &StepReport) {
         return;
     }
     let mut name = "errors";
-    for kind in FailureKind::ALL {
+    for &kind in FailureKind::ALL {
         let failures = counts.failures_of(kind);
         if failures == 0 {
             continue;
@@ -225,7 +225,7 @@ fn add_errors(page: &mut Page, step: &StepReport) {
             .collect();
         let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
         let figure = format!("{} {}", units::count(failures), kind.name());
-        page.line(name, &figure, &format!("{}{details}", kind.meaning()));
+        page.line(name, &figure, &format!("{}{details}", kind.text()));
         name = "";
     }
 }

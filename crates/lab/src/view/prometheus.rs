@@ -78,7 +78,7 @@ pub fn metrics(report: &RunReport) -> String {
     }
     page.head("failures_total", "counter", "Requests that failed, by kind.");
     for step in &report.steps {
-        for kind in FailureKind::ALL {
+        for kind in FailureKind::ALL.iter().copied() {
             let count = step.record.counts.failures_of(kind) as f64;
             page.sample("failures_total", step, &format!(",kind=\"{}\"", kind.name()), count);
         }

@@ -216,7 +216,7 @@ fn classes(report: &RunReport) -> String {
 fn errors(report: &RunReport) -> String {
     let mut table = Table::new(&["step", "error", "count"]);
     for step in &report.steps {
-        for kind in FailureKind::ALL {
+        for kind in FailureKind::ALL.iter().copied() {
             table.row(&[&step.step, &kind.name(), &step.record.counts.failures_of(kind)]);
         }
     }

@@ -189,7 +189,7 @@ fn add_errors(page: &mut Page, step: &StepReport) {
         page.line("errors", "none", "");
     }
     let mut name = "errors";
-    for kind in FailureKind::ALL.into_iter().filter(|kind| counts.failures_of(*kind) > 0) {
+    for kind in FailureKind::ALL.iter().copied().filter(|kind| counts.failures_of(*kind) > 0) {
         let details: Vec<String> = step
             .record
             .details
@@ -199,7 +199,7 @@ fn add_errors(page: &mut Page, step: &StepReport) {
             .collect();
         let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
         let figure = format!("{} {}", units::count(counts.failures_of(kind)), kind.name());
-        page.line(name, &figure, &format!("{}{details}", kind.meaning()));
+        page.line(name, &figure, &format!("{}{details}", kind.text()));
         name = "";
     }
     if step.tally.dropped > 0 {

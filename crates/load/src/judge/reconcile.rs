@@ -49,11 +49,11 @@ impl Reconciliation {
         let certain = self.client_requests.saturating_sub(self.uncertain);
         if !(certain..=self.client_requests).contains(&self.server.requests) {
             let (server, client) = (self.server.requests, self.client_requests);
-            let mut text = format!("requests: the server counted {server}, the client {client}");
-            if self.uncertain > 0 {
-                text.push_str(&format!(", of which {} failed on their way", self.uncertain));
-            }
-            differences.push(text);
+            let failed = match self.uncertain {
+                0 => String::new(),
+                uncertain => format!(", of which {uncertain} failed on their way"),
+            };
+            differences.push(format!("requests: the server counted {server}, the client {client}{failed}"));
         }
         differences
     }

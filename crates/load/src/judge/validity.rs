@@ -189,13 +189,11 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
     }
     let (busy, wait) = (evidence.client_busy_share, evidence.client_wait_share);
     if is_judged && busy + wait > CLIENT_BUSY_SHARE_MAX {
-        let mut text = format!(
-            "the client was likely the limit: its busiest thread was on a core {:.0} % of the time",
+        let waited = if wait >= 0.01 { format!(" and waited for one {:.0} %", 100.0 * wait) } else { String::new() };
+        let text = format!(
+            "the client was likely the limit: its busiest thread was on a core {:.0} % of the time{waited}",
             100.0 * busy
         );
-        if wait >= 0.01 {
-            text.push_str(&format!(" and waited for one {:.0} %", 100.0 * wait));
-        }
         add(InvalidReason::ClientSaturated, text);
     }
     if let Some(share) = evidence.reached_share().filter(|share| *share < REACHED_SHARE_MIN && !evidence.overload) {

@@ -52,7 +52,7 @@ impl Dist {
             return Self::parse_simple(text, read);
         }
         let part = |part: &&str| {
-            let Some((weight, rest)) = part.split_once(":") else {
+            let Some((weight, rest)) = part.split_once(':') else {
                 return Err(format!("{part:?} is no part of a mixture; write it as 30%:1"));
             };
             let weight = weight.trim();

@@ -45,7 +45,7 @@ pub struct Failures(pub [u64; FailureKind::COUNT]);
 
 impl Serialize for Failures {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(FailureKind::ALL.into_iter().map(|kind| (kind, self.0[kind.index()])))
+        serializer.collect_map(FailureKind::ALL.iter().copied().map(|kind| (kind, self.0[kind.index()])))
     }
 }
 

@@ -201,10 +201,10 @@ fn encode_plain(histogram: &Histogram<u64>) -> Vec<u8> {
         let mut next = 0;
         for step in histogram.iter_recorded() {
             let index = layout.index_of(step.value_iterated_to());
-            match (index - next) as i64 {
+            match (index - next) as u64 {
                 0 => {}
                 1 => encode_number(0, &mut bytes),
-                zeros => encode_number(-zeros, &mut bytes),
+                zeros => encode_number(-zeros.cast_signed(), &mut bytes),
             }
             encode_number(step.count_at_value().min(i64::MAX.cast_unsigned()).cast_signed(), &mut bytes);
             next = index + 1;

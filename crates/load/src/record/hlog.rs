@@ -5,6 +5,7 @@
 
 use super::Hdr;
 use super::hdr::HdrError;
+use std::fmt::Write as _;
 
 /// Most rows of a log; each holds a histogram of a quarter of a megabyte or so.
 pub const ROWS_MAX: usize = 4_096;
@@ -65,7 +66,7 @@ impl Log {
         let mut text = String::from("#[Histogram log format version 1.3]\n");
         for (name, value) in [("StartTime", self.started_unix_s), ("BaseTime", self.base_unix_s)] {
             if let Some(value) = value {
-                text.push_str(&format!("#[{name}: {value:.3} (seconds since epoch)]\n"));
+                let _infallible = writeln!(text, "#[{name}: {value:.3} (seconds since epoch)]");
             }
         }
         text.push_str(LEGEND);
@@ -73,10 +74,10 @@ impl Log {
         for Row { tag, start_s, length_s, histogram } in &self.rows {
             if let Some(tag) = tag {
                 let is_fine = |letter: &char| !matches!(letter, ',' | ' ' | '\r' | '\n');
-                text.push_str(&format!("Tag={},", tag.chars().filter(is_fine).collect::<String>()));
+                let _infallible = write!(text, "Tag={},", tag.chars().filter(is_fine).collect::<String>());
             }
             let largest = histogram.0.max() as f64 / MAX_VALUE_UNIT;
-            text.push_str(&format!("{start_s:.3},{length_s:.3},{largest:.3},{}\n", histogram.encode()));
+            let _infallible = writeln!(text, "{start_s:.3},{length_s:.3},{largest:.3},{}", histogram.encode());
         }
         text
     }

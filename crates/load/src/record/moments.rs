@@ -59,13 +59,11 @@ impl Moments {
     fn squares_about_mean(&self) -> f64 {
         // n·Σx² - (Σx)² in whole numbers where they fit: in floating point the difference of two near numbers is lost.
         let (count, sum) = (u128::from(self.count), u128::from(self.sum));
-        match (self.sum_squares.checked_mul(count), sum.checked_mul(sum)) {
-            (Some(left), Some(right)) => left.saturating_sub(right) as f64 / self.count as f64,
-            _ => {
-                let mean = self.sum as f64 / self.count as f64;
-                (self.sum_squares as f64 - mean * self.sum as f64).max(0.0)
-            }
+        if let (Some(left), Some(right)) = (self.sum_squares.checked_mul(count), sum.checked_mul(sum)) {
+            return left.saturating_sub(right) as f64 / self.count as f64;
         }
+        let mean = self.sum as f64 / self.count as f64;
+        (self.sum_squares as f64 - mean * self.sum as f64).max(0.0)
     }
 }
 
@@ -90,7 +88,9 @@ mod tests {
 
     fn of(values: &[u64]) -> Moments {
         let mut moments = Moments::default();
-        values.iter().for_each(|value| moments.record(*value));
+        for value in values {
+            moments.record(*value);
+        }
         moments
     }
 

@@ -99,7 +99,9 @@ fn run_watched(
         if next_ns == u64::MAX {
             assert!(fates.is_empty());
             let mut tally = Tally::default();
-            schedules.iter().for_each(|schedule| tally.merge(&schedule.tally()));
+            for schedule in &schedules {
+                tally.merge(&schedule.tally());
+            }
             assert!(schedules.iter_mut().all(|schedule| schedule.next(now_ns) == Move::Done));
             return Outcome { begun, tally, ended_ns: now_ns };
         }

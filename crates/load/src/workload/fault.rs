@@ -2,32 +2,9 @@
 
 use std::fmt;
 
-macro_rules! faults {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// What is wrong with a line.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum FaultKind {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl FaultKind {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The stable name, for JSON.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-faults! {
+flatout_reason::reasons! {
+    /// What is wrong with a line.
+    pub enum FaultKind { name, text, }
     LineTooLong, "line-too-long", "the line is too long";
     NotText, "not-text", "the line is not UTF-8, or holds a control character";
     NoAddress, "no-address", "there is no URL: write a path that begins with /, or a whole http:// or https:// URL";

@@ -32,40 +32,19 @@ pub const CLIENTS_MAX: usize = 5_000_000;
 /// Longest name of a client: an address, or what a resolver made of it.
 const CLIENT_BYTES_MAX: usize = 255;
 
-macro_rules! skips {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why a line that was understood is not asked for again.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Skip {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Skip {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// How many there are.
-            pub const COUNT: usize = Self::ALL.len();
-
-            /// The stable name, for JSON.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-skips! {
+flatout_reason::reasons! {
+    /// Why a line that was understood is not asked for again.
+    pub enum Skip { name, text, }
     NoRequest, "no-request", "what came was no request that the server understood";
     OtherMethod, "other-method", "the method is neither GET, HEAD nor OPTIONS, and its body is in no log";
     TargetUnsendable, "target-unsendable", "the target is no path, or has bytes that no request line may have";
     HostUnsendable, "host-unsendable", "the Host field's value is no host";
     Unanswered, "unanswered", "the request was never whole and got no answer";
+}
+
+impl Skip {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
 }
 
 /// A request of a log.

@@ -55,27 +55,9 @@ pub enum Format {
     Json,
 }
 
-macro_rules! fields {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// A field of a JSON line. What is not known is `null`.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Field {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Field {
-            /// All of them, in the order of a line that names none.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The name, as the line has it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-        }
-    };
-}
-
-fields! {
+flatout_reason::reasons! {
+    /// A field of a JSON line. What is not known is `null`.
+    pub enum Field { name, text, }
     Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; a tick of the kernel's coarse clock behind at the most.";
     Client, "client", "The client's address, without its port.";
     Host, "host", "The Host or :authority of the request, as received.";

@@ -79,13 +79,10 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
     // The end of one burst is the beginning of the next: one look at the clock for both.
     let mut begun_ns = precise_ns();
     loop {
-        let begin = match next.take() {
-            Some(begin) => begin,
-            None => {
-                let begin = slot.wait().await;
-                begun_ns = precise_ns();
-                begin
-            }
+        let begin = if let Some(begin) = next.take() { begin } else {
+            let begin = slot.wait().await;
+            begun_ns = precise_ns();
+            begin
         };
         // Where streams share a connection, a schedule's wish for a new one is only one for a free stream.
         if streams == 1 && begin.connect {
@@ -179,20 +176,20 @@ async fn run_burst<D: Drive + 'static>(
 async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &Rc<Group>) -> Result<Opened, Failure> {
     loop {
         let changed = group.changed.notified();
-        {
-            let mut state = group.state.borrow_mut();
-            match &*state {
-                State::Open(sender, replies) => {
-                    let (sender, replies) = (sender.clone(), Rc::clone(replies));
-                    return Ok(Opened { sender, generation: group.generation.get(), replies, made: None });
-                }
-                State::Connecting => {}
-                State::None => {
-                    *state = State::Connecting;
-                    drop(state);
-                    return connect(shared, slot, group).await;
-                }
+        // Whoever finds none connects, and those who come meanwhile wait.
+        let is_ours = match &mut *group.state.borrow_mut() {
+            State::Open(sender, replies) => {
+                let (sender, replies) = (sender.clone(), Rc::clone(replies));
+                return Ok(Opened { sender, generation: group.generation.get(), replies, made: None });
             }
+            State::Connecting => false,
+            state @ State::None => {
+                *state = State::Connecting;
+                true
+            }
+        };
+        if is_ours {
+            return connect(shared, slot, group).await;
         }
         // Whoever connects is watched by a deadline of its own, and settles the group whatever becomes of it.
         changed.await;

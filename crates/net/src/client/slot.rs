@@ -43,12 +43,9 @@ impl Slot {
 
     /// Waits until it is given something.
     pub(super) async fn wait(&self) -> Begin {
-        poll_fn(|context| match self.take() {
-            Some(begin) => Poll::Ready(begin),
-            None => {
-                self.register(context);
-                Poll::Pending
-            }
+        poll_fn(|context| if let Some(begin) = self.take() { Poll::Ready(begin) } else {
+            self.register(context);
+            Poll::Pending
         })
         .await
     }

@@ -107,7 +107,7 @@ impl TlsFailure {
     pub(super) fn of(error: &io::Error) -> Option<Self> {
         match error.kind() {
             io::ErrorKind::InvalidData => {}
-            _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {}
+            _ if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) => {}
             _ => return None,
         }
         Some(match name_tls_error(error) {

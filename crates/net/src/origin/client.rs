@@ -88,7 +88,28 @@ impl OriginClient {
         &self,
         origin: &OriginAddress,
         request: &mut OutgoingRequest<'_>,
+        interims: impl FnMut(u16, &[u8]),
+    ) -> Result<Incoming, ExchangeFailure> {
+        self.exchange_by(origin, request, interims, true).await
+    }
+
+    /// The same on a fresh connection, for a request that [`send_kept`](Self::send_kept) has sent in vain: what meets the end
+    /// of one kept connection may meet that of the next.
+    pub async fn exchange_afresh(
+        &self,
+        origin: &OriginAddress,
+        request: &mut OutgoingRequest<'_>,
+        interims: impl FnMut(u16, &[u8]),
+    ) -> Result<Incoming, ExchangeFailure> {
+        self.exchange_by(origin, request, interims, false).await
+    }
+
+    async fn exchange_by(
+        &self,
+        origin: &OriginAddress,
+        request: &mut OutgoingRequest<'_>,
         mut interims: impl FnMut(u16, &[u8]),
+        by_kept: bool,
     ) -> Result<Incoming, ExchangeFailure> {
         let shared = &self.0;
         if request.content.is_taken() {
@@ -97,7 +118,7 @@ impl OriginClient {
         }
         self.begin_sweep();
         let pool = self.pool(origin);
-        let answered = exchange(shared, &pool, request, &mut interims).await;
+        let answered = exchange(shared, &pool, request, &mut interims, by_kept).await;
         if let Err(failure) = &answered {
             shared.counts.add_failure(failure.failure);
         }
@@ -259,6 +280,7 @@ async fn exchange(
     pool: &Rc<OriginPool>,
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
+    by_kept: bool,
 ) -> Result<Incoming, ExchangeFailure> {
     if shared.settings.http2 && request.upgrade.is_none() {
         // An origin that does not speak it is asked by HTTP/1.1.
@@ -268,7 +290,7 @@ async fn exchange(
         }
     }
     // Only what streams from a client, or must not be sent twice, is worth a system call more.
-    if let Some(transport) = pool.check_out(shared) {
+    if by_kept && let Some(transport) = pool.check_out(shared) {
         match http1::exchange(shared, pool, transport, true, request, interims).await {
             Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
             answered => return answered,

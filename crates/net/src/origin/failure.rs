@@ -4,47 +4,17 @@
 use flatout_http::refusal::Refusal;
 use std::fmt;
 
-macro_rules! origin_failures {
-    ($($variant:ident, $name:literal, $status:literal, $origin:literal, $text:literal;)+) => {
-        /// Why an exchange with an origin failed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum OriginFailure {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl OriginFailure {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name, as logs and counters show it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What a client is answered who has had no answer yet: 502 or 504; 400 when the fault is its own, and
-            /// 503 when this process ran out of something.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// Whether it tells against the origin: then its health suffers.
-            pub const fn is_origin_fault(self) -> bool {
-                match self { $(Self::$variant => $origin,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-origin_failures! {
+flatout_reason::reasons! {
+    /// Why an exchange with an origin failed.
+    pub enum OriginFailure {
+        name,
+        /// What a client is answered who has had no answer yet: 502 or 504; 400 when the fault is its own, and
+        /// 503 when this process ran out of something.
+        status: u16,
+        /// Whether it tells against the origin: then its health suffers.
+        is_origin_fault: bool,
+        text,
+    }
     Unresolved, "origin_unresolved", 502, true, "The origin's name has no address, or the resolver failed.";
     ResolveTimeout, "origin_resolve_timeout", 504, true, "The origin's name was not looked up within the connect timeout.";
     Refused, "origin_refused", 502, true, "The origin's host refused the connection: nothing listens there.";

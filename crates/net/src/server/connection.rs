@@ -113,7 +113,7 @@ impl ServerConnection {
         (self.wait(), self.exchanges.requests().wrapping_add(self.writes).wrapping_add(self.exchanges.content_rounds()))
     }
 
-    /// What the connection waits for now.
+    /// What the connection is waiting for.
     pub(crate) fn wait(&self) -> Wait {
         if self.is_handshaking() {
             return Wait::Handshake;

@@ -2,33 +2,9 @@
 
 use rustls::{AlertDescription, Error, PeerIncompatible};
 
-macro_rules! tls_failures {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why a TLS session failed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum TlsFailure {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl TlsFailure {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The stable name, as counters show it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-tls_failures! {
+flatout_reason::reasons! {
+    /// Why a TLS session failed.
+    pub enum TlsFailure { name, text, }
     ClientLeft, "client_left", "The client closed or reset the connection before the handshake was complete.";
     NoCommonVersion, "no_common_version", "The client offers neither TLS 1.2 nor 1.3, or no signature algorithms, as only older versions do.";
     NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server has.";

@@ -1,9 +1,10 @@
 //! A request's content, read for a page: as a whole, or as a form whose files go to spools.
 
+use super::budget::{Exhausted, Share};
 use super::form::{TooManyFields, parse_form};
 use super::multipart::{MultipartDecoder, PartHead, Parts, Stop};
 use super::refusal::PageRefusal;
-use super::spool::Spool;
+use super::spool::{Spool, Store};
 use flatout_net::content::{Content, ContentPiece};
 use std::future::poll_fn;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 
 /// Parts of one form at the most, files and fields together.
 const PARTS_MAX: usize = 1024;
-/// Files of one form at the most: a large one has a descriptor of its own.
+/// Files of one form at the most.
 const FILES_MAX: usize = 64;
 /// Bytes of one field's name at the most, and of one file's.
 const NAME_BYTES_MAX: usize = 1024;
@@ -32,6 +33,12 @@ impl Default for BodyLimits {
     }
 }
 
+impl From<Exhausted> for PageRefusal {
+    fn from(_: Exhausted) -> Self {
+        Self::ContentBudget
+    }
+}
+
 /// A name and a value.
 pub(crate) type Field = (Box<[u8]>, Box<[u8]>);
 
@@ -42,6 +49,15 @@ pub(crate) struct Form {
     pub(crate) fields: Vec<Field>,
     /// The files.
     pub(crate) files: Vec<File>,
+}
+
+impl Form {
+    /// Bytes of it in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + size_of::<Field>());
+        let files = self.files.iter().map(|file| file.spool.held_bytes() + size_of::<File>());
+        fields.sum::<usize>() + files.sum::<usize>()
+    }
 }
 
 /// A file of a form.
@@ -57,8 +73,12 @@ pub(crate) struct File {
     pub(crate) spool: Rc<Spool>,
 }
 
-/// Reads all of `content`.
-pub(crate) async fn read_whole(content: Content, limits: BodyLimits) -> Result<Vec<u8>, PageRefusal> {
+/// Reads all of `content`, which `share` holds.
+pub(crate) async fn read_whole(
+    content: Content,
+    limits: BodyLimits,
+    share: &mut Share,
+) -> Result<Vec<u8>, PageRefusal> {
     let declared = content.length().unwrap_or(0);
     if declared > limits.form_bytes_max {
         return Err(PageRefusal::FormTooLarge);
@@ -70,6 +90,7 @@ pub(crate) async fn read_whole(content: Content, limits: BodyLimits) -> Result<V
                 if (whole.len() + bytes.len()) as u64 > limits.form_bytes_max {
                     return Err(PageRefusal::FormTooLarge);
                 }
+                share.grow(bytes.len())?;
                 whole.extend_from_slice(&bytes);
             }
             ContentPiece::End(_) => return Ok(whole),
@@ -88,12 +109,14 @@ pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
     Ok(form)
 }
 
-/// Reads `content` as `multipart/form-data` with `boundary`; files go to spools, which are made in `folder`.
+/// Reads `content` as `multipart/form-data` with `boundary`; files go to spools, which are made in `folder`, and `share`
+/// holds all of it.
 pub(crate) async fn read_multipart(
     content: Content,
     boundary: &[u8],
     limits: BodyLimits,
     folder: &Path,
+    share: &mut Share,
 ) -> Result<Form, PageRefusal> {
     // Delimiters and heads come on top; the exact bounds are kept part by part.
     let all_max = limits.form_bytes_max.saturating_add(limits.upload_bytes_max).saturating_add(1 << 20);
@@ -101,7 +124,7 @@ pub(crate) async fn read_multipart(
         return Err(PageRefusal::UploadTooLarge);
     }
     let mut decoder = MultipartDecoder::new(boundary);
-    let mut collector = Collector::new(limits, folder);
+    let mut collector = Collector::new(limits, folder, share);
     loop {
         match poll_fn(|context| content.poll_piece(context)).await {
             ContentPiece::Bytes(bytes) => {
@@ -123,6 +146,8 @@ struct Collector<'a> {
     form: Form,
     limits: BodyLimits,
     folder: &'a Path,
+    share: &'a mut Share,
+    store: Option<Rc<Store>>,
     parts: usize,
     form_bytes: u64,
     upload_bytes: u64,
@@ -138,13 +163,26 @@ enum Part {
 }
 
 impl<'a> Collector<'a> {
-    fn new(limits: BodyLimits, folder: &'a Path) -> Self {
-        Self { form: Form::default(), limits, folder, parts: 0, form_bytes: 0, upload_bytes: 0, now: Part::None }
+    fn new(limits: BodyLimits, folder: &'a Path, share: &'a mut Share) -> Self {
+        Self {
+            form: Form::default(),
+            limits,
+            folder,
+            share,
+            store: None,
+            parts: 0,
+            form_bytes: 0,
+            upload_bytes: 0,
+            now: Part::None,
+        }
     }
 
     fn add_form_bytes(&mut self, count: usize) -> Result<(), PageRefusal> {
         self.form_bytes += count as u64;
-        if self.form_bytes > self.limits.form_bytes_max { Err(PageRefusal::FormTooLarge) } else { Ok(()) }
+        if self.form_bytes > self.limits.form_bytes_max {
+            return Err(PageRefusal::FormTooLarge);
+        }
+        Ok(self.share.grow(count)?)
     }
 }
 
@@ -188,8 +226,9 @@ impl Parts for Collector<'_> {
                 if self.upload_bytes > self.limits.upload_bytes_max {
                     return Err(PageRefusal::UploadTooLarge);
                 }
+                self.share.grow(bytes.len())?;
                 let Some(file) = self.form.files.last() else { return Ok(()) };
-                file.spool.append(bytes, self.folder).map_err(|_| PageRefusal::SpoolFailed)
+                file.spool.append(bytes, self.folder, &mut self.store).map_err(|_| PageRefusal::SpoolFailed)
             }
             // Whatever a part without a file's name holds is counted, and not kept.
             Part::None | Part::Unchosen => self.add_form_bytes(bytes.len()),
@@ -213,12 +252,15 @@ fn bare_name(name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::{BodyLimits, Collector, PARTS_MAX, bare_name, parse_urlencoded};
+    use crate::api::budget::Budget;
     use crate::api::multipart::{MultipartDecoder, Stop};
     use crate::api::refusal::PageRefusal;
+    use std::sync::Arc;
 
     fn collect(content: &[u8], limits: BodyLimits) -> Result<super::Form, PageRefusal> {
         let folder = std::env::temp_dir();
-        let mut collector = Collector::new(limits, &folder);
+        let mut share = Arc::new(Budget::default()).share();
+        let mut collector = Collector::new(limits, &folder, &mut share);
         match MultipartDecoder::new(b"b").feed(content, &mut collector) {
             Ok((_, true)) => Ok(collector.form),
             Ok(_) | Err(Stop::Malformed(_)) => Err(PageRefusal::FormMalformed),

@@ -2,10 +2,11 @@
 
 use super::Api;
 use super::body::{BodyLimits, Form, parse_urlencoded, read_multipart, read_whole};
+use super::budget::Share;
 use super::form::is_media_type;
 use super::multipart::parse_boundary;
 use super::refusal::{PageRefusal, Refused};
-use crate::exchange::Exchange;
+use crate::exchange::{Beside, Exchange, Held};
 use crate::sandbox::wait::Fault;
 use flatout_net::content::{Content, Offers};
 use mlua::{Lua, Table};
@@ -26,7 +27,11 @@ enum State {
 
 /// What a request's exchange keeps of it.
 #[derive(Clone, Default)]
-struct Kept(Rc<RefCell<State>>);
+struct Kept {
+    state: Rc<RefCell<State>>,
+    /// As long as the content is kept: what it takes of the process's budget, and of the run's memory.
+    held: Rc<RefCell<Option<(Share, Held)>>>,
+}
 
 /// A form, and the table that the page has of it.
 #[derive(Default)]
@@ -71,13 +76,15 @@ pub(super) struct Reading {
     pub(super) content_type: Vec<u8>,
     content: Option<Content>,
     kept: Kept,
+    share: Share,
+    beside: Beside,
     pub(super) refused: Refused,
 }
 
 /// The content of the running request; it is taken from the connection when it has not been read.
 pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Reading {
     let kept = exchange.slot::<Kept>().clone();
-    let unread = matches!(*kept.0.borrow(), State::Unread);
+    let unread = matches!(*kept.state.borrow(), State::Unread);
     let content = exchange.offers.as_ref().filter(|_| unread).and_then(Offers::take_content);
     Reading {
         api: Rc::clone(api),
@@ -85,13 +92,15 @@ pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Reading {
         content_type: exchange.facts.field("content-type").unwrap_or_default().to_vec(),
         content,
         kept,
+        share: api.settings.budget.share(),
+        beside: Beside::of(exchange),
         refused: Refused::of(exchange),
     }
 }
 
 /// The form that was sent with the request; an empty one when there is no content.
 pub(super) async fn read_form(mut reading: Reading) -> Result<Rc<ReadForm>, Fault> {
-    let state = reading.kept.0.replace(State::Reading);
+    let state = reading.kept.state.replace(State::Reading);
     let read = match state {
         State::Form(form) => Ok(form),
         State::Refused(refusal) => Err(refusal),
@@ -99,41 +108,56 @@ pub(super) async fn read_form(mut reading: Reading) -> Result<Rc<ReadForm>, Faul
         State::Whole(text) => form_of(parse_whole(&reading.content_type, &text)),
         State::Unread => match reading.content.take() {
             None => Ok(Rc::default()),
-            Some(content) => form_of(receive_form(&reading, content).await),
+            Some(content) => form_of(receive_form(&mut reading, content).await),
         },
     };
-    keep(&reading, read, State::Form)
+    let bytes = read.as_ref().map_or(0, |form: &Rc<ReadForm>| form.form.held_bytes());
+    keep(reading, read, bytes, State::Form)
 }
 
 /// The content as it is.
 pub(super) async fn read_text(mut reading: Reading) -> Result<Rc<[u8]>, Fault> {
-    let state = reading.kept.0.replace(State::Reading);
+    let state = reading.kept.state.replace(State::Reading);
     let read = match state {
         State::Whole(text) => Ok(text),
         State::Refused(refusal) => Err(refusal),
         State::Reading => return Err("the content is being read already".into()),
         State::Form(form) => {
-            reading.kept.0.replace(State::Form(form));
+            reading.kept.state.replace(State::Form(form));
             return Err("the content was read as a form already".into());
         }
         State::Unread => match reading.content.take() {
             None => Ok(Rc::from(&b""[..])),
-            Some(content) => read_whole(content, reading.limits).await.map(Rc::from),
+            Some(content) => read_whole(content, reading.limits, &mut reading.share).await.map(Rc::from),
         },
     };
-    keep(&reading, read, State::Whole)
+    let bytes = read.as_ref().map_or(0, |text: &Rc<[u8]>| text.len());
+    keep(reading, read, bytes, State::Whole)
 }
 
 fn form_of(form: Result<Form, PageRefusal>) -> Result<Rc<ReadForm>, PageRefusal> {
     form.map(|form| Rc::new(ReadForm { form, fields: RefCell::default() }))
 }
 
-/// Keeps what was read, or why it was not.
-fn keep<T: Clone>(reading: &Reading, read: Result<T, PageRefusal>, state: fn(T) -> State) -> Result<T, Fault> {
-    reading.kept.0.replace(match &read {
+/// Keeps what was read, of which `bytes` are in memory, or why it was not.
+fn keep<T: Clone>(
+    reading: Reading,
+    read: Result<T, PageRefusal>,
+    bytes: usize,
+    state: fn(T) -> State,
+) -> Result<T, Fault> {
+    let before = reading.kept.state.replace(match &read {
         Ok(value) => state(value.clone()),
         Err(refusal) => State::Refused(*refusal),
     });
+    debug_assert!(matches!(before, State::Reading));
+    let mut held = reading.kept.held.borrow_mut();
+    // What was read before and is no more is no longer held; its share of the budget stays for what was made of it.
+    let before = held.take().map(|(share, _)| share);
+    if read.is_ok() {
+        *held = Some((before.unwrap_or(reading.share), reading.beside.hold(bytes)));
+    }
+    drop(held);
     read.map_err(|refusal| reading.refused.refuse(refusal))
 }
 
@@ -149,13 +173,14 @@ fn parse_whole(content_type: &[u8], text: &[u8]) -> Result<Form, PageRefusal> {
     }
 }
 
-async fn receive_form(reading: &Reading, content: Content) -> Result<Form, PageRefusal> {
+async fn receive_form(reading: &mut Reading, content: Content) -> Result<Form, PageRefusal> {
     if is_urlencoded(&reading.content_type) {
-        return parse_urlencoded(&read_whole(content, reading.limits).await?);
+        return parse_urlencoded(&read_whole(content, reading.limits, &mut reading.share).await?);
     }
     match parse_boundary(&reading.content_type) {
         Some(Ok(boundary)) => {
-            read_multipart(content, &boundary, reading.limits, &reading.api.settings.spool_folder).await
+            let folder = &reading.api.settings.spool_folder;
+            read_multipart(content, &boundary, reading.limits, folder, &mut reading.share).await
         }
         Some(Err(_)) => Err(PageRefusal::FormMalformed),
         None => Err(PageRefusal::ContentType),
@@ -164,7 +189,7 @@ async fn receive_form(reading: &Reading, content: Content) -> Result<Form, PageR
 
 /// The form of the running request, when it has been read.
 pub(super) fn known_form(exchange: &mut Exchange) -> Option<Rc<ReadForm>> {
-    match &*exchange.slot_if::<Kept>()?.0.borrow() {
+    match &*exchange.slot_if::<Kept>()?.state.borrow() {
         State::Form(form) => Some(Rc::clone(form)),
         _ => None,
     }

@@ -68,7 +68,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
 
     let table = lua.create_table()?;
     let made = sandbox.function(|lua, _, value: Value| {
-        let mut out = String::new();
+        let mut out = Vec::new();
         json::encode(lua, &value, &mut out)?;
         Ok(lua.create_string(out)?)
     })?;

@@ -4,11 +4,12 @@
 //! miss it, and none waits for the writer that its own page holds.
 
 use super::Api;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Unfinished};
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::{Fault, MakeValues, Wanted, wanted};
+use crate::sandbox::failure::PRELUDE;
+use crate::sandbox::wait::{Fault, Made, Wanted, wanted};
 use flatout_data::{DataError, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
-use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -35,12 +36,91 @@ return function(work)
 end
 ";
 
+/// The part of `db.query` and `db.query_one` that is Luau: rows become tables here, where the page's slice is counted and
+/// making a value costs no call. What tables of these columns look like is kept, as sites ask the same again and again.
+const UNPACK: &str = r"
+local ask, is_one = ...
+local readu8, readu32, readf64, readstring = buffer.readu8, buffer.readu32, buffer.readf64, buffer.readstring
+local new_buffer, copy = buffer.create, buffer.copy
+local clone, new_table = table.clone, table.create
+local SHAPES_MAX = 256
+local shapes, shapes_count = {}, 0
+
+local function learn(packed, key, at, last)
+    local names, row = {}, {}
+    while at < last do
+        local length = readu32(packed, at)
+        local name = readstring(packed, at + 4, length)
+        names[#names + 1] = name
+        row[name] = false
+        at += 4 + length
+    end
+    if shapes_count == SHAPES_MAX then
+        shapes, shapes_count = {}, 0
+    end
+    local shape = { names = names, row = row }
+    shapes[key] = shape
+    shapes_count += 1
+    return shape
+end
+
+return function(...)
+    local packed, count = ask(...)
+    local at = 4 + readu32(packed, 0)
+    local key = readstring(packed, 4, at - 4)
+    local shape = shapes[key] or learn(packed, key, 4, at)
+    local names, row = shape.names, shape.row
+    local width = #names
+    local rows = new_table(count)
+    for number = 1, count do
+        local made = clone(row)
+        for column = 1, width do
+            local kind = readu8(packed, at)
+            if kind == 1 then
+                local length = readu32(packed, at + 1)
+                made[names[column]] = readstring(packed, at + 5, length)
+                at += 5 + length
+            elseif kind == 2 then
+                made[names[column]] = readf64(packed, at + 1)
+                at += 9
+            elseif kind == 0 then
+                made[names[column]] = nil
+                at += 1
+            else
+                local length = readu32(packed, at + 1)
+                local blob = new_buffer(length)
+                copy(blob, 0, packed, at + 5, length)
+                made[names[column]] = blob
+                at += 5 + length
+            end
+        end
+        if is_one then
+            return made
+        end
+        rows[number] = made
+    end
+    if is_one then
+        return nil
+    end
+    return rows
+end
+";
+
+/// Marks of values in what [`UNPACK`] reads, the first byte of each.
+const NULL: u8 = 0;
+const TEXT: u8 = 1;
+const NUMBER: u8 = 2;
+const BLOB: u8 = 3;
+
+/// What makes values of an answer.
+type Make = fn(&Lua, &Rows) -> mlua::Result<MultiValue>;
+
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let db = sandbox.lua().create_table()?;
-    type Make = fn(&Lua, &Rows) -> mlua::Result<MultiValue>;
+    let packed: Make = |lua, rows| (lua.create_buffer(pack(rows))?, rows.len()).into_lua_multi(lua);
     let functions: [(&str, bool, Make); 4] = [
-        ("query", false, |lua, rows| all(lua, rows)?.into_lua_multi(lua)),
-        ("query_one", false, |lua, rows| first(lua, rows)?.into_lua_multi(lua)),
+        ("query", false, packed),
+        ("query_one", false, packed),
         ("value", false, |lua, rows| rows.get(0, 0).map(|cell| shown(lua, cell)).transpose()?.into_lua_multi(lua)),
         ("exec", true, |lua, rows| {
             let result = lua.create_table()?;
@@ -51,13 +131,56 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     ];
     for (name, writes, make) in functions {
         let using = Rc::clone(api);
-        let made = sandbox.waiting(move |_, exchange, (sql, parameters): (LuaString, mlua::Variadic<Value>)| {
+        let mut made = sandbox.waiting(move |_, exchange, (sql, parameters): (LuaString, mlua::Variadic<Value>)| {
             run(&using, exchange, &sql, &parameters, writes, make)
         })?;
+        if name.starts_with("query") {
+            let unpack = sandbox.lua().load(UNPACK).set_name(format!("={PRELUDE}"));
+            made = unpack.call((made, name == "query_one"))?;
+        }
         db.raw_set(name, made)?;
     }
     db.raw_set("transaction", transaction(sandbox, api)?)?;
     sandbox.global("db", db)
+}
+
+/// Rows as [`UNPACK`] reads them: bytes of all names, the names, and the values row by row. Lengths have four bytes, the lowest
+/// first, as `buffer.readu32` has them.
+fn pack(rows: &Rows) -> Vec<u8> {
+    let cells = rows.len() * rows.columns().len();
+    let mut packed = Vec::with_capacity(rows.bytes() + 5 * cells + 64);
+    packed.extend_from_slice(&[0; 4]);
+    for name in rows.columns() {
+        append(&mut packed, name.as_bytes());
+    }
+    let names_bytes = (packed.len() - 4) as u32;
+    packed[..4].copy_from_slice(&names_bytes.to_le_bytes());
+    for cell in (0..rows.len()).flat_map(|index| rows.row(index)) {
+        match cell {
+            ValueRef::Null => packed.push(NULL),
+            ValueRef::Integer(number) if is_exact(number) => append_number(&mut packed, number as f64),
+            ValueRef::Integer(number) => append_as(&mut packed, TEXT, number.to_string().as_bytes()),
+            ValueRef::Real(number) => append_number(&mut packed, number),
+            ValueRef::Text(text) => append_as(&mut packed, TEXT, text),
+            ValueRef::Blob(bytes) => append_as(&mut packed, BLOB, bytes),
+        }
+    }
+    packed
+}
+
+fn append(packed: &mut Vec<u8>, bytes: &[u8]) {
+    packed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    packed.extend_from_slice(bytes);
+}
+
+fn append_as(packed: &mut Vec<u8>, mark: u8, bytes: &[u8]) {
+    packed.push(mark);
+    append(packed, bytes);
+}
+
+fn append_number(packed: &mut Vec<u8>, number: f64) {
+    packed.push(NUMBER);
+    packed.extend_from_slice(&number.to_le_bytes());
 }
 
 fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
@@ -68,18 +191,22 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             return Err("a transaction within a transaction is not possible".into());
         }
         let pending = database(&using)?.begin();
+        let unfinished = Unfinished::of(exchange);
         Ok(wanted(async move {
             let transaction = pending.await.map_err(|error| told(&error))?;
+            unfinished.set(true);
             *leading.0.borrow_mut() = Some(transaction);
             Ok(())
         }))
     })?;
     let commit = sandbox.waiting(|_, exchange, (): ()| {
+        Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
         let pending = transaction.ok_or("the transaction has ended already")?.commit();
         Ok(wanted(async move { pending.await.map_err(|error| told(&error)) }))
     })?;
     let rollback = sandbox.waiting(|_, exchange, (): ()| {
+        Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
         Ok(wanted(async move {
             if let Some(transaction) = transaction {
@@ -89,7 +216,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             Ok(())
         }))
     })?;
-    sandbox.lua().load(TRANSACTION).set_name("=db.transaction").call((begin, commit, rollback))
+    sandbox.lua().load(TRANSACTION).set_name(format!("={PRELUDE}")).call((begin, commit, rollback))
 }
 
 fn database(api: &Api) -> Result<&Database, Fault> {
@@ -106,7 +233,7 @@ fn run(
     sql: &LuaString,
     parameters: &[Value],
     writes: bool,
-    make: fn(&Lua, &Rows) -> mlua::Result<MultiValue>,
+    make: Make,
 ) -> Result<Wanted, Fault> {
     let sql = sql.as_bytes();
     let sql = std::str::from_utf8(&sql).map_err(|_| "a statement is text of UTF-8")?;
@@ -118,10 +245,9 @@ fn run(
         None if writes => database.execute(sql, parameters),
         None => database.query(sql, parameters),
     };
-    Ok(Box::pin(async move {
+    Ok(Wanted::new(async move {
         let rows = pending.await.map_err(|error| told(&error))?;
-        let make: MakeValues = Box::new(move |lua| make(lua, &rows));
-        Ok(make)
+        Ok(Made::new(rows.bytes(), move |lua| make(lua, &rows)))
     }))
 }
 
@@ -180,43 +306,61 @@ fn shown(lua: &Lua, cell: ValueRef<'_>) -> mlua::Result<Value> {
     })
 }
 
+fn is_exact(number: i64) -> bool {
+    (-EXACT_MAX..=EXACT_MAX).contains(&number)
+}
+
 /// A whole number of 64 bits: as a number where that is exact, else as a text, which loses nothing.
 pub(super) fn integer(lua: &Lua, number: i64) -> mlua::Result<Value> {
-    if (-EXACT_MAX..=EXACT_MAX).contains(&number) {
+    if is_exact(number) {
         Ok(Value::Number(number as f64))
     } else {
         Ok(Value::String(lua.create_string(number.to_string())?))
     }
 }
 
-/// The columns' names as the page's texts, made once for all rows.
-fn names(lua: &Lua, rows: &Rows) -> mlua::Result<Vec<LuaString>> {
-    rows.columns().iter().map(|name| lua.create_string(&**name)).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::{UNPACK, pack};
+    use flatout_data::{Database, Limits, Parameters};
+    use mlua::{Function, Lua};
 
-fn row(lua: &Lua, rows: &Rows, index: usize, names: &[LuaString]) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(0, names.len())?;
-    for (name, cell) in names.iter().zip(rows.row(index)) {
-        let value = shown(lua, cell)?;
-        if !value.is_nil() {
-            table.raw_set(name, value)?;
+    #[test]
+    fn rows_are_the_same_on_the_other_side() {
+        let path = std::env::temp_dir().join(format!("flatout-rows-{}.db", std::process::id()));
+        let database = Database::open(&path, 1, Limits::default()).unwrap();
+        let sql =
+            "SELECT 1 AS whole, 1.5 AS part, 'text' AS text, NULL AS none, x'00ff' AS blob, 9007199254740993 AS large
+            UNION ALL SELECT -2, 0.0, '', 'one', x'', -9007199254740993";
+        let lua = Lua::new();
+        for query in [sql, "SELECT 1 AS whole WHERE 0"] {
+            let rows = database.query(query, Parameters::None).wait().unwrap();
+            for is_one in [false, true] {
+                let (packed, count) = (pack(&rows), rows.len());
+                let ask = lua.create_function(move |lua, ()| Ok((lua.create_buffer(&packed)?, count))).unwrap();
+                let unpack: Function = lua.load(UNPACK).call((ask, is_one)).unwrap();
+                lua.globals().set("unpacked", unpack).unwrap();
+                let check = match (is_one, count) {
+                    (true, 0) => "assert(unpacked() == nil)",
+                    (false, 0) => "assert(#unpacked() == 0)",
+                    (true, _) => {
+                        "local row = unpacked() assert(row.whole == 1 and row.none == nil and row.text == 'text')"
+                    }
+                    (false, _) => {
+                        "local rows = unpacked() local a, b = rows[1], rows[2]
+                        assert(#rows == 2 and a.whole == 1 and a.part == 1.5 and a.text == 'text' and a.none == nil)
+                        assert(buffer.tostring(a.blob) == '\\0\\255' and a.large == '9007199254740993')
+                        assert(b.whole == -2 and b.part == 0 and b.text == '' and b.none == 'one')
+                        assert(buffer.len(b.blob) == 0 and b.large == '-9007199254740993')
+                        rows[1].whole = 'poison' assert(unpacked()[1].whole == 1)"
+                    }
+                };
+                lua.load(check).exec().unwrap();
+            }
+        }
+        drop(database);
+        for ending in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{ending}", path.display()));
         }
     }
-    Ok(table)
-}
-
-fn all(lua: &Lua, rows: &Rows) -> mlua::Result<Table> {
-    let names = names(lua, rows)?;
-    let table = lua.create_table_with_capacity(rows.len(), 0)?;
-    for index in 0..rows.len() {
-        table.raw_set(index + 1, row(lua, rows, index, &names)?)?;
-    }
-    Ok(table)
-}
-
-fn first(lua: &Lua, rows: &Rows) -> mlua::Result<Option<Table>> {
-    if rows.is_empty() {
-        return Ok(None);
-    }
-    row(lua, rows, 0, &names(lua, rows)?).map(Some)
 }

@@ -1,11 +1,13 @@
 //! `fetch`: an upstream that the configuration names is asked, and its answer read as a whole.
 
 use super::Api;
+use super::budget::{Exhausted, Share};
 use super::field::is_value;
 use super::response::number;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::{Fault, MakeValues};
+use crate::sandbox::wait::{Fault, Made, Wanted};
 use flatout_http::head::FieldStorage;
+use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 use flatout_net::origin::{Incoming, IncomingPiece, OriginAddress, OriginClient, OutgoingContent, OutgoingRequest};
 use flatout_net::shared::SharedBytes;
@@ -21,19 +23,8 @@ const TIMEOUT_MS_MAX: u64 = 60_000;
 /// Fields of a request at the most.
 const FIELDS_MAX: usize = 64;
 
-/// Fields of the connection and the framing, which are the client's own, and Host, which is the upstream's.
-const NOT_SENT: [&str; 10] = [
-    "host",
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Fields of the framing, which are the client's own as those of the connection are, and Host, which is the upstream's.
+const NOT_SENT: [&str; 3] = ["host", "content-length", "expect"];
 
 /// A request that is ready to be sent.
 struct Prepared {
@@ -58,14 +49,18 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let made = sandbox.waiting(move |_, _, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
         let client = using.client.clone().ok_or("there is nobody here to ask")?;
         let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
-        Ok(Box::pin(async move {
-            let fetched = fetch(&client, prepared).await;
-            let make: MakeValues = Box::new(move |lua| match fetched {
-                Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
-                // As a page expects of what may fail: nil, and why.
-                Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
-            });
-            Ok(make)
+        let mut share = using.settings.budget.share();
+        Ok(Wanted::new(async move {
+            let fetched = fetch(&client, prepared, &mut share).await;
+            let bytes = fetched.as_ref().map_or(0, |fetched| fetched.content.len());
+            Ok(Made::new(bytes, move |lua| {
+                let _held = share;
+                match fetched {
+                    Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
+                    // As a page expects of what may fail: nil, and why.
+                    Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
+                }
+            }))
         }))
     })?;
     sandbox.global("fetch", made)
@@ -128,7 +123,8 @@ impl Prepared {
                     if count > FIELDS_MAX || !is_token(&name) || !is_value(&value) || value.len() > 8192 {
                         return wrong("headers are up to 64 names and values, without line ends");
                     }
-                    if NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+                    if is_of_a_connection(&name) || NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+                    {
                         return wrong(
                             "Host and the headers of the connection and the framing are not for a page to set",
                         );
@@ -158,12 +154,12 @@ impl Prepared {
 }
 
 /// Asks; an error is the name of a reason.
-async fn fetch(client: &OriginClient, prepared: Prepared) -> Result<Fetched, &'static str> {
+async fn fetch(client: &OriginClient, prepared: Prepared, share: &mut Share) -> Result<Fetched, &'static str> {
     let timeout_ms = prepared.timeout_ms;
-    client.within(timeout_ms, exchange(client, prepared)).await.unwrap_or(Err("fetch_timeout"))
+    client.within(timeout_ms, exchange(client, prepared, share)).await.unwrap_or(Err("fetch_timeout"))
 }
 
-async fn exchange(client: &OriginClient, prepared: Prepared) -> Result<Fetched, &'static str> {
+async fn exchange(client: &OriginClient, prepared: Prepared, share: &mut Share) -> Result<Fetched, &'static str> {
     let content = match prepared.body {
         Some(body) => OutgoingContent::Bytes(SharedBytes::from_buffer(body)),
         None if matches!(&*prepared.method, "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
@@ -179,7 +175,7 @@ async fn exchange(client: &OriginClient, prepared: Prepared) -> Result<Fetched, 
     let answered = client.exchange(&prepared.address, &mut request, |_, _| {}).await;
     let mut incoming = answered.map_err(|failure| failure.failure.name())?;
     let fields = fields(&incoming);
-    let content = read(&mut incoming).await?;
+    let content = read(&mut incoming, share).await?;
     Ok(Fetched { status: incoming.status, fields, content })
 }
 
@@ -189,14 +185,17 @@ fn fields(incoming: &Incoming) -> Vec<(String, Vec<u8>)> {
     fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec())).collect()
 }
 
-async fn read(incoming: &mut Incoming) -> Result<Vec<u8>, &'static str> {
+async fn read(incoming: &mut Incoming, share: &mut Share) -> Result<Vec<u8>, &'static str> {
     let mut content = Vec::new();
     loop {
         match incoming.body.piece().await {
             IncomingPiece::Bytes(bytes) if content.len() + bytes.len() > CONTENT_BYTES_MAX => {
                 return Err("fetch_too_large");
             }
-            IncomingPiece::Bytes(bytes) => content.extend_from_slice(&bytes),
+            IncomingPiece::Bytes(bytes) => {
+                share.grow(bytes.len()).map_err(|Exhausted| "fetch_no_room")?;
+                content.extend_from_slice(&bytes);
+            }
             IncomingPiece::End(_) => return Ok(content),
             IncomingPiece::Failed(failure) => return Err(failure.failure.name()),
         }

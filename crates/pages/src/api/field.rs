@@ -1,5 +1,6 @@
 //! Which header fields a page may set.
 
+use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 
 /// Bytes of one field's value at the most.
@@ -9,20 +10,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Fields that one page may set.
 pub const FIELDS_MAX: usize = 64;
 
-/// Fields of the connection and of the framing, which the server alone sets (RFC 9110 §7.6.1, RFC 9112 §6).
-const SERVERS_OWN: [&str; 11] = [
-    "connection",
-    "content-length",
-    "date",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-    "content-range",
-];
+/// Fields which the server alone sets, beside those of the connection (RFC 9112 §6).
+const SERVERS_OWN: [&str; 4] = ["content-length", "date", "http2-settings", "content-range"];
 
 /// Why a page may not set a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +55,7 @@ pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), FieldError> {
     if !is_value(value) {
         return Err(FieldError::Value);
     }
-    if SERVERS_OWN.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+    if is_of_a_connection(name) || SERVERS_OWN.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
         return Err(FieldError::ServersOwn);
     }
     if name.eq_ignore_ascii_case(b"set-cookie") {

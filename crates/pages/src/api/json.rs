@@ -4,11 +4,13 @@
 //! an array, unless it came out of an object or went through `json.object`. Null in an array is `json.null`; in an
 //! object it is what a page expects: nothing.
 
+use crate::sandbox::json::append_display;
 use crate::sandbox::wait::Fault;
+use crate::template::escape::hardened_json_string;
 use mlua::{Lua, LuaString, Table, Value};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 /// Bytes of a text that is read or written at the most: its values are made without giving way to others.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
@@ -37,7 +39,7 @@ pub(crate) fn mark_object(lua: &Lua, table: &Table) -> mlua::Result<()> {
 }
 
 /// Writes `value` as JSON that may stand anywhere in HTML: `<`, `>`, `&` and what else scripts trip over is escaped.
-pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut String) -> Result<(), Fault> {
+pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mark: Table = lua.named_registry_value(OBJECT_MARK)?;
     Encoder { mark, values: 0, start: out.len() }.value(value, out, 0)
 }
@@ -50,22 +52,22 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn value(&mut self, value: &Value, out: &mut String, depth: usize) -> Result<(), Fault> {
+    fn value(&mut self, value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
         self.values += 1;
         if self.values > VALUES_MAX || out.len() - self.start > TEXT_BYTES_MAX {
             return Err("the value is too large for JSON: 20000 values and 256 KiB are allowed".into());
         }
         match value {
-            Value::Nil => out.push_str("null"),
-            null if *null == Value::NULL => out.push_str("null"),
-            Value::Boolean(true) => out.push_str("true"),
-            Value::Boolean(false) => out.push_str("false"),
-            Value::Integer(number) => push_display(number, out),
+            Value::Nil => out.extend_from_slice(b"null"),
+            null if *null == Value::NULL => out.extend_from_slice(b"null"),
+            Value::Boolean(true) => out.extend_from_slice(b"true"),
+            Value::Boolean(false) => out.extend_from_slice(b"false"),
+            Value::Integer(number) => append_display(number, out),
             Value::Number(number) if number.is_finite() => {
                 if number.fract() == 0.0 && number.abs() < EXACT_MAX {
-                    push_display(&(*number as i64), out);
+                    append_display(&(*number as i64), out);
                 } else {
-                    push_display(number, out);
+                    append_display(number, out);
                 }
             }
             Value::Number(_) => return Err("JSON has no infinite numbers and no NaN".into()),
@@ -76,21 +78,23 @@ impl Encoder {
         Ok(())
     }
 
-    fn text(&self, text: &LuaString, out: &mut String) -> Result<(), Fault> {
+    fn text(&self, text: &LuaString, out: &mut Vec<u8>) -> Result<(), Fault> {
         // Looked at before it is written: a long text grows by its escapes.
         let bytes = text.as_bytes();
         if bytes.len() > TEXT_BYTES_MAX {
             return Err("a text is too long for JSON: 256 KiB are allowed".into());
         }
-        let text = std::str::from_utf8(&bytes).map_err(|_| "JSON has texts of UTF-8 only: use base64.encode")?;
-        push_string(text, out);
+        if std::str::from_utf8(&bytes).is_err() {
+            return Err("JSON has texts of UTF-8 only: use base64.encode".into());
+        }
+        hardened_json_string(&bytes, out);
         if out.len() - self.start > TEXT_BYTES_MAX {
             return Err("the value is too large for JSON: 256 KiB are allowed".into());
         }
         Ok(())
     }
 
-    fn table(&mut self, table: &Table, out: &mut String, depth: usize) -> Result<(), Fault> {
+    fn table(&mut self, table: &Table, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
         if depth == DEPTH_MAX {
             return Err("the value is nested too deeply for JSON, or contains itself: 32 levels are allowed".into());
         }
@@ -109,25 +113,25 @@ impl Encoder {
             Ok(())
         })?;
         if names.is_empty() && table.metatable().is_none_or(|metatable| metatable != self.mark) {
-            out.push_str("[]");
+            out.extend_from_slice(b"[]");
             return Ok(());
         }
         // One value has one text: sessions are compared by it.
         names.sort_unstable_by_key(|(name, _)| name.as_bytes());
-        out.push('{');
+        out.push(b'{');
         for (index, (name, value)) in names.iter().enumerate() {
             if index > 0 {
-                out.push(',');
+                out.push(b',');
             }
             self.text(name, out)?;
-            out.push(':');
+            out.push(b':');
             self.value(value, out, depth + 1)?;
         }
-        out.push('}');
+        out.push(b'}');
         Ok(())
     }
 
-    fn array(&mut self, table: &Table, length: usize, out: &mut String, depth: usize) -> Result<(), Fault> {
+    fn array(&mut self, table: &Table, length: usize, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
         if length > VALUES_MAX - self.values {
             return Err("the value is too large for JSON: 20000 values are allowed".into());
         }
@@ -136,14 +140,14 @@ impl Encoder {
             count += 1;
             if matches!(key, Value::Integer(_)) && count <= length { Ok(()) } else { Err(mixed()) }
         })?;
-        out.push('[');
+        out.push(b'[');
         for index in 1..=length {
             if index > 1 {
-                out.push(',');
+                out.push(b',');
             }
             self.value(&table.raw_get(index)?, out, depth + 1)?;
         }
-        out.push(']');
+        out.push(b']');
         Ok(())
     }
 }
@@ -157,29 +161,6 @@ fn type_name(value: &Value) -> &'static str {
         Value::LightUserData(_) | Value::UserData(_) => "userdata",
         other => other.type_name(),
     }
-}
-
-fn push_display(value: &impl fmt::Display, out: &mut String) {
-    // Writing to a String cannot fail.
-    let _ = write!(out, "{value}");
-}
-
-fn push_string(text: &str, out: &mut String) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..='\u{1f}' | '\u{7f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                push_display(&format_args!("\\u{:04x}", u32::from(character)), out);
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
 }
 
 /// Reads a text. The error says what is wrong, and where.
@@ -295,9 +276,9 @@ mod tests {
 
     fn encoded(lua: &Lua, code: &str) -> Result<String, String> {
         let value: Value = lua.load(code).eval().unwrap();
-        let mut out = String::from("x");
+        let mut out = b"x".to_vec();
         encode(lua, &value, &mut out).map_err(|fault| fault.to_string())?;
-        Ok(out.split_off(1))
+        Ok(String::from_utf8(out.split_off(1)).unwrap())
     }
 
     #[test]
@@ -348,9 +329,9 @@ mod tests {
         let lua = machine();
         for text in ["null", "true", "1", "-0.5", "\"a\\u0000\"", "[1,[],{}]", "[null,1]", "{\"a\":{\"b\":[1,2]}}"] {
             let value = decode(&lua, text.as_bytes()).unwrap();
-            let mut out = String::new();
+            let mut out = Vec::new();
             encode(&lua, &value, &mut out).unwrap();
-            assert_eq!(out, text);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
         }
         // Nothing in an object is nothing, so that `if` sees it.
         let Value::Table(object) = decode(&lua, b"{\"a\":null}").unwrap() else { panic!() };
@@ -395,8 +376,9 @@ mod tests {
         #[test]
         fn a_text_is_a_text(text in any::<String>()) {
             let lua = machine();
-            let mut out = String::new();
+            let mut out = Vec::new();
             encode(&lua, &Value::String(lua.create_string(&text).unwrap()), &mut out).unwrap();
+            let out = String::from_utf8(out).unwrap();
             let is_harmless = !out.contains(['<', '>', '&', '\u{2028}']);
             prop_assert!(is_harmless);
             prop_assert_eq!(serde_json::from_str::<String>(&out).unwrap(), text);

@@ -1,5 +1,7 @@
 //! What a page says about who may keep it, as header fields (RFC 9111 §5.2.2, RFC 9213, RFC 5861).
 
+use crate::exchange::draft::Draft;
+use flatout_http::token::trim;
 use std::fmt::Write as _;
 
 /// Tags of one page at the most.
@@ -11,6 +13,72 @@ pub const SECONDS_MAX: u64 = 31_536_000;
 
 /// What is sent with a page that says nothing: everyone asks again, and no cache shares it.
 pub const DEFAULT: &str = "Cache-Control: private, no-cache\r\n";
+
+/// What an answer is sent with that is one visitor's own, when the page says anything else.
+const PRIVATE: &[u8] = b"private, no-cache";
+
+/// Whether a value of Cache-Control keeps shared caches out (RFC 9111 §5.2.2): `private` without a list of fields, or
+/// `no-store`, and nothing that says the contrary.
+fn is_private(value: &[u8]) -> bool {
+    let mut is_private = false;
+    for directive in value.split(|&byte| byte == b',').map(trim) {
+        let name = directive.split(|&byte| byte == b'=').next().unwrap_or_default();
+        if name.eq_ignore_ascii_case(b"public") || name.eq_ignore_ascii_case(b"s-maxage") {
+            return false;
+        }
+        is_private |= directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-store");
+    }
+    is_private
+}
+
+/// Whether the field called `name` says who may keep the answer: Cache-Control, or what stands in its place for some
+/// caches (RFC 9213 §2, and the older Surrogate-Control).
+fn is_policy(name: &[u8]) -> bool {
+    const TARGETED: &[u8] = b"-cache-control";
+    let is_targeted =
+        name.len().checked_sub(TARGETED.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(TARGETED));
+    is_targeted || name.eq_ignore_ascii_case(b"cache-control") || name.eq_ignore_ascii_case(b"surrogate-control")
+}
+
+/// Whether `draft` lets others than one visitor's browser keep the answer. Without a word it has [`DEFAULT`].
+pub fn is_shared(draft: &Draft) -> bool {
+    draft.fields().any(|(name, value)| is_policy(name) && !is_private(value))
+}
+
+/// Makes the answer one visitor's own: every field that says who may keep it says `private` or `no-store` afterwards, and
+/// nothing else does.
+pub fn make_private(draft: &mut Draft) {
+    let wrong: Vec<Vec<u8>> = draft
+        .fields()
+        .filter(|(name, value)| is_policy(name) && !is_private(value))
+        .map(|(name, _)| name.to_vec())
+        .collect();
+    if wrong.is_empty() {
+        return;
+    }
+    for name in wrong.iter().map(Vec::as_slice).chain([&b"Surrogate-Key"[..]]) {
+        draft.remove_field(name);
+    }
+    if draft.field(b"Cache-Control").is_none() {
+        draft.add_field(b"Cache-Control", PRIVATE);
+    }
+}
+
+/// Sees to it that Vary names `field` (RFC 9110 §12.5.5), beside what it names already.
+pub fn vary(draft: &mut Draft, field: &str) {
+    let lines: Vec<&[u8]> =
+        draft.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary")).map(|(_, value)| value).collect();
+    let named = lines.iter().flat_map(|line| line.split(|&byte| byte == b',')).map(trim);
+    if named.clone().any(|name| name == b"*" || name.eq_ignore_ascii_case(field.as_bytes())) {
+        return;
+    }
+    let mut all = lines.join(&b", "[..]);
+    if !all.is_empty() {
+        all.extend_from_slice(b", ");
+    }
+    all.extend_from_slice(field.as_bytes());
+    draft.set_field(b"Vary", &all);
+}
 
 /// What a page says about who may keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +156,64 @@ impl CachePolicy {
 
 #[cfg(test)]
 mod tests {
-    use super::{CachePolicy, is_tag, parse_seconds};
+    use super::{CachePolicy, is_shared, is_tag, make_private, parse_seconds, vary};
+    use crate::exchange::draft::Draft;
+
+    fn draft(lines: &[&str]) -> Draft {
+        let mut draft = Draft::default();
+        for line in lines {
+            let (name, value) = line.split_once(": ").unwrap();
+            draft.add_field(name.as_bytes(), value.as_bytes());
+        }
+        draft
+    }
+
+    fn lines_of(draft: &Draft) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        draft.fields().map(|(name, value)| format!("{}: {}", text(name), text(value))).collect()
+    }
+
+    #[test]
+    fn what_is_one_visitor_s_own_is_said_to_be() {
+        const MADE: &str = "Cache-Control: private, no-cache";
+        for (before, after) in [
+            (&[][..], &[][..]),
+            (&["Cache-Control: private, max-age=60"], &["Cache-Control: private, max-age=60"]),
+            (&["cache-control: No-Store"], &["cache-control: No-Store"]),
+            (&["Cache-Control: public, max-age=600"], &[MADE]),
+            (&["Cache-Control: max-age=600"], &[MADE]),
+            (&["Cache-Control: no-cache"], &[MADE]),
+            (&["Cache-Control: private=\"set-cookie\", max-age=60"], &[MADE]),
+            (&["Cache-Control: private, s-maxage=60"], &[MADE]),
+            (&["Cache-Control: private", "Cache-Control: public"], &[MADE]),
+            (&["CDN-Cache-Control: max-age=60", "Surrogate-Key: a"], &[MADE]),
+            (&["Cache-Control: private", "Flatout-Cache-Control: max-age=60"], &["Cache-Control: private"]),
+            (&["Cache-Control: private", "Surrogate-Control: max-age=60"], &["Cache-Control: private"]),
+            (&["CDN-Cache-Control: no-store"], &["CDN-Cache-Control: no-store"]),
+            (&["X-Cache: a", "Expires: 0"], &["X-Cache: a", "Expires: 0"]),
+        ] {
+            let mut draft = draft(before);
+            assert_eq!(is_shared(&draft), lines_of(&draft) != after, "{before:?}");
+            make_private(&mut draft);
+            assert_eq!(lines_of(&draft), after, "{before:?}");
+            assert!(!is_shared(&draft));
+        }
+    }
+
+    #[test]
+    fn vary_keeps_what_it_names() {
+        for (before, after) in [
+            (&[][..], "Vary: Cookie"),
+            (&["Vary: Accept-Encoding"], "Vary: Accept-Encoding, Cookie"),
+            (&["vary: Accept", "Vary: DNT"], "Vary: Accept, DNT, Cookie"),
+            (&["Vary: Accept, cookie"], "Vary: Accept, cookie"),
+            (&["Vary: *"], "Vary: *"),
+        ] {
+            let mut draft = draft(before);
+            vary(&mut draft, "Cookie");
+            assert_eq!(lines_of(&draft), [after]);
+        }
+    }
 
     #[test]
     fn times() {

@@ -9,41 +9,14 @@ use crate::sandbox::wait::Fault;
 use std::cell::Cell;
 use std::rc::Rc;
 
-macro_rules! refusals {
-    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why a request was refused on a page's behalf.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum PageRefusal {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl PageRefusal {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status of the answer.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-refusals! {
+flatout_reason::reasons! {
+    /// Why a request was refused on a page's behalf.
+    pub enum PageRefusal {
+        name,
+        /// The status of the answer.
+        status: u16,
+        text,
+    }
     FormTooLarge, "page_form_too_large", 413, "The form, or the content that the page reads as a whole, is larger than form-limit: 413.";
     UploadTooLarge, "page_upload_too_large", 413, "The files of the form are larger than upload-limit: 413.";
     FormTooManyFields, "page_form_too_many_fields", 413, "The form has more fields or files than a form may have: 413.";
@@ -52,6 +25,8 @@ refusals! {
     ContentCut, "page_content_cut", 400, "The client did not send the whole of the content that the page reads: 400.";
     ContentType, "page_content_type", 415, "The content is of another type than the page reads: 415.";
     SpoolFailed, "page_spool_failed", 507, "There was no room to keep the files of the form: 507.";
+    ContentBudget, "page_content_budget", 503, "Pages hold as much of forms, files and other contents as all of them together may: 503.";
+    PasswordsBusy, "page_passwords_busy", 503, "Too many passwords wait to be hashed or verified already: 503.";
     CsrfInvalid, "page_csrf_invalid", 403, "The form has no token of this site for this session: 403.";
 }
 

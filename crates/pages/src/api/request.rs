@@ -3,16 +3,17 @@
 //! What the head says is a field, made when it is first looked at; what must be waited for is a function.
 
 use super::Api;
-use super::content::{Reading, begin, read_form, read_text};
+use super::content::{ReadForm, Reading, begin, read_form, read_text};
 use super::cookie::{COOKIES_MAX, parse_cookies};
 use super::form::{decode_component, is_media_type, parse_form};
 use super::json;
 use super::refusal::PageRefusal;
+use super::response::{is_personal, note_personal};
 use super::upload;
 use crate::exchange::Exchange;
 use crate::exchange::facts::Facts;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::{Fault, MakeValues, Wanted};
+use crate::sandbox::wait::{Fault, Made, Wanted};
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 
@@ -30,6 +31,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let made = sandbox.function(|lua, exchange, name: LuaString| {
         let name = name.as_bytes();
         let name = std::str::from_utf8(&name).map_err(|_| Fault::from("a header's name is ASCII"))?;
+        note_personal(exchange, name.as_bytes())?;
         Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
     })?;
     request.raw_set("header", made)?;
@@ -47,16 +49,38 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     request.raw_set("query_all", made)?;
     install_content(sandbox, api, &request)?;
 
+    let personal = personal_metatable(sandbox)?;
     let metatable = lua.create_table()?;
-    let made = sandbox.function(|lua, exchange, (_, name): (Value, Value)| {
+    let made = sandbox.function(move |lua, exchange, (_, name): (Value, Value)| {
         let Value::String(name) = name else { return Ok(Value::Nil) };
-        field(lua, exchange, &name.as_bytes())
+        field(lua, exchange, &name.as_bytes(), &personal)
     })?;
     metatable.raw_set("__index", made)?;
     metatable.raw_set("__metatable", "request")?;
     metatable.set_readonly(true);
     request.set_metatable(Some(metatable))?;
     sandbox.global("request", request)
+}
+
+/// Of a table of headers: those that are one visitor's own stand behind it, so that it is known who looks at them.
+fn personal_metatable(sandbox: &Sandbox) -> mlua::Result<Table> {
+    let metatable = sandbox.lua().create_table()?;
+    let made = sandbox.function(|lua, exchange, (_, name): (Value, Value)| {
+        let Value::String(name) = name else { return Ok(None) };
+        let name = name.as_bytes();
+        // As in the table itself, names are in lower case.
+        let Some(name) = std::str::from_utf8(&name).ok().filter(|name| is_own_name(name)) else { return Ok(None) };
+        note_personal(exchange, name.as_bytes())?;
+        Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
+    })?;
+    metatable.raw_set("__index", made)?;
+    metatable.raw_set("__metatable", "headers")?;
+    metatable.set_readonly(true);
+    Ok(metatable)
+}
+
+fn is_own_name(name: &str) -> bool {
+    is_personal(name.as_bytes()) && !name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 /// What waits for content.
@@ -102,20 +126,39 @@ fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::R
     request.raw_set("json", made)
 }
 
+/// Content that was read, of which the page gets values.
+trait Content {
+    /// Bytes that these take, about.
+    fn bytes(&self) -> usize;
+}
+
+impl Content for Rc<ReadForm> {
+    fn bytes(&self) -> usize {
+        self.form.held_bytes()
+    }
+}
+
+impl Content for Rc<[u8]> {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
 /// A wait whose answer `make` turns into a value.
 fn waiting<T, V>(
     future: impl Future<Output = Result<T, Fault>> + 'static,
     make: impl FnOnce(&Lua, T) -> mlua::Result<V> + 'static,
 ) -> Wanted
 where
-    T: 'static,
+    T: Content + 'static,
     V: IntoLua,
 {
-    Box::pin(async move {
+    Wanted::new(async move {
         let read = future.await?;
-        let make: MakeValues = Box::new(move |lua| make(lua, read)?.into_lua_multi(lua));
-        Ok(make)
+        let bytes = read.bytes();
+        Ok(Made::new(bytes, move |lua| make(lua, read)?.into_lua_multi(lua)))
     })
+    .of_client()
 }
 
 /// JSON that calls itself something else is not read: a form of another site can send any text, but not this type.
@@ -138,14 +181,17 @@ fn is_json(content_type: &[u8]) -> bool {
 }
 
 /// A field of `request`.
-fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8]) -> Result<Value, Fault> {
+fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], personal: &Table) -> Result<Value, Fault> {
+    if name == b"cookies" {
+        note_personal(exchange, b"cookie")?;
+    }
     let facts = &exchange.facts;
     let text = |bytes: &[u8]| Ok(Value::String(lua.create_string(bytes)?));
     match name {
         b"method" => text(facts.method()),
         b"path" => text(&decode_component(facts.path())),
         b"query_string" => text(facts.query().unwrap_or_default()),
-        b"host" => text(facts.field("host").unwrap_or_default()),
+        b"host" => text(facts.host().unwrap_or_default()),
         b"secure" => Ok(Value::Boolean(facts.secure())),
         b"scheme" => text(scheme(facts)),
         b"url" => text(&url(facts)),
@@ -155,7 +201,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8]) -> Result<Value, Fault
         },
         b"content_type" => facts.field("content-type").map_or(Ok(Value::Nil), text),
         b"query" => looked(exchange, |looked| &mut looked.query, |facts| query(lua, facts)),
-        b"headers" => looked(exchange, |looked| &mut looked.headers, |facts| headers(lua, facts)),
+        b"headers" => looked(exchange, |looked| &mut looked.headers, |facts| headers(lua, facts, personal)),
         b"cookies" => looked(exchange, |looked| &mut looked.cookies, |facts| cookies(lua, facts)),
         _ => Ok(Value::Nil),
     }
@@ -188,11 +234,12 @@ fn query(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
 }
 
 /// Names in lower case; lines of one name in one value (RFC 9110 §5.3).
-fn headers(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
+fn headers(lua: &Lua, facts: &Facts, personal: &Table) -> Result<Table, Fault> {
     let table = lua.create_table()?;
-    for (name, _) in facts.fields() {
+    table.set_metatable(Some(personal.clone()))?;
+    for (name, _) in facts.fields().filter(|(name, _)| !is_personal(name)) {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        if !table.contains_key(&*name)? {
+        if table.raw_get::<Value>(&*name)?.is_nil() {
             let value = joined(facts, &name).unwrap_or_default();
             table.raw_set(&*name, lua.create_string(value)?)?;
         }
@@ -238,7 +285,7 @@ fn scheme(facts: &Facts) -> &'static [u8] {
 fn url(facts: &Facts) -> Vec<u8> {
     let mut url = scheme(facts).to_vec();
     url.extend_from_slice(b"://");
-    url.extend_from_slice(facts.field("host").unwrap_or_default());
+    url.extend_from_slice(facts.host().unwrap_or_default());
     url.extend_from_slice(facts.path());
     if let Some(query) = facts.query() {
         url.push(b'?');

@@ -4,21 +4,50 @@ use super::Api;
 use super::cookie::{Cookie, SameSite};
 use super::field::{FIELDS_MAX, FieldError, check_field, location};
 use super::json;
-use super::policy::{CachePolicy, TAGS_MAX, is_tag, parse_seconds};
+use super::policy::{self, CachePolicy, TAGS_MAX, is_tag, parse_seconds};
 use super::session;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString, Table, Value};
 
-/// What is known of one request's answer besides its draft.
+/// What of the request, that is one visitor's own, the page has looked at.
 #[derive(Default)]
-struct Answer {
-    /// The page said by `cache` that everybody may keep it.
-    is_public: bool,
+struct Personal {
+    cookies: bool,
+    authorization: bool,
 }
 
+/// What `cache` writes.
 const POLICY_FIELDS: [&[u8]; 3] = [b"Cache-Control", b"CDN-Cache-Control", b"Surrogate-Key"];
+
+/// Fields of a request that are one visitor's own. Whoever looks at one makes the answer that visitor's.
+const PERSONAL_FIELDS: [&str; 2] = ["cookie", "authorization"];
+
+/// Whether a field of this name is one visitor's own.
+pub(super) fn is_personal(name: &[u8]) -> bool {
+    PERSONAL_FIELDS.iter().any(|personal| name.eq_ignore_ascii_case(personal.as_bytes()))
+}
+
+/// Notes that the page looks at the field called `name`. When an answer that everybody may keep is on its way, it is too
+/// late.
+pub(super) fn note_personal(exchange: &mut Exchange, name: &[u8]) -> Result<(), Fault> {
+    if !is_personal(name) {
+        return Ok(());
+    }
+    if exchange.head_sent && policy::is_shared(&exchange.draft) {
+        return Err("caches have been told that the answer is for all, by cache() and flush(): look at what is one \
+                    visitor's own before"
+            .into());
+    }
+    let personal = exchange.slot::<Personal>();
+    if name.eq_ignore_ascii_case(b"cookie") {
+        personal.cookies = true;
+    } else {
+        personal.authorization = true;
+    }
+    Ok(())
+}
 
 pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let lua = sandbox.lua();
@@ -50,11 +79,11 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         let target = location(&target.as_bytes()).ok_or(
             "a redirect leads to a path or a URL without spaces and line ends: use url.encode for what comes from elsewhere",
         )?;
+        exchange.check_ending()?;
         exchange.draft.status = status as u16;
         exchange.draft.set_field(b"Location", &target);
         exchange.output.clear();
-        exchange.halt();
-        Ok(())
+        exchange.halt()
     })?;
     response.raw_set("redirect", made)?;
     let made = sandbox.function(|_, exchange, (name, value, options): (LuaString, LuaString, Option<Table>)| {
@@ -70,16 +99,16 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     response.raw_set("delete_cookie", made)?;
     let made = sandbox.function(|lua, exchange, (value, status): (Value, Option<f64>)| {
         check_open(exchange)?;
-        let mut text = String::new();
+        exchange.check_ending()?;
+        let mut text = Vec::new();
         json::encode(lua, &value, &mut text)?;
         if let Some(status) = status {
             exchange.draft.status = checked_status(status)?;
         }
         exchange.draft.set_field(b"Content-Type", b"application/json");
         exchange.output.clear();
-        exchange.output.write(|out| out.extend_from_slice(text.as_bytes()));
-        exchange.halt();
-        Ok(())
+        exchange.output.write(|out| out.extend_from_slice(&text));
+        exchange.halt()
     })?;
     response.raw_set("json", made)?;
 
@@ -246,12 +275,10 @@ fn set_policy(exchange: &mut Exchange, fresh: &Value, options: Option<&Table>) -
         exchange.draft.remove_field(name);
     }
     if matches!(fresh, Value::Boolean(false)) {
-        exchange.slot::<Answer>().is_public = false;
         exchange.draft.add_field(b"Cache-Control", b"no-store");
         return Ok(());
     }
     let policy = read_policy(fresh, options)?;
-    exchange.slot::<Answer>().is_public = !policy.private;
     let mut lines = String::new();
     policy.write_lines(&mut lines);
     for line in lines.split_terminator("\r\n") {
@@ -266,7 +293,7 @@ const TIME: &str = "a time is a number of seconds or a text as \"60s\", \"5m\", 
 
 fn seconds(value: &Value) -> mlua::Result<u64> {
     let read = match value {
-        Value::Integer(number) => u64::try_from(*number).ok().filter(|&number| number <= super::policy::SECONDS_MAX),
+        Value::Integer(number) => u64::try_from(*number).ok().filter(|&number| number <= policy::SECONDS_MAX),
         Value::String(text) => text.to_str().ok().and_then(|text| parse_seconds(&text)),
         _ => None,
     };
@@ -314,16 +341,17 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<()
     }
     let used_session = session::finish(api, lua, exchange)?;
     exchange.head_sent = true;
-    if used_session && exchange.draft.field(b"Vary").is_none() {
-        exchange.draft.add_field(b"Vary", b"Cookie");
-    }
-    let is_personal = used_session || exchange.draft.field(b"Set-Cookie").is_some();
-    if is_personal && exchange.slot_if::<Answer>().is_some_and(|answer| answer.is_public) {
-        // What is meant for one must not be given to all, whatever the page says.
-        for name in POLICY_FIELDS {
-            exchange.draft.remove_field(name);
+    let (cookies, authorization) =
+        exchange.slot_if::<Personal>().map_or((false, false), |personal| (personal.cookies, personal.authorization));
+    let cookies = cookies || used_session;
+    for (is_read, name) in [(cookies, "Cookie"), (authorization, "Authorization")] {
+        if is_read {
+            policy::vary(&mut exchange.draft, name);
         }
-        exchange.draft.add_field(b"Cache-Control", b"private, no-cache");
+    }
+    if cookies || authorization || exchange.draft.field(b"Set-Cookie").is_some() {
+        // What is meant for one must not be given to all, whatever the page says.
+        policy::make_private(&mut exchange.draft);
     }
     Ok(())
 }

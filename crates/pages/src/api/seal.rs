@@ -105,7 +105,7 @@ mod tests {
     const NOW: i64 = 1_800_000_000;
 
     fn secret(text: &str) -> Secret {
-        Secret::parse(text).unwrap()
+        Secret::parse(text, "example.com").unwrap()
     }
 
     #[test]
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(open_session(&secret, text.as_bytes(), NOW - 200), Some(expected.clone()));
         let later = open_session(&secret, text.as_bytes(), NOW + 100_000);
         assert_eq!(later, Some(Session { is_due: true, ..expected }));
-        for now_s in [NOW - 301, NOW + SESSION_LIFETIME_S, i64::MAX, i64::MIN] {
-            assert_eq!(open_session(&secret, text.as_bytes(), now_s), None);
+        for at_s in [NOW - 301, NOW + SESSION_LIFETIME_S, i64::MAX, i64::MIN] {
+            assert_eq!(open_session(&secret, text.as_bytes(), at_s), None);
         }
     }
 
@@ -166,6 +166,17 @@ mod tests {
         for wrong in [&b""[..], b"x", &token.as_bytes()[..60], &[b'A'; 200]] {
             assert!(!check_token(&secret, &[1; 16], wrong));
         }
+    }
+
+    #[test]
+    fn what_one_site_has_signed_is_nothing_to_another() {
+        let [one, other] = ["a.example", "b.example"].map(|realm| Secret::parse(NEW, realm).unwrap());
+        let text = seal_session(&one, [1; 16], b"{\"user\":\"admin\"}", NOW).unwrap();
+        assert!(open_session(&one, text.as_bytes(), NOW).is_some());
+        assert_eq!(open_session(&other, text.as_bytes(), NOW), None);
+        let token = make_token(&one, &[1; 16], [2; 16]).unwrap();
+        assert!(check_token(&one, &[1; 16], token.as_bytes()));
+        assert!(!check_token(&other, &[1; 16], token.as_bytes()));
     }
 
     proptest! {

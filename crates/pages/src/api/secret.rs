@@ -4,13 +4,15 @@
 //! remove the old when the sessions it has signed may end. Lines that are empty or begin with `#` are nobody's.
 
 use super::text::{Alphabet, encode_base64};
+use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Keys in one file at the most.
 pub const KEYS_MAX: usize = 16;
@@ -80,8 +82,9 @@ impl fmt::Display for SecretError {
 impl std::error::Error for SecretError {}
 
 impl Secret {
-    /// Reads the keys from a file's text.
-    pub fn parse(text: &str) -> Result<Self, SecretError> {
+    /// Reads the keys of `realm`'s sessions and tokens from a file's text. Those of another realm are others, also from one
+    /// file: what one site has signed is nothing to another.
+    pub fn parse(text: &str, realm: &str) -> Result<Self, SecretError> {
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -94,25 +97,28 @@ impl Secret {
             if keys.len() == KEYS_MAX {
                 return Err(SecretError::TooMany);
             }
-            keys.push(Keys { session: derive(line, "flatout session 1"), csrf: derive(line, "flatout csrf 1") });
+            keys.push(Keys {
+                session: derive(line, "flatout session 2", realm),
+                csrf: derive(line, "flatout csrf 2", realm),
+            });
         }
         if keys.is_empty() { Err(SecretError::Empty) } else { Ok(Self { keys }) }
     }
 
     /// Reads the file at `path`; makes it, with a new key and for its owner alone, when it is not there. For the start
     /// of the process: it waits for the disk.
-    pub fn load_or_create(path: &Path) -> Result<Self, SecretError> {
+    pub fn load_or_create(path: &Path, realm: &str) -> Result<Self, SecretError> {
         match fs::File::open(path) {
-            Ok(file) => Self::read(file),
+            Ok(file) => Self::read(file, realm),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 create(path).map_err(SecretError::File)?;
-                Self::read(fs::File::open(path).map_err(SecretError::File)?)
+                Self::read(fs::File::open(path).map_err(SecretError::File)?, realm)
             }
             Err(error) => Err(SecretError::File(error)),
         }
     }
 
-    fn read(file: fs::File) -> Result<Self, SecretError> {
+    fn read(file: fs::File, realm: &str) -> Result<Self, SecretError> {
         let mode = file.metadata().map_err(SecretError::File)?.mode();
         if mode & 0o077 != 0 {
             return Err(SecretError::Exposed(mode));
@@ -122,7 +128,7 @@ impl Secret {
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(SecretError::NotText);
         }
-        Self::parse(&String::from_utf8(bytes).map_err(|_| SecretError::NotText)?)
+        Self::parse(&String::from_utf8(bytes).map_err(|_| SecretError::NotText)?, realm)
     }
 
     /// The key that signs.
@@ -139,10 +145,42 @@ impl Secret {
     }
 }
 
-/// A key of its own for each use.
-fn derive(line: &str, purpose: &str) -> Key {
-    let tag = sign(&Key::new(HMAC_SHA256, line.as_bytes()), purpose.as_bytes());
+/// A key of its own for each use in each realm. No purpose holds a line end, so no two can be taken for one another.
+fn derive(line: &str, purpose: &str, realm: &str) -> Key {
+    let tag = sign(&Key::new(HMAC_SHA256, line.as_bytes()), format!("{purpose}\n{realm}").as_bytes());
     Key::new(HMAC_SHA256, tag.as_ref())
+}
+
+/// A secret that stands in a file, as it was when the file was last read.
+#[derive(Debug)]
+pub struct SecretFile {
+    path: PathBuf,
+    realm: String,
+    keys: ArcSwap<Secret>,
+}
+
+impl SecretFile {
+    /// Reads the file at `path`, or makes it, as [`Secret::load_or_create`] does.
+    pub fn open(path: &Path, realm: &str) -> Result<Self, SecretError> {
+        let keys = ArcSwap::from_pointee(Secret::load_or_create(path, realm)?);
+        Ok(Self { path: path.to_owned(), realm: realm.to_owned(), keys })
+    }
+
+    /// Reads it again: from now on, what stands there now holds. An error leaves what was.
+    pub fn reread(&self) -> Result<(), SecretError> {
+        self.keys.store(Arc::new(Secret::load_or_create(&self.path, &self.realm)?));
+        Ok(())
+    }
+
+    /// Where it stands.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The keys at this moment.
+    pub fn keys(&self) -> Arc<Secret> {
+        self.keys.load_full()
+    }
 }
 
 /// Makes the file as a whole or not at all: two processes that start at once have one key.
@@ -168,7 +206,7 @@ fn create(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Secret, SecretError};
+    use super::{Secret, SecretError, SecretFile};
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
@@ -176,11 +214,11 @@ mod tests {
 
     #[test]
     fn keys_are_lines() {
-        assert_eq!(Secret::parse(&format!("# new\n{KEY}1\n\n  {KEY}2  \n")).unwrap().keys.len(), 2);
-        assert!(matches!(Secret::parse("\n# none\n"), Err(SecretError::Empty)));
-        assert!(matches!(Secret::parse("\nshort\n"), Err(SecretError::Short(2))));
-        assert!(matches!(Secret::parse(&format!("{KEY}\n").repeat(17)), Err(SecretError::TooMany)));
-        assert_eq!(format!("{:?}", Secret::parse(KEY).unwrap()), "Secret { keys: 1 }");
+        assert_eq!(Secret::parse(&format!("# new\n{KEY}1\n\n  {KEY}2  \n"), "a").unwrap().keys.len(), 2);
+        assert!(matches!(Secret::parse("\n# none\n", "a"), Err(SecretError::Empty)));
+        assert!(matches!(Secret::parse("\nshort\n", "a"), Err(SecretError::Short(2))));
+        assert!(matches!(Secret::parse(&format!("{KEY}\n").repeat(17), "a"), Err(SecretError::TooMany)));
+        assert_eq!(format!("{:?}", Secret::parse(KEY, "a").unwrap()), "Secret { keys: 1 }");
     }
 
     #[test]
@@ -188,17 +226,24 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("flatout-secret-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("secret");
-        assert_eq!(Secret::load_or_create(&path).unwrap().keys.len(), 1);
+        assert_eq!(Secret::load_or_create(&path, "a").unwrap().keys.len(), 1);
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.trim().len(), 43);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        Secret::load_or_create(&path).unwrap();
+        Secret::load_or_create(&path, "a").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        let file = SecretFile::open(&path, "a").unwrap();
+        assert_eq!(file.keys().keys.len(), 1);
+        fs::write(&path, format!("{KEY}1\n{text}")).unwrap();
+        file.reread().unwrap();
+        assert_eq!(file.keys().keys.len(), 2);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let error = Secret::load_or_create(&path).unwrap_err();
+        assert!(file.reread().is_err());
+        assert_eq!(file.keys().keys.len(), 2);
+        let error = Secret::load_or_create(&path, "a").unwrap_err();
         assert!(error.to_string().contains("644"), "{error}");
-        assert!(matches!(Secret::load_or_create(&folder.join("no/where")), Err(SecretError::File(_))));
+        assert!(matches!(Secret::load_or_create(&folder.join("no/where"), "a"), Err(SecretError::File(_))));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -33,7 +33,7 @@ struct Session {
     table: Table,
     /// What it held when it came, as JSON; nothing that JSON can be when it should be signed anew; `None`: no session
     /// came that was believed, or the page has parted with it.
-    came: Option<String>,
+    came: Option<Vec<u8>>,
     /// Whether the browser sent a cookie, believed or not.
     was_sent: bool,
     id: [u8; ID_BYTES],
@@ -109,14 +109,15 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     csrf.raw_set("field", made)?;
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |lua, exchange, (): ()| {
-        let secret = Arc::clone(secret(&using)?);
+        let secret = secret(&using)?;
         let refused = Refused::of(exchange);
         let header = exchange.facts.field(TOKEN_HEADER).map(<[u8]>::to_vec);
-        let id = {
-            let opened = open(&using, lua, exchange)?;
-            // A session that nobody has cannot have made a token.
-            opened.came.is_some().then_some(opened.id)
-        };
+        let opened = open(&using, lua, exchange)?;
+        // A session that nobody has cannot have made a token: what was sent is not even looked at.
+        if opened.came.is_none() {
+            return Err(refused.refuse(PageRefusal::CsrfInvalid));
+        }
+        let id = opened.id;
         let reading = header.is_none().then(|| begin(&using, exchange));
         Ok(wanted(async move {
             let form = match reading {
@@ -125,18 +126,17 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
             };
             let in_form = form.as_ref().and_then(|form| form.first(TOKEN_FIELD.as_bytes()));
             let token = header.as_deref().or(in_form).unwrap_or_default();
-            match id {
-                Some(id) if check_token(&secret, &id, token) => Ok(true),
-                _ => Err(refused.refuse(PageRefusal::CsrfInvalid)),
-            }
-        }))
+            if check_token(&secret, &id, token) { Ok(true) } else { Err(refused.refuse(PageRefusal::CsrfInvalid)) }
+        })
+        .of_client())
     })?;
     csrf.raw_set("check", made)?;
     sandbox.global("csrf", csrf)
 }
 
-fn secret(api: &Api) -> Result<&Arc<Secret>, Fault> {
-    api.settings.secret.as_ref().ok_or_else(|| {
+/// The keys as they are at this moment.
+fn secret(api: &Api) -> Result<Arc<Secret>, Fault> {
+    api.settings.secret.as_ref().map(|file| file.keys()).ok_or_else(|| {
         "sessions and tokens need a key: add `secret \"./data/secret\"` to the settings of these pages".into()
     })
 }
@@ -162,20 +162,19 @@ fn read(api: &Api, lua: &Lua, facts: &Facts) -> Result<Session, Fault> {
     let secret = secret(api)?;
     let name = cookie_name(facts);
     let sent = sent_cookies(facts).find_map(|(known, value)| (known == name).then_some(value));
-    let believed = sent.and_then(|text| open_session(secret, text, Now::read().unix_s));
+    let believed = sent.and_then(|text| open_session(&secret, text, Now::read().unix_s));
     if let Some(believed) = believed
         && let Ok(Value::Table(table)) = json::decode(lua, &believed.content)
     {
-        let came = String::from_utf8(believed.content).ok().filter(|_| !believed.is_due);
-        let came = Some(came.unwrap_or_default());
+        let came = Some(if believed.is_due { Vec::new() } else { believed.content });
         return Ok(Session { table, came, was_sent: true, id: believed.id, is_bound: false });
     }
     Ok(Session { table: lua.create_table()?, came: None, was_sent: sent.is_some(), id: new_id()?, is_bound: false })
 }
 
 /// What a session holds, as JSON.
-fn content(lua: &Lua, table: &Table) -> Result<String, Fault> {
-    let mut text = String::new();
+fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, Fault> {
+    let mut text = Vec::new();
     if table.raw_len() > 0 {
         return Err("a session's values have texts as names".into());
     }
@@ -191,7 +190,7 @@ fn content(lua: &Lua, table: &Table) -> Result<String, Fault> {
 }
 
 fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Fault> {
-    let secret = Arc::clone(secret(api)?);
+    let secret = secret(api)?;
     let opened = open(api, lua, exchange)?;
     let needs_cookie = opened.came.is_none() && !opened.is_bound;
     if needs_cookie {
@@ -210,14 +209,14 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bo
     let text = content(lua, &opened.table)?;
     let is_kept = opened.is_bound || opened.came.is_some() || !opened.table.is_empty();
     let (id, was_sent) = (opened.id, opened.was_sent);
-    let is_same = opened.came.as_deref() == Some(text.as_str());
+    let is_same = opened.came.as_ref() == Some(&text);
     if is_same || (!is_kept && !was_sent) {
         return Ok(true);
     }
     let is_secure = exchange.facts.secure();
     let name = cookie_name(&exchange.facts);
     let sealed = if is_kept {
-        seal_session(secret(api)?, id, text.as_bytes(), Now::read().unix_s)
+        seal_session(&*secret(api)?, id, &text, Now::read().unix_s)
             .map_err(|_| Fault::from("the session is too large for a cookie"))?
     } else {
         String::new()

@@ -2,13 +2,21 @@
 //! a name, which is gone with the last who holds it.
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
-use rustix::io::{Errno, pread, write};
-use std::cell::RefCell;
+use rustix::io::{Errno, pread, pwrite};
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Bytes that are kept in memory of the process; more goes into a file.
 pub const MEMORY_BYTES_MAX: usize = 64 * 1024;
+
+/// The file without a name that all large files of one form stand in, one behind the other, and so cost one descriptor.
+#[derive(Debug)]
+pub struct Store {
+    file: OwnedFd,
+    bytes: Cell<u64>,
+}
 
 /// The bytes of one file that was uploaded.
 #[derive(Debug, Default)]
@@ -17,7 +25,12 @@ pub struct Spool(RefCell<Place>);
 #[derive(Debug)]
 enum Place {
     Memory(Vec<u8>),
-    File { file: OwnedFd, bytes: u64 },
+    /// A part of the store.
+    File {
+        store: Rc<Store>,
+        start: u64,
+        bytes: u64,
+    },
 }
 
 impl Default for Place {
@@ -26,25 +39,59 @@ impl Default for Place {
     }
 }
 
+impl Store {
+    /// A file in `folder`, or in memory of the kernel where that cannot be (a worker that is confined may make no files).
+    fn create(folder: &Path) -> Result<Rc<Self>, Errno> {
+        Ok(Rc::new(Self { file: create(folder)?, bytes: Cell::new(0) }))
+    }
+
+    fn append(&self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            match pwrite(&self.file, bytes, self.bytes.get()) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(written) => {
+                    self.bytes.set(self.bytes.get() + written as u64);
+                    bytes = &bytes[written..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Spool {
-    /// Appends `bytes`. A file is made in `folder`, or in memory of the kernel where that cannot be (a worker that is
-    /// confined may make no files).
-    pub fn append(&self, bytes: &[u8], folder: &Path) -> Result<(), Errno> {
+    /// Appends `bytes`. What is large goes into `store`, which is made in `folder` when there is none; nobody else appends to
+    /// it before this spool is complete.
+    pub fn append(&self, bytes: &[u8], folder: &Path, store: &mut Option<Rc<Store>>) -> Result<(), Errno> {
         let mut place = self.0.borrow_mut();
         if let Place::Memory(memory) = &mut *place {
             if memory.len() + bytes.len() <= MEMORY_BYTES_MAX {
                 memory.extend_from_slice(bytes);
                 return Ok(());
             }
-            let file = create(folder)?;
-            write_all(&file, memory)?;
-            *place = Place::File { bytes: memory.len() as u64, file };
+            let store = match store {
+                Some(store) => Rc::clone(store),
+                None => Rc::clone(store.insert(Store::create(folder)?)),
+            };
+            let start = store.bytes.get();
+            store.append(memory)?;
+            *place = Place::File { start, bytes: memory.len() as u64, store };
         }
-        if let Place::File { file, bytes: length } = &mut *place {
-            write_all(file, bytes)?;
+        if let Place::File { store, bytes: length, .. } = &mut *place {
+            store.append(bytes)?;
             *length += bytes.len() as u64;
         }
         Ok(())
+    }
+
+    /// Bytes of it in memory of the process.
+    pub fn held_bytes(&self) -> usize {
+        match &*self.0.borrow() {
+            Place::Memory(memory) => memory.len(),
+            Place::File { .. } => 0,
+        }
     }
 
     /// Bytes in it.
@@ -68,12 +115,12 @@ impl Spool {
                 let end = start.saturating_add(count).min(memory.len());
                 Ok(memory[start..end].to_vec())
             }
-            Place::File { file, bytes } => {
+            Place::File { store, start, bytes } => {
                 let count = u64::try_from(count).unwrap_or(u64::MAX).min(bytes.saturating_sub(offset));
                 let mut read = vec![0; usize::try_from(count).unwrap_or(0)];
                 let mut filled = 0;
                 while filled < read.len() {
-                    match pread(file, &mut read[filled..], offset + filled as u64) {
+                    match pread(&store.file, &mut read[filled..], start + offset + filled as u64) {
                         Ok(0) => break,
                         Ok(more) => filled += more,
                         Err(Errno::INTR) => {}
@@ -92,18 +139,6 @@ fn create(folder: &Path) -> Result<OwnedFd, Errno> {
     open(folder, unnamed, Mode::RUSR | Mode::WUSR).or_else(|_| memfd_create(c"flatout-upload", MemfdFlags::CLOEXEC))
 }
 
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match write(file, bytes) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(written) => bytes = &bytes[written..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::{MEMORY_BYTES_MAX, Spool};
@@ -115,10 +150,11 @@ mod tests {
         for folder in &folders {
             for length in [0, 10, MEMORY_BYTES_MAX, MEMORY_BYTES_MAX + 1, 3 * MEMORY_BYTES_MAX] {
                 let content: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
-                let spool = Spool::default();
+                let (spool, mut store) = (Spool::default(), None);
                 for piece in content.chunks(1000) {
-                    spool.append(piece, folder).unwrap();
+                    spool.append(piece, folder, &mut store).unwrap();
                 }
+                assert_eq!(spool.held_bytes(), if length > MEMORY_BYTES_MAX { 0 } else { length });
                 assert_eq!((spool.len(), spool.is_empty()), (length as u64, length == 0));
                 assert_eq!(spool.read(0, usize::MAX).unwrap(), content);
                 assert_eq!(spool.read(5, 3).unwrap(), content.get(5..8).unwrap_or_default());
@@ -126,5 +162,28 @@ mod tests {
                 assert!(spool.read(u64::MAX, 10).unwrap().is_empty());
             }
         }
+    }
+
+    #[test]
+    fn large_files_of_a_form_share_one() {
+        let folder = std::env::temp_dir();
+        let mut store = None;
+        let spools: Vec<_> = (0..4_usize)
+            .map(|number| {
+                let spool = Spool::default();
+                // The third is small.
+                let length = if number == 2 { 10 } else { MEMORY_BYTES_MAX + number + 1 };
+                for piece in vec![number as u8; length].chunks(30_000) {
+                    spool.append(piece, &folder, &mut store).unwrap();
+                }
+                (spool, length)
+            })
+            .collect();
+        for (number, (spool, length)) in spools.iter().enumerate() {
+            assert_eq!(spool.read(0, usize::MAX).unwrap(), vec![number as u8; *length]);
+            assert_eq!(spool.read(*length as u64 - 1, 5).unwrap(), [number as u8]);
+        }
+        let bytes: usize = [0, 1, 3].iter().map(|number| MEMORY_BYTES_MAX + number + 1).sum();
+        assert_eq!(store.unwrap().bytes.get(), bytes as u64);
     }
 }

@@ -8,10 +8,13 @@ mod pure;
 mod response;
 mod session;
 
+use super::budget::Budget;
+use super::password::Passwords;
 use super::refusal::PageRefusal;
-use super::secret::Secret;
+use super::secret::SecretFile;
 use super::{Api, ApiSettings, BodyLimits, LogLine, install, refusal, take_log};
 use crate::exchange::Exchange;
+use crate::open::database_limits;
 use crate::sandbox::{Limits, Sandbox, Step};
 use flatout_data::{Database, Kv, KvLimits};
 use flatout_net::content::Offers;
@@ -85,7 +88,9 @@ impl Site {
         let mut settings = ApiSettings {
             body: BodyLimits::default(),
             spool_folder: folder.clone(),
-            secret: Some(Arc::new(Secret::parse("0123456789abcdef0123456789abcdef").unwrap())),
+            budget: Arc::new(Budget::default()),
+            passwords: Arc::new(Passwords::default()),
+            secret: Some(Arc::new(SecretFile::open(&folder.join("secret"), "test").unwrap())),
             database: None,
             kv: Arc::new(Kv::new(KvLimits::default())),
             upstreams: BTreeMap::new(),
@@ -111,7 +116,7 @@ impl Site {
             std::thread::current().id()
         ));
         std::fs::create_dir_all(&path).unwrap();
-        let database = Database::open(&path.join("site.db"), 2, flatout_data::Limits::default()).unwrap();
+        let database = Database::open(&path.join("site.db"), 2, database_limits()).unwrap();
         let mut site = Self::with(|settings| {
             settings.database = Some(database);
             change(settings);

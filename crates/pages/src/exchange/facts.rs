@@ -33,6 +33,8 @@ pub struct Facts {
     fields: Vec<(Span, Span)>,
     client: Option<SocketAddr>,
     secure: bool,
+    /// The host, when somebody who is believed has told another than the field.
+    host: Option<Span>,
 }
 
 impl Facts {
@@ -60,6 +62,11 @@ impl Facts {
         self.secure = secure;
     }
 
+    /// Somebody who is believed says that `host` was asked for.
+    pub fn set_host(&mut self, host: &[u8]) {
+        self.host = Some(append(&mut self.bytes, host));
+    }
+
     /// Forgets the request.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -69,6 +76,7 @@ impl Facts {
         self.query = None;
         self.client = None;
         self.secure = false;
+        self.host = None;
     }
 
     /// The method as sent.
@@ -94,6 +102,14 @@ impl Facts {
     /// All field lines as name and value, as they came.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
+    }
+
+    /// The host that was asked for, with its port if it was named.
+    pub fn host(&self) -> Option<&[u8]> {
+        match self.host {
+            Some(host) => Some(host.of(&self.bytes)),
+            None => self.field("host"),
+        }
     }
 
     /// Who asks.

@@ -3,43 +3,18 @@
 use mlua::Lua;
 use std::fmt::Write as _;
 
-macro_rules! failures {
-    ($($variant:ident, $name:literal, $status:literal, $text:literal;)+) => {
-        /// Why a run did not come to its end.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum FailureKind {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl FailureKind {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The status of the answer.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-failures! {
+flatout_reason::reasons! {
+    /// Why a run did not come to its end.
+    pub enum FailureKind {
+        name,
+        /// The status of the answer.
+        status: u16,
+        text,
+    }
     ScriptError, "page_script_error", 500, "The page's code raised an error that nothing in it caught: 500.";
     CpuLimit, "page_cpu_limit", 503, "The page used all the CPU time that one request may have: 503.";
+    Held, "page_held", 503, "The page computed for too long where it cannot make way for others, within a metamethod or a callback: 503.";
+    RunLimit, "page_run_limit", 503, "The page took longer in all than one request may, its waiting included: 503.";
     MemoryLimit, "page_memory_limit", 503, "The page used all the memory that one request may have: 503.";
     Stray, "page_stray_yield", 500, "The page's code gave control away outside any coroutine of its own: 500.";
 }

@@ -1,6 +1,7 @@
 //! What natives reach: the exchange of the run under way, its meter and the answer it waited for.
 
 use super::meter::Meter;
+use super::natives::CANNOT_WAIT;
 use super::wait::{Answer, Fault};
 use crate::exchange::Exchange;
 use mlua::Lua;
@@ -58,14 +59,14 @@ impl Hub {
     pub(crate) fn refuse_wait(&self) -> Result<(), Fault> {
         let wanted = self.with(|exchange| Ok(exchange.wanted.take()))?;
         if wanted.is_some() {
-            *self.answer.borrow_mut() = Some(Err(Fault::from("a metamethod or a callback of a native cannot wait")));
+            *self.answer.borrow_mut() = Some(Err(Fault::from(CANNOT_WAIT)));
         }
         Ok(())
     }
 
     /// Makes room for `bytes` more, or ends the run.
     pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), Fault> {
-        if self.meter.has_room(lua, self.held_bytes().saturating_add(bytes)) {
+        if self.meter.may_go_on(lua, self.held_bytes().saturating_add(bytes)) {
             return Ok(());
         }
         self.meter.exceed_memory(lua);

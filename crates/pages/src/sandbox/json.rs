@@ -1,35 +1,29 @@
 //! JSON (RFC 8259) of a page's values, in one go and therefore bounded: nothing interrupts it.
 
 use super::wait::Fault;
+use crate::template::escape::json_string;
 use mlua::{Table, Value};
 use std::io::Write as _;
 
 /// Levels of arrays and objects.
-pub const JSON_LEVELS_MAX: usize = 64;
+const LEVELS_MAX: usize = 64;
 
 /// Values, all in all: some milliseconds of work.
-pub const JSON_VALUES_MAX: usize = 20_000;
+const VALUES_MAX: usize = 20_000;
 
 /// Bytes of the text.
-pub const JSON_BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 4 << 20;
 
-/// The JSON of `value`. A table with a first element, or with none at all, is an array if all its keys are 1 to its
-/// length; every other table is an object, whose keys are texts. Metatables do not matter.
-pub fn encode_json(value: &Value) -> Result<Vec<u8>, Fault> {
-    let mut out = Vec::new();
-    append_json(value, &mut out)?;
-    Ok(out)
-}
-
-/// The same, behind what is there.
+/// Appends the JSON of `value`. A table with a first element, or with none at all, is an array if all its keys are 1 to
+/// its length; every other table is an object, whose keys are texts. Metatables do not matter.
 pub(crate) fn append_json(value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let mut left = JSON_VALUES_MAX;
+    let mut left = VALUES_MAX;
     append(value, out, 0, &mut left)
 }
 
 fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> Result<(), Fault> {
     *left = left.checked_sub(1).ok_or_else(|| Fault::from("too many values for JSON in one piece"))?;
-    if out.len() > JSON_BYTES_MAX {
+    if out.len() > BYTES_MAX {
         return Err(Fault::from("too long for JSON in one piece"));
     }
     match value {
@@ -38,7 +32,7 @@ fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> R
         Value::Integer(number) => append_display(number, out),
         Value::Number(number) if number.is_finite() => append_display(number, out),
         Value::Number(_) => return Err(Fault::from("JSON has no infinite and no undefined numbers")),
-        Value::String(text) => append_text(&text.as_bytes(), out),
+        Value::String(text) => json_string(&text.as_bytes(), out),
         Value::Table(table) => append_table(table, out, level, left)?,
         other => return Err(Fault::from(format!("JSON has no {}", other.type_name()))),
     }
@@ -46,7 +40,7 @@ fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> R
 }
 
 fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize) -> Result<(), Fault> {
-    if level == JSON_LEVELS_MAX {
+    if level == LEVELS_MAX {
         return Err(Fault::from("nested too deep for JSON"));
     }
     let length = table.raw_len();
@@ -85,7 +79,7 @@ fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize
             out.push(b',');
         }
         first = false;
-        append_text(&key.as_bytes(), out);
+        json_string(&key.as_bytes(), out);
         out.push(b':');
         append(&value, out, level + 1, left)?;
     }
@@ -94,31 +88,6 @@ fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize
 }
 
 /// Numbers, in digits. A vector of bytes takes all that is written.
-fn append_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
+pub(crate) fn append_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
     let _ = write!(out, "{value}");
-}
-
-/// A text in quotes. What is not UTF-8 becomes U+FFFD (RFC 8259 §8.1).
-fn append_text(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for chunk in text.utf8_chunks() {
-        let mut rest = chunk.valid().as_bytes();
-        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
-            out.extend_from_slice(&rest[..at]);
-            match rest[at] {
-                byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                // A vector of bytes takes all that is written.
-                byte => drop(write!(out, "\\u{byte:04x}")),
-            }
-            rest = &rest[at + 1..];
-        }
-        out.extend_from_slice(rest);
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{FFFD}".as_bytes());
-        }
-    }
-    out.push(b'"');
 }

@@ -7,9 +7,13 @@
 //!
 //! Slices are measured by the wall clock, for fairness; what counts against the limit of CPU time is CPU time.
 //!
+//! Where control cannot be given away, within metamethods and callbacks of natives, a run that has used its slice goes on,
+//! and holds the worker: for [`HELD_MAX`] at the most, then it is doomed.
+//!
 //! Memory: the machine is shared, so a run is charged for what the machine grew by during its slices. When that is
-//! more than its limit, garbage is collected, and the run is charged for what is left at the most. A hard limit of the
-//! allocator stands further out, against single huge allocations.
+//! more than its limit, garbage is collected, and the run is charged for what is left at the most. A collection goes
+//! through all of the heap, so the next one comes when an eighth of the limit was allocated since: that far above its limit
+//! a run may be for a while. A hard limit of the allocator stands further out, against single huge allocations.
 //!
 //! A run that is over its limits is doomed: the interrupt gives control away for good. Nothing in the page can catch
 //! that. Where control cannot be given away, within metamethods, the interrupt raises an error instead, and from then on
@@ -27,6 +31,17 @@ const FUEL: u32 = 16;
 
 /// A look that comes later than this after the one before makes the next ones come at once.
 const LATE: Duration = Duration::from_micros(20);
+
+/// CPU time for which a run may hold the worker behind its slice, where it cannot give control away: ten slices of the
+/// usual length. A slice that is longer counts as well.
+pub(crate) const HELD_MAX: Duration = Duration::from_millis(2);
+
+/// The first slice of a run goes by the wall clock as a whole when it is no longer than this: what it is charged too much
+/// on a busy machine is little.
+const UNMEASURED_MAX: Duration = Duration::from_millis(1);
+
+/// Of the limit of memory, this part must have been allocated between two collections.
+const COLLECTION_SHARE: usize = 8;
 
 /// Growth of the machine's memory after which the clock is looked at, bytes.
 const MEMORY_STEP_BYTES: usize = 64 * 1024;
@@ -49,6 +64,8 @@ pub(crate) struct Account {
     pub(crate) cpu: Duration,
     /// Bytes it is charged for.
     pub(crate) memory_bytes: usize,
+    /// Bytes that it was charged for behind the last collection on its behalf; `None`: there was none.
+    pub(crate) collected_bytes: Option<usize>,
 }
 
 /// See the module.
@@ -66,6 +83,10 @@ pub(crate) struct Meter {
     cpu_before: Cell<Duration>,
     /// The thread's CPU clock at some moment of this slice, and what the slice had used by then.
     cpu_base: Cell<Option<(Duration, Duration)>>,
+    /// What the run had used when it was to give control away; `None`: its slice is not used up.
+    over_since: Cell<Option<Duration>>,
+    /// See [`Account::collected_bytes`].
+    collected: Cell<Option<usize>>,
     /// What the machine would use without this run's part.
     memory_base: Cell<isize>,
     /// What the machine uses when no run is under way.
@@ -73,6 +94,8 @@ pub(crate) struct Meter {
     /// What runs that are not running are charged for, all in all.
     memory_others: Cell<isize>,
     doom: RefCell<Option<Failure>>,
+    #[cfg(test)]
+    collections: Cell<u32>,
 }
 
 /// CPU time of this thread. A system call, and so not for every look.
@@ -93,10 +116,14 @@ impl Default for Meter {
             looked: Cell::new(None),
             cpu_before: Cell::new(Duration::ZERO),
             cpu_base: Cell::new(None),
+            over_since: Cell::new(None),
+            collected: Cell::new(None),
             memory_base: Cell::new(0),
             memory_floor: Cell::new(0),
             memory_others: Cell::new(0),
             doom: RefCell::new(None),
+            #[cfg(test)]
+            collections: Cell::new(0),
         }
     }
 }
@@ -113,7 +140,9 @@ impl Meter {
         self.memory_base.set(used.cast_signed() - account.memory_bytes.cast_signed());
         self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
         self.cpu_before.set(account.cpu);
-        let long = account.cpu >= limits.slice;
+        self.over_since.set(None);
+        self.collected.set(account.collected_bytes);
+        let long = account.cpu >= limits.slice || limits.slice > UNMEASURED_MAX;
         self.cpu_base.set(long.then(|| (thread_cpu(), Duration::ZERO)));
         self.started.set(Some(now));
         self.looked.set(Some(now));
@@ -130,7 +159,8 @@ impl Meter {
         let charged = self.charged(lua).max(0);
         self.memory_others.set(self.memory_others.get() + charged);
         let cpu = self.cpu_before.get() + self.spent(Instant::now());
-        (Account { cpu, memory_bytes: charged as usize }, self.doom.take())
+        let account = Account { cpu, memory_bytes: charged as usize, collected_bytes: self.collected.get() };
+        (account, self.doom.take())
     }
 
     /// A run has ended; what it was charged for is garbage now.
@@ -157,14 +187,20 @@ impl Meter {
     }
 
     /// Whether the run may use `bytes` beside what its values take.
-    pub(crate) fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
+    fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
         self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes.cast_signed()
     }
 
     /// Bytes that the run may still use, when it holds `held_bytes` beside its values.
     pub(crate) fn room(&self, lua: &Lua, held_bytes: usize) -> usize {
         let charged = self.charged(lua).max(0) as usize;
-        self.limits.get().memory_bytes.saturating_sub(charged.saturating_add(held_bytes))
+        self.memory_bytes_max().saturating_sub(charged.saturating_add(held_bytes))
+    }
+
+    /// The limit with what a run may be above it between two collections.
+    fn memory_bytes_max(&self) -> usize {
+        let limit = self.limits.get().memory_bytes;
+        limit.saturating_add(limit / COLLECTION_SHARE)
     }
 
     /// Dooms the run for its memory.
@@ -204,13 +240,18 @@ impl Meter {
         if slice > limits.slice && self.cpu_base.get().is_none() {
             self.cpu_base.set(Some((thread_cpu(), limits.slice)));
         }
-        if self.cpu_before.get() + self.spent(now) > limits.cpu {
-            self.doom(lua, FailureKind::CpuLimit);
-            self.fate.set(Fate::Raise);
-            return Ok(VmState::Yield);
-        }
-        if !self.has_room(lua, held_bytes) && !self.collect(lua, held_bytes) {
-            self.doom(lua, FailureKind::MemoryLimit);
+        let spent = self.spent(now);
+        let failed = if self.cpu_before.get() + spent > limits.cpu {
+            Some(FailureKind::CpuLimit)
+        } else if self.is_held(slice, spent) {
+            Some(FailureKind::Held)
+        } else if !self.may_go_on(lua, held_bytes) {
+            Some(FailureKind::MemoryLimit)
+        } else {
+            None
+        };
+        if let Some(kind) = failed {
+            self.doom(lua, kind);
             self.fate.set(Fate::Raise);
             return Ok(VmState::Yield);
         }
@@ -234,8 +275,49 @@ impl Meter {
         }
     }
 
+    /// Whether the run has gone on for too long after it was to give control away. A run that can do so ends its slice
+    /// then, and is not seen here a second time.
+    fn is_held(&self, slice: Duration, spent: Duration) -> bool {
+        let limits = self.limits.get();
+        if slice <= limits.slice {
+            return false;
+        }
+        if let Some(since) = self.over_since.get() {
+            return spent.saturating_sub(since) > HELD_MAX.max(limits.slice);
+        }
+        self.over_since.set(Some(spent));
+        false
+    }
+
+    /// Whether the run may hold `held_bytes` beside its values: it is within its limit of memory, after a collection if need
+    /// be, or not so far above it that another is due.
+    pub(crate) fn may_go_on(&self, lua: &Lua, held_bytes: usize) -> bool {
+        if self.has_room(lua, held_bytes) {
+            return true;
+        }
+        if self.may_collect(lua) {
+            return self.collect(lua, held_bytes);
+        }
+        self.charged(lua).max(0).saturating_add_unsigned(held_bytes) <= self.memory_bytes_max().cast_signed()
+    }
+
+    /// Whether enough was allocated since the last collection.
+    fn may_collect(&self, lua: &Lua) -> bool {
+        let Some(left) = self.collected.get() else { return true };
+        let share = self.limits.get().memory_bytes / COLLECTION_SHARE;
+        self.charged(lua) >= left.saturating_add(share).cast_signed()
+    }
+
+    /// Collections on behalf of runs so far.
+    #[cfg(test)]
+    pub(crate) const fn collections(&self) -> u32 {
+        self.collections.get()
+    }
+
     /// Collects garbage, and charges the run for what is left; whether that is within its limit.
     fn collect(&self, lua: &Lua, held_bytes: usize) -> bool {
+        #[cfg(test)]
+        self.collections.set(self.collections.get() + 1);
         let charged = self.charged(lua);
         if lua.gc_collect().is_err() {
             return false;
@@ -244,6 +326,7 @@ impl Meter {
         // What is left, less what belongs to nobody and to others, is this run's; and never more than it took.
         let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
         self.memory_base.set(used - left);
+        self.collected.set(Some(left as usize));
         self.has_room(lua, held_bytes)
     }
 

@@ -27,6 +27,9 @@ where
     lua.create_function(move |lua, given: A| Ok(hub.with(|exchange| act(lua, exchange, given))?))
 }
 
+/// What is said of a wait that cannot be.
+pub(crate) const CANNOT_WAIT: &str = "a metamethod or a callback of a native cannot wait";
+
 /// What the prelude stands on, beside the searches in strings.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
     let at = Rc::clone(hub);
@@ -34,6 +37,8 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     natives.set("error_text", error_text)?;
     let at = Rc::clone(hub);
     natives.set("refuse_wait", lua.create_function(move |_, ()| Ok(at.refuse_wait()?))?)?;
+    let cannot_wait = lua.create_function(|_, ()| Err::<(), _>(Fault::from(CANNOT_WAIT).into()))?;
+    natives.set("cannot_wait", cannot_wait)?;
     let at = Rc::clone(hub);
     natives.set("is_main", lua.create_function(move |_, thread: Thread| Ok(thread.to_pointer() == at.main.get()))?)?;
     let at = Rc::clone(hub);
@@ -48,13 +53,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
             Ok(())
         })?,
     )?;
-    natives.set(
-        "halt",
-        function(lua, hub, |_, exchange, ()| {
-            exchange.halt();
-            Ok(())
-        })?,
-    )?;
+    natives.set("halt", function(lua, hub, |_, exchange, ()| exchange.halt())?)?;
     natives.set(
         "print",
         function(lua, hub, |_, exchange, text: LuaString| {
@@ -82,7 +81,12 @@ fn error_text(lua: &Lua, hub: &Hub, error: Value) -> mlua::Result<Value> {
 fn take(lua: &Lua, hub: &Hub) -> mlua::Result<MultiValue> {
     let answer = hub.answer.borrow_mut().take();
     match answer {
-        Some(Ok(make)) => make(lua),
+        Some(Ok(made)) => {
+            if made.bytes > 0 {
+                hub.reserve(lua, made.bytes)?;
+            }
+            (made.make)(lua)
+        }
         Some(Err(fault)) => Err(fault.into()),
         None => Err(mlua::Error::runtime("nothing was waited for")),
     }

@@ -12,6 +12,9 @@ use mlua::{Thread, Value};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// What is said of a page that comes to its end while it leads a transaction.
+const UNFINISHED: &str = "the page ended within a transaction, which is undone: end the transaction first";
+
 /// How far a resume has come.
 pub enum Step {
     /// The page has come to its end.
@@ -108,7 +111,11 @@ impl Run {
         if let Some(doom) = doom {
             return Step::Failed(Box::new(doom));
         }
-        if halted {
+        let is_done = halted || (result.is_ok() && thread.status() != ThreadStatus::Resumable);
+        if is_done && self.exchange.as_ref().is_some_and(|exchange| exchange.is_unfinished()) {
+            return Step::Failed(Box::new(self.unplaced(FailureKind::ScriptError, UNFINISHED)));
+        }
+        if is_done {
             return Step::Done;
         }
         match result {
@@ -125,19 +132,33 @@ impl Run {
                 }
                 Step::Failed(Box::new(failure))
             }
-            Ok(_) if thread.status() != ThreadStatus::Resumable => Step::Done,
             Ok(Value::Nil) => match wanted {
                 Some(wanted) => Step::Wants(wanted),
                 None if flush => Step::Flush,
                 None => Step::Preempted,
             },
-            Ok(_) => {
-                let kind = FailureKind::Stray;
-                let mut failure = Failure::at(kind, kind.text().to_owned(), Place::default());
-                self.code.name().clone_into(&mut failure.chunk);
-                Step::Failed(Box::new(failure))
-            }
+            Ok(_) => Step::Failed(Box::new(self.unplaced(FailureKind::Stray, FailureKind::Stray.text()))),
         }
+    }
+
+    /// A failure somewhere in the page.
+    fn unplaced(&self, kind: FailureKind, message: &str) -> Failure {
+        let mut failure = Failure::at(kind, message.to_owned(), Place::default());
+        self.code.name().clone_into(&mut failure.chunk);
+        failure
+    }
+
+    /// Ends it for the time that it has taken in all.
+    pub fn expire(&mut self) -> Box<Failure> {
+        let mut failure = self.unplaced(FailureKind::RunLimit, FailureKind::RunLimit.text());
+        if let Some(thread) = &self.thread
+            && let Ok(text) = self.inner.traceback.call::<String>(thread.clone())
+        {
+            failure.put(Place::of_traceback(&text));
+        }
+        self.ended = true;
+        self.release();
+        Box::new(failure)
     }
 
     fn begin(&mut self) -> mlua::Result<()> {
@@ -168,11 +189,6 @@ impl Run {
         self.limits.slice = slice;
     }
 
-    /// CPU time it has used.
-    pub const fn cpu_used(&self) -> Duration {
-        self.account.cpu
-    }
-
     /// Ends it, wherever it is.
     pub fn finish(mut self) -> Box<Exchange> {
         self.release();
@@ -182,7 +198,7 @@ impl Run {
     /// Coroutine and globals go back to where they came from, emptied; what a large run used is left to the collector.
     fn release(&mut self) {
         let account = std::mem::take(&mut self.account.memory_bytes);
-        self.inner.hub.meter.forget(Account { cpu: Duration::ZERO, memory_bytes: account });
+        self.inner.hub.meter.forget(Account { memory_bytes: account, ..Account::default() });
         let (Some(thread), Some(instance)) = (self.thread.take(), self.instance.take()) else { return };
         if account > KEPT_BYTES_MAX {
             drop((thread, instance));

@@ -3,12 +3,14 @@
 mod apart;
 mod hostile;
 mod library;
+mod limits;
 mod waiting;
 
 use super::{Code, Failure, FailureKind, Limits, Run, Sandbox, Step, wanted};
 use crate::exchange::Exchange;
 use crate::exchange::output::Piece;
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -32,8 +34,7 @@ fn sandbox() -> Sandbox {
     let leave = sandbox
         .function(|_, exchange, ()| {
             exchange.draft.status = 302;
-            exchange.halt();
-            Ok(())
+            exchange.halt()
         })
         .unwrap();
     sandbox.global("leave", leave).unwrap();
@@ -60,7 +61,7 @@ struct Ended {
 fn wait(run: &mut Run, mut future: super::Wanted) {
     let mut context = Context::from_waker(Waker::noop());
     loop {
-        if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
+        if let Poll::Ready(answer) = Pin::new(&mut future).poll(&mut context) {
             return run.answer(answer);
         }
     }

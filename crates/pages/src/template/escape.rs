@@ -9,6 +9,7 @@ mod url;
 
 pub use html::{attribute, text};
 pub use script::{handler_json, handler_string, script_data, script_json, script_string, script_text};
+pub(crate) use script::{hardened_json_string, json_string};
 pub use url::{REFUSED_URL, SCHEMES, url, url_part};
 
 /// Writes `input` piece by piece: what `plain` accepts as it is, everything else through `other`.

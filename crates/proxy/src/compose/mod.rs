@@ -18,7 +18,6 @@ mod part;
 
 use crate::esi::compose::Piece;
 use crate::esi::{Composition, EsiLimits, parse};
-use crate::lines::{each_line, write_changed, write_line};
 use crate::lookup;
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::pass;
@@ -26,6 +25,7 @@ use crate::query::{Query, Template};
 use crate::worker::{ProxyWorker, Refused};
 use content::{Had, has_all, read_page};
 use flatout_cache::decision::Intake;
+use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_net::origin::OriginFailure;
 use flatout_net::response::{Body, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;

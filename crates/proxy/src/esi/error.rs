@@ -1,35 +1,8 @@
 //! What can be wrong with a page or a reference: one table gives the name and the meaning.
 
-macro_rules! errors {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// What is wrong with a page or a reference.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum EsiError {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl EsiError {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-errors! {
+flatout_reason::reasons! {
+    /// What is wrong with a page or a reference.
+    pub enum EsiError { name, text, }
     PageTooLarge, "esi_page_too_large", "The page is larger than pages may be that are looked through for ESI.";
     TagTooLong, "esi_tag_too_long", "A tag is longer than the limit.";
     TagUnclosed, "esi_tag_unclosed", "The page ends within a tag.";

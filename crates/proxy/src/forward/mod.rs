@@ -20,7 +20,7 @@
 //! **Connection may not name what matters.** RFC 9110 §7.6.1 has every field removed that Connection names, and says
 //! that a sender must not name fields that are meant for all recipients. Clients that do so anyway want an origin not
 //! to see Cookie, Authorization, Host, X-Forwarded-For or the like, while a cache and others before it have seen them
-//! ("hop-by-hop abuse"). Such naming is void: those fields stay ([`names::Name::is_end_to_end`]). It is not refused, for
+//! ("hop-by-hop abuse"). Such naming is void: those fields stay ([`names::Kind`]). It is not refused, for
 //! then a hit and a miss would treat the same request differently. Likewise an origin cannot have its own Cache-Control
 //! or Set-Cookie dropped.
 
@@ -29,12 +29,10 @@ mod operations;
 mod request;
 mod response;
 pub mod retry;
-mod trust;
 pub mod upgrade;
 
 pub use request::{Passage, Strip, effective_host, write_host_lines, write_request_lines};
-pub use response::{Return, write_response_lines, write_trailer_lines};
-pub use trust::is_trusted;
+pub use response::{Return, write_interim_lines, write_response_lines, write_trailer_lines};
 
 use flatout_http::head::Fields;
 use flatout_http::token::trim;

@@ -80,11 +80,6 @@ impl Name {
         Self { kind: kind(&room[..name.len()]), underscored }
     }
 
-    /// Whether Connection cannot have it removed: it is meant for all recipients (RFC 9110 §7.6.1).
-    pub fn is_end_to_end(self) -> bool {
-        !matches!(self.kind, Kind::Plain | Kind::HopByHop | Kind::Te)
-    }
-
     /// Whether it is another spelling, with `_`, of a name that matters to a proxy or to an origin's trust in it.
     pub fn is_disguised(self) -> bool {
         self.underscored && !matches!(self.kind, Kind::Plain | Kind::EndToEnd)

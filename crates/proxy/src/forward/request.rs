@@ -2,10 +2,10 @@
 
 use super::names::{Kind, Name};
 use super::operations::Operations;
-use super::{Connection, elements, is_trusted, write_line};
+use super::{Connection, elements, write_line};
 use crate::outcome::ForwardOutcome;
 use flatout_cache::key::write_authority;
-use flatout_config::model::{HostField, Origin, Proxy};
+use flatout_config::model::{HostField, Origin, Proxy, is_trusted};
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::request::{Method, RequestHead};

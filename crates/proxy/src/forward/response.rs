@@ -6,7 +6,8 @@ use super::{Connection, write_line};
 use flatout_config::model::Proxy;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::framing::Version;
-use flatout_http::head::Fields;
+use flatout_http::head::{FieldStorage, Fields, parse_fields};
+use flatout_http::limits::Limits;
 
 /// How one answer is passed on.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,28 @@ pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Retur
     }
     if let Some(via) = &settings.via {
         write_via(out, via, answer.version);
+    }
+}
+
+/// Appends those of `lines`, each `Name: value` and CR LF, that a client gets with an interim answer: all but those of the
+/// connection, and those that frame content, as there is none (RFC 9110 §7.6.1, §15.2).
+pub fn write_interim_lines(lines: &[u8], out: &mut Vec<u8>) {
+    let mut storage = FieldStorage::new();
+    // They were parsed when they came, under bounds no wider than these.
+    let limits = Limits { head_bytes_max: usize::MAX, ..Limits::CLIENT };
+    let section = [lines, b"\r\n"].concat();
+    let fields = parse_fields(&section, &limits, &mut storage).unwrap_or(Fields::EMPTY);
+    let connection = Connection::new(fields);
+    for (name, value) in fields.iter() {
+        let keep = match Name::new(name) {
+            known if known.underscored => !connection.names(name),
+            Name { kind: Kind::HopByHop | Kind::Te | Kind::Length, .. } => false,
+            Name { kind: Kind::Plain, .. } => !connection.names(name),
+            _ => true,
+        };
+        if keep {
+            write_line(out, name, value);
+        }
     }
 }
 

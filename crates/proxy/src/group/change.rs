@@ -1,35 +1,8 @@
 //! What requests and checks tell of an origin, and what becomes of it.
 
-macro_rules! changes {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why an origin is in or out now, when that has just changed: for the log and the counters.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Change {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl Change {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it means.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-changes! {
+flatout_reason::reasons! {
+    /// Why an origin is in or out now, when that has just changed: for the log and the counters.
+    pub enum Change { name, text, }
     ChecksPassed, "origin_checks_passed", "Checks succeeded so often in a row that the origin is in again.";
     ChecksFailed, "origin_checks_failed", "Checks failed so often in a row that the origin is out.";
     Paused, "origin_paused", "Requests failed so often in a row that the origin is left out for a while.";

@@ -69,7 +69,7 @@ pub(crate) struct Folder {
     pub(crate) bytes_max: u64,
     /// Bytes of all that the index names.
     pub(crate) indexed_bytes: AtomicU64,
-    /// Bytes in files that the index does not name, or not yet.
+    /// Bytes in files that the index does not name at this moment.
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
     state: AtomicU8,

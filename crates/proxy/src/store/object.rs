@@ -190,7 +190,8 @@ impl<M> Object<M> {
     }
 
     /// Whether a disk has it too.
-    pub fn is_on_disk(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_on_disk(&self) -> bool {
         self.on_disk.load(Ordering::Acquire)
     }
 

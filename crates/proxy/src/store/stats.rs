@@ -25,7 +25,7 @@ pub struct StoreStats {
     pub disk_hits: u64,
     /// Look-ups that no disk could answer, although one was asked.
     pub disk_misses: u64,
-    /// Markers in force or expired and not yet replaced.
+    /// Markers in force or expired and still in their place.
     pub markers: u64,
     /// Purges since the store was first made.
     pub generation: u64,

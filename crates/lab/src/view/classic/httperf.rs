@@ -218,7 +218,8 @@ fn add_notes(text: &mut String, step: &StepReport) {
         "addrunavail is counted; httperf declares it and counts it as other. Connect burst: arrivals that waited at once.",
     );
     let others: Vec<String> = FailureKind::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|kind| !FIRST.contains(kind) && !SECOND.contains(kind))
         .filter(|kind| record.counts.failures_of(*kind) > 0)
         .map(|kind| format!("{} {}", kind.name(), record.counts.failures_of(kind)))

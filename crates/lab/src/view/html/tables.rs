@@ -154,7 +154,8 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
 pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     let met: Vec<FailureKind> = FailureKind::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|kind| rows.iter().any(|(_, _, step)| step.record.counts.failures_of(*kind) > 0))
         .collect();
     html! {
@@ -181,7 +182,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }
                     tbody { @for kind in met { tr {
                         th scope="row" { (kind.name()) }
-                        td.words { (kind.meaning()) (details(&rows, kind)) }
+                        td.words { (kind.text()) (details(&rows, kind)) }
                         @for (_, _, step) in &rows { td { (units::count(step.record.counts.failures_of(kind))) } }
                     } } }
                 } }

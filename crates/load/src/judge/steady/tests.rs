@@ -2,7 +2,7 @@ use super::{BATCHES_MIN, Steady, Watch, judge, mser5};
 use crate::random::Random;
 
 /// `count` batches about a level that is a function of the time, with a deviation of 3 % of 100.
-fn noisy(seed: u64, count: usize, level: impl Fn(usize) -> f64) -> Vec<f64> {
+fn noisy(seed: u64, count: u32, level: impl Fn(u32) -> f64) -> Vec<f64> {
     let mut random = Random::new(seed);
     (0..count).map(|index| level(index) + 3.0 * random.next_normal()).collect()
 }
@@ -22,7 +22,7 @@ fn what_is_steady_is_found_steady() {
 #[test]
 fn a_warm_up_is_cut_off_where_it_ends() {
     for seed in 0..50 {
-        let falling = noisy(seed, 100, |index| 100.0 + 200.0 * (-(index as f64) / 5.0).exp());
+        let falling = noisy(seed, 100, |index| 100.0 + 200.0 * (-f64::from(index) / 5.0).exp());
         let outcome = judge(&falling);
         assert!(is_from(outcome, 10..=50), "{seed} {outcome:?}");
         let step = noisy(seed, 100, |index| if index < 20 { 300.0 } else { 100.0 });
@@ -33,10 +33,10 @@ fn a_warm_up_is_cut_off_where_it_ends() {
 #[test]
 fn what_drifts_or_changes_late_is_never_steady() {
     for seed in 0..50 {
-        assert_eq!(judge(&noisy(seed, 100, |index| 100.0 + index as f64)), Steady::Never, "drift {seed}");
+        assert_eq!(judge(&noisy(seed, 100, |index| 100.0 + f64::from(index))), Steady::Never, "drift {seed}");
         let late = noisy(seed, 100, |index| if index < 70 { 100.0 } else { 130.0 });
         assert_eq!(judge(&late), Steady::Never, "late {seed}");
-        let growing = noisy(seed, 100, |index| 100.0 * 1.02_f64.powi(index as i32));
+        let growing = noisy(seed, 100, |index| 100.0 * 1.02_f64.powf(f64::from(index)));
         assert_eq!(judge(&growing), Steady::Never, "growing {seed}");
     }
 }
@@ -66,10 +66,10 @@ fn mser_keeps_everything_of_a_constant() {
 #[test]
 fn a_watch_waits_for_a_warm_up_to_end() {
     let mut watch = Watch::new();
-    let batches = noisy(3, 200, |index| if index < 40 { 400.0 - 7.5 * index as f64 } else { 100.0 });
+    let batches = noisy(3, 200, |index| if index < 40 { 400.0 - 7.5 * f64::from(index) } else { 100.0 });
     let found = batches.iter().position(|mean| watch.push(*mean)).unwrap();
     assert!((45..=120).contains(&found), "{found}");
     let mut never = Watch::new();
-    assert!(!noisy(3, 500, |index| 100.0 * 1.02_f64.powi(index as i32)).iter().any(|mean| never.push(*mean)));
+    assert!(!noisy(3, 500, |index| 100.0 * 1.02_f64.powf(f64::from(index))).iter().any(|mean| never.push(*mean)));
     assert_eq!(never.outcome(), Steady::Never);
 }

@@ -96,7 +96,7 @@ fn a_client_without_time_left_is_the_limit() {
 #[test]
 fn a_rate_is_missed_by_being_late_or_by_dropping() {
     let reached = |begun_span_ns, visits, arrivals_dropped| {
-        Evidence { begun_span_ns, visits, arrivals_dropped, ..good() }.reached_share().unwrap()
+        Evidence { begun_span_ns, arrivals_dropped, visits, ..good() }.reached_share().unwrap()
     };
     assert!((reached(9_999 * MS, 10_000, 0) - 1.0).abs() < 1e-9);
     assert!((reached(10_099 * MS, 10_000, 0) - 1.0).abs() < 1e-9, "one late request at the end");

@@ -34,7 +34,9 @@ fn exponential_gaps_have_the_rates_mean_and_as_large_a_deviation() {
     assert!((deviation / 1e6 - 1.0).abs() < 0.015, "{deviation}");
     // Counts of a Poisson process: the variance of a second's count is its mean.
     let mut counts = vec![0_f64; 200];
-    times.iter().for_each(|time_ns| counts[(time_ns / SECOND_NS) as usize] += 1.0);
+    for time_ns in &times {
+        counts[(time_ns / SECOND_NS) as usize] += 1.0;
+    }
     let mean = counts.iter().sum::<f64>() / 200.0;
     let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / 199.0;
     // The ratio has a standard deviation of about 0.1 here.

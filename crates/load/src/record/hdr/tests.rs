@@ -8,7 +8,9 @@ const JAVA: &str = "HISTFAAAAE54nO3IoRGAMBREwQQQSGawiDSBJp2BoAMapQMQoQD8333iZm45
 
 fn of(values: &[u64]) -> Hdr {
     let mut histogram = Hdr::new().unwrap();
-    values.iter().for_each(|value| histogram.record(*value));
+    for value in values {
+        histogram.record(*value);
+    }
     histogram
 }
 
@@ -70,7 +72,9 @@ fn numbers_of_all_sizes_go_back_and_forth() {
 /// A plain histogram with this header and these numbers as its payload.
 fn plain(low: u64, high: u64, digits: u32, numbers: &[i64]) -> Vec<u8> {
     let mut payload = Vec::new();
-    numbers.iter().for_each(|number| encode_number(*number, &mut payload));
+    for number in numbers {
+        encode_number(*number, &mut payload);
+    }
     let mut bytes = 0x1c84_9313_u32.to_be_bytes().to_vec();
     bytes.extend((payload.len() as u32).to_be_bytes());
     bytes.extend([0; 4]);
@@ -95,7 +99,7 @@ fn hostile_histograms_are_refused() {
         (plain(1, 1_000_000, 3, &[-(1 << 40), 1]), HdrError::Counts),
         (plain(1, 1_000_000, 3, &[i64::MIN, i64::MIN, 1]), HdrError::Counts),
         (plain(1, 1_000_000, 3, &[i64::MAX, i64::MAX, i64::MAX]), HdrError::Counts),
-        (plain(1, 2, 1, &[1; 10_000]), HdrError::Counts),
+        (plain(1, 2, 1, &vec![1; 10_000]), HdrError::Counts),
     ] {
         assert_eq!(Hdr::decode(&bytes).err(), Some(error));
     }

@@ -5,7 +5,9 @@ const JAVA: &str = include_str!("tagged.hlog");
 
 fn row(tag: &str, values: &[u64]) -> Row {
     let mut histogram = Hdr::new().unwrap();
-    values.iter().for_each(|value| histogram.record(*value));
+    for value in values {
+        histogram.record(*value);
+    }
     Row { tag: Some(tag.to_owned()), start_s: 0.5, length_s: 10.25, histogram }
 }
 

@@ -102,7 +102,9 @@ fn a_count_of_arrivals_is_exact_after_a_warm_up() {
     let plan = Plan { warm_up, ..open(ArrivalKind::Exp, 300.0, 9, Stop::Count(500)) };
     let outcome = run_watched(&plan, 3, answered(MS), |schedules, now_ns| {
         if now_ns >= SECOND_NS + 500 * MS {
-            schedules.iter_mut().for_each(|schedule| schedule.begin_measuring(SECOND_NS + 510 * MS));
+            for schedule in schedules {
+                schedule.begin_measuring(SECOND_NS + 510 * MS);
+            }
         }
     });
     assert_eq!(outcome.tally.visits, 500);
@@ -176,7 +178,9 @@ fn sessions_have_their_lengths_and_think_times() {
     assert!((mean - 7.3).abs() < 0.2, "{mean}");
     assert_requests_distinct(&outcome.begun);
     let mut by_visit = std::collections::BTreeMap::<u64, Vec<&super::Begun>>::new();
-    outcome.begun.iter().for_each(|begun| by_visit.entry(begun.begin.visit).or_default().push(begun));
+    for begun in &outcome.begun {
+        by_visit.entry(begun.begin.visit).or_default().push(begun);
+    }
     for calls in by_visit.values() {
         assert!(calls.len() == 1 || (5..=15).contains(&calls.len()));
         assert!(calls.windows(2).all(|pair| {

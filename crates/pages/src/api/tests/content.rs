@@ -2,7 +2,9 @@
 
 use super::{Answered, Ask, Site};
 use crate::api::BodyLimits;
+use crate::api::budget::Budget;
 use crate::api::refusal::PageRefusal;
+use std::sync::Arc;
 
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
@@ -142,5 +144,47 @@ fn what_is_refused() {
         assert_eq!((&*caught.text, caught.error), ("on", None));
         let caught = post(&site, content_type, content, &format!("pcall(function() {code} end) error('another')"));
         assert_eq!((caught.refusal, caught.error.unwrap().ends_with("another")), (None, true));
+    }
+}
+
+/// All pages of the process together hold no more than their bound, and give back what they held.
+#[test]
+fn what_all_pages_hold_is_bounded() {
+    let budget = Arc::new(Budget::new(256 << 10));
+    let site = Site::with(|settings| settings.budget = Arc::clone(&budget));
+    let large = "y".repeat(200 << 10);
+    let upload = format!("--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n{large}\r\n--b--");
+    let field = format!("--b\r\nContent-Disposition: form-data; name=f\r\n\r\n{large}\r\n--b--");
+    let cases = [
+        (FORM, format!("a={large}"), "__r(#request.form().a)"),
+        (FORM, large.clone(), "__r(#request.text())"),
+        (PARTS, upload, "__r(request.files()[1].size)"),
+        (PARTS, field, "__r(#request.form().f)"),
+    ];
+    for (content_type, content, code) in &cases {
+        let read = post(&site, *content_type, content.as_bytes(), code);
+        assert_eq!((read.error, &*read.text), (None, "204800"), "{code}");
+        assert_eq!(budget.held_bytes(), 0, "{code}");
+    }
+    // Another request of another site holds the half of it.
+    let mut other = budget.share();
+    other.grow(128 << 10).unwrap();
+    for (content_type, content, code) in &cases {
+        let refused = post(&site, *content_type, content.as_bytes(), code);
+        assert_eq!(refused.refusal, Some(PageRefusal::ContentBudget), "{code}");
+        assert_eq!(budget.held_bytes(), 128 << 10, "{code}");
+    }
+    assert_eq!(post(&site, FORM, b"a=1", "__r(request.form().a)").text, "1");
+}
+
+/// What a page has read of content is its own memory.
+#[test]
+fn what_was_read_counts() {
+    let site = Site::with(|settings| settings.body.form_bytes_max = 64 << 20);
+    for (bytes, is_enough) in [(7 << 20, true), (9 << 20, false), (40 << 20, false)] {
+        let content = vec![b'x'; bytes];
+        let read = post(&site, FORM, &content, "local t = request.text() for i = 1, 100 do end __r(#t)");
+        assert_eq!(read.error.is_none(), is_enough, "{bytes}: {:?}", read.error);
+        assert!(is_enough || read.error.unwrap().contains("memory"));
     }
 }

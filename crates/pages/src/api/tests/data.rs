@@ -108,9 +108,48 @@ fn transactions() {
     assert_eq!(site.value("db.value('SELECT n FROM a')"), "15");
     let nested = run("db.transaction(function() db.transaction(function() end) end)");
     assert!(nested.error.unwrap().contains("within a transaction"));
+    // An end that is no error would undo in silence what the visitor is told was done.
+    for ending in ["response.redirect('/')", "response.json({})", "exit()"] {
+        let left = run(&format!("db.transaction(function()\ndb.exec('UPDATE a SET n = 77')\n{ending} end)"));
+        assert_eq!((left.status, left.field("Location")), (200, None), "{ending}");
+        let error = left.error.unwrap();
+        assert!(error.starts_with("test.luau:3:") && error.contains("end the transaction first"), "{ending}: {error}");
+        assert_eq!(site.value("db.value('SELECT n FROM a')"), "15", "{ending}");
+    }
+    let behind = run("db.transaction(function() db.exec('UPDATE a SET n = 16') end) response.redirect('/')");
+    assert_eq!((behind.status, behind.error), (303, None));
+    // A page that ends elsewhere, while a coroutine of its own leads a transaction.
+    let aside = run("local co = coroutine.create(function() db.transaction(function()
+            db.exec('UPDATE a SET n = 77') coroutine.yield() end) end) coroutine.resume(co)");
+    assert!(aside.error.unwrap().contains("end the transaction first"));
     // Whatever ends the page ends the transaction, and the writer is free again.
-    let left = run("db.transaction(function() db.exec('UPDATE a SET n = 77') response.redirect('/') end)");
-    assert_eq!((left.status, left.error), (303, None));
     assert_eq!(run("db.exec('UPDATE a SET n = n + 1')").error, None);
-    assert_eq!(site.value("db.value('SELECT n FROM a')"), "16");
+    assert_eq!(site.value("db.value('SELECT n FROM a')"), "17");
+}
+
+#[test]
+fn answers_are_bounded() {
+    let site = Site::with_database();
+    let run = |code: &str| site.run(&Ask::default(), code);
+    const COUNT: &str =
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < ?) SELECT n, n * 2 AS m FROM c";
+    let code = |count: u32| {
+        format!(
+            "local r = db.query('{COUNT}', {count}) __r(#r .. ' ' .. r[1].m .. ' ' .. r[#r].n .. ' ' .. r[{count} // 2].m)"
+        )
+    };
+    // More than one block of rows.
+    let thousand = run(&code(1000));
+    assert_eq!((thousand.error, &*thousand.text), (None, "1000 2 1000 1000"));
+    let more = run(&code(1001)).error.unwrap();
+    assert!(more.starts_with("test.luau:1:") && more.contains("LIMIT"), "{more}");
+    let file = run("__r(buffer.len(db.value('SELECT zeroblob(1048576)')))");
+    assert_eq!((file.error, &*file.text), (None, "1048576"));
+    let large = run("db.value('SELECT zeroblob(3000000)')").error.unwrap();
+    assert!(large.contains("substr"), "{large}");
+    let empty = run("__r(#db.query('SELECT 1 WHERE 0'))");
+    assert_eq!((empty.error, &*empty.text), (None, "0"));
+    let within =
+        run("local t = setmetatable({}, { __index = function()\nreturn db.query('SELECT 1') end }) return t.x");
+    assert!(within.error.unwrap().starts_with("test.luau:2: a metamethod"));
 }

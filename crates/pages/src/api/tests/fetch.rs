@@ -1,8 +1,10 @@
 //! Other servers, asked.
 
 use super::{Ask, OriginAddress, Site};
+use crate::api::budget::Budget;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::thread;
 
 /// A server for one connection, which gives back `answer` and what it was sent.
@@ -63,6 +65,12 @@ fn failures_have_names() {
     let long = [&b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n"[..], &vec![b'x'; 3_000_000]].concat();
     let (port, _server) = serve(long);
     assert_eq!(site(port).run(&Ask::default(), "__r((select(2, fetch('api', '/'))))").text, "fetch_too_large");
+    let (port, _server) = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec());
+    let full = Site::with(|settings| {
+        settings.upstreams.insert("api".to_owned(), OriginAddress::new(false, "127.0.0.1", port));
+        settings.budget = Arc::new(Budget::new(0));
+    });
+    assert_eq!(full.run(&Ask::default(), "__r((select(2, fetch('api', '/'))))").text, "fetch_no_room");
 }
 
 #[test]

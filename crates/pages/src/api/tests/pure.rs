@@ -130,3 +130,21 @@ fn what_is_shared_cannot_be_changed() {
     }
     assert_eq!(site.value("getmetatable(request)"), "request");
 }
+
+#[test]
+fn passwords() {
+    let site = Site::new();
+    let code = "local stored = password.hash('secret') __r(tostring(password.verify('secret', stored))
+        .. tostring(password.verify('Secret', stored)) .. tostring(password.verify('secret', nil))
+        .. tostring(stored == password.hash('secret')))";
+    let answered = site.run(&Ask::default(), code);
+    assert_eq!((answered.error, &*answered.text), (None, "truefalsefalsefalse"));
+    for (code, part) in [
+        ("password.verify('a', 'a')", "password.hash"),
+        ("password.hash(string.rep('x', 1025))", "1,024"),
+        ("password.hash()", "string"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
+    }
+}

@@ -112,7 +112,33 @@ fn who_may_keep_it() {
         assert_eq!(fields(code), "Cache-Control: private, no-cache");
     }
     assert_eq!(fields("cache('60s') local x = session.user"), "Vary: Cookie\nCache-Control: private, no-cache");
+    // Whatever way it was said, and whatever of the visitor's own was looked at.
+    let made = "Cache-Control: private, no-cache";
+    for (code, expected) in [
+        ("response.header('Cache-Control', 'public, max-age=600') local x = session.user", "Vary: Cookie\n{}"),
+        ("local x = request.cookies.a cache('60s', {browser = 0})", "Vary: Cookie\n{}"),
+        ("cache('60s') local x = request.header('COOKIE')", "Vary: Cookie\n{}"),
+        ("cache('60s') local x = request.headers.authorization", "Vary: Authorization\n{}"),
+        ("cache('60s') local x = request.header('Authorization')", "Vary: Authorization\n{}"),
+        (
+            "response.header('Vary', 'Accept') response.header('CDN-Cache-Control', 'max-age=9') local x = session.a",
+            "Vary: Accept, Cookie\n{}",
+        ),
+        ("response.header('Cache-Control', 'no-store') local x = session.a", "Cache-Control: no-store\nVary: Cookie"),
+        ("cache('5m', {private = true}) local x = session.a", "Cache-Control: private, max-age=300\nVary: Cookie"),
+        ("local x = request.cookies", "Vary: Cookie"),
+        // What many visitors have in common is nobody's own.
+        (
+            "cache('60s') local x = request.headers.accept for _ in request.headers do end",
+            "Cache-Control: public, max-age=60",
+        ),
+    ] {
+        let expected = expected.replace("{}", made);
+        assert_eq!(fields(code), expected, "{code}");
+    }
     for (code, part) in [
+        ("cache('60s') flush() local x = request.cookies", "before"),
+        ("cache('60s') flush() local x = request.headers.cookie", "before"),
         ("cache('60x')", "a time is"),
         ("cache(-1)", "a time is"),
         ("cache()", "a time is"),
@@ -124,6 +150,25 @@ fn who_may_keep_it() {
         let error = site.error(code);
         assert!(error.contains(part), "{code}: {error}");
     }
+}
+
+#[test]
+fn headers_of_one_visitor_are_there_for_who_asks() {
+    let site = Site::new();
+    let ask =
+        Ask { fields: vec![("Cookie", "a=1"), ("cookie", "b=2"), ("Authorization", "Basic eA==")], ..Ask::default() };
+    for (code, expected) in [
+        ("request.headers.cookie", "a=1; b=2"),
+        ("request.headers.authorization", "Basic eA=="),
+        ("request.headers.Cookie", "nil"),
+        ("next(request.headers)", "nil"),
+        ("request.header('authorization')", "Basic eA=="),
+    ] {
+        assert_eq!(site.value_of(&ask, code), expected, "{code}");
+    }
+    assert_eq!(site.value("request.headers.cookie"), "nil");
+    // Nobody else may keep what was begun without a word.
+    assert_eq!(site.run(&ask, "flush() __r(request.cookies.b)").text, "2");
 }
 
 #[test]

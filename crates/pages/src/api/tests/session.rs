@@ -96,6 +96,10 @@ fn a_form_needs_its_token() {
         assert_eq!(refused.refusal, Some(PageRefusal::CsrfInvalid), "{cookie} {body}");
         assert!(refused.error.unwrap().contains("403"));
     }
+    // Who has no session has no token either: what was sent is not even read.
+    let ask = Ask { method: Some("POST"), content: Some(body.as_bytes()), ..with("", &[form]) };
+    let unread = site.run(&ask, "pcall(csrf.check) __r(request.text())");
+    assert_eq!((&*unread.text, unread.error), (&*body, None));
     // A page that logs in parts with the old session: tokens that others may know are worth nothing then.
     let renewed = site.run(&with(&cookie, &[]), "session.user = 'ann' session:renew()").cookie();
     assert_eq!(send(&renewed, &body).refusal, Some(PageRefusal::CsrfInvalid));

@@ -47,7 +47,12 @@ fn check(lua: &Lua, subject: &[u8], pattern: &[u8]) {
             }
         }
     }
-    let show = |values: &[Value]| values.iter().map(|value| value.to_string().unwrap()).collect::<Vec<_>>().join(",");
+    // A text of Luau's need not be UTF-8.
+    let one = |value: &Value| match value {
+        Value::String(text) => format!("{:?}", text.as_bytes().to_vec()),
+        other => other.to_string().unwrap(),
+    };
+    let show = |values: &[Value]| values.iter().map(one).collect::<Vec<_>>().join(",");
     let (subject, pattern) = (String::from_utf8_lossy(subject), String::from_utf8_lossy(pattern));
     assert_eq!(show(&expected), show(&theirs), "{subject:?} for {pattern:?}");
 }

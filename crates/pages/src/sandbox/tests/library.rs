@@ -93,6 +93,19 @@ fn long_texts_and_tables_in_blocks() {
         assert(table.concat(parts, ',') == s:gsub('(%d)(a)', '%1,%2'))
         local w = ('ä'):rep(50000)
         assert(utf8.len(w) == 50000 and utf8.offset(w, 40000) == 79999 and utf8.len(w .. '\xff') == nil)
+        local short = ('ä'):rep(5)
+        for _, case in { { 0, 2 }, { 0, 1 }, { 1, 3 }, { 2, 1 }, { 5, 1 }, { 6, 1 }, { 7, 1 }, { 1 }, { 0 } } do
+            -- What is not far from the beginning is where it is in a short text.
+            assert(utf8.offset(w, table.unpack(case)) == (if case[1] == 7 then 13 else utf8.offset(short, table.unpack(case))))
+        end
+        assert(utf8.offset(w, -1) == 99999 and utf8.offset(w, -50000) == 1 and utf8.offset(w, -50001) == nil)
+        assert(utf8.offset(w, 50001) == 100001 and utf8.offset(w, 50002) == nil and utf8.offset(w, 1, 100001) == 100001)
+        assert(utf8.offset(w, -1, -1 - 1) == 99997 and utf8.offset(w, 0, -1) == 99999)
+        for _, case in { { 1, 2 }, { -1, 4 }, { 1, 0 }, { 1, 100002 } } do
+            assert(not pcall(utf8.offset, w, table.unpack(case)))
+        end
+        local c = 'a' .. ('\x80'):rep(100000)
+        assert(utf8.offset(c, 2) == 100002 and utf8.offset(c, 0, -1) == 1)
         local t = {}
         for i = 1, 10000 do t[i] = (i * 7919) % 10007 end
         local c = table.clone(t)

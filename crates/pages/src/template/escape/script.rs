@@ -98,6 +98,35 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     }
 }
 
+/// A text as a string of JSON (RFC 8259 §7), in its quotes. Nothing else is escaped than must be; what is not UTF-8
+/// becomes U+FFFD.
+pub(crate) fn json_string(input: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    write(input, out, |byte| !matches!(byte, b'"' | b'\\' | 0..0x20), json_escape);
+    out.push(b'"');
+}
+
+/// The same, for JSON that may come to stand anywhere in HTML: what HTML and scripts trip over is escaped as well.
+pub(crate) fn hardened_json_string(input: &[u8], out: &mut Vec<u8>) {
+    let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0..0x20 | 0x7f);
+    out.push(b'"');
+    write(input, out, is_plain, json_escape);
+    out.push(b'"');
+}
+
+fn json_escape(character: char, out: &mut Vec<u8>) {
+    match character {
+        '"' => out.extend_from_slice(b"\\\""),
+        '\\' => out.extend_from_slice(b"\\\\"),
+        '\n' => out.extend_from_slice(b"\\n"),
+        '\r' => out.extend_from_slice(b"\\r"),
+        '\t' => out.extend_from_slice(b"\\t"),
+        '\u{2028}' | '\u{2029}' => escape(character, out),
+        character if character.is_ascii() => escape(character, out),
+        character => push(character, out),
+    }
+}
+
 fn escape(character: char, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let code = u32::from(character);

@@ -1,6 +1,6 @@
 //! Whose word about a client is believed.
 
-use flatout_config::model::Cidr;
+use super::Cidr;
 use std::net::IpAddr;
 
 /// Whether `client` is in one of `networks`. The IPv6 form of an IPv4 address, which a socket for both has, counts as
@@ -11,8 +11,8 @@ pub fn is_trusted(networks: &[Cidr], client: Option<IpAddr>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cidr;
     use super::is_trusted;
-    use flatout_config::model::Cidr;
 
     #[test]
     fn networks_of_both_families() {

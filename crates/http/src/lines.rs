@@ -1,8 +1,30 @@
-//! Field lines of answers as bytes, changed as header steps say.
+//! Field lines as bytes, each with its CR LF, and changes to them.
 
-use flatout_config::model::FieldOp;
+use crate::token::is_token;
+use memchr::memchr;
 
-/// Names that no header step changes: they say how the message is framed, or which bytes it holds.
+/// A change of an answer's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldOp {
+    /// In place of all fields of this name.
+    Set(String, String),
+    /// Beside those there are.
+    Add(String, String),
+    /// None of this name.
+    Remove(String),
+}
+
+/// Fields that belong to one connection and its framing (RFC 9110 §7.6.1), as every HTTP/1.1 implementation knows them.
+const OF_A_CONNECTION: [&str; 7] =
+    ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// Whether the field `name`, in any case of letters, belongs to one connection and its framing: whoever makes a message
+/// of his own neither copies such a one nor lets others set it.
+pub fn is_of_a_connection(name: &[u8]) -> bool {
+    OF_A_CONNECTION.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
+/// Names that no [`FieldOp`] changes: they say how the message is framed, or which bytes it holds.
 const FRAMING: [&str; 9] = [
     "content-length",
     "content-range",
@@ -16,15 +38,16 @@ const FRAMING: [&str; 9] = [
 ];
 
 /// Each line of `lines`, with its CR LF, and its name.
-pub(crate) fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
-        let colon = line.iter().position(|&byte| byte == b':')?;
+        let colon = memchr(b':', line)?;
         Some((&line[..colon], line))
     })
 }
 
-/// Appends `lines` to `output` with `changes` made.
-pub(crate) fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
+/// Appends `lines` to `output` with `changes` made. Of names that frame the message, and of values with control characters,
+/// none is made.
+pub fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
     if changes.is_empty() {
         output.extend_from_slice(lines);
         return;
@@ -48,7 +71,7 @@ pub(crate) fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<
             FieldOp::Add(..) => false,
         });
         let is_safe = !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
-        if !undone && is_safe && !is_framing(name) && flatout_http::token::is_token(name.as_bytes()) {
+        if !undone && is_safe && !is_framing(name) && is_token(name.as_bytes()) {
             write_line(name.as_bytes(), value.as_bytes(), output);
         }
     }
@@ -59,7 +82,7 @@ fn is_framing(name: &str) -> bool {
 }
 
 /// Appends one line.
-pub(crate) fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
+pub fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(name);
     output.extend_from_slice(b": ");
     output.extend_from_slice(value);
@@ -68,8 +91,7 @@ pub(crate) fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::write_changed;
-    use flatout_config::model::FieldOp;
+    use super::{FieldOp, is_of_a_connection, write_changed};
 
     #[test]
     fn changes_are_made_in_order_and_framing_stays() {
@@ -88,5 +110,11 @@ mod tests {
         write_changed(b"ETag: \"a\"\r\nContent-Length: 3\r\nX: 1\r\nLink: <b>\r\n", &changes, &mut output);
         let expected = "Content-Length: 3\r\nLink: <b>\r\netag: \"b\"\r\nLink: <a>\r\nY: 2\r\n";
         assert_eq!(String::from_utf8_lossy(&output), expected);
+    }
+
+    #[test]
+    fn fields_of_a_connection_are_known_in_any_case() {
+        assert!(is_of_a_connection(b"Transfer-Encoding") && is_of_a_connection(b"te"));
+        assert!(!is_of_a_connection(b"t") && !is_of_a_connection(b"content-length"));
     }
 }

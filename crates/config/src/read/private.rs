@@ -1,0 +1,96 @@
+//! What active pages keep must not lie where visitors can load it.
+//!
+//! Looked at as the paths are written; what links make of them, only the machine can tell, and whoever opens the folders
+//! looks again.
+
+use super::Reader;
+use crate::code::Code;
+use crate::diagnostic::Span;
+use crate::model::is_given_out;
+use crate::syntax::{Node, Scalar, Value};
+use std::path::{Component, Path, PathBuf};
+
+/// A folder that is given out.
+struct Given {
+    root: PathBuf,
+    hidden: bool,
+    span: Span,
+}
+
+/// What pages keep.
+struct Kept<'n> {
+    what: &'static str,
+    value: &'n Value,
+}
+
+/// Holds what the pages of all `sites` keep against the folders that are given out by any of them.
+pub(super) fn kept(reader: &mut Reader<'_>, sites: &[&Node]) {
+    let (mut given, mut kept) = (Vec::new(), Vec::new());
+    for site in sites {
+        gather(reader, site, &mut given, &mut kept);
+    }
+    for Kept { what, value } in kept {
+        let Some(path) = written(reader, value) else { continue };
+        if let Some(folder) = given.iter().find(|folder| is_given_out(&path, &folder.root, folder.hidden)) {
+            let draft = reader.report.add(Code::PrivateServed, value.span, format!("visitors could load {what}"));
+            draft.related(folder.span, "this folder is given out");
+            draft.note("move it out of the folder, or into one below it whose name begins with a dot");
+        }
+    }
+}
+
+/// In written order, as deep as blocks are nested, which the grammar bounds.
+fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept: &mut Vec<Kept<'n>>) {
+    for child in node.children.iter().flatten() {
+        let inner = || child.children.iter().flatten();
+        match child.name.as_str() {
+            "route" => gather(reader, child, given, kept),
+            "files" => {
+                let is_yes = |value: &Value| !matches!(value.scalar, Scalar::Bool(false));
+                let hidden = inner().any(|child| child.name == "hidden" && child.arguments.iter().all(is_yes));
+                if let Some(value) = child.arguments.first()
+                    && let Some(root) = written(reader, value)
+                {
+                    given.push(Given { root, hidden, span: value.span });
+                }
+            }
+            "pages" | "page" => {
+                for setting in inner() {
+                    let what = match setting.name.as_str() {
+                        "database" => "this database",
+                        "secret" => "this secret",
+                        _ => continue,
+                    };
+                    kept.extend(setting.arguments.first().map(|value| Kept { what, value }));
+                    let migrations = setting.properties.iter().filter(|property| property.name == "migrations");
+                    kept.extend(migrations.map(|property| Kept { what: "these migrations", value: &property.value }));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The path as it is written; `None` for what comes from elsewhere.
+fn written(reader: &Reader<'_>, value: &Value) -> Option<PathBuf> {
+    match (&value.scalar, value.annotation) {
+        // An empty one is told elsewhere.
+        (Scalar::Text(text), None) if !text.is_empty() => Some(normalise(&reader.resolve(value.span, text))),
+        _ => None,
+    }
+}
+
+/// Without `.` and, as far as there is something before it, `..`.
+fn normalise(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    plain
+}

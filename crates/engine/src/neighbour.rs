@@ -1,0 +1,79 @@
+//! Whom a request comes from, when a neighbour that is believed has passed it on.
+
+use crate::host::split_port;
+use flatout_config::model::{Cidr, is_trusted};
+use flatout_http::forwarded::{ClientClaim, read_claim};
+use flatout_net::handler::Request;
+
+/// A request as the client made it, as far as it was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// The request, from the client and over what the client used.
+    pub(crate) request: Request<'a>,
+    /// The host that the client asked for, when it was told.
+    pub(crate) host: Option<&'a [u8]>,
+    /// The port that the client asked, when it was told.
+    pub(crate) port: Option<u16>,
+}
+
+/// Believes what the neighbours in `trusted` have told of `request`; of others, nothing.
+pub(crate) fn believe<'a>(request: &Request<'a>, trusted: &[Cidr]) -> Told<'a> {
+    let mut told = Told { request: *request, host: None, port: None };
+    if !is_trusted(trusted, request.client.map(|client| client.ip())) {
+        return told;
+    }
+    let claim = read_claim(request.head.fields, |address| is_trusted(trusted, Some(address)));
+    match claim.client {
+        ClientClaim::Nothing => {}
+        ClientClaim::Unknown => told.request.client = None,
+        ClientClaim::At(client) => told.request.client = Some(client),
+    }
+    told.request.secure = claim.secure.unwrap_or(request.secure);
+    told.host = claim.host;
+    told.port = claim.port.or_else(|| {
+        let (_, port) = split_port(claim.host?);
+        let port = port.and_then(|port| std::str::from_utf8(port).ok()?.parse().ok());
+        port.or(Some(if told.request.secure { 443 } else { 80 }))
+    });
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::believe;
+    use flatout_config::model::Cidr;
+    use flatout_http::head::FieldStorage;
+    use flatout_http::limits::Limits;
+    use flatout_http::request::parse_request_head;
+    use flatout_net::content::Offers;
+    use flatout_net::handler::Request;
+
+    /// What is believed of a request with `lines` that comes from `from`: client, whether it is secure, host and port.
+    fn told(from: &str, lines: &str) -> (Option<String>, bool, Option<String>, Option<u16>) {
+        let text = format!("GET / HTTP/1.1\r\nHost: inner:81\r\n{lines}\r\n");
+        let mut storage = FieldStorage::new();
+        let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+        let request =
+            Request { head: &head, client: from.parse().ok(), secure: false, listener: 0, offers: &Offers::new() };
+        let told = believe(&request, &[Cidr { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
+        let client = told.request.client.map(|client| client.ip().to_string());
+        (client, told.request.secure, told.host.map(|host| String::from_utf8_lossy(host).into_owned()), told.port)
+    }
+
+    #[test]
+    fn only_the_trusted_are_believed() {
+        let lines = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: outer\r\n";
+        let client = |client: &str| Some(client.to_owned());
+        assert_eq!(told("198.51.100.1:5", lines), (client("198.51.100.1"), false, None, None));
+        assert_eq!(told("nobody knows", lines), (None, false, None, None));
+        let outer = Some("outer".to_owned());
+        assert_eq!(told("10.0.0.1:5", lines), (client("192.0.2.1"), true, outer.clone(), Some(443)));
+        assert_eq!(told("[::ffff:10.0.0.1]:5", lines), (client("192.0.2.1"), true, outer, Some(443)));
+        assert_eq!(told("10.0.0.1:5", ""), (client("10.0.0.1"), false, None, None));
+        assert_eq!(told("10.0.0.1:5", "Forwarded: for=unknown\r\n"), (None, false, None, None));
+        let host = "Forwarded: host=\"[2001:db8::1]:8443\";proto=https\r\n";
+        assert_eq!(told("10.0.0.1:5", host), (client("10.0.0.1"), true, Some("[2001:db8::1]:8443".into()), Some(8443)));
+        let port = "X-Forwarded-Port: 444\r\nX-Forwarded-Host: outer:5\r\n";
+        assert_eq!(told("10.0.0.1:5", port).3, Some(444));
+    }
+}

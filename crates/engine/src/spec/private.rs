@@ -1,0 +1,73 @@
+//! What active pages keep must not lie where a `files` step gives it out: looked at once more, by the names that are left
+//! when no link is.
+
+use flatout_config::model::{self, Config, Handler, Place, StepKind, is_given_out};
+use std::path::{Path, PathBuf};
+
+/// What lies below a folder that is given out: where the pages stand that keep it, what is wrong, and what to do.
+pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
+    let (mut roots, mut pages) = (Vec::new(), Vec::new());
+    for site in &config.sites {
+        gather(&site.block, &mut roots, &mut pages);
+    }
+    if pages.is_empty() {
+        return Vec::new();
+    }
+    let roots: Vec<(PathBuf, &model::Files)> = roots.into_iter().map(|files| (whole(&files.root), files)).collect();
+    let mut found = Vec::new();
+    for (place, settings) in pages {
+        let database = settings.database.as_ref();
+        let kept = [
+            ("the database", database.map(|database| &database.path)),
+            ("the migrations", database.and_then(|database| database.migrations.as_ref())),
+            ("the secret", settings.secret.as_ref()),
+        ];
+        for (what, path) in kept {
+            let Some(path) = path else { continue };
+            let name = whole(path);
+            if let Some((_, files)) = roots.iter().find(|(root, files)| is_given_out(&name, root, files.hidden)) {
+                found.push((
+                    place.clone(),
+                    format!(
+                        "visitors could load {what} `{}`, as the folder `{}` is given out",
+                        path.display(),
+                        files.root.display()
+                    ),
+                    "move it out of the folder, or into one below it whose name begins with a dot".to_owned(),
+                ));
+            }
+        }
+    }
+    found
+}
+
+fn gather<'c>(
+    block: &'c [model::Step],
+    roots: &mut Vec<&'c model::Files>,
+    pages: &mut Vec<(&'c Place, &'c model::PageSettings)>,
+) {
+    for step in block {
+        match &step.kind {
+            StepKind::Handler(Handler::Files(files)) => roots.push(files),
+            StepKind::Handler(Handler::Pages(found) | Handler::Page(found)) => {
+                pages.push((&step.place, &found.settings));
+            }
+            StepKind::Route(route) => gather(&route.block, roots, pages),
+            _ => {}
+        }
+    }
+}
+
+/// The one name of `path`, which may not be there yet: that of the folder around it that is, and the rest behind it.
+fn whole(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
+    let Some((there, mut name)) = there else { return path };
+    // With nothing behind it, joining would add a slash.
+    if let Ok(rest) = path.strip_prefix(there)
+        && !rest.as_os_str().is_empty()
+    {
+        name.push(rest);
+    }
+    name
+}

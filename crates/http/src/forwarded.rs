@@ -1,0 +1,316 @@
+//! What proxies say of a request that they have passed on: Forwarded (RFC 7239), X-Forwarded-For and its kind.
+//!
+//! Anybody can write these fields, so they are worth what the neighbour is worth who sent them: whoever reads them has
+//! looked at its address first. Each proxy adds whom it was asked by at the end, so a chain is read from there: as long as
+//! an address is one that is trusted, what stands before it was written by somebody who is; the first that is not is the
+//! client, and all before it are the client's own words.
+//!
+//! X-Forwarded-For goes before Forwarded, as more proxies write it. One that writes only one of them must remove the other.
+
+use crate::head::Fields;
+use crate::host::check_host;
+use crate::token::{parse_decimal, trim};
+use core::net::{IpAddr, SocketAddr};
+
+/// What is said of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim<'a> {
+    /// Who asks.
+    pub client: ClientClaim,
+    /// Whether the client came over TLS.
+    pub secure: Option<bool>,
+    /// The host that the client asked for, with its port if it named one.
+    pub host: Option<&'a [u8]>,
+    /// The port that the client came to.
+    pub port: Option<u16>,
+}
+
+/// Who is said to ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientClaim {
+    /// Nothing is said: it is the neighbour.
+    #[default]
+    Nothing,
+    /// Somebody else, and not who (`unknown`, `_hidden`, or what cannot be read).
+    Unknown,
+    /// This one; the port is 0 when it is not told.
+    At(SocketAddr),
+}
+
+/// Reads what `fields`, which a trusted neighbour has sent, say of the client. `is_trusted` knows whose word is believed
+/// further back.
+pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Claim<'_> {
+    let nodes: Vec<ClientClaim> = elements(fields, "x-forwarded-for").map(parse_node).collect();
+    let mut chain = Vec::new();
+    if nodes.is_empty() {
+        for line in fields.all("forwarded") {
+            let before = chain.len();
+            if parse_line(line, &mut chain).is_none() {
+                // An open quote of the client's has swallowed what a proxy wrote behind it.
+                chain.truncate(before);
+                chain.push(Element { node: ClientClaim::Unknown, ..Element::default() });
+            }
+        }
+    } else {
+        chain.extend(nodes.into_iter().map(|node| Element { node, ..Element::default() }));
+    }
+    let (client, back) = find_client(&chain, is_trusted);
+    let said = chain.iter().nth_back(back).copied().unwrap_or_default();
+    let beside = |name| beside(fields, name, chain.len(), back);
+    Claim {
+        client,
+        secure: said.proto.or_else(|| beside("x-forwarded-proto")).and_then(parse_scheme),
+        host: said.host.or_else(|| beside("x-forwarded-host")).filter(|host| check_host(host).is_ok()),
+        port: beside("x-forwarded-port")
+            .and_then(parse_decimal)
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|&port| port != 0),
+    }
+}
+
+/// What one proxy says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Element<'a> {
+    node: ClientClaim,
+    proto: Option<&'a [u8]>,
+    host: Option<&'a [u8]>,
+}
+
+/// The client, and how many elements from the end it was found.
+fn find_client(chain: &[Element<'_>], is_trusted: impl Fn(IpAddr) -> bool) -> (ClientClaim, usize) {
+    let mut found = (ClientClaim::Nothing, 0);
+    for (back, element) in chain.iter().rev().enumerate() {
+        match element.node {
+            ClientClaim::Nothing => break,
+            ClientClaim::Unknown => return (ClientClaim::Unknown, back),
+            ClientClaim::At(address) => {
+                found = (element.node, back);
+                if !is_trusted(address.ip()) {
+                    break;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The value of `name` that belongs to the element `back` from the end of a chain of `count`. Most proxies write one
+/// value, whoever was before them; only lists of the same length go together.
+fn beside<'a>(fields: Fields<'a>, name: &'static str, count: usize, back: usize) -> Option<&'a [u8]> {
+    let values: Vec<&[u8]> = elements(fields, name).collect();
+    let back = if values.len() == count { back } else { 0 };
+    values.iter().nth_back(back).copied()
+}
+
+/// The elements of a comma-separated list without quotes, over all its lines.
+fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    fields.all(name).flat_map(|value| value.split(|&byte| byte == b',')).map(trim).filter(|element| !element.is_empty())
+}
+
+fn parse_scheme(scheme: &[u8]) -> Option<bool> {
+    let is = |one: &str| scheme.eq_ignore_ascii_case(one.as_bytes());
+    if is("https") || is("wss") { Some(true) } else { (is("http") || is("ws")).then_some(false) }
+}
+
+/// An address, of IPv6 in brackets or without, with a port or without. A port that is no number is not told
+/// (RFC 7239 §6.2).
+fn parse_node(node: &[u8]) -> ClientClaim {
+    let parse = || {
+        let text = core::str::from_utf8(node).ok()?;
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']')?;
+                (host, if rest.is_empty() { rest } else { rest.strip_prefix(':')? })
+            }
+            None if text.matches(':').count() == 1 => text.split_once(':')?,
+            None => (text, ""),
+        };
+        let port = parse_decimal(port.as_bytes()).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
+        Some(SocketAddr::new(host.parse().ok()?, port))
+    };
+    parse().map_or(ClientClaim::Unknown, ClientClaim::At)
+}
+
+/// Appends the elements of one line of Forwarded (RFC 7239 §4); `None`: it is none.
+fn parse_line<'a>(line: &'a [u8], chain: &mut Vec<Element<'a>>) -> Option<()> {
+    let mut rest = Some(line);
+    while let Some(elements) = rest {
+        let element;
+        (element, rest) = split(elements, b',')?;
+        if !trim(element).is_empty() {
+            chain.push(parse_element(element)?);
+        }
+    }
+    Some(())
+}
+
+fn parse_element(element: &[u8]) -> Option<Element<'_>> {
+    let (mut node, mut proto, mut host) = (None, None, None);
+    let mut rest = Some(element);
+    while let Some(pairs) = rest {
+        let pair;
+        (pair, rest) = split(pairs, b';')?;
+        let pair = trim(pair);
+        if pair.is_empty() {
+            continue;
+        }
+        let equals = pair.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = (trim(&pair[..equals]), unquote(trim(&pair[equals + 1..]))?);
+        let place = match name.to_ascii_lowercase().as_slice() {
+            b"for" => &mut node,
+            b"proto" => &mut proto,
+            b"host" => &mut host,
+            _ => continue,
+        };
+        // Each stands once in an element.
+        if place.replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(Element { node: node.map_or(ClientClaim::Nothing, parse_node), proto, host })
+}
+
+/// What stands before the first `separator` outside of quotes, and what behind it, if there is one; `None` when a quote is
+/// left open.
+fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
+    let (mut quoted, mut at) = (false, 0);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => at += 1,
+            _ if byte == separator && !quoted => return Some((&bytes[..at], Some(&bytes[at + 1..]))),
+            _ => {}
+        }
+        at += 1;
+    }
+    (!quoted).then_some((bytes, None))
+}
+
+/// A value without its quotes. Nothing that matters here needs an escape, so one is no value.
+fn unquote(value: &[u8]) -> Option<&[u8]> {
+    let bare = if let [b'"', bare @ .., b'"'] = value { bare } else { value };
+    (!bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))).then_some(bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Claim, ClientClaim, read_claim};
+    use crate::head::{Fields, Header};
+    use core::net::IpAddr;
+
+    /// 10.0.0.0/8 is trusted.
+    fn read<T>(lines: &[(&str, &str)], look: impl FnOnce(Claim<'_>) -> T) -> T {
+        let lines: Vec<Header<'_>> =
+            lines.iter().map(|(name, value)| Header { name, value: value.as_bytes() }).collect();
+        let is_trusted = |address: IpAddr| matches!(address, IpAddr::V4(address) if address.octets()[0] == 10);
+        look(read_claim(Fields::from_lines(&lines), is_trusted))
+    }
+
+    fn client(lines: &[(&str, &str)]) -> String {
+        read(lines, |claim| match claim.client {
+            ClientClaim::Nothing => "nothing".to_owned(),
+            ClientClaim::Unknown => "unknown".to_owned(),
+            ClientClaim::At(address) if address.port() == 0 => address.ip().to_string(),
+            ClientClaim::At(address) => address.to_string(),
+        })
+    }
+
+    #[test]
+    fn who_asks_is_the_last_who_is_not_trusted() {
+        for (value, expected) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("198.51.100.9, 192.0.2.1", "192.0.2.1"),
+            ("198.51.100.9, 192.0.2.1, 10.0.0.7", "192.0.2.1"),
+            ("10.0.0.8, 10.0.0.7", "10.0.0.8"),
+            (" , 192.0.2.1 ,,", "192.0.2.1"),
+            ("192.0.2.1:4711", "192.0.2.1:4711"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]:4711", "[2001:db8::1]:4711"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("192.0.2.1, unknown", "unknown"),
+            ("192.0.2.1, x", "unknown"),
+            ("192.0.2.1, [2001:db8::1", "unknown"),
+            ("", "nothing"),
+        ] {
+            assert_eq!(client(&[("X-Forwarded-For", value)]), expected, "{value}");
+        }
+        assert_eq!(client(&[("X-Forwarded-For", "192.0.2.1"), ("x-forwarded-for", "192.0.2.2")]), "192.0.2.2");
+        assert_eq!(client(&[("Forwarded", "for=192.0.2.9"), ("X-Forwarded-For", "192.0.2.1")]), "192.0.2.1");
+        assert_eq!(client(&[]), "nothing");
+    }
+
+    #[test]
+    fn the_standard_field() {
+        for (value, expected) in [
+            ("for=192.0.2.1", "192.0.2.1"),
+            ("For=\"[2001:db8:cafe::17]:4711\"", "[2001:db8:cafe::17]:4711"),
+            ("for=192.0.2.60;proto=http;by=203.0.113.43", "192.0.2.60"),
+            ("for=192.0.2.43, for=198.51.100.17;by=\"a,b;c\", for=10.1.1.1", "198.51.100.17"),
+            ("for=unknown", "unknown"),
+            ("for=_hidden", "unknown"),
+            ("for=\"192.0.2.1:_x\"", "192.0.2.1"),
+            ("proto=https", "nothing"),
+            ("proto=https, for=10.0.0.1", "10.0.0.1"),
+            // What stands before the proxy's own is the client's, and opens a quote that the proxy's closes or none does.
+            ("for=\"192.0.2.9, for=192.0.2.1", "unknown"),
+            ("for=\", for=\"[2001:db8::1]\"", "unknown"),
+            ("for=\"\\, for=192.0.2.1;host=\"a:81\"", "unknown"),
+            ("for=192.0.2.1;for=192.0.2.2", "unknown"),
+            ("for", "unknown"),
+        ] {
+            assert_eq!(client(&[("Forwarded", value)]), expected, "{value}");
+        }
+        // A line that a proxy added is not harmed by the one before it.
+        assert_eq!(client(&[("Forwarded", "for=\""), ("Forwarded", "for=192.0.2.1")]), "192.0.2.1");
+    }
+
+    #[test]
+    fn scheme_host_and_port() {
+        let secure = |lines: &[(&str, &str)]| read(lines, |claim| claim.secure);
+        assert_eq!(secure(&[("X-Forwarded-Proto", "https")]), Some(true));
+        assert_eq!(secure(&[("X-Forwarded-Proto", "HTTP")]), Some(false));
+        assert_eq!(secure(&[("X-Forwarded-Proto", "gopher")]), None);
+        assert_eq!(secure(&[("X-Forwarded-Proto", "https, http")]), Some(false));
+        let chain = ("X-Forwarded-For", "192.0.2.1, 10.0.0.7");
+        assert_eq!(secure(&[chain, ("X-Forwarded-Proto", "https, http")]), Some(true));
+        assert_eq!(secure(&[chain, ("X-Forwarded-Proto", "https")]), Some(true));
+        assert_eq!(secure(&[chain, ("X-Forwarded-Proto", "http, https, http")]), Some(false));
+        assert_eq!(secure(&[("Forwarded", "for=192.0.2.1;proto=https, for=10.0.0.7;proto=http")]), Some(true));
+        assert_eq!(secure(&[("Forwarded", "for=192.0.2.1"), ("X-Forwarded-Proto", "https")]), Some(true));
+        assert_eq!(secure(&[]), None);
+
+        let host = |lines: &[(&str, &str)]| read(lines, |claim| claim.host.map(<[u8]>::to_vec));
+        assert_eq!(host(&[("X-Forwarded-Host", "a.example:81")]).as_deref(), Some(&b"a.example:81"[..]));
+        assert_eq!(host(&[("X-Forwarded-Host", "a/b")]), None);
+        assert_eq!(
+            host(&[("Forwarded", "for=192.0.2.1;host=\"b.example:81\"")]).as_deref(),
+            Some(&b"b.example:81"[..])
+        );
+
+        let port = |value: &str| read(&[("X-Forwarded-Port", value)], |claim| claim.port);
+        assert_eq!(
+            [port("443"), port("0"), port("65536"), port("x"), port("80, 8443")],
+            [Some(443), None, None, None, Some(8443)]
+        );
+    }
+
+    #[test]
+    fn whatever_is_sent_is_read() {
+        let alphabet = b"\",;=\\ []:.1af\xffor";
+        let mut state = 1_u32;
+        for _ in 0..20_000 {
+            let value: Vec<u8> = (0..state % 24)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    alphabet[(state >> 16) as usize % alphabet.len()]
+                })
+                .collect();
+            state = state.wrapping_add(1);
+            for name in ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port"] {
+                let lines = [Header { name, value: &value }];
+                let claim = read_claim(Fields::from_lines(&lines), |_| true);
+                assert!(claim.host.is_none_or(|host| crate::host::check_host(host).is_ok()));
+            }
+        }
+    }
+}

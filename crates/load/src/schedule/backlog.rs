@@ -1,0 +1,93 @@
+//! Arrivals of an open loop: which is next, which wait, and which are dropped.
+
+use super::cursor::Arrival;
+use super::{Begin, Open, Schedule};
+use crate::plan::Stop;
+
+impl Schedule {
+    fn has_free(&self) -> bool {
+        !self.free_open.is_empty() || !self.free_closed.is_empty()
+    }
+
+    /// The next arrival, unless all arrivals are over.
+    fn peek_arrival(&self) -> Option<Arrival> {
+        let open = self.open.as_ref()?;
+        let arrival = open.head.peek()?;
+        (!self.is_past_end(open, arrival)).then_some(arrival)
+    }
+
+    fn is_past_end(&self, open: &Open, arrival: Arrival) -> bool {
+        let Stop::Count(count) = self.plan.stop else { return arrival.intended_ns >= self.deadline_ns };
+        open.first_measured.is_some_and(|first| arrival.number >= first.saturating_add(count))
+    }
+
+    /// Begins the next arrival when it is due and a slot is free.
+    pub(super) fn take_arrival(&mut self, now_ns: u64) -> Option<Begin> {
+        if self.stopped || self.open.is_none() {
+            return None;
+        }
+        self.bound_backlog(now_ns);
+        let arrival = self.peek_arrival().filter(|arrival| arrival.intended_ns <= now_ns)?;
+        // All connections of the plan are opened before one is used again; a visit with a connection of its own takes
+        // slots that have none first, for the same reason.
+        let slot = self.free_closed.pop_front().or_else(|| self.free_open.pop_front())?;
+        self.open.as_mut()?.head.take();
+        self.start_visit(slot, arrival.number, arrival.intended_ns);
+        Some(self.start_burst(slot, arrival.intended_ns))
+    }
+
+    /// When [`Schedule::next`] has to be asked again for the arrivals' sake.
+    pub(super) fn arrival_ns(&self, now_ns: u64) -> Option<u64> {
+        let arrival = self.peek_arrival()?;
+        if self.has_free() {
+            return Some(arrival.intended_ns);
+        }
+        // It waits for an event, but not past the time at which it is dropped.
+        let dropped_ns = self.deadline_ns.saturating_add(self.plan.drain_ns);
+        (arrival.intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
+    }
+
+    /// Arrivals that are due and were not begun: the arrivals between the two cursors.
+    pub(super) fn count_backlog(&mut self, now_ns: u64) -> u64 {
+        let Some(mut open) = self.open.take() else { return 0 };
+        if open.tail.taken() < open.head.taken() {
+            open.tail.clone_from(&open.head);
+        }
+        let has_free = self.has_free();
+        while let Some(arrival) = open.tail.peek() {
+            if arrival.intended_ns > now_ns || self.is_past_end(&open, arrival) {
+                break;
+            }
+            open.tail.take();
+            self.tally.waited += u64::from(!has_free);
+        }
+        let backlog = open.tail.taken() - open.head.taken();
+        self.open = Some(open);
+        backlog
+    }
+
+    /// Drops the oldest arrivals that wait when they are too many, and all of them when the time to begin them is over.
+    pub(super) fn bound_backlog(&mut self, now_ns: u64) {
+        let is_over = now_ns >= self.deadline_ns.saturating_add(self.plan.drain_ns);
+        if self.has_free() && !is_over {
+            return;
+        }
+        let backlog = self.count_backlog(now_ns);
+        self.tally.backlog_peak = self.tally.backlog_peak.max(backlog);
+        let backlog_max = if is_over { 0 } else { self.plan.backlog_max.div_ceil(u64::from(self.share.shares.max(1))) };
+        for _ in backlog_max..backlog {
+            let Some(arrival) = self.open.as_mut().and_then(|open| open.head.take()) else { return };
+            self.tally.dropped += u64::from(self.is_measured(arrival.intended_ns));
+        }
+    }
+
+    /// Whether nothing is begun any more, though no timer and no arrival stands for it.
+    pub(super) fn is_over(&self, now_ns: u64) -> bool {
+        let is_late = now_ns >= self.deadline_ns;
+        if self.open.is_some() {
+            return self.peek_arrival().is_none() && (is_late || self.unfinished == 0);
+        }
+        // A closed loop goes on as long as one slot is at work and may go on after it.
+        is_late || self.requests_left == 0 || self.slots_held == 0
+    }
+}

@@ -1,0 +1,161 @@
+//! Visits and their bursts: how a slot goes from one to the next.
+
+use super::{Begin, Holding, Schedule};
+use crate::plan::Visit;
+use crate::random::Random;
+use std::cmp::Reverse;
+
+/// What the streams of visits are called among the streams of a seed.
+const PURPOSE_VISIT: u64 = 2;
+
+impl Schedule {
+    pub(super) fn is_measured(&self, intended_ns: u64) -> bool {
+        self.measured_from_ns.is_some_and(|from_ns| intended_ns >= from_ns)
+    }
+
+    /// Whether a burst intended at that time may be begun at `now_ns`. In a closed loop its requests may be fewer.
+    fn may_begin(&self, intended_ns: u64, now_ns: u64) -> bool {
+        !self.stopped
+            && intended_ns < self.deadline_ns
+            && now_ns < self.deadline_ns.saturating_add(self.plan.drain_ns)
+            && (self.requests_left > 0 || !self.is_measured(intended_ns))
+    }
+
+    /// A slot whose time has come: its visit goes on, or a closed loop's next one begins.
+    pub(super) fn go_on(&mut self, slot: u32, due_ns: u64, now_ns: u64) -> Option<Begin> {
+        if !self.may_begin(due_ns, now_ns) {
+            self.abandon(slot);
+            return None;
+        }
+        if self.slots[slot as usize].calls_left == 0 {
+            let visit = self.visits_numbered * u64::from(self.share.shares) + u64::from(self.share.index);
+            self.visits_numbered += 1;
+            self.start_visit(slot, visit, due_ns);
+        }
+        Some(self.start_burst(slot, due_ns))
+    }
+
+    pub(super) fn start_visit(&mut self, slot: u32, visit: u64, intended_ns: u64) {
+        let is_measured = self.is_measured(intended_ns);
+        let state = &mut self.slots[slot as usize];
+        state.visit = visit;
+        state.call = 0;
+        state.is_measured = is_measured;
+        let draws = matches!(self.plan.visit, Visit::Session { .. }) || !self.plan.think_ns.is_zero();
+        if draws {
+            state.random = Random::stream(self.plan.seed, PURPOSE_VISIT, visit);
+        }
+        state.calls_left = match &self.plan.visit {
+            Visit::Request => 1,
+            Visit::Connection { calls } => *calls,
+            Visit::Session { length } => length.draw_count(&mut state.random),
+        };
+        if !matches!(self.plan.visit, Visit::Request) {
+            state.is_open = false;
+        }
+        self.slots_held += 1;
+        self.tally.slots_peak = self.tally.slots_peak.max(self.slots_held);
+        self.tally.visits += u64::from(is_measured);
+        self.unfinished += 1;
+    }
+
+    pub(super) fn start_burst(&mut self, slot: u32, intended_ns: u64) -> Begin {
+        let is_measured = self.is_measured(intended_ns);
+        let state = &mut self.slots[slot as usize];
+        state.holding = Holding::Burst;
+        let call = state.call;
+        state.call += 1;
+        state.calls_left -= 1;
+        if state.calls_left == 0 {
+            self.unfinished -= 1;
+        }
+        let mut burst = self.plan.burst;
+        if is_measured {
+            // The last burst of an exact count is shorter.
+            burst = u64::from(burst).min(self.requests_left) as u32;
+            if self.requests_left != u64::MAX {
+                self.requests_left -= u64::from(burst);
+            }
+            self.tally.bursts += 1;
+            self.tally.requests += u64::from(burst);
+        }
+        let number = match (&self.plan.visit, &self.open) {
+            // The same for any number of threads, as the arrivals are.
+            (Visit::Request, Some(_)) => state.visit,
+            (Visit::Connection { calls }, Some(_)) => {
+                state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
+            }
+            _ => self.bursts_numbered * u64::from(self.share.shares) + u64::from(self.share.index),
+        };
+        self.bursts_numbered += 1;
+        let closes = state.calls_left == 0 && !matches!(self.plan.visit, Visit::Request);
+        Begin {
+            slot,
+            connect: !state.is_open,
+            burst,
+            closes,
+            intended_ns,
+            visit: state.visit,
+            request: number.saturating_mul(u64::from(self.plan.burst)),
+            call,
+        }
+    }
+
+    /// The next burst of a slot is wanted after a think time from `ended_ns`; begins it when that is none.
+    pub(super) fn think(&mut self, slot: u32, ended_ns: u64, now_ns: u64) -> Option<Begin> {
+        let state = &mut self.slots[slot as usize];
+        let think_ns = if self.plan.think_ns.is_zero() { 0.0 } else { self.plan.think_ns.draw(&mut state.random) };
+        let due_ns = ended_ns.saturating_add(think_ns as u64);
+        if state.calls_left == 0 {
+            self.slots_held -= 1;
+        }
+        state.holding = Holding::Thought;
+        if due_ns <= now_ns {
+            return self.go_on(slot, due_ns, now_ns);
+        }
+        if due_ns < self.deadline_ns {
+            self.timers.push(Reverse((due_ns, slot)));
+        } else {
+            self.abandon(slot);
+        }
+        None
+    }
+
+    /// A closed loop's slot begins a new visit at that time.
+    pub(super) fn wait(&mut self, slot: u32, due_ns: u64) {
+        self.slots[slot as usize].holding = Holding::Thought;
+        self.slots_held -= 1;
+        self.timers.push(Reverse((due_ns, slot)));
+    }
+
+    /// A slot whose visit may not go on.
+    fn abandon(&mut self, slot: u32) {
+        let state = &mut self.slots[slot as usize];
+        if state.calls_left > 0 {
+            state.calls_left = 0;
+            self.unfinished -= 1;
+            self.slots_held -= 1;
+        }
+        state.holding = Holding::Nothing;
+        if self.open.is_some() {
+            self.free(slot);
+        }
+    }
+
+    /// Ends the visit of an open loop's slot.
+    pub(super) fn release(&mut self, slot: u32, now_ns: u64) {
+        // Whoever waited until now is counted before a slot is free again.
+        self.bound_backlog(now_ns);
+        self.slots[slot as usize].holding = Holding::Nothing;
+        self.slots_held -= 1;
+        self.free(slot);
+    }
+
+    fn free(&mut self, slot: u32) {
+        if self.slots[slot as usize].is_open {
+            self.free_open.push_back(slot);
+        } else {
+            self.free_closed.push_back(slot);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `password`: hashes of passwords, made and verified by argon2id on a thread of their own, as one takes as long as
+//! hundreds of requests.
+
+use super::Api;
+use super::digest::fill;
+use super::refusal::{PageRefusal, Refused};
+use crate::sandbox::Sandbox;
+use crate::sandbox::wait::{Fault, wanted};
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Algorithm, Argon2, Params};
+use mlua::LuaString;
+use std::rc::Rc;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use tokio::sync::oneshot;
+
+/// Passwords that wait at the most. At 20 ms each, the last one waits for more than a second.
+const QUEUE_MAX: usize = 64;
+/// Bytes of a password at the most.
+const PASSWORD_BYTES_MAX: usize = 1024;
+/// Bytes of a stored hash at the most.
+const STORED_BYTES_MAX: usize = 512;
+/// A stored hash is of no more than this: another program may have made it.
+const MEMORY_KIB_MAX: u32 = 256 * 1024;
+const PASSES_MAX: u32 = 16;
+/// Bytes of a salt.
+const SALT_BYTES: usize = 16;
+
+/// What is to be done with a password.
+enum Work {
+    /// Hash it.
+    Hash([u8; SALT_BYTES]),
+    /// Compare it with this hash.
+    Verify(String),
+    /// Take as long as for one that is stored, for there is none.
+    Pretend,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+enum Done {
+    Hash(String),
+    IsRight(bool),
+}
+
+struct Job {
+    password: Vec<u8>,
+    work: Work,
+    answer: oneshot::Sender<Option<Done>>,
+}
+
+/// The thread that hashes and verifies, started when it is first needed.
+#[derive(Debug, Default)]
+pub struct Passwords {
+    jobs: OnceLock<Option<SyncSender<Job>>>,
+}
+
+impl Passwords {
+    /// Has `work` done; `None` when too many wait already, or no thread could be started.
+    fn ask(&self, password: Vec<u8>, work: Work) -> Option<oneshot::Receiver<Option<Done>>> {
+        let (answer, answered) = oneshot::channel();
+        let jobs = self.jobs.get_or_init(start).as_ref()?;
+        jobs.try_send(Job { password, work, answer }).ok().map(|()| answered)
+    }
+}
+
+fn start() -> Option<SyncSender<Job>> {
+    let (sender, jobs) = sync_channel(QUEUE_MAX);
+    thread::Builder::new().name("page-passwords".to_owned()).spawn(move || work(&jobs)).ok().map(|_| sender)
+}
+
+fn work(jobs: &Receiver<Job>) {
+    while let Ok(mut job) = jobs.recv() {
+        if !job.answer.is_closed() {
+            let done = job.work.on(&job.password);
+            // Nobody to tell: the visitor has gone.
+            let _ = job.answer.send(done);
+        }
+        job.password.fill(0);
+        std::hint::black_box(&job.password);
+    }
+}
+
+impl Work {
+    /// `None` when argon2 does not take it.
+    fn on(&self, password: &[u8]) -> Option<Done> {
+        let argon2 = Argon2::default();
+        let hash = |salt: &[u8]| -> Option<PasswordHash> { argon2.hash_password_with_salt(password, salt).ok() };
+        match self {
+            Self::Hash(salt) => hash(salt).map(|hash| Done::Hash(hash.to_string())),
+            Self::Verify(stored) => Some(Done::IsRight(argon2.verify_password(password, stored.as_str()).is_ok())),
+            Self::Pretend => hash(&[0; SALT_BYTES]).map(|_| Done::IsRight(false)),
+        }
+    }
+}
+
+/// Whether a stored hash is one that can be verified within bounds.
+fn is_usable(stored: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(stored) else { return false };
+    let Ok(params) = Params::try_from(&hash) else { return false };
+    hash.hash.is_some()
+        && hash.salt.is_some()
+        && Algorithm::try_from(hash.algorithm.as_str()).is_ok()
+        && params.m_cost() <= MEMORY_KIB_MAX
+        && params.t_cost() <= PASSES_MAX
+}
+
+pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+    let password = sandbox.lua().create_table()?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, text: LuaString| {
+        let mut salt = [0; SALT_BYTES];
+        fill(&mut salt)?;
+        let answered = ask(&using, &Refused::of(exchange), &text, Work::Hash(salt))?;
+        Ok(wanted(async move {
+            match answered.await {
+                Ok(Some(Done::Hash(hash))) => Ok(hash),
+                _ => Err(Fault::from("the password could not be hashed")),
+            }
+        }))
+    })?;
+    password.raw_set("hash", made)?;
+    let using = Rc::clone(api);
+    let made = sandbox.waiting(move |_, exchange, (text, stored): (LuaString, Option<LuaString>)| {
+        let work = match stored {
+            None => Work::Pretend,
+            Some(stored) => Work::Verify(checked(&stored)?),
+        };
+        let answered = ask(&using, &Refused::of(exchange), &text, work)?;
+        Ok(wanted(async move {
+            match answered.await {
+                Ok(Some(Done::IsRight(is_right))) => Ok(is_right),
+                _ => Err(Fault::from("the password could not be verified")),
+            }
+        }))
+    })?;
+    password.raw_set("verify", made)?;
+    sandbox.global("password", password)
+}
+
+fn checked(stored: &LuaString) -> Result<String, Fault> {
+    let text = stored.to_str().ok().filter(|text| text.len() <= STORED_BYTES_MAX && is_usable(text));
+    text.map(|text| text.to_owned()).ok_or_else(|| {
+        "what is stored is no hash of argon2, or one of more than 256 MiB or 16 passes: store what password.hash gives"
+            .into()
+    })
+}
+
+fn ask(api: &Api, refused: &Refused, text: &LuaString, work: Work) -> Result<oneshot::Receiver<Option<Done>>, Fault> {
+    let text = text.as_bytes();
+    if text.len() > PASSWORD_BYTES_MAX {
+        return Err("a password has 1,024 bytes at the most".into());
+    }
+    api.settings.passwords.ask(text.to_vec(), work).ok_or_else(|| refused.refuse(PageRefusal::PasswordsBusy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Done, Passwords, QUEUE_MAX, Work, is_usable};
+
+    #[test]
+    fn a_hash_is_of_its_password() {
+        let passwords = Passwords::default();
+        let ask =
+            |password: &str, work| passwords.ask(password.into(), work).unwrap().blocking_recv().unwrap().unwrap();
+        let Done::Hash(hash) = ask("secret", Work::Hash([7; 16])) else { panic!("no hash") };
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && is_usable(&hash), "{hash}");
+        assert_eq!(ask("secret", Work::Verify(hash.clone())), Done::IsRight(true));
+        assert_eq!(ask("Secret", Work::Verify(hash.clone())), Done::IsRight(false));
+        assert_eq!(ask("", Work::Verify(hash)), Done::IsRight(false));
+        assert_eq!(ask("secret", Work::Pretend), Done::IsRight(false));
+    }
+
+    #[test]
+    fn few_wait() {
+        let passwords = Passwords::default();
+        let answers: Vec<_> = (0..4 * QUEUE_MAX).map(|_| passwords.ask(Vec::new(), Work::Pretend)).collect();
+        assert!(answers[0].is_some());
+        assert!(answers.iter().filter(|answer| answer.is_none()).count() >= QUEUE_MAX);
+        // Nobody waits for these any more, and none of them is worked on.
+        drop(answers);
+    }
+
+    #[test]
+    fn what_is_stored_is_checked() {
+        let tail = "$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g";
+        assert!(is_usable(&format!("$argon2id$v=19$m=65536,t=3,p=4{tail}")));
+        for wrong in [
+            "",
+            "secret",
+            "$2b$10$abcdefghijklmnopqrstuv",
+            "$argon2id$v=19$m=65536,t=3,p=4",
+            &format!("$argon2id$v=19$m=1048576,t=3,p=4{tail}"),
+            &format!("$argon2id$v=19$m=65536,t=17,p=4{tail}"),
+            &format!("$scrypt$ln=15,r=8,p=1{tail}"),
+        ] {
+            assert!(!is_usable(wrong), "{wrong}");
+        }
+    }
+}

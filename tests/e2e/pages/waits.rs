@@ -1,0 +1,46 @@
+//! Pages that wait: for an upstream that says nothing, for a client that sends slowly.
+
+use super::{page, site, text};
+use crate::e2e::harness::{Response, read_to_end};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+const SITE: &[(&str, &str)] = &[
+    ("site/index.lhtml", "<?= 1 ?>"),
+    ("site/wait.lhtml", "<p>one</p>\n<?lua\nwhile true do\nfetch(\"silent\", \"/\", { timeout = 60 })\nend ?>"),
+    ("site/late.lhtml", "<p>one</p><?lua flush() fetch(\"silent\", \"/\", { timeout = 60 }) ?>two"),
+    ("site/upload.lhtml", "<?= #request.text() ?>"),
+];
+
+#[test]
+fn a_page_that_waits_for_too_long_ends_with_its_name() {
+    // It takes connections, and answers none.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = format!("run-limit \"300ms\"; upstream \"silent\" \"http://{}\"", silent.local_addr().unwrap());
+    let (_folder, server) = site(SITE, &settings, "");
+    let answer = server.get("/wait");
+    assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
+    // One that has begun to answer is cut.
+    let mut stream = server.connect();
+    stream.write_all(b"GET /late HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let bytes = read_to_end(&mut stream);
+    let late = Response::parse(&bytes);
+    assert_eq!(late.status, 200);
+    assert!(text(&late).contains("one") && !bytes.ends_with(b"0\r\n\r\n"));
+    assert_eq!(page(&server, "/"), "1");
+    // Who is slow to send is not the page's fault: the client has as long as clients have.
+    let mut stream = server.connect();
+    stream
+        .write_all(b"POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\nConnection: close\r\n\r\nabc")
+        .unwrap();
+    thread::sleep(Duration::from_millis(900));
+    stream.write_all(b"def").unwrap();
+    assert_eq!(text(&Response::parse(&read_to_end(&mut stream))), "6");
+    let (status, said) = server.stop();
+    assert!(status.success());
+    for place in ["wait.lhtml:4: [page_run_limit]", "late.lhtml:1: [page_run_limit]"] {
+        assert!(said.lines().any(|line| line.contains(place)), "{place} in {said}");
+    }
+}
