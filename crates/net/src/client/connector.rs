@@ -61,7 +61,7 @@ impl Connector {
                 if self.begun.get() >= CONNECTIONS_A_SOURCE && self.can_rotate() {
                     self.rotate(254);
                 }
-                self.begun.set(self.begun.get() + 1);
+                self.begun.set(self.begun.get().saturating_add(1));
                 for _ in 0..SOURCES_TRIED_MAX {
                     match self.begin_from(self.source.get()) {
                         Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(254),
