@@ -32,6 +32,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and it is looked at once")]
 enum Verb {
     Serve(serve::ServeArgs),
     Accelerate(accelerate::AccelerateArgs),

@@ -297,7 +297,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
         let log = read_log(path).map_err(|error| unreadable(&error))?;
         let replay = Replay::of(&log, 1.0);
         let faults = if log.faults.is_empty() { replay.as_ref().err().cloned() } else { Some(log.faults.clone()) };
-        return tell(arguments, "log", log_value(&log), log_text(&log, replay.as_ref().ok()), faults);
+        return tell(arguments, "log", log_value(&log), &log_text(&log, replay.as_ref().ok()), faults);
     }
     let text = read_list(path).map_err(|error| unreadable(&error))?;
     let (name, parsed) = match kind {
@@ -305,8 +305,8 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
         _ => ("filelist", filelist::parse(&text)),
     };
     match parsed {
-        Ok(workload) => tell(arguments, name, list_value(&workload), list_text(&workload), None),
-        Err(faults) => tell(arguments, name, json!({}), String::new(), Some(faults)),
+        Ok(workload) => tell(arguments, name, list_value(&workload), &list_text(&workload), None),
+        Err(faults) => tell(arguments, name, json!({}), "", Some(faults)),
     }
 }
 
@@ -328,7 +328,7 @@ fn tell(
     arguments: &CheckArgs,
     kind: &str,
     mut fields: Value,
-    text: String,
+    text: &str,
     faults: Option<Faults>,
 ) -> Result<(), Complaint> {
     let path = &arguments.file;
@@ -338,7 +338,7 @@ fn tell(
             fields["faults_count"] = json!(0);
             return show(&document(kind, fields));
         }
-        return show(&text);
+        return show(text);
     };
     if arguments.json {
         let of = |fault: &flatout_load::workload::LineFault| {
@@ -349,7 +349,7 @@ fn tell(
         fields["faults_count"] = json!(faults.count);
         show(&document(kind, fields))?;
     } else {
-        show(&text)?;
+        show(text)?;
     }
     let lines = faults.count;
     let what = if lines == 1 { "1 fault".to_owned() } else { format!("{lines} faults") };

@@ -1,7 +1,7 @@
 //! What agents and controllers say to each other.
 
 use flatout_http::feed::assert_three_ways;
-use flatout_lab::agent::frame::{Frame, FrameLimits, HEAD_BYTES, Inbox, decode, encode};
+use flatout_lab::agent::frame::{FrameLimits, HEAD_BYTES, Inbox, decode, encode};
 use flatout_lab::agent::message::{Message, PROTOCOL};
 use flatout_lab::agent::muster::{AgentLoss, Muster, Order};
 

@@ -235,10 +235,9 @@ fn visit(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
         Some("connection") => Ok(Visit::Connection { calls }),
         Some(_) if load.calls.is_some() => Err("--calls is for --per connection".to_owned()),
         Some(_) if load.close => Err("--close is short for --per connection".to_owned()),
-        Some(_) => Ok(Visit::Request),
         None if load.session_length.is_some() => session(load, work),
         None if load.close || load.calls.is_some() => Ok(Visit::Connection { calls }),
-        None => Ok(Visit::Request),
+        Some(_) | None => Ok(Visit::Request),
     }
 }
 

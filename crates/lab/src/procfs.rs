@@ -26,12 +26,14 @@ pub struct Ticks {
 
 impl Ticks {
     /// What was used between `earlier` and this.
+    #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
     }
 
     /// The sum of both.
-    pub fn add(self, other: Self) -> Self {
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
         Self { user: self.user + other.user, system: self.system + other.system }
     }
 

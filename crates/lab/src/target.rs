@@ -104,7 +104,7 @@ impl Target {
                 continue;
             };
             sum.processes += 1;
-            sum.ticks = sum.ticks.add(ticks);
+            sum.ticks = sum.ticks.plus(ticks);
             sum.memory_bytes += status.memory_bytes;
             sum.memory_bytes_peak += status.memory_bytes_peak;
             sum.switches_voluntary += status.switches_voluntary;

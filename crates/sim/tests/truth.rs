@@ -5,10 +5,13 @@
 //! says of the same server, as most tools measure: there the truth is missing, and by how much is shown. The table is in
 //! docs/lab-method.md, and a test compares it.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop};
 use flatout_load::record::Hdr;
 use flatout_sim::truth::md1_quantile;
 use flatout_sim::{Mix, Model, Part, Server, drive};
+use std::fmt::Write as _;
 
 const MS: u64 = 1_000_000;
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -153,7 +156,7 @@ fn open_loop_figures_are_the_truth_and_closed_loop_figures_are_not() {
             assert!(is_true(value, truth), "{} at {q}: {value} instead of {truth}", case.name);
         }
         wrong += closed.into_iter().zip(case.truth).filter(|(value, truth)| !is_true(*value, *truth)).count();
-        table += &format!("| {} | {} | {} | {} |\n", case.name, show(case.truth), show(measured), show(closed));
+        let _ = writeln!(table, "| {} | {} | {} | {} |", case.name, show(case.truth), show(measured), show(closed));
     }
     println!("{table}");
     // What stalls, and every queue, is missing from the closed loop's figures.

@@ -26,7 +26,7 @@ fn the_server_s_own_log_agrees_or_the_run_is_invalid() {
     let address = respond(move |_, _| {
         let mut lines = lines.lock().unwrap();
         lines.0 += 1;
-        if lines.0 % 10 != 0 {
+        if !lines.0.is_multiple_of(10) {
             lines.1.write_all(b"127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1\n").unwrap();
         }
         Answer::At(0, ok(1))

@@ -134,7 +134,8 @@ fn what_is_written_is_what_the_schema_says() {
         whole = result.json;
     }
     // And what is wrong is found.
-    let broken: [(&str, fn(&mut Value)); 6] = [
+    type Break = fn(&mut Value);
+    let broken: [(&str, Break); 6] = [
         ("schema", |value| value["schema"] = json!("other")),
         ("schema_version", |value| value["schema_version"] = json!(2)),
         ("seed", |value| value["seed"] = json!("42")),

@@ -181,15 +181,12 @@ impl Muster {
         };
         // Whoever knocks and goes again takes no memory for ever: one who left without work leaves its number too.
         let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
-        match self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
-            Some(who) => {
-                self.agents[who] = agent;
-                who
-            }
-            None => {
-                self.agents.push(agent);
-                self.agents.len() - 1
-            }
+        if let Some(who) = self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
+            self.agents[who] = agent;
+            who
+        } else {
+            self.agents.push(agent);
+            self.agents.len() - 1
         }
     }
 

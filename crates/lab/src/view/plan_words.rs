@@ -10,7 +10,7 @@ pub fn of(plan: &Plan) -> String {
         parts.push(format!("{} requests pipelined", plan.burst));
     }
     if plan.think_ns != Dist::Fixed(0.0) {
-        parts.push(format!("thinking {}", dist(&plan.think_ns, |value_ns| units::duration(value_ns))));
+        parts.push(format!("thinking {}", dist(&plan.think_ns, units::duration)));
     }
     parts.push(match plan.warm_up {
         WarmUp::None => "no warm-up".to_owned(),

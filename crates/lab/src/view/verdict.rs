@@ -92,12 +92,11 @@ const KEPT_UP_SHARE: f64 = 0.98;
 fn figures(report: &RunReport) -> String {
     let [step] = &report.steps[..] else { return sweep(report) };
     let answered = format!("{} answers/s", units::figure(step.responses_per_s));
-    let how = match step.offered.rate_per_s {
-        Some(rate) => format!("Of {} requests/s offered, {answered} came", units::figure(rate)),
-        None => {
-            let connections = u64::from(step.offered.connections);
-            format!("{} brought {answered}", units::plural(connections, "connection", "connections"))
-        }
+    let how = if let Some(rate) = step.offered.rate_per_s {
+        format!("Of {} requests/s offered, {answered} came", units::figure(rate))
+    } else {
+        let connections = u64::from(step.offered.connections);
+        format!("{} brought {answered}", units::plural(connections, "connection", "connections"))
     };
     let times = step.response.map_or_else(String::new, |response| {
         let [p50, p99] = [response.p50_ns, response.p99_ns].map(|ns| units::duration(ns as f64));

@@ -317,7 +317,9 @@ async fn wait_begin_or_loss<D: Drive + 'static>(shared: &Shared<D>, slot: &Slot,
         if link.poll_lost(context, shared).is_ready() {
             return Poll::Ready(Woken::Lost(slot.take()));
         }
-        if let Some(begin) = slot.take() { Poll::Ready(Woken::Begin(begin)) } else {
+        if let Some(begin) = slot.take() {
+            Poll::Ready(Woken::Begin(begin))
+        } else {
             slot.register(context);
             Poll::Pending
         }

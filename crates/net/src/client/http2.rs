@@ -79,7 +79,9 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
     // The end of one burst is the beginning of the next: one look at the clock for both.
     let mut begun_ns = precise_ns();
     loop {
-        let begin = if let Some(begin) = next.take() { begin } else {
+        let begin = if let Some(begin) = next.take() {
+            begin
+        } else {
             let begin = slot.wait().await;
             begun_ns = precise_ns();
             begin

@@ -43,9 +43,13 @@ impl Slot {
 
     /// Waits until it is given something.
     pub(super) async fn wait(&self) -> Begin {
-        poll_fn(|context| if let Some(begin) = self.take() { Poll::Ready(begin) } else {
-            self.register(context);
-            Poll::Pending
+        poll_fn(|context| {
+            if let Some(begin) = self.take() {
+                Poll::Ready(begin)
+            } else {
+                self.register(context);
+                Poll::Pending
+            }
         })
         .await
     }

@@ -41,18 +41,17 @@ pub fn overload(
 ) -> Result<BenchReport, BenchError> {
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
     let mut bench = Bench::prepare(ask, books)?;
-    let peak_per_s = match plan.peak_per_s {
-        Some(rate) => rate,
-        None => {
-            // What it does as fast as it can is about what it bears.
-            let closed = Plan {
-                kind: Loop::Closed,
-                connections: base.connections.min(64),
-                stop: Stop::After { duration_ns: plan.level_ns },
-                ..base.clone()
-            };
-            bench.step(&closed, true, progress)?.responses_per_s
-        }
+    let peak_per_s = if let Some(rate) = plan.peak_per_s {
+        rate
+    } else {
+        // What it does as fast as it can is about what it bears.
+        let closed = Plan {
+            kind: Loop::Closed,
+            connections: base.connections.min(64),
+            stop: Stop::After { duration_ns: plan.level_ns },
+            ..base.clone()
+        };
+        bench.step(&closed, true, progress)?.responses_per_s
     };
     let mut levels = Vec::new();
     for part in LEVELS {

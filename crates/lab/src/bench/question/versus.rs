@@ -56,10 +56,9 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
         return Ok(report);
     }
     let comparisons = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
-    let sentence = comparisons.first().map_or_else(
-        || "the turns say nothing: too few of them were answered".to_owned(),
-        |comparison| comparison.sentence(),
-    );
+    let sentence = comparisons
+        .first()
+        .map_or_else(|| "the turns say nothing: too few of them were answered".to_owned(), Comparison::sentence);
     let finding = json!({
         "a": report.run.url,
         "b": other_url,

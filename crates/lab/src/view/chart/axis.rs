@@ -78,9 +78,9 @@ impl Axis {
     pub fn tail(what: &str, count: u64) -> Self {
         let nines = (count.max(10) as f64).log10().clamp(1.0, DECADES_MAX);
         let mut ticks = vec![(0.0, "0".to_owned()), (0.5, "50".to_owned()), (0.9, "90".to_owned())];
-        for digits in 2..=nines.floor() as usize {
-            let value = 1.0 - 10_f64.powi(-(digits as i32));
-            ticks.push((value, format!("{:.*}", digits - 2, 100.0 * value)));
+        for digits in 2..=nines.floor() as u16 {
+            let value = 1.0 - 10_f64.powi(-i32::from(digits));
+            ticks.push((value, format!("{:.*}", usize::from(digits) - 2, 100.0 * value)));
         }
         let title = format!("{what} (%, log scale of what is above)");
         Self { title, quantity: Quantity::Share, scale: Scale::Tail, ends: (0.0, nines), ticks }

@@ -10,8 +10,8 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{:<19} {:>4}  {:>6} {:>6} {:>6}  {:>6} {:>6} {:>6}  {}",
-        "URL", "NRq", "Min Ct", "Avg Ct", "Max Ct", "Min Tx", "Avg Tx", "Max Tx", "Bytes"
+        "{:<19} {:>4}  {:>6} {:>6} {:>6}  {:>6} {:>6} {:>6}  Bytes",
+        "URL", "NRq", "Min Ct", "Avg Ct", "Max Ct", "Min Tx", "Avg Tx", "Max Tx"
     );
     for (index, class) in step.record.classes.iter().enumerate() {
         let name = match report.class_names.get(index) {
