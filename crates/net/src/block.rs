@@ -5,9 +5,8 @@
 //! a descriptor each, so texts stand side by side in blocks, whoever they belong to. A block goes when the last text in it
 //! has gone.
 
-use crate::file::OpenFile;
-use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
-use rustix::io::{Errno, pread, pwrite};
+use crate::file::{OpenFile, create_nameless, write_all_at};
+use rustix::io::{Errno, pread};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -28,14 +27,6 @@ struct Block {
     texts: Vec<(u64, u64)>,
 }
 
-/// In the folder for temporary files where that takes files without names, and lets us; else in memory.
-fn create() -> io::Result<OwnedFd> {
-    let on_disk = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let fd = open(std::env::temp_dir(), on_disk, Mode::RUSR | Mode::WUSR)
-        .or_else(|_| memfd_create("flatout-text", MemfdFlags::CLOEXEC))?;
-    Ok(fd)
-}
-
 impl Block {
     /// Where `text` stands already, because another worker has placed it.
     fn find(&self, text: &[u8]) -> Option<Placed> {
@@ -52,15 +43,7 @@ impl Block {
         if offset > 0 && offset + text.len() as u64 > BLOCK_BYTES {
             return Ok(None);
         }
-        let mut written = 0;
-        while written < text.len() {
-            match pwrite(&fd, &text[written..], offset + written as u64) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => written += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        write_all_at(&fd, text, offset)?;
         self.texts.push((offset, text.len() as u64));
         Ok(Some(Placed::new(fd, offset)))
     }
@@ -120,7 +103,7 @@ pub fn place(text: &[u8]) -> io::Result<Placed> {
             return Ok(placed);
         }
     }
-    let fd = Arc::new(create()?);
+    let fd = Arc::new(create_nameless(&std::env::temp_dir())?);
     let mut block = Block { fd: Arc::downgrade(&fd), texts: Vec::new() };
     let placed = block.add(text)?.ok_or(io::ErrorKind::FileTooLarge)?;
     blocks.push(block);

@@ -1,8 +1,10 @@
 //! An open file and the identity of the version that was opened.
 
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{MemfdFlags, Mode, OFlags, Stat, fstat, memfd_create, open};
+use rustix::io::{Errno, pwrite};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What tells one version of a file from another. Any write changes the times, any replacement the inode.
@@ -76,4 +78,33 @@ impl OpenFile {
     pub fn is_current(&self) -> bool {
         self.identity.is_none_or(|opened| FileIdentity::read(&self.fd).is_ok_and(|identity| identity == opened))
     }
+}
+
+/// A file without a name, gone with the last who holds it: in `folder`, or in memory where no such file can be had there, as
+/// in a worker that is confined.
+///
+/// # Errors
+/// When the kernel has no descriptor or no memory to give.
+pub fn create_nameless(folder: &Path) -> Result<OwnedFd, Errno> {
+    let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
+    open(folder, unnamed, Mode::RUSR | Mode::WUSR).or_else(|_| memfd_create(c"flatout-nameless", MemfdFlags::CLOEXEC))
+}
+
+/// Writes all of `bytes` at `offset`.
+///
+/// # Errors
+/// What the kernel says; NOSPC when it takes nothing and does not say why.
+pub fn write_all_at(fd: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match pwrite(&fd, bytes, offset) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => {
+                offset += count as u64;
+                bytes = &bytes[count..];
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }

@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn longer_words_and_relative_paths_pass() {
         let good =
-            concat!("frame/work/done and ./work/x\nTO", "DOS XXXL metho", "do!\nan issue of 12 pages, tissue 4\n");
+            concat!("frame/work/done and ./work/x\nTO", "DOS X", "XXL metho", "do!\nan issue of 12 pages, tissue 4\n");
         assert_eq!(lines(good), [0; 0]);
     }
 }

@@ -1,8 +1,8 @@
 //! Where a file that is uploaded stays while the page looks at it: in memory while it is small, then in a file without
 //! a name, which is gone with the last who holds it.
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
-use rustix::io::{Errno, pread, pwrite};
+use flatout_net::file::{create_nameless, write_all_at};
+use rustix::io::{Errno, pread};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -42,21 +42,12 @@ impl Default for Place {
 impl Store {
     /// A file in `folder`, or in memory of the kernel where that cannot be (a worker that is confined may make no files).
     fn create(folder: &Path) -> Result<Rc<Self>, Errno> {
-        Ok(Rc::new(Self { file: create(folder)?, bytes: Cell::new(0) }))
+        Ok(Rc::new(Self { file: create_nameless(folder)?, bytes: Cell::new(0) }))
     }
 
-    fn append(&self, mut bytes: &[u8]) -> Result<(), Errno> {
-        while !bytes.is_empty() {
-            match pwrite(&self.file, bytes, self.bytes.get()) {
-                Ok(0) => return Err(Errno::NOSPC),
-                Ok(written) => {
-                    self.bytes.set(self.bytes.get() + written as u64);
-                    bytes = &bytes[written..];
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
+    fn append(&self, bytes: &[u8]) -> Result<(), Errno> {
+        write_all_at(&self.file, bytes, self.bytes.get())?;
+        self.bytes.set(self.bytes.get() + bytes.len() as u64);
         Ok(())
     }
 }
@@ -132,11 +123,6 @@ impl Spool {
             }
         }
     }
-}
-
-fn create(folder: &Path) -> Result<OwnedFd, Errno> {
-    let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
-    open(folder, unnamed, Mode::RUSR | Mode::WUSR).or_else(|_| memfd_create(c"flatout-upload", MemfdFlags::CLOEXEC))
 }
 
 #[cfg(test)]
