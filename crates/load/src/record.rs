@@ -146,7 +146,8 @@ pub struct Recorder {
     pub phases: Phases,
     /// Sums for averages.
     pub sums: Sums,
-    /// By class of URL.
+    /// By class of URL, at most [`CLASSES_MAX`].
+    #[serde(deserialize_with = "parts::read_classes")]
     pub classes: Vec<ClassRecord>,
     /// Ended connections.
     pub connections: ConnectionRecord,

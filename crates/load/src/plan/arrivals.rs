@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Most visits a second that a plan may ask for.
-pub const RATE_PER_S_MAX: f64 = 100e6;
+pub const RATE_PER_S_MAX: f64 = 10e6;
 
 /// Most levels of one plan.
 pub const LEVELS_MAX: usize = 1_000;

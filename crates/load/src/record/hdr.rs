@@ -137,7 +137,10 @@ impl Serialize for Hdr {
 impl<'de> Deserialize<'de> for Hdr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
+        let histogram = Self::parse(&text).map_err(serde::de::Error::custom)?;
+        // A document holds many of them: none may be larger than those recorded here, and all must go together.
+        let is_ours = histogram.0.low() == 1 && histogram.0.high() == TIME_NS_MAX && histogram.0.sigfig() <= DIGITS;
+        if is_ours { Ok(histogram) } else { Err(serde::de::Error::custom(HdrError::Bounds)) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Parts of a record: phases, sums, classes of URLs, connections.
 
-use super::{Hdr, Moments, RecordError, Sample};
-use serde::{Deserialize, Serialize};
+use super::{CLASSES_MAX, Hdr, Moments, RecordError, Sample};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Significant digits of a class's response times: a class takes 36 kB.
 const CLASS_DIGITS: u8 = 2;
@@ -200,4 +201,30 @@ impl ConnectionRecord {
         self.replies.merge(&other.replies);
         self.lifetime.merge(&other.lifetime)
     }
+}
+
+/// Reads classes and stops at the first that is too many, before it takes memory.
+pub(super) fn read_classes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ClassRecord>, D::Error> {
+    struct Classes;
+
+    impl<'de> Visitor<'de> for Classes {
+        type Value = Vec<ClassRecord>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(formatter, "at most {CLASSES_MAX} classes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+            let mut classes = Vec::new();
+            while let Some(class) = sequence.next_element()? {
+                if classes.len() == CLASSES_MAX {
+                    return Err(serde::de::Error::invalid_length(CLASSES_MAX + 1, &self));
+                }
+                classes.push(class);
+            }
+            Ok(classes)
+        }
+    }
+
+    deserializer.deserialize_seq(Classes)
 }

@@ -218,6 +218,16 @@ fn a_record_is_the_same_after_being_written_and_read() {
 }
 
 #[test]
+fn a_record_of_too_many_classes_is_refused() {
+    let mut recorder = recorder(super::CLASSES_MAX, 0);
+    let write = |recorder: &Recorder| serde_json::to_string(recorder).unwrap();
+    assert!(serde_json::from_str::<Recorder>(&write(&recorder)).is_ok());
+    recorder.classes.push(recorder.classes[0].clone());
+    let error = serde_json::from_str::<Recorder>(&write(&recorder)).unwrap_err().to_string();
+    assert!(error.contains("at most 256 classes"), "{error}");
+}
+
+#[test]
 fn times_outside_the_range_are_kept_at_its_ends() {
     let mut recorder = recorder(1, 0);
     recorder.record(&answered(0, 0, 0));

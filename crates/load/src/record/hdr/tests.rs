@@ -115,6 +115,16 @@ fn hostile_histograms_are_refused() {
 }
 
 #[test]
+fn a_document_holds_histograms_of_our_bounds_only() {
+    let in_document = |histogram: &Hdr| serde_json::from_str::<Hdr>(&format!("\"{}\"", histogram.encode()));
+    assert_eq!(in_document(&of(&[5])).unwrap(), of(&[5]));
+    assert!(in_document(&Hdr::with_digits(2).unwrap()).is_ok());
+    let other = Hdr(Histogram::new_with_bounds(1, 2 * TIME_NS_MAX, 3).unwrap());
+    assert!(in_document(&other).is_err() && in_document(&Hdr::with_digits(4).unwrap()).is_err());
+    assert!(Hdr::parse(&other.encode()).is_ok(), "elsewhere they are welcome");
+}
+
+#[test]
 fn a_stream_that_unpacks_to_too_much_is_refused() {
     use std::io::Write;
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
