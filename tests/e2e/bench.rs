@@ -251,9 +251,9 @@ fn an_interrupted_run_still_tells_its_results() {
         bench.interrupt();
         assert_eq!(bench.wait().code(), Some(code), "{arguments:?} {}", bench.read("stderr"));
         let (json, stdout) = (bench.json(), bench.read("stdout"));
-        assert!(stdout.contains("  requests/s ") && stdout.contains("  note: ended early"), "{stdout}");
+        assert!(stdout.contains("  requests/s ") && stdout.contains("  INVALID: interrupted: ended early"), "{stdout}");
         assert!(!stdout.contains('\x1b') && !bench.read("stderr").contains('\x1b'));
-        assert!(names_of(&json, "notes", "note").contains(&"interrupted"));
+        assert!(names_of(&json["steps"][0], "invalid", "reason").contains(&"interrupted"), "{json:#}");
         // Whatever was under way has been awaited.
         let responses = json["counts"]["responses"].as_u64().unwrap();
         let (_, counters) = server.stop();

@@ -1,8 +1,10 @@
 //! A server of a few lines that answers when it is told to, and remembers when it did.
 
+use crate::e2e::tool::tool;
 use flatout_net::clock::precise_ns;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -25,14 +27,33 @@ pub(super) enum Answer {
 pub(super) fn respond(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let decide = Arc::new(decide);
+    thread::spawn(move || accept(&listener, &Arc::new(decide)));
+    address
+}
+
+/// The same on threads that run before all usual ones, where the user may ask for that.
+pub(super) fn respond_before_others(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, decide) = (stream.unwrap(), Arc::clone(&decide));
-            thread::Builder::new().stack_size(128 * 1024).spawn(move || serve(stream, &*decide)).unwrap();
-        }
+        // Threads that this one starts inherit it.
+        put_before_others();
+        accept(&listener, &Arc::new(decide));
     });
     address
+}
+
+/// Makes this thread run before all usual ones, where the user may ask for that.
+pub(super) fn put_before_others() {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let _ = tool("chrt").args(["--fifo", "--pid", "10", &thread]).stderr(Stdio::null()).status();
+}
+
+fn accept<D: Fn(&str, u64) -> Answer + Send + Sync + 'static>(listener: &TcpListener, decide: &Arc<D>) {
+    for stream in listener.incoming() {
+        let (stream, decide) = (stream.unwrap(), Arc::clone(decide));
+        thread::Builder::new().stack_size(128 * 1024).spawn(move || serve(stream, &*decide)).unwrap();
+    }
 }
 
 /// An answer of 200 with so many bytes.

@@ -66,7 +66,11 @@ fn certificates_that_do_not_fit_have_names() {
 #[test]
 fn http_2_is_spoken_without_tls_where_the_server_does() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
-    let server = Server::start(site.path(), &[]);
+    let text = format!(
+        "workers 1\nadmin off=#true\nsite \"*\" {{ listen \"127.0.0.1:0\" h2c=#true; files \"{}\" }}",
+        site.path().display()
+    );
+    let server = Server::run(&site, &text);
     let run =
         bench(&[&server.url("/a.txt"), "-n", "300", "-c", "3", "--http", "2", "--streams", "5", "--threads", "1"]);
     assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 300, 3), "{run:#?}");

@@ -68,6 +68,9 @@ pub const LAG_SHARE_P50_MAX: f64 = 0.1;
 /// Largest share of the 99th percentile of the response time that the same of the lag may be.
 pub const LAG_SHARE_P99_MAX: f64 = 0.25;
 
+/// Requests that a 99th percentile wants before it is more than its slowest request, and the lag's is held against a run.
+pub const P99_REQUESTS_MIN: u64 = 100;
+
 /// Smallest share of the rate asked for that is that rate.
 pub const REACHED_SHARE_MIN: f64 = 0.98;
 
@@ -154,7 +157,7 @@ impl Evidence {
             lag_ns <= LAG_NS_SMALL || lag_ns as f64 <= share * response_ns as f64
         };
         is_small(self.lag_p50_ns, self.response_p50_ns, LAG_SHARE_P50_MAX)
-            && is_small(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
+            && (self.responses < P99_REQUESTS_MIN || is_small(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX))
     }
 
     /// Whether arrivals that found no free connection are the reason of the lag.

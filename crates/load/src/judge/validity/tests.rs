@@ -116,3 +116,13 @@ fn connections_are_counted_where_all_are_held_at_once() {
     assert_eq!((asked(None), asked(Some(12))), (vec![], vec![]));
     assert_eq!(asked(Some(13)), vec![InvalidReason::ConnectionsNotReached]);
 }
+
+#[test]
+fn the_slowest_of_a_few_requests_is_not_their_99th_percentile() {
+    let late = |responses| Evidence { responses, lag_p99_ns: MS, response_p99_ns: MS, ..good() };
+    assert_eq!(reasons(&late(99)), vec![]);
+    assert_eq!(reasons(&late(100)), vec![InvalidReason::ScheduleLag]);
+    // The middle of few is one that can be judged.
+    let evidence = Evidence { lag_p50_ns: MS, response_p50_ns: MS, ..late(9) };
+    assert_eq!(reasons(&evidence), vec![InvalidReason::ScheduleLag]);
+}
