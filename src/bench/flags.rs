@@ -59,7 +59,7 @@ pub(crate) struct LoadArgs {
     /// Open loop: arrivals a second, N, or levels such as 100..1100:100
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<String>,
-    /// How regular arrivals are: fixed, exp, uniform[:SPREAD], or steps:100@10s,100..500@1m [default: fixed]
+    /// How regular arrivals are: fixed, exp, `uniform[:SPREAD]`, or steps:100@10s,100..500@1m [default: fixed]
     #[arg(long, value_name = "KIND")]
     pub(super) arrivals: Option<String>,
     /// What arrives: request, connection (of --calls requests) or session (of --session-length)

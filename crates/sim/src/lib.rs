@@ -5,7 +5,7 @@
 //! what it claims, [`truth`] beside what was recorded, without a socket and without a machine's noise.
 //!
 //! - [`model`] says when a server answers: at once, by two speeds, with stalls, or with few hands;
-//! - [`drive`] runs a plan's [`flatout_load::schedule::Schedule`] against it and fills a
+//! - [`mod@drive`] runs a plan's [`flatout_load::schedule::Schedule`] against it and fills a
 //!   [`flatout_load::record::Recorder`];
 //! - [`truth`] has the response times' distributions in formulas.
 //!

@@ -1,7 +1,7 @@
 //! A run while it runs, on the whole terminal: rate, response times as heat, errors and lag.
 //!
 //! What is shown is a value ([`Watch`]), and showing it is a pure function of that value and of the size of the screen
-//! ([`draw`]); [`screen`] is all that touches the terminal.
+//! (`draw`); [`screen`] is all that touches the terminal.
 
 mod draw;
 pub mod screen;
