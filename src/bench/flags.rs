@@ -110,7 +110,7 @@ pub(crate) struct RequestArgs {
     /// Ask for the pages of a WebStone list by their weights; sizes in it are checked
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) filelist: Option<PathBuf>,
-    /// Ask as web96:OPS or web99:CONNECTIONS; `flatout workload make` writes their files
+    /// Ask as web96:OPS[,lambda=L] or web99:CONNECTIONS; `flatout workload make` writes their files
     #[arg(long, value_name = "NAME", group = "workload_source")]
     pub(super) workload: Option<String>,
     /// Ask again for what an access log has, at its own times or xK as fast
@@ -156,25 +156,25 @@ pub(crate) struct QuestionArgs {
     #[arg(long, value_name = "EXPR")]
     pub(super) require: Vec<String>,
     /// Find the highest rate at which this holds; --rate A..B bounds the search, --duration is a long trial's length
-    #[arg(long, value_name = "EXPR", group = "question_kind")]
+    #[arg(long, value_name = "EXPR", group = "question_kind", conflicts_with = "agents")]
     pub(super) find_knee: Option<String>,
     /// Load beyond --rate (or beyond what is found to be the most), and see what is left and how soon it recovers
-    #[arg(long, group = "question_kind")]
+    #[arg(long, group = "question_kind", conflicts_with = "agents")]
     pub(super) overload: bool,
     /// With --overload: answers later than this are of no use to anybody
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub(super) in_time: Duration,
     /// Compare with another URL: both take turns, and first the one with itself. Takes about four times --duration
-    #[arg(long, value_name = "URL2", group = "question_kind")]
+    #[arg(long, value_name = "URL2", group = "question_kind", conflicts_with = "agents")]
     pub(super) vs: Option<String>,
     /// Measure the machine's limit beside the run, and say how near the run came to it
     #[arg(long)]
     pub(super) limit: bool,
     /// Compare counts with the server's access log (common, combined or flatout's JSON)
-    #[arg(long, value_name = "FILE", group = "server_books")]
+    #[arg(long, value_name = "FILE", group = "server_books", conflicts_with = "agents")]
     pub(super) server_log: Option<PathBuf>,
     /// Compare counts with the server's metrics (flatout's names)
-    #[arg(long, value_name = "URL", group = "server_books")]
+    #[arg(long, value_name = "URL", group = "server_books", conflicts_with = "agents")]
     pub(super) server_metrics: Option<String>,
 }
 

@@ -306,13 +306,7 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<Work, String> {
         return read_filelist(path).map(chosen).map_err(text);
     }
     if let Some(name) = &request.workload {
-        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("{text:?} is not a number"));
-        let made = match name.split_once(':') {
-            Some(("web96", ops)) => workload::web96::workload(number(ops)?, workload::web96::LAMBDA_DEFAULT),
-            Some(("web99", connections)) => workload::web99::workload(number(connections)?),
-            _ => return Err(format!("{name:?} is no workload; give web96:OPS or web99:CONNECTIONS")),
-        };
-        return made.map(chosen).map_err(text);
+        return workload::parse_named(name).map(chosen);
     }
     if let Some(replay) = &request.replay {
         let (path, speed) = match replay.rsplit_once(",x") {

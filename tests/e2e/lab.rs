@@ -5,6 +5,7 @@ mod connections;
 mod counts;
 mod live;
 mod overdue;
+mod questions;
 mod refusals;
 mod report;
 mod responder;
@@ -14,6 +15,7 @@ mod starvation;
 mod truth;
 
 use super::harness::{Folder, flatout};
+use super::tool::tool;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -53,6 +55,17 @@ impl Bench {
     fn number(&self, name: &str) -> u64 {
         self.json["counts"][name].as_u64().unwrap_or_else(|| panic!("no count {name}"))
     }
+}
+
+/// flatout as a task that runs before all usual ones, where the user may ask for that.
+fn before_others() -> Command {
+    let lab = flatout();
+    if !tool("chrt").args(["--fifo", "10", "true"]).status().is_ok_and(|status| status.success()) {
+        return lab;
+    }
+    let mut command = tool("chrt");
+    command.args(["--fifo", "10"]).arg(lab.get_program());
+    command
 }
 
 /// Runs `flatout bench` with these arguments, its result in a file.

@@ -51,7 +51,7 @@ pub struct RunReport {
     pub threads: u32,
     /// Agents that took part; 0 when the run was made by this process alone.
     pub agents: u32,
-    /// What the server calls itself (the `Server` field), where it does.
+    /// Name of the server's process, where it runs on the client's machine.
     pub server_software: Option<String>,
     /// The machine of the client.
     pub machine: MachineReport,

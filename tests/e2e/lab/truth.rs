@@ -7,9 +7,8 @@
 //! guests) a witness measures at the same time; a machine that was later than 50 µs cannot show more than its lateness.
 
 use super::responder::{Answer, ok, put_before_others, respond_before_others};
-use super::{Bench, bench_by};
-use crate::e2e::harness::{Folder, flatout};
-use crate::e2e::tool::tool;
+use super::{Bench, before_others, bench_by};
+use crate::e2e::harness::Folder;
 use flatout_net::clock::precise_ns;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,19 +122,6 @@ impl Witness {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
-}
-
-/// The lab, as a task that runs before all usual ones where the user may ask for that.
-fn before_others() -> std::process::Command {
-    let lab = flatout();
-    let mut command = tool("chrt");
-    command.args(["--fifo", "10"]);
-    if !command.arg("true").status().is_ok_and(|status| status.success()) {
-        return lab;
-    }
-    let mut command = tool("chrt");
-    command.args(["--fifo", "10"]).arg(lab.get_program());
-    command
 }
 
 /// Response times from when each request was due to when its answer left, in order.

@@ -307,7 +307,7 @@ impl Bench {
             request_timeout_ns: self.ask.request_timeout_ns,
             threads: u32::try_from(threads).unwrap_or(u32::MAX),
             agents: 0,
-            server_software: None,
+            server_software: self.server.as_ref().ok().map(|target| target.name().to_owned()),
             machine: machine.report(),
             class_names: self.ask.work.workload().classes.iter().map(|class| class.name.clone()).collect(),
             steps: self.steps,

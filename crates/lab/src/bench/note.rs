@@ -1,7 +1,8 @@
 //! What a reader of a report should know, gathered once for every view of it.
 
-use super::BenchReport;
+use super::{BenchReport, Work};
 use crate::target::TargetUnknown;
+use crate::view::units;
 use flatout_load::report::Reason;
 
 /// A note about a whole report: about its figures, or about what they are compared with.
@@ -9,6 +10,8 @@ use flatout_load::report::Reason;
 pub enum ReportNote {
     /// About the figures of a level, which is named where there are several.
     Run(Reason),
+    /// Lines of the log were not asked for again: how many, and why.
+    LogLinesPassedOver(u64, &'static str),
     /// The client was likely the limit of the bare loop's rate.
     LimitClient,
     /// The bare loop ran here, the server elsewhere.
@@ -24,6 +27,7 @@ impl ReportNote {
     pub fn name(&self) -> &str {
         match self {
             Self::Run(note) => &note.name,
+            Self::LogLinesPassedOver(..) => "log-lines-passed-over",
             Self::LimitClient => "limit-client-limit",
             Self::LimitOverLoopback => "limit-over-loopback",
             Self::LimitThreadsUnknown => "limit-threads-unknown",
@@ -36,6 +40,10 @@ impl std::fmt::Display for ReportNote {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Run(note) => &note.text,
+            Self::LogLinesPassedOver(lines, why) => {
+                let lines = units::plural(*lines, "line of the log was", "lines of the log were");
+                return write!(formatter, "{lines} not asked for again: {why}");
+            }
             Self::LimitClient => {
                 "the client was likely the limit of the bare loop's rate as well; compare the CPU figures"
             }
@@ -51,6 +59,10 @@ impl BenchReport {
     pub fn notes(&self) -> Vec<ReportNote> {
         let mut notes: Vec<_> =
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
+        if let Work::Replayed(replay) = &self.asked.work {
+            let passed_over = replay.passed_over.iter();
+            notes.extend(passed_over.map(|(skip, lines)| ReportNote::LogLinesPassedOver(*lines, skip.text())));
+        }
         if let Some(limit) = &self.limit {
             if limit.client_was_limit {
                 notes.push(ReportNote::LimitClient);

@@ -45,7 +45,9 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
         .filter(|step| !step.plan.is_open() && step.responses_per_s > 0.0)
         .map(|step| (f64::from(step.plan.connections_used()), step.responses_per_s))
         .collect();
-    if points.len() < flatout_load::stats::usl::POINTS_MIN {
+    // Levels that are all alike were not asked for to see how it grows.
+    let is_sweep = points.iter().any(|(connections, _)| *connections != points[0].0);
+    if !is_sweep || points.len() < flatout_load::stats::usl::POINTS_MIN {
         return None;
     }
     Some(match Usl::fit(&points, flatout_load::stats::LEVEL_DEFAULT) {

@@ -6,8 +6,9 @@ use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
 use crate::request::HttpVersion;
 use flatout_load::FailureKind;
+use flatout_load::judge::validity::Invalid;
 use flatout_load::plan::{Loop, Plan, Stop, Visit};
-use flatout_load::report::{Percentiles, StepReport};
+use flatout_load::report::{Percentiles, Reason, StepReport};
 use std::fmt::Write as _;
 
 /// Width of the names at the left.
@@ -57,7 +58,10 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
             let url = style.paint(Weight::Strong, &report.asked.url.to_string());
             page.plain(None, &format!("{url}   {levels}, {threads}, {}", report.run.protocol));
             page.plain(None, "");
-            add_levels(&mut page, steps);
+            match report.run.findings.get("comparison") {
+                Some(comparison) => add_comparison(&mut page, comparison),
+                None => add_levels(&mut page, steps),
+            }
         }
     }
     if let Some(limit) = &report.limit {
@@ -126,6 +130,33 @@ const fn closes(plan: &Plan) -> bool {
 
 const fn used_as(closes: bool) -> &'static str {
     if closes { "one request each" } else { "kept alive" }
+}
+
+/// A line for each measure that two subjects were compared by. Their turns are not told one by one: none of them says
+/// anything alone.
+fn add_comparison(page: &mut Page, comparison: &serde_json::Value) {
+    for subject in ["a", "b"] {
+        page.plain(None, &format!("  {}  {}", subject.to_uppercase(), comparison[subject].as_str().unwrap_or("-")));
+    }
+    page.plain(None, "");
+    let header = format!("  {:<20}{:>12}{:>22}{:>24}", "", "B beside A", "95 % CI", "A beside itself");
+    page.plain(Some(Weight::Faint), &header);
+    for found in comparison["comparisons"].as_array().into_iter().flatten() {
+        let ratio = |of: &str, end: &str| found["comparison"][of][end].as_f64();
+        let percent = |ratio: Option<f64>| {
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:+.1} %", 100.0 * (ratio - 1.0)))
+        };
+        let range = |of: &str| format!("{} to {}", percent(ratio(of, "low")), percent(ratio(of, "high")));
+        let line = format!(
+            "  {:<20}{:>12}{:>22}{:>24}",
+            found["measure"].as_str().unwrap_or("-"),
+            percent(ratio("ratio", "estimate")),
+            range("ratio"),
+            range("same")
+        );
+        let is_shown = found["is_shown"].as_bool().unwrap_or_default();
+        page.plain(is_shown.then_some(Weight::Strong), &line);
+    }
 }
 
 /// One line a level.
@@ -312,8 +343,8 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
     if !notes.is_empty() || !is_quiet || !report.run.thresholds.is_empty() {
         page.plain(None, "");
     }
-    for note in notes {
-        page.plain(Some(Weight::Warning), &format!("  note: {note}"));
+    for told in alike(notes.iter().map(|note| (note.name().to_owned(), note.to_string()))) {
+        page.plain(Some(Weight::Warning), &format!("  note: {told}"));
     }
     for outcome in report.run.thresholds.iter().filter(|outcome| outcome.met) {
         page.plain(None, &format!("  required {}: met, {}", outcome.text, outcome.found.as_deref().unwrap_or("-")));
@@ -322,16 +353,37 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
         let found = outcome.found.as_deref().unwrap_or("there is no such value");
         page.plain(Some(Weight::Bad), &format!("  MISSED: {}: {found}", outcome.text));
     }
-    for step in steps {
-        // Where there are several levels, a reason says which one it is about.
-        let level = if steps.len() > 1 { format!(" at level {}", step.step + 1) } else { String::new() };
-        for invalid in &step.invalid {
-            page.plain(Some(Weight::Bad), &format!("  INVALID{level}: {}: {}", invalid.reason.name(), invalid.text));
-        }
-        for reason in &step.failing {
-            page.plain(Some(Weight::Bad), &format!("  FAILED{level}: {}", reason.text));
+    // Where there are several levels, a reason says which one it is about.
+    let level = |step: &StepReport| {
+        if steps.len() > 1 { format!(" at level {}", step.step + 1) } else { String::new() }
+    };
+    let invalid = steps.iter().flat_map(|step| {
+        let told = |invalid: &Invalid| format!("INVALID{}: {}: {}", level(step), invalid.reason.name(), invalid.text);
+        step.invalid.iter().map(move |invalid| (invalid.reason.name().to_owned(), told(invalid)))
+    });
+    let failing = steps.iter().flat_map(|step| {
+        let told = |reason: &Reason| format!("FAILED{}: {}", level(step), reason.text);
+        step.failing.iter().map(move |reason| (reason.name.clone(), told(reason)))
+    });
+    for told in alike(invalid).into_iter().chain(alike(failing)) {
+        page.plain(Some(Weight::Bad), &format!("  {told}"));
+    }
+}
+
+/// Each kind of remark once, with how often else there was one of its kind: a comparison has dozens of levels.
+fn alike(remarks: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut kinds: Vec<(String, String, u64)> = Vec::new();
+    for (name, text) in remarks {
+        match kinds.iter_mut().find(|(kind, ..)| *kind == name) {
+            Some((.., others)) => *others += 1,
+            None => kinds.push((name, text, 0)),
         }
     }
+    let told = |(_, text, others): (String, String, u64)| match others {
+        0 => text,
+        others => format!("{text} (and {others} more of that kind)"),
+    };
+    kinds.into_iter().map(told).collect()
 }
 
 /// A limits report, ready to print: every measure with its median, least and most.

@@ -4,7 +4,7 @@
 //! Lines are brought into the order of their times. Where a log tells whole seconds only, the requests of a second are
 //! spread evenly over it, in the log's order.
 
-use super::log::{Log, LogRequest};
+use super::log::{Log, LogRequest, Skip};
 use super::{Address, Entry, Faults, Method, Workload};
 use crate::workload::fault::FaultKind;
 
@@ -31,6 +31,8 @@ pub struct Replay {
     pub requests: Vec<ReplayRequest>,
     /// How many sessions there are.
     pub sessions: u32,
+    /// Lines of the log that are not asked for again, each reason with its count.
+    pub passed_over: Vec<(Skip, u64)>,
 }
 
 impl Replay {
@@ -77,7 +79,7 @@ impl Replay {
             ("speed", format!("x{speed}")),
             ("duration", format!("{duration_s:.3} s")),
         ];
-        Ok(Self { workload, requests, sessions: sessions.count })
+        Ok(Self { workload, requests, sessions: sessions.count, passed_over: log.skips().collect() })
     }
 
     /// When each request is to begin, in nanoseconds after the first one, in order.

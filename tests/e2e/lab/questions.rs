@@ -1,0 +1,203 @@
+//! Questions that the lab answers: the knee, overload, which of two is faster, when it is steady, when it is tight.
+//!
+//! The servers have one worker whose time for a request is known, so what they can do at most is known as well. A busy
+//! machine may make them slower, and never faster.
+
+use super::responder::{Answer, ok, respond, respond_before_others};
+use super::{Bench, before_others, bench, bench_by};
+use crate::e2e::harness::{Folder, Server};
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MS: u64 = 1_000_000;
+
+/// A server of one worker that takes so long for a request, which others wait for; its URL.
+fn one_worker(service_ns: u64) -> String {
+    let free_ns = Mutex::new(0);
+    let address = respond_before_others(move |_, arrived_ns| {
+        let mut free_ns = free_ns.lock().unwrap();
+        *free_ns = arrived_ns.max(*free_ns) + service_ns;
+        Answer::At(*free_ns, ok(64))
+    });
+    format!("http://{address}/")
+}
+
+fn ask(url: &str, arguments: &[&str]) -> Bench {
+    bench_by(before_others(), &[&[url][..], arguments].concat())
+}
+
+#[test]
+fn the_knee_is_never_beyond_what_the_server_can_do() {
+    let url = one_worker(4 * MS);
+    let run = ask(&url, &["--find-knee", "p99<100ms", "--rate", "20..2000", "-d", "500ms"]);
+    let knee = &run.json["findings"]["knee"];
+    let search = &knee["search"];
+    let trials = search["trials"].as_array().unwrap();
+    assert!(trials.len() >= 3 && trials.len() == run.steps().count(), "{knee:#}");
+    // 250 requests/s are all there is; what is late in half a second of 2 % more stays below 100 ms.
+    let beyond = 250.0 * 1.25;
+    for trial in trials {
+        let (rate, outcome) = (trial["trial"]["rate_per_s"].as_f64().unwrap(), trial["outcome"].as_str().unwrap());
+        assert!(outcome != "met" || rate < beyond, "{trial:#}");
+    }
+    if let Some(met) = search["met_per_s"].as_f64() {
+        // It stands only when three long trials in a row held.
+        let is_long = |trial: &&serde_json::Value| {
+            trial["trial"]["is_long"] == true && trial["trial"]["rate_per_s"] == met && trial["outcome"] == "met"
+        };
+        assert!(met < beyond && trials.iter().filter(is_long).count() >= 3, "{search:#}");
+        assert!(search["missed_per_s"].as_f64().is_none_or(|missed| missed > met), "{search:#}");
+    }
+    assert!(run.stdout.contains(knee["sentence"].as_str().unwrap()), "{}", run.stdout);
+}
+
+#[test]
+fn overload_tells_what_is_left_and_how_soon_it_recovers() {
+    let url = one_worker(4 * MS);
+    let run = ask(&url, &["--overload", "--rate", "200", "-d", "500ms", "--in-time", "200ms"]);
+    let found = &run.json["findings"]["overload"];
+    let levels = found["levels"].as_array().unwrap();
+    assert!(levels.len() >= 5, "{found:#}");
+    let numbers = |name: &str| levels.iter().map(|level| level[name].as_f64().unwrap()).collect::<Vec<_>>();
+    let (offered, goodput) = (numbers("offered_per_s"), numbers("goodput_per_s"));
+    assert!(offered.is_sorted() && offered.last() > Some(&500.0), "{offered:?}");
+    assert!(goodput.iter().all(|goodput| *goodput < 290.0), "no server does more than it can: {goodput:?}");
+    // Everybody who waits longer than is of use gets nothing out of it.
+    let overload = &found["overload"];
+    let peak = overload["peak"]["goodput_per_s"].as_f64().unwrap();
+    let worst = overload["worst"]["goodput_per_s"].as_f64().unwrap();
+    assert!(worst < 0.9 * peak, "{overload:#}");
+    assert!(found["recovery"].is_object(), "{found:#}");
+    assert!(found["sentence"].as_str().unwrap().contains("goodput is highest at"), "{found:#}");
+    assert!(run.stdout.contains("goodput is highest at"), "{}", run.stdout);
+    assert_ne!(run.exit, Some(1), "errors past the knee were looked for: {run:#?}");
+}
+
+#[test]
+fn of_two_servers_the_slower_one_is_told() {
+    let (quick, slow) = (one_worker(2 * MS), one_worker(12 * MS));
+    let run = ask(&quick, &["--vs", &slow, "-d", "2s", "-c", "1"]);
+    let found = &run.json["findings"]["comparison"];
+    let ratio = &found["comparisons"][0]["comparison"]["ratio"];
+    let (estimate, low, high) = (&ratio["estimate"], &ratio["low"], &ratio["high"]);
+    assert_eq!((&found["a"], &found["b"]), (&quick.as_str().into(), &slow.as_str().into()));
+    assert!(low.as_f64() < estimate.as_f64() && estimate.as_f64() < high.as_f64(), "{ratio:#}");
+    assert!(high.as_f64().unwrap() < 1.0, "B takes six times as long: {found:#}");
+    assert!(found["comparisons"][0]["comparison"]["same"].is_object(), "A was compared with itself: {found:#}");
+    assert!(run.stdout.contains("A beside itself") && run.stdout.contains("  B  http://"), "{}", run.stdout);
+    // Turns are not told one by one, and what all of them say is said once.
+    assert!(run.stdout.lines().count() < 40, "{}", run.stdout);
+}
+
+#[test]
+fn a_warm_up_lasts_until_it_is_steady_and_says_so_when_it_never_is() {
+    // Slow at first: the first half second of requests takes five times as long.
+    let seen = AtomicU64::new(0);
+    let address = respond(move |_, arrived_ns| {
+        let slow = seen.fetch_add(1, Ordering::Relaxed) < 60;
+        Answer::At(arrived_ns + if slow { 10 * MS } else { 2 * MS }, ok(64))
+    });
+    let run = bench(&[&format!("http://{address}/"), "--warm-up", "auto", "-c", "2", "-n", "400", "--threads", "1"]);
+    let warm_up = &run.step()["warm_up"];
+    assert_eq!(warm_up["steady"], true, "{warm_up:#}");
+    assert!(warm_up["samples"].as_u64().unwrap() >= 60, "{warm_up:#}");
+    // What was slow at the beginning is not in the figures.
+    assert!(run.json["latency"]["p50_ns"].as_u64().unwrap() < 9 * MS, "{:#}", run.json["latency"]);
+}
+
+#[test]
+fn a_run_until_it_is_tight_ends_by_itself() {
+    let url = one_worker(MS);
+    let run = ask(&url, &["--until-tight", "20", "-c", "1"]);
+    let step = run.step();
+    assert!(step["elapsed_ns"].as_u64().unwrap() < 60_000 * MS, "a constant is known soon: {step:#}");
+    assert!(run.number("responses") >= 100);
+    assert!(step["plan"]["stop"]["tight"].is_object() || step["plan"]["stop"]["kind"] == "tight", "{:#}", step["plan"]);
+}
+
+#[test]
+fn bodies_are_told_by_their_digests() {
+    let site = Folder::with(&[("a", b"abc")]);
+    let server = Server::start(site.path(), &[]);
+    let lists = Folder::new();
+    // FIPS 180-4 gives the digest of "abc" as an example.
+    let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let wrong = right.replace("ba78", "ba79");
+    for (digest, errors) in [(right, 0), (&wrong, 50)] {
+        let list = lists.path().join("filelist");
+        fs::write(&list, format!("/a 1 #3 #sha256={digest}\n")).unwrap();
+        let list = list.to_str().unwrap();
+        let run = bench(&[&server.url("/"), "--filelist", list, "--verify-digest", "100%", "-n", "50", "-c", "2"]);
+        let found = run.json["errors"]["total"].as_u64().unwrap();
+        assert_eq!((found, run.code), (errors, Some(i32::from(errors > 0))), "{run:#?}");
+        let run = bench(&[&server.url("/"), "--filelist", list, "-n", "50", "-c", "2"]);
+        assert_eq!(run.code, Some(0), "nobody asked for digests: {run:#?}");
+    }
+}
+
+#[test]
+fn a_log_is_asked_for_again_and_what_is_passed_over_is_told() {
+    let targets = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let seen = std::sync::Arc::clone(&targets);
+    let address = respond(move |target, _| {
+        seen.lock().unwrap().push(target.to_owned());
+        Answer::At(0, ok(3))
+    });
+    let folder = Folder::new();
+    let mut log = String::new();
+    for (second, request) in ["GET /a", "GET /b", "POST /c", "GET /d"].iter().enumerate() {
+        let _ = writeln!(
+            log,
+            "127.0.0.9 - - [10/Oct/2000:13:55:{:02} -0700] \"{request} HTTP/1.0\" 200 3",
+            30 + 2 * second
+        );
+    }
+    let path = folder.path().join("access.log");
+    fs::write(&path, log).unwrap();
+    let run = bench(&[&format!("http://{address}/"), "--replay", &format!("{},x4", path.display()), "--threads", "1"]);
+    assert_eq!(
+        (run.number("responses"), targets.lock().unwrap().as_slice()),
+        (3, &["/a", "/b", "/d"].map(String::from)[..])
+    );
+    let notes = run.json["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note["note"] == "log-lines-passed-over"), "{notes:?}");
+    assert!(run.stdout.contains("1 line of the log was not asked for again"), "{}", run.stdout);
+    // Six seconds of log, four times as fast.
+    let spans = run.step()["record"]["intended_span_ns"].as_u64().unwrap();
+    assert_eq!(spans / MS, 1_500, "{run:#?}");
+}
+
+#[test]
+fn the_servers_own_metrics_are_counted_against() {
+    let site = Folder::with(&[("a.txt", b"abc")]);
+    let text = format!(
+        "workers 1\nadmin off=#true\nsite \"*\" {{\n listen \"127.0.0.1:0\"\n route \"/metrics\" {{\n metrics\n }}\n \
+         route \"/**\" {{\n files \"{}\"\n }}\n}}\n",
+        site.path().display()
+    );
+    let server = Server::run(&site, &text);
+    let run = bench(&[&server.url("/a.txt"), "-n", "200", "-c", "2", "--server-metrics", &server.url("/metrics")]);
+    assert_eq!((run.code, run.number("responses")), (Some(0), 200), "{run:#?}");
+    let evidence = &run.step()["evidence"]["reconciliation"];
+    assert_eq!(evidence["server"]["requests"], 200, "{evidence:#}");
+    // Another's requests in the same metrics are seen for what they are.
+    let folder = Folder::new();
+    let log = folder.path().join("access.log");
+    fs::write(&log, "").unwrap();
+    let run = bench(&[&server.url("/a.txt"), "-n", "20", "-c", "2", "--server-log", log.to_str().unwrap()]);
+    assert!((run.exit, run.invalid().contains(&"counts-differ")) == (Some(5), true), "{run:#?}");
+}
+
+#[test]
+fn questions_of_one_machine_are_not_for_agents() {
+    let agents = ["--agents", "2", "--listen", "127.0.0.1:0", "--trust", "/nowhere"];
+    for question in
+        [&["--find-knee", "p99<5ms"][..], &["--overload"], &["--vs", "http://127.0.0.1:8/"], &["--server-log", "x"]]
+    {
+        let run = bench(&[&["http://127.0.0.1:9/"][..], question, &agents].concat());
+        assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{question:?} {run:#?}");
+        assert!(run.stderr.contains("--agents"), "{}", run.stderr);
+    }
+}
