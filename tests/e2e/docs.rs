@@ -93,7 +93,42 @@ fn reasons() -> String {
     for outcome in flatout_fastcgi::Outcome::ALL {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
+    text.push_str(LAB);
+    for (heading, names, texts) in lab_tables() {
+        writeln!(text, "\n### {heading}\n\n| name | meaning |\n|---|---|").unwrap();
+        for (name, meaning) in names.iter().zip(texts) {
+            writeln!(text, "| `{name}` | {} |", sentence(meaning)).unwrap();
+        }
+    }
     text
+}
+
+const LAB: &str = "
+## The load lab
+
+Names in the results of `flatout bench`, written with hyphens as in its classics. The eight first failures of a request are
+httperf's.
+";
+
+type Table = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+fn lab_tables() -> [Table; 5] {
+    use flatout_lab::agent::muster::AgentLoss;
+    use flatout_load::judge::{InvalidReason, failing::Finding};
+    use flatout_net::client::TlsFailure;
+    [
+        ("Why a run is invalid", InvalidReason::NAMES, InvalidReason::TEXTS),
+        ("What fails in a run, and what is worth a note", Finding::NAMES, Finding::TEXTS),
+        ("Why a request failed", flatout_load::FailureKind::NAMES, flatout_load::FailureKind::TEXTS),
+        ("Why the lab has no TLS session", TlsFailure::NAMES, TlsFailure::TEXTS),
+        ("Why an agent was lost or not taken", AgentLoss::NAMES, AgentLoss::TEXTS),
+    ]
+}
+
+/// The lab's texts are parts of sentences, to stand behind a figure.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).chain(['.']).collect())
 }
 
 #[test]

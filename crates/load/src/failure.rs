@@ -34,19 +34,7 @@ impl FailureKind {
     }
 }
 
-impl serde::Serialize for FailureKind {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for FailureKind {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
-        known.ok_or_else(|| serde::de::Error::custom(format!("no failure is called {name:?}")))
-    }
-}
+crate::by_name! { FailureKind, "failure" }
 
 #[cfg(test)]
 mod tests {

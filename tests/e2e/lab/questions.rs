@@ -40,7 +40,9 @@ fn the_knee_is_never_beyond_what_the_server_can_do() {
     let beyond = 250.0 * 1.25;
     for trial in trials {
         let (rate, outcome) = (trial["trial"]["rate_per_s"].as_f64().unwrap(), trial["outcome"].as_str().unwrap());
-        assert!(outcome != "met" || rate < beyond, "{trial:#}");
+        // Short trials only say where to look.
+        let is_short = trial["trial"]["is_long"] == false;
+        assert!(is_short || outcome != "met" || rate < beyond, "{trial:#}");
     }
     if let Some(met) = search["met_per_s"].as_f64() {
         // It stands only when three long trials in a row held.
@@ -92,7 +94,7 @@ fn of_two_servers_the_slower_one_is_told() {
 }
 
 #[test]
-fn a_warm_up_lasts_until_it_is_steady_and_says_so_when_it_never_is() {
+fn a_warm_up_lasts_until_it_is_steady() {
     // Slow at first: the first half second of requests takes five times as long.
     let seen = AtomicU64::new(0);
     let address = respond(move |_, arrived_ns| {
@@ -174,7 +176,7 @@ fn the_servers_own_metrics_are_counted_against() {
     let site = Folder::with(&[("a.txt", b"abc")]);
     let text = format!(
         "workers 1\nadmin off=#true\nsite \"*\" {{\n listen \"127.0.0.1:0\"\n route \"/metrics\" {{\n metrics\n }}\n \
-         route \"/**\" {{\n files \"{}\"\n }}\n}}\n",
+         route \"/*\" {{\n files \"{}\"\n }}\n}}\n",
         site.path().display()
     );
     let server = Server::run(&site, &text);

@@ -47,32 +47,9 @@ impl FrameLimits {
     pub const KNOWN: Self = Self { message_bytes_max: MESSAGE_BYTES_MAX, record_bytes_max: RECORD_BYTES_MAX };
 }
 
-macro_rules! refusals {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why bytes are no frame.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum FrameRefusal {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl FrameRefusal {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The short name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// One sentence for people.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-refusals! {
+flatout_reason::reasons! {
+    /// Why bytes are no frame.
+    pub enum FrameRefusal { name, text, }
     KindUnknown, "kind-unknown", "the frame is of no kind that this version knows";
     TooLong, "too-long", "the frame is longer than it may be at this point";
     NotAMessage, "not-a-message", "the words are not JSON, or not a message that this version knows";

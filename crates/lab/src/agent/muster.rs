@@ -24,32 +24,9 @@ pub const SILENCE_NS_MAX: u64 = 10_000_000_000;
 /// Most agents of one run.
 pub const AGENTS_MAX: usize = 1_000;
 
-macro_rules! losses {
-    ($($variant:ident, $name:literal, $text:literal;)+) => {
-        /// Why an agent was lost or not taken.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum AgentLoss {
-            $(#[doc = $text] $variant,)+
-        }
-
-        impl AgentLoss {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The short name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// One sentence for people.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-losses! {
+flatout_reason::reasons! {
+    /// Why an agent was lost or not taken.
+    pub enum AgentLoss { name, text, }
     Closed, "closed", "its connection ended before its result was here";
     Silent, "silent", "it said nothing for ten seconds";
     BadFrame, "bad-frame", "what it sent is no frame of the protocol";

@@ -35,8 +35,17 @@ pub enum Books {
 pub(super) enum Page {
     /// Bytes of the log.
     LogBytes(u64),
-    /// Answers by status class, 1xx to 5xx, and requests in all.
-    Metrics([u64; 5], u64),
+    /// What the metrics said, and how many requests a look at them adds to them: 1 where the server that is measured
+    /// shows them as one of its pages.
+    Metrics(Metrics, u64),
+}
+
+/// Counts of a server at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Metrics {
+    /// Answers by status class, 1xx to 5xx.
+    classes: [u64; 5],
+    requests: u64,
 }
 
 impl Books {
@@ -47,39 +56,51 @@ impl Books {
                 let length = File::open(path).and_then(|file| file.metadata()).map(|metadata| metadata.len());
                 length.map(Page::LogBytes).map_err(|error| BenchError::Books(format!("{}: {error}", path.display())))
             }
-            Self::Metrics(url) => read_metrics(url),
+            Self::Metrics(url) => {
+                let first = read_metrics(url)?;
+                let second = read_metrics(url)?;
+                Ok(Page::Metrics(second, second.requests.saturating_sub(first.requests).min(1)))
+            }
         }
     }
 
     /// What was counted since `opened`, as soon as that is `expected` requests or more, or else at the end of patience.
     pub(super) fn close(&self, opened: &Page, expected: u64) -> Result<ServerCounts, BenchError> {
         let begun = Instant::now();
-        loop {
-            let counts = self.count(opened)?;
+        for looks in 1.. {
+            let counts = self.count(opened, looks)?;
             if counts.requests >= expected || begun.elapsed() >= PATIENCE {
                 return Ok(counts);
             }
             thread::sleep(LOOK_INTERVAL);
         }
+        self.count(opened, 0)
     }
 
-    fn count(&self, opened: &Page) -> Result<ServerCounts, BenchError> {
+    /// What was counted since `opened`, which was followed by so many looks, this one included.
+    fn count(&self, opened: &Page, looks: u64) -> Result<ServerCounts, BenchError> {
         match (self, opened) {
             (Self::Log(path), Page::LogBytes(from)) => {
                 count_log(path, *from).map_err(|error| BenchError::Books(format!("{}: {error}", path.display())))
             }
-            (Self::Metrics(url), Page::Metrics(before, requests_before)) => {
-                let Page::Metrics(now, requests) = read_metrics(url)? else {
-                    return Err(BenchError::Books(url.to_string()));
-                };
-                let by_class = (1..=5_u16).zip(now.iter().zip(before));
-                let by_status =
-                    by_class.map(|(class, (now, before))| (100 * class, now.saturating_sub(*before))).collect();
-                let requests = requests.saturating_sub(*requests_before);
-                Ok(ServerCounts { source: url.to_string(), by_status, requests })
+            (Self::Metrics(url), Page::Metrics(before, own)) => {
+                let counts = read_metrics(url)?.since(before, own * looks);
+                let by_status = (1..=5_u16).map(|class| 100 * class).zip(counts.classes).collect();
+                Ok(ServerCounts { source: url.to_string(), by_status, requests: counts.requests })
             }
             _ => Err(BenchError::Books("they were opened as others".to_owned())),
         }
+    }
+}
+
+impl Metrics {
+    /// What was counted since `before`, less so many looks at the metrics themselves, which are answered with 200.
+    fn since(&self, before: &Self, looks: u64) -> Self {
+        let mut classes: [u64; 5] =
+            std::array::from_fn(|class| self.classes[class].saturating_sub(before.classes[class]));
+        classes[1] = classes[1].saturating_sub(looks);
+        let requests = self.requests.saturating_sub(before.requests).saturating_sub(looks);
+        Self { classes, requests }
     }
 }
 
@@ -106,12 +127,10 @@ fn count_log(path: &Path, from: u64) -> std::io::Result<ServerCounts> {
     Ok(ServerCounts { source: path.display().to_string(), by_status: by_status.into_iter().collect(), requests })
 }
 
-fn read_metrics(url: &Url) -> Result<Page, BenchError> {
+fn read_metrics(url: &Url) -> Result<Metrics, BenchError> {
     let failed = |what: String| BenchError::Books(format!("{url}: {what}"));
     let text = fetch(url).map_err(|error| failed(error.to_string()))?;
-    let (classes, requests) =
-        parse_metrics(&text).ok_or_else(|| failed("there is no flatout_requests_total".into()))?;
-    Ok(Page::Metrics(classes, requests))
+    parse_metrics(&text).ok_or_else(|| failed("there is no flatout_requests_total".into()))
 }
 
 /// A request of HTTP/1.0, whose answer ends with the connection.
@@ -134,7 +153,7 @@ fn fetch(url: &Url) -> std::io::Result<String> {
     }
 }
 
-fn parse_metrics(text: &str) -> Option<([u64; 5], u64)> {
+fn parse_metrics(text: &str) -> Option<Metrics> {
     let value = |name: &str| {
         let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         rest.split_ascii_whitespace().next()?.parse::<f64>().ok().map(|value| value as u64)
@@ -144,12 +163,12 @@ fn parse_metrics(text: &str) -> Option<([u64; 5], u64)> {
     for (class, count) in (1..).zip(&mut classes) {
         *count = value(&format!("flatout_responses_total{{class=\"{class}xx\"}}")).unwrap_or(0);
     }
-    Some((classes, requests))
+    Some(Metrics { classes, requests })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Books, count_log, parse_metrics};
+    use super::{Books, Metrics, count_log, parse_metrics};
     use std::fs;
     use std::io::Write;
 
@@ -175,7 +194,10 @@ mod tests {
     fn metrics_are_found_by_name() {
         let text = "# TYPE flatout_requests counter\nflatout_requests_total 7\n\
             flatout_responses_total{class=\"2xx\"} 5\nflatout_responses_total{class=\"4xx\"} 2\n";
-        assert_eq!(parse_metrics(text), Some(([0, 5, 0, 2, 0], 7)));
+        let found = parse_metrics(text).unwrap();
+        assert_eq!(found, Metrics { classes: [0, 5, 0, 2, 0], requests: 7 });
+        let before = Metrics { classes: [0, 1, 0, 2, 0], requests: 3 };
+        assert_eq!(found.since(&before, 1), Metrics { classes: [0, 3, 0, 0, 0], requests: 3 });
         assert_eq!(parse_metrics("other 1\n"), None);
     }
 }

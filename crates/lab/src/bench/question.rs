@@ -46,7 +46,7 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
         .map(|step| (f64::from(step.plan.connections_used()), step.responses_per_s))
         .collect();
     // Levels that are all alike were not asked for to see how it grows.
-    let is_sweep = points.iter().any(|(connections, _)| *connections != points[0].0);
+    let is_sweep = run.steps.windows(2).any(|pair| pair[0].plan.connections_used() != pair[1].plan.connections_used());
     if !is_sweep || points.len() < flatout_load::stats::usl::POINTS_MIN {
         return None;
     }

@@ -41,7 +41,7 @@ pub fn of(report: &RunReport) -> Verdict {
                 at(step),
                 invalid.reason.name(),
                 invalid.text,
-                invalid.reason.meaning()
+                invalid.reason.text()
             ));
         }
     }

@@ -4,33 +4,9 @@ use crate::failure::FailureKind;
 use crate::record::Counts;
 use crate::report::Reason;
 
-/// Declares names and sentences once. A sentence is a function of one count.
-macro_rules! reasons {
-    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
-        /// Names of what fails in a run, and of what is worth a note.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Finding {
-            $(#[doc = $meaning] $variant,)*
-        }
-
-        impl Finding {
-            /// Every finding.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The short name used in JSON.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What it means.
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
-}
-
-reasons! {
+flatout_reason::reasons! {
+    /// Names of what fails in a run, and of what is worth a note.
+    pub enum Finding { name, text, }
     NothingSent,     "nothing-sent",     "no request left this process";
     NotAllSent,      "not-all-sent",     "fewer requests were sent than asked for";
     NothingAnswered, "nothing-answered", "requests were sent and none was answered in full";
@@ -128,7 +104,7 @@ mod tests {
     fn names_are_unique() {
         let names: std::collections::BTreeSet<_> = Finding::ALL.iter().map(|finding| finding.name()).collect();
         assert_eq!(names.len(), Finding::ALL.len());
-        assert!(Finding::ALL.iter().all(|finding| !finding.meaning().is_empty()));
+        assert!(Finding::ALL.iter().all(|finding| !finding.text().is_empty()));
     }
 
     #[test]

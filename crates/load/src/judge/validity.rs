@@ -4,33 +4,10 @@ use super::little::{DIFFERENCE_SHARE_MAX, Little};
 use super::reconcile::Reconciliation;
 use serde::{Deserialize, Serialize};
 
-/// Declares the reasons once: the name in JSON and text, and what it means.
-macro_rules! invalid_reasons {
-    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
-        /// Why a run is invalid.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum InvalidReason {
-            $(#[doc = $meaning] #[serde(rename = $name)] $variant,)*
-        }
-
-        impl InvalidReason {
-            /// Every reason, in the order reports show them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The short name used in reports and JSON.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What it means, in one sentence.
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
-}
-
-invalid_reasons! {
+flatout_reason::reasons! {
+    /// Why a run is invalid.
+    #[derive(PartialOrd, Ord)]
+    pub enum InvalidReason { name, text, }
     ScheduleLag,          "schedule-lag",          "requests were begun late by the client itself, and the delay is not small beside the response time";
     ClientSaturated,      "client-saturated",      "a client thread had no time left: the client was the limit, not the server";
     RateNotReached,       "rate-not-reached",      "fewer requests were begun than the plan asked for";
@@ -43,6 +20,8 @@ invalid_reasons! {
     NoSteadyState,        "no-steady-state",       "the service time never became steady, so there is no figure that holds";
     Interrupted,          "interrupted",           "somebody ended the run before its time";
 }
+
+crate::by_name! { InvalidReason, "reason why a run is invalid" }
 
 /// A reason with the numbers behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

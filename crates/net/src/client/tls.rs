@@ -69,33 +69,10 @@ impl ClientTls {
 /// Servers whose sessions are remembered; there is one, and rustls keeps several tickets of it.
 const SESSIONS_MAX: usize = 8;
 
-/// Declares the failures and their names from one table.
-macro_rules! tls_failures {
-    ($($variant:ident, $name:literal, $meaning:literal;)*) => {
-        /// Why there is no TLS session.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum TlsFailure {
-            $(#[doc = $meaning] $variant,)*
-        }
-
-        impl TlsFailure {
-            /// Every failure.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The short name used in reports.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// One sentence for people.
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)* }
-            }
-        }
-    };
-}
-
-tls_failures! {
+flatout_reason::reasons! {
+    /// Why there is no TLS session.
+    #[derive(PartialOrd, Ord)]
+    pub enum TlsFailure { name, text, }
     Name,      "tls-name",      "the certificate is for another name than the URL's host";
     Expired,   "tls-expired",   "the certificate is not valid at this time";
     Untrusted, "tls-untrusted", "nobody we believe has signed the certificate (give --cacert, or --insecure)";
@@ -121,7 +98,7 @@ impl TlsFailure {
 
 impl fmt::Display for TlsFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.meaning())
+        formatter.write_str(self.text())
     }
 }
 

@@ -42,7 +42,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
     assert_eq!(names.len(), InvalidReason::ALL.len());
     for reason in InvalidReason::ALL {
         assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
-        assert!(!reason.meaning().is_empty());
+        assert!(!reason.text().is_empty());
     }
     let server = ServerCounts { source: "access.log".to_owned(), by_status: vec![], requests: 1 };
     let bad = Evidence {
