@@ -19,6 +19,7 @@ use super::tool::tool;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How a bench ended, and what it said.
 #[derive(Debug)]
@@ -55,6 +56,12 @@ impl Bench {
     fn number(&self, name: &str) -> u64 {
         self.json["counts"][name].as_u64().unwrap_or_else(|| panic!("no count {name}"))
     }
+}
+
+/// Held by a test whose tasks run before all usual ones: several of them together would wait for each other.
+fn before_others_alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// flatout as a task that runs before all usual ones, where the user may ask for that.

@@ -7,11 +7,26 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Cores the calling thread may run on, in ascending order; never empty.
 pub fn cores_allowed() -> Vec<usize> {
-    let cores: Vec<usize> = sched_getaffinity(None)
-        .map(|set| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
-        .unwrap_or_default();
+    let cores = cores_of(None);
     // A kernel that will not say still runs us somewhere.
     if cores.is_empty() { vec![0] } else { cores }
+}
+
+/// Whether client threads that never sleep leave a server of these processes as many cores as they take themselves.
+pub fn leave_room(threads: u32, server: impl Iterator<Item = u32>) -> bool {
+    let ours = cores_allowed();
+    let mut others: Vec<usize> = server.flat_map(|process| cores_of(Pid::from_raw(process.cast_signed()))).collect();
+    others.sort_unstable();
+    others.dedup();
+    others.retain(|core| !ours.contains(core));
+    let threads = threads.max(1) as usize;
+    others.len() + ours.len().saturating_sub(threads) >= threads
+}
+
+fn cores_of(task: Option<Pid>) -> Vec<usize> {
+    sched_getaffinity(task)
+        .map(|set| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+        .unwrap_or_default()
 }
 
 /// Two roles and the core each should be pinned to: different cores where the machine has them.

@@ -4,7 +4,7 @@
 //! machine may make them slower, and never faster.
 
 use super::responder::{Answer, ok, respond, respond_before_others};
-use super::{Bench, before_others, bench, bench_by};
+use super::{Bench, before_others, before_others_alone, bench, bench_by};
 use crate::e2e::harness::{Folder, Server};
 use std::fmt::Write as _;
 use std::fs;
@@ -30,6 +30,7 @@ fn ask(url: &str, arguments: &[&str]) -> Bench {
 
 #[test]
 fn the_knee_is_never_beyond_what_the_server_can_do() {
+    let _alone = before_others_alone();
     let url = one_worker(4 * MS);
     let run = ask(&url, &["--find-knee", "p99<100ms", "--rate", "20..2000", "-d", "500ms"]);
     let knee = &run.json["findings"]["knee"];
@@ -57,6 +58,7 @@ fn the_knee_is_never_beyond_what_the_server_can_do() {
 
 #[test]
 fn overload_tells_what_is_left_and_how_soon_it_recovers() {
+    let _alone = before_others_alone();
     let url = one_worker(4 * MS);
     let run = ask(&url, &["--overload", "--rate", "200", "-d", "500ms", "--in-time", "200ms"]);
     let found = &run.json["findings"]["overload"];
@@ -79,6 +81,7 @@ fn overload_tells_what_is_left_and_how_soon_it_recovers() {
 
 #[test]
 fn of_two_servers_the_slower_one_is_told() {
+    let _alone = before_others_alone();
     let (quick, slow) = (one_worker(2 * MS), one_worker(12 * MS));
     let run = ask(&quick, &["--vs", &slow, "-d", "2s", "-c", "1"]);
     let found = &run.json["findings"]["comparison"];
@@ -111,6 +114,7 @@ fn a_warm_up_lasts_until_it_is_steady() {
 
 #[test]
 fn a_run_until_it_is_tight_ends_by_itself() {
+    let _alone = before_others_alone();
     let url = one_worker(MS);
     let run = ask(&url, &["--until-tight", "20", "-c", "1"]);
     let step = run.step();

@@ -7,7 +7,7 @@
 //! guests) a witness measures at the same time; a machine that was later than 50 µs cannot show more than its lateness.
 
 use super::responder::{Answer, ok, put_before_others, respond_before_others};
-use super::{Bench, before_others, bench_by};
+use super::{Bench, before_others, before_others_alone, bench_by};
 use crate::e2e::harness::Folder;
 use flatout_net::clock::precise_ns;
 use std::fmt::Write as _;
@@ -26,6 +26,7 @@ const MS: u64 = 1_000_000;
 
 /// Runs the lab against a schedule, of whose times `check` knows what they must look like, until its percentiles are the truth; the last run's differences fail the test.
 fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
+    let _alone = before_others_alone();
     let mut told = String::new();
     let mut is_explained = false;
     for _ in 0..ATTEMPTS {

@@ -5,7 +5,7 @@ use super::drive::Choice;
 use super::kernel::KernelCounters;
 use super::span::{self, Span, SpanPlan, run_span};
 use super::{Ask, BenchError, BenchReport, Limit, Phase, Ports, Progress, ServerFound, limit, question};
-use crate::cores::Placement;
+use crate::cores::{Placement, cores_allowed, leave_room};
 use crate::crowd::CrowdWatch;
 use crate::machine::Machine;
 use crate::procfs;
@@ -74,6 +74,12 @@ impl Bench {
             HttpVersion::Http2 { streams } => Some(streams.max(1)),
             HttpVersion::Http10 | HttpVersion::Http11 => None,
         };
+        let server = Target::find(address);
+        let leaves_room = match &server {
+            Ok(target) => leave_room(ask.threads, target.processes().iter().copied()),
+            Err(TargetUnknown::NotLocal) => cores_allowed().len() >= ask.threads as usize,
+            Err(_) => false,
+        };
         let like = SpanPlan {
             plan: first.clone(),
             threads: ask.threads,
@@ -86,6 +92,7 @@ impl Bench {
             digest_every: ask.digest_every(),
             request_timeout_ns: ask.request_timeout_ns,
             placement: Placement::Anywhere,
+            may_stay_awake: leaves_room,
             handle_interrupts: true,
             share: ask.share,
             begin_at_ns: ask.begin_at_ns,
@@ -94,7 +101,7 @@ impl Bench {
         Ok(Self {
             like,
             begun_unix_ms: unix_ms(),
-            server: Target::find(address),
+            server,
             books,
             used: CpuUsed { by_task: Vec::new() },
             whole_ns: 0,

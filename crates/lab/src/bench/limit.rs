@@ -130,6 +130,7 @@ impl SpanPlan {
             digest_every: 0,
             request_timeout_ns: 10_000_000_000,
             placement,
+            may_stay_awake: false,
             handle_interrupts: false,
             share: (0, 1),
             begin_at_ns: None,

@@ -10,7 +10,7 @@ use crate::cores::Placement;
 use crate::procfs;
 use flatout_load::judge::steady::Watch;
 use flatout_load::judge::tight::TightWatch;
-use flatout_load::plan::{Plan, PlanError, Share, Stop, WarmUp};
+use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings};
 use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
@@ -51,6 +51,8 @@ pub(crate) struct SpanPlan {
     pub(crate) request_timeout_ns: u64,
     /// Where each client thread runs.
     pub(crate) placement: Placement,
+    /// Whether there is room for client threads that never sleep.
+    pub(crate) may_stay_awake: bool,
     pub(crate) handle_interrupts: bool,
     /// Which share of the plan is made here, of how many.
     pub(crate) share: (u32, u32),
@@ -205,6 +207,7 @@ fn thread_parts(
         },
         request_timeout_ns: span.request_timeout_ns,
         digest_every: span.digest_every,
+        stays_awake: stays_awake(span),
         handle_interrupts: span.handle_interrupts,
     };
     let schedule = Schedule::begin(&span.plan, share, start_ns).map_err(BenchError::Plan)?;
@@ -218,6 +221,20 @@ fn thread_parts(
     let between = (Arc::clone(signals), Arc::clone(desk));
     let drive = LabDrive::new(schedule, recorder, loop_lag, span.choice.clone(), between, (is_live, resolve_ns));
     Ok((settings, drive))
+}
+
+/// Most visits a second for a thread that stays awake: beyond, its core does not sleep deeply
+/// enough to matter, and what would be spent on staying awake could be wanted for work.
+const AWAKE_PER_S_MAX: f64 = 2_000.0;
+
+/// Whether client threads stay awake for what is due and what is awaited: in open loop, where the clock asks and times count,
+/// and only where it takes no core from a server beside them.
+fn stays_awake(span: &SpanPlan) -> bool {
+    let Loop::Open(arrivals) = &span.plan.kind else { return false };
+    // HTTP/2 connections are read by tasks of their own, whose work could not be told from staying awake.
+    span.may_stay_awake
+        && span.http2_streams.is_none()
+        && arrivals.rate_mean() <= AWAKE_PER_S_MAX * f64::from(span.threads.max(1))
 }
 
 /// Watches a span from outside: whether it is warm, whether its estimate is tight.

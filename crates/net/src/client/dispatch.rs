@@ -92,10 +92,15 @@ impl<D: Drive + 'static> Shared<D> {
             if self.done.get() && self.under_way.get() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            match self.pacer.poll_due(context) {
+            match self.pacer.poll_ring(context) {
                 Poll::Ready(Ok(())) => {
-                    let own = self.dispatch(precise_ns(), None);
-                    debug_assert!(own.is_none());
+                    let now_ns = precise_ns();
+                    if self.pacer.take_due(now_ns) {
+                        let own = self.dispatch(now_ns, None);
+                        debug_assert!(own.is_none());
+                    } else {
+                        self.vigil.wake();
+                    }
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,

@@ -8,7 +8,7 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `table` | the requests, ready-made |
-//! | `slot`, `dispatch`, `pacer` | the slots, what is due on them, and the clock that says so |
+//! | `slot`, `dispatch`, `pacer`, `vigil` | the slots, what is due on them, the clock that says so, and who stays awake for it |
 //! | `connector`, `link`, `stream`, `tls` | from an address to a connection, plain or not |
 //! | `reader`, `content` | answers of HTTP/1 from bytes; whether a body is what it should be |
 //! | `connection`, `http2` | exchange after exchange |
@@ -32,6 +32,7 @@ mod slot;
 mod stream;
 mod table;
 mod tls;
+mod vigil;
 mod worker;
 
 pub use content::sha256;
@@ -63,6 +64,9 @@ pub struct ClientSettings {
     pub request_timeout_ns: u64,
     /// One answer in so many has the digest of its body taken; 0 for none.
     pub digest_every: u32,
+    /// Whether the worker stays awake while an answer is awaited, and shortly before something is due. A core that sleeps
+    /// takes a hundred microseconds to wake, which would count as the server's.
+    pub stays_awake: bool,
     /// Whether SIGINT ends the run: once to stop sending, twice to give up what is under way.
     pub handle_interrupts: bool,
 }

@@ -1,4 +1,5 @@
-//! The clock that says when something is due: a timerfd, exact to what the kernel can do.
+//! The clock that says when something is due: a timerfd, exact to what the kernel can do, or early by as much as a
+//! sleeping core takes to wake.
 
 use crate::registered::Registered;
 use rustix::io::Errno;
@@ -17,13 +18,14 @@ const NEVER: u64 = u64::MAX;
 pub(super) struct Pacer {
     fd: Registered,
     due_ns: Cell<u64>,
+    early_ns: u64,
 }
 
 impl Pacer {
-    /// Must be called within a worker's runtime.
-    pub(super) fn new() -> io::Result<Self> {
+    /// One that rings `early_ns` before what it is set to. Must be called within a worker's runtime.
+    pub(super) fn new(early_ns: u64) -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        Ok(Self { fd: Registered::new(fd)?, due_ns: Cell::new(NEVER) })
+        Ok(Self { fd: Registered::new(fd)?, due_ns: Cell::new(NEVER), early_ns })
     }
 
     /// Whether what it is set to has come.
@@ -31,29 +33,43 @@ impl Pacer {
         self.due_ns.get() <= now_ns
     }
 
+    /// Whether it has come, or comes so soon that no sleep before it would be short enough.
+    pub(super) fn is_near(&self, now_ns: u64) -> bool {
+        self.due_ns.get() <= now_ns.saturating_add(self.early_ns)
+    }
+
+    /// Whether what it is set to has come; it is then set to none.
+    pub(super) fn take_due(&self, now_ns: u64) -> bool {
+        let is_due = self.is_due(now_ns);
+        if is_due {
+            self.due_ns.set(NEVER);
+        }
+        is_due
+    }
+
     /// Sets it, in place of what it was set to. Setting it to the same again costs nothing.
     pub(super) fn set(&self, due_ns: u64) -> io::Result<()> {
         if self.due_ns.replace(due_ns) == due_ns {
             return Ok(());
         }
+        let ring_ns = due_ns.saturating_sub(self.early_ns);
         let value = Timespec {
-            tv_sec: i64::try_from(due_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_sec: i64::try_from(ring_ns / 1_000_000_000).unwrap_or(i64::MAX),
             // A time of zero would switch the timer off.
-            tv_nsec: i64::try_from(due_ns % 1_000_000_000).unwrap_or(0).max(i64::from(due_ns == 0)),
+            tv_nsec: i64::try_from(ring_ns % 1_000_000_000).unwrap_or(0).max(i64::from(ring_ns == 0)),
         };
         let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         timerfd_settime(self.fd.fd(), TimerfdTimerFlags::ABSTIME, &setting)?;
         Ok(())
     }
 
-    /// Ready when the moment has come; it is then set to none.
-    pub(super) fn poll_due(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when it rings: once for each setting.
+    pub(super) fn poll_ring(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.fd.poll_read_ready(context))?;
             match rustix::io::read(self.fd.fd(), &mut [0_u8; 8]) {
                 Ok(_) => {
                     guard.clear_ready();
-                    self.due_ns.set(NEVER);
                     return Poll::Ready(Ok(()));
                 }
                 // Set anew since it rang.
@@ -75,19 +91,37 @@ mod tests {
     #[test]
     fn it_rings_once_and_not_early() {
         build_runtime().unwrap().block_on(async {
-            let pacer = Pacer::new().unwrap();
+            let pacer = Pacer::new(0).unwrap();
             for wait_ns in [0, 1_000_000, 3_000_000] {
                 let due_ns = precise_ns() + wait_ns;
                 // What was set before does not ring.
                 pacer.set(due_ns + 60_000_000_000).unwrap();
                 pacer.set(due_ns).unwrap();
                 assert!(!pacer.is_due(due_ns - 1) && pacer.is_due(due_ns));
-                poll_fn(|context| pacer.poll_due(context)).await.unwrap();
+                poll_fn(|context| pacer.poll_ring(context)).await.unwrap();
                 assert!(precise_ns() >= due_ns);
+                assert!(pacer.take_due(precise_ns()) && !pacer.take_due(precise_ns()));
                 assert!(!pacer.is_due(u64::MAX - 1));
             }
             pacer.set(0).unwrap();
-            poll_fn(|context| pacer.poll_due(context)).await.unwrap();
+            poll_fn(|context| pacer.poll_ring(context)).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn it_rings_early_by_what_it_is_told() {
+        build_runtime().unwrap().block_on(async {
+            const EARLY_NS: u64 = 50_000_000;
+            let pacer = Pacer::new(EARLY_NS).unwrap();
+            let due_ns = precise_ns() + 60_000_000_000;
+            assert!(!pacer.is_near(due_ns));
+            pacer.set(due_ns).unwrap();
+            assert!(!pacer.is_near(due_ns - EARLY_NS - 1) && pacer.is_near(due_ns - EARLY_NS));
+            assert!(!pacer.take_due(due_ns - 1) && pacer.take_due(due_ns));
+            let due_ns = precise_ns() + EARLY_NS;
+            pacer.set(due_ns).unwrap();
+            poll_fn(|context| pacer.poll_ring(context)).await.unwrap();
+            assert!(pacer.is_near(precise_ns()));
         });
     }
 }

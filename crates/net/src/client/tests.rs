@@ -191,6 +191,7 @@ fn settings(address: SocketAddr) -> ClientSettings {
         sources: Sources::Automatic,
         request_timeout_ns: 5_000_000_000,
         digest_every: 0,
+        stays_awake: false,
         handle_interrupts: false,
     }
 }

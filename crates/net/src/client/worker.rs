@@ -7,6 +7,7 @@ use super::http2::Group;
 use super::pacer::Pacer;
 use super::reader::HeadMemo;
 use super::slot::Slot;
+use super::vigil::{self, Vigil};
 use super::{ClientSettings, ConnectionEnd, Drive};
 use crate::clock::precise_ns;
 use crate::runtime::build_runtime;
@@ -35,11 +36,14 @@ const MEMOS_MAX: usize = 256;
 pub(super) struct Room {
     pub(super) buffer: Box<[u8]>,
     memos: Box<[HeadMemo]>,
+    /// How often it was used.
+    pub(super) uses: u64,
 }
 
 impl Room {
     /// The buffer, and the memo for answers to a request.
     pub(super) fn parts(&mut self, request: u32) -> (&mut [u8], &mut HeadMemo) {
+        self.uses += 1;
         let index = request as usize % self.memos.len();
         (&mut self.buffer, &mut self.memos[index])
     }
@@ -57,6 +61,7 @@ pub(super) struct Shared<D> {
     /// Connections that slots share, over HTTP/2.
     pub(super) groups: Vec<Rc<Group>>,
     pub(super) pacer: Pacer,
+    pub(super) vigil: Vigil,
     /// Connections open now.
     pub(super) connections: Cell<u32>,
     /// Nothing more is to be begun.
@@ -78,6 +83,7 @@ impl<D: Drive> Shared<D> {
     /// A burst is begun.
     pub(super) fn begun(&self) {
         self.under_way.set(self.under_way.get() + 1);
+        self.vigil.wake();
     }
 
     /// A burst has ended.
@@ -125,8 +131,10 @@ impl<D: Drive> Drop for Alarm<D> {
 pub struct WorkerReport<D> {
     /// The drive, with all it was told.
     pub drive: D,
-    /// On-CPU time of the thread while it ran, in nanoseconds.
+    /// On-CPU time of the thread while it ran, in nanoseconds, its vigil left out.
     pub cpu_ns: u64,
+    /// Time it only stayed awake, in nanoseconds: see [`ClientSettings::stays_awake`].
+    pub awake_ns: u64,
     /// From before the first connection to after the last one, in nanoseconds.
     pub elapsed_ns: u64,
     /// When the last answer had ended, on the monotonic clock.
@@ -141,28 +149,31 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
     }
     let runtime = build_runtime()?;
-    let pacer = runtime.block_on(async { Pacer::new() })?;
+    let early_ns = if settings.stays_awake { vigil::EARLY_NS } else { 0 };
+    let pacer = runtime.block_on(async { Pacer::new(early_ns) })?;
     let shared = Rc::new(build_shared(settings, drive, pacer));
     let (started_ns, cpu_before_ns) = (precise_ns(), thread_cpu_ns());
     runtime.block_on(async {
         let watch = tokio::task::spawn_local(watch(Rc::clone(&shared)));
         let interrupts =
             shared.settings.handle_interrupts.then(|| tokio::task::spawn_local(interrupts(Rc::clone(&shared))));
+        let vigil = shared.settings.stays_awake.then(|| tokio::task::spawn_local(vigil::keep(Rc::clone(&shared))));
         shared.dispatch(precise_ns(), None);
         let run = poll_fn(|context| shared.poll_run(context)).await;
         watch.abort();
-        if let Some(interrupts) = interrupts {
-            interrupts.abort();
+        for task in [interrupts, vigil].into_iter().flatten() {
+            task.abort();
         }
         run
     })?;
-    let (ended_ns, cpu_ns) = (precise_ns(), thread_cpu_ns() - cpu_before_ns);
+    let awake_ns = shared.vigil.awake_ns();
+    let (ended_ns, cpu_ns) = (precise_ns(), (thread_cpu_ns() - cpu_before_ns).saturating_sub(awake_ns));
     let elapsed_ns = ended_ns - started_ns;
     // Tasks that wait for nothing more are dropped with the runtime, and with them their hold on what is shared.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
-    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu_ns, elapsed_ns, ended_ns, interrupted })
+    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu_ns, awake_ns, elapsed_ns, ended_ns, interrupted })
 }
 
 fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> Shared<D> {
@@ -177,11 +188,13 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
         room: RefCell::new(Room {
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             memos: (0..memos.max(1)).map(|_| HeadMemo::default()).collect(),
+            uses: 0,
         }),
         sampling: Sampling::new(settings.digest_every),
         slots: (0..slots).map(|index| Rc::new(Slot::new(index))).collect(),
         groups: streams.map_or(Vec::new(), |streams| (0..slots.div_ceil(streams)).map(|_| Rc::default()).collect()),
         pacer,
+        vigil: Vigil::default(),
         connections: Cell::new(0),
         done: Cell::new(false),
         under_way: Cell::new(0),
