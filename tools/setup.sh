@@ -29,14 +29,14 @@ as_root() {
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
-  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux openssl:openssl python3:python3
+  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux chrt:util-linux unshare:util-linux ip:iproute2 openssl:openssl python3:python3
   systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
   node:nodejs npm:npm nginx:nginx
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
-  nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
+  nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o hey:hey
   varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm php:php-cli
 )
 # Files that no program stands for.

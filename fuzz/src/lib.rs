@@ -92,6 +92,9 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "agent_frames", seeds: agent::FRAME_SEEDS, check: agent::check_frames, must_fail: false },
     Fuzzer { name: "agent_muster", seeds: agent::MUSTER_SEEDS, check: agent::check_muster, must_fail: false },
     Fuzzer { name: "lists", seeds: load::LIST_SEEDS, check: load::check_lists, must_fail: false },
+    Fuzzer { name: "histograms", seeds: load::HISTOGRAM_SEEDS, check: load::check_histograms, must_fail: false },
+    Fuzzer { name: "histogram_logs", seeds: load::HLOG_SEEDS, check: load::check_histogram_logs, must_fail: false },
+    Fuzzer { name: "results", seeds: load::RESULT_SEEDS, check: load::check_results, must_fail: false },
     Fuzzer { name: "logs", seeds: load::LOG_SEEDS, check: load::check_logs, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];

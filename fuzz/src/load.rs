@@ -1,5 +1,7 @@
 //! Lists and access logs that a load run is made of.
 
+use flatout_load::record::{Hdr, hlog};
+use flatout_load::report::RunReport;
 use flatout_load::workload::log::{LogReader, parse_line};
 use flatout_load::workload::mine::mine;
 use flatout_load::workload::{Log, Replay, filelist, urls};
@@ -16,6 +18,61 @@ pub(crate) const LOG_SEEDS: &[&[u8]] = &[
     b"h - - [10/Oct/2000:13:55:36 -0700] \"HEAD / HTTP/1.0\" 304 -\r\nh - - [10/Oct/2000:13:55:36 -0700] \"-\" 400 0\n",
     b"{\"time\":\"2026-11-21T00:23:47.123Z\",\"client\":\"::1\",\"host\":\"a:8\",\"method\":\"GET\",\"target\":\"/\\u00e9\",\"status\":200,\"body_bytes\":7,\"tls\":true}\n{\"time\":\"2026-11-21T00:23:47Z\",\"method\":null,\"target\":\"\",\"status\":null}",
 ];
+
+/// Histograms in HdrHistogram's V2 form: three digits from 1 to an hour in nanoseconds, without and with a count.
+pub(crate) const HISTOGRAM_SEEDS: &[&[u8]] = &[
+    b"\x1c\x84\x93\x13\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\x03\x46\x30\xb8\xa0\0\x3f\xf0\0\0\0\0\0\0",
+    b"\x1c\x84\x93\x13\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\x03\x46\x30\xb8\xa0\0\x3f\xf0\0\0\0\0\0\0\x05\x02",
+];
+
+/// A log of histograms, and lines that are none.
+pub(crate) const HLOG_SEEDS: &[&[u8]] = &[
+    b"#[Histogram log format version 1.3]\n#[StartTime: 1441812279.474 (seconds since epoch)]\n\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\nTag=A,0.127,1.007,2.769,HISTFAAAABV42pNpmSzMwMDAxAABTAxQwAQANQoBAg==\n",
+    b"0.1,1,2,HISTFAAA\n#[BaseTime: x\nTag=,\n",
+];
+
+/// Beginnings of results.
+pub(crate) const RESULT_SEEDS: &[&[u8]] = &[
+    b"{\"schema\":\"flatout-run\",\"schema_version\":1,\"steps\":[]}",
+    b"{\"schema\":\"flatout-run\",\"schema_version\":4294967295}",
+];
+
+/// Bytes are refused, or are a histogram that is the same after it was written and read again.
+pub(crate) fn check_histograms(bytes: &[u8]) {
+    let Ok(histogram) = Hdr::decode(bytes) else { return };
+    let again = Hdr::parse(&histogram.encode());
+    assert_eq!(again.as_ref(), Ok(&histogram));
+    // All that a document may hold can be added up with ours.
+    if let (Ok(text), Ok(mut ours)) = (serde_json::to_string(&histogram), Hdr::new())
+        && let Ok(theirs) = serde_json::from_str::<Hdr>(&text)
+    {
+        assert!(ours.merge(&theirs).is_ok());
+        assert_eq!(ours.percentiles(), theirs.percentiles());
+    }
+}
+
+/// A log is refused with the number of a line, or is the same after it was written and read again.
+pub(crate) fn check_histogram_logs(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match hlog::Log::parse(&text) {
+        Ok(log) => {
+            let again = hlog::Log::parse(&log.encode());
+            assert_eq!(again.map(|again| again.rows.len()).ok(), Some(log.rows.len()));
+        }
+        Err(error) => assert!((1..=text.lines().count()).contains(&error.line)),
+    }
+}
+
+/// A result is refused in words, or can be written and read again.
+pub(crate) fn check_results(bytes: &[u8]) {
+    match RunReport::parse(&String::from_utf8_lossy(bytes)) {
+        Ok(report) => {
+            let again = report.encode().and_then(|text| RunReport::parse(&text));
+            assert!(again.is_ok_and(|again| again.steps.len() == report.steps.len()));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
 
 /// A list is refused with numbers of its lines, or every entry of it can be asked for and is written as it is read.
 pub(crate) fn check_lists(bytes: &[u8]) {

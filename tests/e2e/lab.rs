@@ -1,6 +1,7 @@
 //! The load lab against servers of a known nature: whether it tells the truth, and says when it cannot.
 
 mod agents;
+mod beside;
 mod connections;
 mod counts;
 mod live;

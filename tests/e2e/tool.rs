@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 const PACKAGES: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
     ("chromium", "chromium"),
+    ("chrt", "util-linux"),
     ("curl", "curl"),
     ("dpkg", "dpkg"),
     ("go", "golang-go"),

@@ -54,6 +54,11 @@ impl Group {
         is_news
     }
 
+    /// Whether the connection `generation` is still the group's.
+    fn is_open(&self, generation: u64) -> bool {
+        self.generation.get() == generation && matches!(*self.state.borrow(), State::Open(..))
+    }
+
     fn settle(&self, state: State) {
         self.state.replace(state);
         self.changed.notify_waiters();
@@ -76,6 +81,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
     let group = Rc::clone(&shared.groups[(slot.index / streams) as usize]);
     let mut next: Option<Begin> = None;
     let mut under_way: Vec<Stream> = Vec::new();
+    let mut kept: Option<Opened> = None;
     // The end of one burst is the beginning of the next: one look at the clock for both.
     let mut begun_ns = precise_ns();
     loop {
@@ -90,7 +96,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);
         }
-        let outcome = run_burst(&shared, &slot, &group, begin, begun_ns, &mut under_way).await;
+        let outcome = run_burst(&shared, &slot, &group, begin, begun_ns, (&mut under_way, &mut kept)).await;
         slot.deadline.forget();
         begun_ns = precise_ns();
         next = match outcome {
@@ -113,26 +119,29 @@ async fn run_burst<D: Drive + 'static>(
     group: &Rc<Group>,
     begin: Begin,
     begun_ns: u64,
-    under_way: &mut Vec<Stream>,
+    (under_way, kept): (&mut Vec<Stream>, &mut Option<Opened>),
 ) -> Result<u64, bool> {
     shared.drive.borrow_mut().handle_begun(&begin, begun_ns);
     let mut frame = Frame { shared, begin, begun_ns, made: None };
-    let opened = match open(shared, slot, group).await {
-        Ok(opened) => opened,
-        Err(failure) => {
-            let ended_ns = precise_ns();
-            frame.fail_from(0, failure_of(slot, failure), ended_ns);
-            return Err(false);
-        }
+    // The handle of a connection is dear to copy, so a slot keeps its own for as long as the group keeps the connection.
+    let opened = match kept {
+        Some(opened) if group.is_open(opened.generation) => opened,
+        _ => match open(shared, slot, group).await {
+            Ok(opened) => kept.insert(opened),
+            Err(failure) => {
+                let ended_ns = precise_ns();
+                frame.fail_from(0, failure_of(slot, failure), ended_ns);
+                return Err(false);
+            }
+        },
     };
-    frame.made = opened.made;
+    frame.made = opened.made.take();
     slot.deadline.watch_stream();
     slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
     under_way.clear();
     let mut failed = None;
-    let mut sender = opened.sender.clone();
     for nth in 0..begin.burst.max(1) {
-        match begin_stream(shared, slot, &mut sender, &begin, nth).await {
+        match begin_stream(shared, slot, &mut opened.sender, &begin, nth).await {
             Ok(stream) => under_way.push(stream),
             Err(failure) => {
                 let ended_ns = precise_ns();

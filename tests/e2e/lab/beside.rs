@@ -1,0 +1,190 @@
+//! What other tools report of servers whose schedule is known, beside the truth and beside ours: the table of
+//! docs/lab-method.md.
+//!
+//! It takes some minutes and compares tools, not code of ours, so it is not one of the usual tests:
+//! `cargo test --release --test e2e -- --ignored --nocapture lab::beside`.
+
+use super::responder::{Answer, ok, put_before_others, respond_before_others};
+use super::{before_others_alone, bench};
+use crate::e2e::harness::Folder;
+use crate::e2e::tool::tool;
+use flatout_net::clock::precise_ns;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MS: u64 = 1_000_000;
+
+/// Seconds of each run: four whole periods of the server that stalls.
+const SECONDS: u64 = 12;
+
+/// Requests a second, where a tool can be told.
+const RATE: u64 = 100;
+
+/// Connections at once, for tools that need to be told.
+const CONNECTIONS: u64 = 4;
+
+/// p50, p90, p99 and p99.9 in milliseconds, as far as they are told.
+type Told = [Option<f64>; 4];
+
+struct Schedule {
+    name: &'static str,
+    truth: Told,
+    respond: fn() -> SocketAddr,
+}
+
+const SCHEDULES: [Schedule; 3] = [
+    Schedule { name: "always 10 ms", truth: [Some(10.0); 4], respond: always },
+    Schedule {
+        name: "6 ms, each fifth 60 ms",
+        truth: [Some(6.0), Some(60.0), Some(60.0), Some(60.0)],
+        respond: quick_or_slow,
+    },
+    Schedule {
+        name: "5 ms, stalls 1 s in every 3",
+        truth: [Some(5.0), Some(705.0), Some(975.0), Some(1_002.0)],
+        respond: stalling,
+    },
+];
+
+fn always() -> SocketAddr {
+    respond_before_others(|_, arrived_ns| Answer::At(arrived_ns + 10 * MS, ok(100)))
+}
+
+fn quick_or_slow() -> SocketAddr {
+    let number = AtomicU64::new(0);
+    respond_before_others(move |_, arrived_ns| {
+        let is_slow = number.fetch_add(1, Ordering::Relaxed) % 5 == 4;
+        Answer::At(arrived_ns + if is_slow { 60 * MS } else { 6 * MS }, ok(100))
+    })
+}
+
+fn stalling() -> SocketAddr {
+    let begun_ns = precise_ns();
+    respond_before_others(move |_, arrived_ns| {
+        let phase_ns = arrived_ns.saturating_sub(begun_ns) % (3_000 * MS);
+        let stall_ns = if phase_ns < 2_000 * MS { 0 } else { 3_000 * MS - phase_ns };
+        Answer::At(arrived_ns + 5 * MS + stall_ns, ok(100))
+    })
+}
+
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The number behind `name` at the beginning of a line, with its unit.
+fn figure(text: &str, name: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
+    let word = rest.trim_start_matches([' ', ':']).trim_start_matches("in ").split_ascii_whitespace().next()?;
+    let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let scale = match &word[digits.len()..] {
+        "us" => 0.001,
+        "s" => 1_000.0,
+        _ if rest.trim_end().ends_with("secs") || rest.trim_end().ends_with("sec") => 1_000.0,
+        _ => 1.0,
+    };
+    Some(digits.parse::<f64>().ok()? * scale)
+}
+
+fn ours(url: &str) -> Option<Told> {
+    let (rate, requests) = (RATE.to_string(), (RATE * SECONDS).to_string());
+    let run = bench(&[url, "--rate", &rate, "-n", &requests, "-c", "300", "--threads", "1"]);
+    let at = |name: &str| Some(run.json["latency"][name].as_u64()? as f64 / MS as f64);
+    Some([at("p50_ns"), at("p90_ns"), at("p99_ns"), at("p99_9_ns")])
+}
+
+fn wrk(url: &str) -> Option<Told> {
+    let text = said(tool("wrk").args(["-t1", "-c4", "-d", &format!("{SECONDS}s"), "--latency", url]))?;
+    Some([figure(&text, "50%"), figure(&text, "90%"), figure(&text, "99%"), None])
+}
+
+fn ab(url: &str) -> Option<Told> {
+    let requests = (RATE * SECONDS).to_string();
+    let text = said(tool("ab").args(["-q", "-k", "-c", "4", "-n", &requests, url]))?;
+    Some([figure(&text, "50%"), figure(&text, "90%"), figure(&text, "99%"), None])
+}
+
+fn hey(url: &str) -> Option<Told> {
+    let each = (RATE / CONNECTIONS).to_string();
+    let text = said(Command::new("hey").args(["-z", &format!("{SECONDS}s"), "-c", "4", "-q", &each, url]))?;
+    Some([figure(&text, "50%"), figure(&text, "90%"), figure(&text, "99%"), None])
+}
+
+/// It tells no percentiles, but writes down what it measured.
+fn h2load(url: &str) -> Option<Told> {
+    let folder = Folder::new();
+    let log = folder.path().join("log");
+    let each = (RATE / CONNECTIONS).to_string();
+    let mut command = tool("h2load");
+    command.args(["--h1", "-c", "4", "-t", "1", "-D", &SECONDS.to_string(), "--rps", &each]);
+    said(command.arg(format!("--log-file={}", log.display())).arg(url))?;
+    let text = fs::read_to_string(log).ok()?;
+    let mut times: Vec<f64> =
+        text.lines().filter_map(|line| Some(line.split('\t').nth(2)?.parse::<f64>().ok()? / 1e3)).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| times.get(((share * times.len() as f64).ceil() as usize).max(1) - 1).copied();
+    Some([at(0.5), at(0.9), at(0.99), at(0.999)])
+}
+
+/// A median is all it tells.
+fn httperf(url: &str) -> Option<Told> {
+    let port = url.trim_end_matches('/').rsplit(':').next()?;
+    let (rate, count) = (RATE.to_string(), (RATE * SECONDS).to_string());
+    let mut command = tool("httperf");
+    command.args(["--server", "127.0.0.1", "--port", port, "--uri", "/", "--rate", &rate, "--num-conns", &count]);
+    let text = said(&mut command)?;
+    let line = text.lines().find(|line| line.starts_with("Connection time [ms]: min"))?;
+    let median = line.split_ascii_whitespace().skip_while(|word| *word != "median").nth(1)?.parse().ok();
+    Some([median, None, None, None])
+}
+
+fn oha(url: &str) -> Option<Told> {
+    let rate = RATE.to_string();
+    let mut command = Command::new("oha");
+    command.args(["--no-tui", "-z", &format!("{SECONDS}s"), "-c", "4", "-q", &rate, "--latency-correction", url]);
+    let text = said(&mut command)?;
+    Some([figure(&text, "50.00%"), figure(&text, "90.00%"), figure(&text, "99.00%"), figure(&text, "99.90%")])
+}
+
+#[test]
+#[ignore = "compares other tools with the truth, for some minutes"]
+fn other_tools_beside_the_truth() {
+    let _alone = before_others_alone();
+    put_before_others();
+    type Run = fn(&str) -> Option<Told>;
+    let tools: [(&str, Run); 7] = [
+        ("flatout bench --rate 100", ours),
+        ("wrk -c 4", wrk),
+        ("ab -k -c 4", ab),
+        ("hey -c 4 -q 25", hey),
+        ("h2load --h1 -c 4 --rps 25", h2load),
+        ("httperf --rate 100", httperf),
+        ("oha -c 4 -q 100 --latency-correction", oha),
+    ];
+    let shown =
+        |told: Told| told.map(|figure| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"))).join(" / ");
+    let mut table = String::from("| tool |");
+    for schedule in &SCHEDULES {
+        let _ = write!(table, " {} |", schedule.name);
+    }
+    let _ = write!(table, "\n|---|---|---|---|\n| truth |");
+    for schedule in &SCHEDULES {
+        let _ = write!(table, " {} |", shown(schedule.truth));
+    }
+    table.push('\n');
+    for (name, run) in tools {
+        let _ = write!(table, "| `{name}` |");
+        for schedule in &SCHEDULES {
+            let told = run(&format!("http://{}/", (schedule.respond)()));
+            let _ = write!(table, " {} |", told.map_or_else(|| "not here".to_owned(), shown));
+        }
+        table.push('\n');
+    }
+    println!("{table}");
+    let [_, _, stalls] = &SCHEDULES;
+    let ours = ours(&format!("http://{}/", (stalls.respond)())).unwrap();
+    assert!(ours[1] > Some(500.0) && ours[1] < Some(900.0), "a stall is what all feel who come in it: {ours:?}");
+}
