@@ -29,7 +29,7 @@ as_root() {
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
-  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux chrt:util-linux unshare:util-linux ip:iproute2 openssl:openssl python3:python3
+  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux renice:bsdutils unshare:util-linux ip:iproute2 openssl:openssl python3:python3
   systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
   node:nodejs npm:npm nginx:nginx

@@ -98,6 +98,19 @@ fn parse_ticks(text: &str) -> Option<Ticks> {
     Some(Ticks { user: fields.next()?.parse().ok()?, system: fields.next()?.parse().ok()? })
 }
 
+/// Whether the calling thread runs before all usual ones. The kernel lets such threads have only 95 % of each second
+/// (`kernel.sched_rt_runtime_us`), and stops one that never sleeps for the rest.
+pub fn is_realtime() -> bool {
+    fs::read_to_string("/proc/thread-self/stat").is_ok_and(|text| parse_realtime(&text).unwrap_or_default())
+}
+
+/// Whether the scheduling policy, the 41st field, is FIFO, round robin or by deadlines.
+fn parse_realtime(text: &str) -> Option<bool> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let policy: u32 = rest.split_ascii_whitespace().nth(38)?.parse().ok()?;
+    Some(matches!(policy, 1 | 2 | 6))
+}
+
 /// What a process holds and how often it was switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStatus {
@@ -166,8 +179,8 @@ fn parse_sched_time(text: &str) -> Option<SchedTime> {
 #[cfg(test)]
 mod tests {
     use super::{
-        MachineBusy, SchedTime, Ticks, parse_machine_busy, parse_process_status, parse_sched_time, parse_ticks,
-        read_own_sched_time, read_own_ticks, read_process_status,
+        MachineBusy, SchedTime, Ticks, is_realtime, parse_machine_busy, parse_process_status, parse_realtime,
+        parse_sched_time, parse_ticks, read_own_sched_time, read_own_ticks, read_process_status,
     };
 
     #[test]
@@ -187,6 +200,15 @@ mod tests {
         assert_eq!((cpu.user_ns, cpu.system_ns), (750, 250));
         assert_eq!(Ticks::default().split(9).total_ns(), 9);
         assert!(read_own_ticks().is_ok());
+    }
+
+    #[test]
+    fn a_policy_is_told_by_its_field() {
+        let fields = |policy: &str| format!("7 (a) b) S {} {policy} 0 0", ["0"; 37].join(" "));
+        let found = ["0", "1", "2", "3", "5", "6", "x"].map(|policy| parse_realtime(&fields(policy)));
+        let known = [false, true, true, false, false, true].map(Some);
+        assert_eq!((&found[..6], found[6]), (&known[..], None));
+        assert!(!is_realtime());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! It takes some minutes and compares tools, not code of ours, so it is not one of the usual tests:
 //! `cargo test --release --test e2e -- --ignored --nocapture lab::beside`.
 
-use super::responder::{Answer, ok, put_before_others, respond_before_others};
+use super::responder::{Answer, put_before_others, respond_before_others};
 use super::{before_others_alone, bench};
 use crate::e2e::harness::Folder;
 use crate::e2e::tool::tool;
@@ -49,15 +49,22 @@ const SCHEDULES: [Schedule; 3] = [
     },
 ];
 
+/// ab speaks HTTP/1.0 and must be told that the connection stays.
+fn answer() -> Vec<u8> {
+    let mut answer = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 100\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 100, b'x');
+    answer
+}
+
 fn always() -> SocketAddr {
-    respond_before_others(|_, arrived_ns| Answer::At(arrived_ns + 10 * MS, ok(100)))
+    respond_before_others(|_, arrived_ns| Answer::At(arrived_ns + 10 * MS, answer()))
 }
 
 fn quick_or_slow() -> SocketAddr {
     let number = AtomicU64::new(0);
     respond_before_others(move |_, arrived_ns| {
         let is_slow = number.fetch_add(1, Ordering::Relaxed) % 5 == 4;
-        Answer::At(arrived_ns + if is_slow { 60 * MS } else { 6 * MS }, ok(100))
+        Answer::At(arrived_ns + if is_slow { 60 * MS } else { 6 * MS }, answer())
     })
 }
 
@@ -66,7 +73,7 @@ fn stalling() -> SocketAddr {
     respond_before_others(move |_, arrived_ns| {
         let phase_ns = arrived_ns.saturating_sub(begun_ns) % (3_000 * MS);
         let stall_ns = if phase_ns < 2_000 * MS { 0 } else { 3_000 * MS - phase_ns };
-        Answer::At(arrived_ns + 5 * MS + stall_ns, ok(100))
+        Answer::At(arrived_ns + 5 * MS + stall_ns, answer())
     })
 }
 
@@ -89,11 +96,13 @@ fn figure(text: &str, name: &str) -> Option<f64> {
     Some(digits.parse::<f64>().ok()? * scale)
 }
 
-fn ours(url: &str) -> Option<Told> {
+/// A constant rate, times counted from when each request was due.
+fn by_the_clock(url: &str, connections: &str) -> Option<Told> {
     let (rate, requests) = (RATE.to_string(), (RATE * SECONDS).to_string());
-    let run = bench(&[url, "--rate", &rate, "-n", &requests, "-c", "300", "--threads", "1"]);
+    let run = bench(&[url, "--rate", &rate, "-n", &requests, "-c", connections, "--threads", "1"]);
     let at = |name: &str| Some(run.json["latency"][name].as_u64()? as f64 / MS as f64);
-    Some([at("p50_ns"), at("p90_ns"), at("p99_ns"), at("p99_9_ns")])
+    let told = [at("p50_ns"), at("p90_ns"), at("p99_ns"), at("p99_9_ns")];
+    (run.number("responses") == RATE * SECONDS).then_some(told)
 }
 
 fn wrk(url: &str) -> Option<Told> {
@@ -155,8 +164,9 @@ fn other_tools_beside_the_truth() {
     let _alone = before_others_alone();
     put_before_others();
     type Run = fn(&str) -> Option<Told>;
-    let tools: [(&str, Run); 7] = [
-        ("flatout bench --rate 100", ours),
+    let tools: [(&str, Run); 8] = [
+        ("flatout bench --rate 100 -c 300", |url| by_the_clock(url, "300")),
+        ("flatout bench --rate 100 -c 4, which is wrk2's method", |url| by_the_clock(url, "4")),
         ("wrk -c 4", wrk),
         ("ab -k -c 4", ab),
         ("hey -c 4 -q 25", hey),
@@ -185,6 +195,6 @@ fn other_tools_beside_the_truth() {
     }
     println!("{table}");
     let [_, _, stalls] = &SCHEDULES;
-    let ours = ours(&format!("http://{}/", (stalls.respond)())).unwrap();
+    let ours = by_the_clock(&format!("http://{}/", (stalls.respond)()), "300").unwrap();
     assert!(ours[1] > Some(500.0) && ours[1] < Some(900.0), "a stall is what all feel who come in it: {ours:?}");
 }

@@ -4,7 +4,7 @@ use crate::e2e::tool::tool;
 use flatout_net::clock::precise_ns;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -46,7 +46,8 @@ pub(super) fn respond_before_others(decide: impl Fn(&str, u64) -> Answer + Send 
 /// Makes this thread run before all usual ones, where the user may ask for that.
 pub(super) fn put_before_others() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let _ = tool("chrt").args(["--fifo", "--pid", "10", &thread]).stderr(Stdio::null()).status();
+    let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let _ = quiet(tool("renice").args(["-n", "-20", "-p", &thread]));
 }
 
 fn accept<D: Fn(&str, u64) -> Answer + Send + Sync + 'static>(listener: &TcpListener, decide: &Arc<D>) {

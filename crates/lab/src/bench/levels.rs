@@ -92,7 +92,7 @@ impl Bench {
             digest_every: ask.digest_every(),
             request_timeout_ns: ask.request_timeout_ns,
             placement: Placement::Anywhere,
-            may_stay_awake: leaves_room,
+            may_stay_awake: leaves_room && !procfs::is_realtime(),
             handle_interrupts: true,
             share: ask.share,
             begin_at_ns: ask.begin_at_ns,
