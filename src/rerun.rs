@@ -59,7 +59,7 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
         );
         return complain(&text, USAGE);
     }
-    if !words.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+    if !words.iter().chain(&args.arguments).any(|word| word == "--seed" || word.starts_with("--seed=")) {
         words.extend(["--seed".to_owned(), report.seed.to_string()]);
     }
     words.extend(args.arguments);

@@ -235,13 +235,21 @@ impl Plan {
 
     /// Most requests a second the plan offers, where the clock decides; bursts and sessions counted by their means.
     pub fn offered_per_s(&self) -> Option<f64> {
-        let Loop::Open(arrivals) = &self.kind else { return None };
         let bursts = match &self.visit {
             Visit::Request => 1.0,
             Visit::Connection { calls } => f64::from(*calls),
             Visit::Session { length } => length.mean(),
         };
-        Some(arrivals.rate_mean() * bursts * f64::from(self.burst))
+        Some(self.visits_per_s()? * bursts * f64::from(self.burst))
+    }
+
+    /// Mean rate of visits as far as the plan goes: a run may end before its last level of rate begins.
+    pub fn visits_per_s(&self) -> Option<f64> {
+        let Loop::Open(arrivals) = &self.kind else { return None };
+        Some(match self.stop {
+            Stop::After { duration_ns } => arrivals.rate_mean_until(duration_ns),
+            Stop::Count(_) | Stop::Tight { .. } => arrivals.rate_mean(),
+        })
     }
 
     /// One share for each thread of this process, which is agent `agent` (from 0) of `agents`. Over all agents and

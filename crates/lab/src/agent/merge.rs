@@ -2,7 +2,7 @@
 
 use super::muster::AgentResult;
 use flatout_load::report::step::StepFacts;
-use flatout_load::report::{AgentReport, Reason, RunReport, StepReport};
+use flatout_load::report::{AgentReport, ClientReport, Reason, RunReport, StepReport};
 
 /// Why results cannot be made one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         elapsed_ns = elapsed_ns.max(step.elapsed_ns);
         client.cpu.user_ns += step.client.cpu.user_ns;
         client.cpu.system_ns += step.client.cpu.system_ns;
-        if step.client.busy_share > client.busy_share {
+        let taken = |client: &ClientReport| client.busy_share + client.wait_share;
+        if taken(&step.client) > taken(&client) {
             (client.busy_share, client.wait_share) = (step.client.busy_share, step.client.wait_share);
         }
         let merged = client.loop_lag.histogram.merge(&step.client.loop_lag.histogram);

@@ -36,6 +36,16 @@ impl ReportNote {
     }
 }
 
+impl ReportNote {
+    /// What notes of one kind have in common: the name, and what a line of a log was passed over for.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Self::LogLinesPassedOver(_, why) => format!("{}: {why}", self.name()),
+            note => note.name().to_owned(),
+        }
+    }
+}
+
 impl std::fmt::Display for ReportNote {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {

@@ -1,6 +1,6 @@
 //! Whether there are ports enough for the connections a plan opens, before it opens them.
 
-use flatout_load::plan::{Loop, Plan, Stop};
+use flatout_load::plan::{Loop, Plan, Stop, WarmUp};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
@@ -94,7 +94,13 @@ impl Ports {
                         peak_per_s * duration_ns as f64 / 1e9
                     }
                 };
-                most.min(peak_per_s * self.hold_s)
+                let warm_up_s = match plan.warm_up {
+                    WarmUp::None => 0.0,
+                    WarmUp::For { duration_ns } | WarmUp::Steady { duration_ns_max: duration_ns } => {
+                        duration_ns as f64 / 1e9
+                    }
+                };
+                (most + peak_per_s * warm_up_s).min(peak_per_s * self.hold_s)
             }
             Loop::Open(_) => 0.0,
             Loop::Closed => held,

@@ -12,9 +12,9 @@ const OUTPUTS: [&str; 7] = ["--json", "--csv", "--prometheus", "--hlog", "--html
 /// The same without a value.
 const SHOWN: [&str; 2] = ["--tui", "--no-tui"];
 
-/// Flags with a value that are for a controller alone: its agents are not asked for agents, and what is required is
-/// required of the whole.
-const CONTROLLER: [&str; 4] = ["--agents", "--listen", "--trust", "--require"];
+/// Flags with a value that are for a controller alone: its agents are not asked for agents, what is required is required of
+/// the whole, and no controller has an agent open a file of the agent's machine.
+const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--trust", "--require", "--server-log", "--server-metrics"];
 
 /// Flags that carry a header.
 const HEADERS: [&str; 2] = ["-H", "--header"];

@@ -343,7 +343,7 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
     if !notes.is_empty() || !is_quiet || !report.run.thresholds.is_empty() {
         page.plain(None, "");
     }
-    for told in alike(notes.iter().map(|note| (note.name().to_owned(), note.to_string()))) {
+    for told in alike(notes.iter().map(|note| (note.kind(), note.to_string()))) {
         page.plain(Some(Weight::Warning), &format!("  note: {told}"));
     }
     for outcome in report.run.thresholds.iter().filter(|outcome| outcome.met) {

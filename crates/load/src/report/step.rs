@@ -274,7 +274,7 @@ impl StepReport {
         let seconds = facts.elapsed_ns as f64 / 1e9;
         let per_second = |count: u64| if facts.elapsed_ns == 0 { 0.0 } else { count as f64 / seconds };
         let visits_per_s = match &facts.plan.kind {
-            Loop::Open(arrivals) => Some(arrivals.rate_mean()),
+            Loop::Open(_) => facts.plan.visits_per_s(),
             Loop::Closed => None,
         };
         let offered =

@@ -5,7 +5,7 @@
 //! sockets again and again instead. What it spends on that is no work, so it is counted apart.
 
 use super::Drive;
-use super::worker::Shared;
+use super::worker::{Shared, thread_cpu_ns};
 use crate::clock::precise_ns;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -21,6 +21,8 @@ pub(super) const EARLY_NS: u64 = 250_000;
 pub(super) struct Vigil {
     sleeper: RefCell<Option<Waker>>,
     awake_ns: Cell<u64>,
+    /// Connections being made, and sends that wait for room.
+    hands_full: Cell<u32>,
 }
 
 impl Vigil {
@@ -31,9 +33,24 @@ impl Vigil {
         }
     }
 
-    /// Time in which nothing was done but staying awake.
+    /// What is done until the guard is dropped is work, however long it waits.
+    pub(super) fn work(&self) -> AtWork<'_> {
+        self.hands_full.set(self.hands_full.get() + 1);
+        AtWork(self)
+    }
+
+    /// CPU time in which nothing was done but staying awake.
     pub(super) fn awake_ns(&self) -> u64 {
         self.awake_ns.get()
+    }
+}
+
+/// Somebody is at work.
+pub(super) struct AtWork<'a>(&'a Vigil);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.hands_full.set(self.0.hands_full.get().saturating_sub(1));
     }
 }
 
@@ -49,13 +66,14 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
             Poll::Pending
         })
         .await;
-        let (begun_ns, before) = (precise_ns(), work(&shared));
+        // By the thread's own CPU time: while another thread has the core, nobody is awake here.
+        let (begun_cpu_ns, before) = (thread_cpu_ns(), work(&shared));
         tokio::task::yield_now().await;
-        let now_ns = precise_ns();
-        if work(&shared) == before {
-            let awake_ns = now_ns.saturating_sub(begun_ns);
+        if before.is_some() && work(&shared) == before {
+            let awake_ns = thread_cpu_ns().saturating_sub(begun_cpu_ns);
             shared.vigil.awake_ns.set(shared.vigil.awake_ns.get() + awake_ns);
         }
+        let now_ns = precise_ns();
         if shared.pacer.take_due(now_ns) {
             let own = shared.dispatch(now_ns, None);
             debug_assert!(own.is_none());
@@ -63,7 +81,9 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
     }
 }
 
-/// What changes with anything that is done.
-fn work<D: Drive>(shared: &Shared<D>) -> (u64, u64, u32) {
-    (shared.room.borrow().uses, shared.under_way.get(), shared.connections.get())
+/// What changes with anything that is done. While a connection is being made, everything counts as work: a handshake is
+/// done in many steps.
+fn work<D: Drive>(shared: &Shared<D>) -> Option<(u64, u64, u32)> {
+    let is_busy = shared.vigil.hands_full.get() > 0;
+    (!is_busy).then(|| (shared.room.borrow().uses, shared.under_way.get(), shared.connections.get()))
 }

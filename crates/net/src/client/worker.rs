@@ -133,7 +133,7 @@ pub struct WorkerReport<D> {
     pub drive: D,
     /// On-CPU time of the thread while it ran, in nanoseconds, its vigil left out.
     pub cpu_ns: u64,
-    /// Time it only stayed awake, in nanoseconds: see [`ClientSettings::stays_awake`].
+    /// CPU time in which it only stayed awake, in nanoseconds: see [`ClientSettings::stays_awake`].
     pub awake_ns: u64,
     /// From before the first connection to after the last one, in nanoseconds.
     pub elapsed_ns: u64,

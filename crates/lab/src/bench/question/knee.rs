@@ -2,6 +2,7 @@
 
 use super::at_rate;
 use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
+use flatout_load::judge::validity::REACHED_SHARE_MIN;
 use flatout_load::judge::{InvalidReason, Threshold};
 use flatout_load::report::StepReport;
 use flatout_load::stats::knee::{KneeEnding, KneePlan, Search, TrialOutcome};
@@ -45,7 +46,9 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
         matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::LittlesLaw)
     };
     let is_met = requirement.judge(&step.record, step.elapsed_ns, step.step).met;
-    let keeps_up = step.begun_per_s >= 0.98 * step.offered.rate_per_s.unwrap_or(0.0) && step.tally.dropped == 0;
+    // The luck of random arrivals is not in this share, as it is in the rate.
+    let keeps_up =
+        step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
     if step.invalid.iter().any(|invalid| by_client(invalid.reason)) {
         TrialOutcome::ClientLimited
     } else if is_met && keeps_up {

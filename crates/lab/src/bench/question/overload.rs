@@ -74,8 +74,13 @@ pub fn overload(
     let sentence = [
         found.as_ref().map(Overload::sentence),
         recovered.map(|recovery| match recovery {
-            Recovery::After(0) => "it was itself again as soon as the load was halved".to_owned(),
-            Recovery::After(ns) => format!("it was itself again {:.0} s after the load was halved", ns as f64 / 1e9),
+            Recovery::After(0) => {
+                "it was itself again as soon as the load was taken back to half of the peak".to_owned()
+            }
+            Recovery::After(ns) => format!(
+                "it was itself again {:.0} s after the load was taken back to half of the peak",
+                ns as f64 / 1e9
+            ),
             Recovery::NotWithin(ns) => format!("it was not itself again within {:.0} s", ns as f64 / 1e9),
         }),
     ];

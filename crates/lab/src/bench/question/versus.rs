@@ -35,6 +35,9 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
     }
     let mut turns = Vec::new();
     for side in &sides {
+        if first.is_interrupted() || second.is_interrupted() {
+            break;
+        }
         let bench = match side {
             Side::A => &mut first,
             Side::B => &mut second,
