@@ -18,6 +18,7 @@ mod proxy;
 mod route;
 mod shape;
 mod site;
+mod sockets;
 mod step;
 mod store;
 mod text;

@@ -47,7 +47,7 @@ pub(super) struct Seen<'a>(Vec<(&'a str, Span)>);
 const HOMES: &[(&str, &[&str])] = &[
     (
         "belongs at the top level of the file",
-        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "store", "site"],
+        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "sockets", "store", "site"],
     ),
     ("belongs in a `site` block, not in a route", &["listen", "tls", "recheck", "watch", "log"]),
     (
