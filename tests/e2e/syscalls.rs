@@ -307,7 +307,7 @@ fn socket_features_can_be_switched_to_be_measured() {
         let config = folder.path().join("flatout.kdl");
         count_calls_of(&["run", "-c", config.to_str().unwrap()], |server| {
             for _ in 0..3 {
-                let answer = Response::get(server, "/large.bin");
+                let answer = server.get("/large.bin");
                 assert!(answer.body == body, "another file came");
             }
         })

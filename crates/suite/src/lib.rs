@@ -8,6 +8,7 @@
 pub mod document;
 pub mod measure;
 pub mod model;
+pub mod report;
 
 pub use document::SuiteReport;
 pub use model::Suite;
