@@ -30,6 +30,7 @@ pub use origin::{OriginFault, parse_origin, show_origin};
 pub use parse::{addresses as parse_addresses, show_size};
 pub(crate) use parse::{show_duration, show_duration_us};
 pub use php::parse_php_address;
+pub use shape::nearest;
 pub use site::RECHECK_MS_DEFAULT;
 pub use store::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;

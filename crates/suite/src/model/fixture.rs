@@ -38,9 +38,9 @@ pub enum Piece {
         /// Its path, relative to the suite's file.
         from: Placed,
     },
-    /// The files of a workload, as `flatout workload make` writes them.
+    /// The files of a workload.
     Workload {
-        /// The workload, such as `web96:100`, or a WebStone list's path.
-        name: Placed,
+        /// Arguments of `flatout workload make` without the folder, such as `web96 --rate 100`.
+        arguments: Vec<Placed>,
     },
 }
