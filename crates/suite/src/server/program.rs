@@ -76,10 +76,20 @@ pub fn look_up(name: &str) -> Option<PathBuf> {
         return Some(PathBuf::from(name)).filter(is_program);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(SYSTEM_FOLDERS.iter().map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(is_program)
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(PathBuf::from)).collect();
+    let found = folders.iter().map(|folder| folder.join(name)).find(is_program);
+    found.or_else(|| newest(&folders, name).filter(is_program))
+}
+
+/// Some programs have their version in their name, as Debian's php-fpm8.2: the newest of them.
+fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
+    let entries = folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+    let versioned = entries.filter_map(|entry| {
+        let numbers = entry.file_name().to_str()?.strip_prefix(name)?.to_owned();
+        let numbers: Option<Vec<u64>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+        Some((numbers?, entry.path()))
+    });
+    versioned.max().map(|(_, path)| path)
 }
 
 /// What a program says when asked for its version, on either output.
