@@ -19,6 +19,7 @@ use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::units;
 use flatout_load::report::RunReport;
+use std::fmt::Write as _;
 
 /// Finds the result of one measurement by its path in the bundle.
 pub type Runs<'a> = &'a dyn Fn(&str) -> Option<RunReport>;
@@ -40,7 +41,10 @@ pub fn headline(report: &SuiteReport) -> String {
     let (met, missed, open) = (count(Verdict::Met), count(Verdict::Missed), count(Verdict::NotJudged));
     let mut text = match report.checks.len() {
         0 => "This suite checks nothing.".to_owned(),
-        all => format!("{met} of {} met, {missed} missed, {open} not judged.", units::plural(all as u64, "check", "checks")),
+        all => format!(
+            "{met} of {} met, {missed} missed, {open} not judged.",
+            units::plural(all as u64, "check", "checks")
+        ),
     };
     if report.quick {
         text.push_str(" A quick run: its figures show that the suite works and are nothing to quote.");
@@ -49,7 +53,9 @@ pub fn headline(report: &SuiteReport) -> String {
         text.push_str(" It was ended before its time; what had been measured is here.");
     }
     if !report.troubles.is_empty() {
-        text.push_str(&format!(" {} on the way.", units::plural(report.troubles.len() as u64, "thing went wrong", "things went wrong")));
+        let count = report.troubles.len() as u64;
+        // Writing to a String cannot fail.
+        let _ = write!(text, " {} on the way.", units::plural(count, "thing went wrong", "things went wrong"));
     }
     text
 }

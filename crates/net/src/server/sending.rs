@@ -23,8 +23,8 @@ const SENDFILE_CALLS_MAX: u32 = 4;
 /// the socket and the client has not taken yet; no server that sends files without copying them can know.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
-/// A file that is read and sent is so in pieces of so much: two system calls each. nginx reads 32 KiB.
-const COPY_BYTES: usize = 64 * 1024;
+/// A file that is read and sent is so in pieces of so much: two system calls each. As much as nginx reads.
+const COPY_BYTES: usize = 32 * 1024;
 
 /// Slices that one call writes at the most; the kernel takes 1,024.
 const SLICES_MAX: usize = 32;
@@ -264,6 +264,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
 #[inline(never)]
 fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
     let mut total = 0;
+    let mut buffer = vec![0; COPY_BYTES];
     // As much as sendfile is allowed in one turn.
     while total < SENDFILE_BYTES_MAX * u64::from(SENDFILE_CALLS_MAX) {
         let rest = file.bytes.saturating_sub(FILE_END_BYTES as u64);
@@ -271,7 +272,6 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
             let (count, progress) = write_file_end(fd, file);
             return (total + count, progress);
         }
-        let mut buffer = [0_u8; COPY_BYTES];
         let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
         let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
             // The file has become shorter than its head says.

@@ -36,9 +36,7 @@ pub(super) fn of_table(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
             "connections-per-s" => opens_many(step) && medians().next().is_some(),
             "bytes-per-s-peak" => step.testbed.is_some() && medians().next().is_some(),
             "error-share" => medians().any(|share| share > 0.0),
-            "all-cpu-per-request" => {
-                step.cells.iter().flat_map(|cell| &cell.runs).any(|run| run.processes.len() > 1)
-            }
+            "all-cpu-per-request" => step.cells.iter().flat_map(|cell| &cell.runs).any(|run| run.processes.len() > 1),
             _ => medians().next().is_some(),
         }
     };

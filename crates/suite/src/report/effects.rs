@@ -125,8 +125,7 @@ const ROWS_MAX: usize = 36;
 fn forest(effects: &[&Effect]) -> String {
     let effects = &effects[..effects.len().min(ROWS_MAX)];
     let ends = effects.iter().map(|effect| effect.comparison.ratio);
-    let (low, high) =
-        ends.fold((1.0_f64, 1.0_f64), |(low, high), ratio| (low.min(ratio.low), high.max(ratio.high)));
+    let (low, high) = ends.fold((1.0_f64, 1.0_f64), |(low, high), ratio| (low.min(ratio.low), high.max(ratio.high)));
     // A ratio and its inverse are equally far from 1.
     let (low, high) = (low.max(1e-3).ln() - 0.02, high.max(1e-3).ln() + 0.02);
     let x = |ratio: f64| LEFT + (ratio.max(1e-3).ln() - low) / (high - low) * (WIDTH - RIGHT - LEFT);

@@ -71,13 +71,7 @@ fn lines(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str) -> M
 }
 
 /// One line for each server; what was offered and what other hardware did are dashed.
-fn line_chart(
-    report: &SuiteReport,
-    step: &StepEntry,
-    measure: &str,
-    axis: &str,
-    values: &[(String, String)],
-) -> Chart {
+fn line_chart(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str, values: &[(String, String)]) -> Chart {
     let is_rate = Measure::parse(measure).is_some_and(|measure| measure.unit() == "1/s");
     let mut lines = Vec::new();
     for (look, server) in step.servers.iter().enumerate() {

@@ -87,7 +87,7 @@ fn history(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mar
     for Today { server, per_s } in today {
         let mut cells = vec![String::new(); width];
         if let Some(first) = cells.first_mut() {
-            *first = "today".to_owned();
+            "today".clone_into(first);
         }
         for (cell, text) in cells.iter_mut().skip(1).zip([(*server).to_owned(), report.machine.cpu_model.clone()]) {
             *cell = text;

@@ -57,8 +57,10 @@ fn absences(step: &StepEntry) -> Markup {
 
 fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
     let measures = of_table(report, step);
-    let seeds: Vec<_> = measures.iter().flat_map(|measure| beside(report, step, measure)
-        .into_iter().map(move |column| (measure, column))).collect();
+    let seeds: Vec<_> = measures
+        .iter()
+        .flat_map(|measure| beside(report, step, measure).into_iter().map(move |column| (measure, column)))
+        .collect();
     let rows: Vec<&Cell> = step.cells.iter().filter(|cell| !cell.figures.is_empty()).collect();
     html! { @if !rows.is_empty() { div.wide { table {
         thead { tr {
@@ -110,7 +112,8 @@ fn capacity(step: &StepEntry) -> Markup {
     let of = |cell: &Cell| {
         let (per_s, bytes) = (cell.figure("requests-per-s")?.median, cell.figure("bytes-per-s")?.median);
         (per_s > 0.0).then(|| {
-            let place = if cell.values.is_empty() { String::new() } else { format!(" at {}", combination(&cell.values)) };
+            let place =
+                if cell.values.is_empty() { String::new() } else { format!(" at {}", combination(&cell.values)) };
             format!(
                 "{first}{place}: {} hits an hour, which fill a link of {} Mbit/s.",
                 units::figure(per_s * 3600.0),

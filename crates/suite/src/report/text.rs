@@ -35,7 +35,8 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     }
     for server in &report.servers {
         if let Some(why) = &server.absent {
-            let _ = writeln!(text, "{}", style.paint(Weight::Warning, &format!("left out: {}: {}", server.name, why.text)));
+            let _ =
+                writeln!(text, "{}", style.paint(Weight::Warning, &format!("left out: {}: {}", server.name, why.text)));
         }
     }
     for testbed in &report.testbeds {
@@ -58,7 +59,8 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
 }
 
 fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: Style) {
-    let _ = writeln!(text, "\n{}  {}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &step.about));
+    let _ =
+        writeln!(text, "\n{}  {}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &step.about));
     if let Some(why) = &step.absent {
         let _ = writeln!(text, "  {}", style.paint(Weight::Warning, &format!("left out: {}", why.text)));
         return;
@@ -66,7 +68,8 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
     let mut measures = of_table(report, step);
     measures.truncate(COLUMNS_MAX);
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let head = step.variables.iter().cloned().chain(["server".to_owned()]).chain(measures.iter().map(|name| heading(name)));
+    let head =
+        step.variables.iter().cloned().chain(["server".to_owned()]).chain(measures.iter().map(|name| heading(name)));
     rows.push(head.collect());
     for cell in &step.cells {
         let mut row: Vec<String> = cell.values.iter().map(|(_, value)| value.clone()).collect();
@@ -74,7 +77,9 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
         if cell.figures.is_empty() {
             row.push(cell.absent.as_ref().map_or_else(|| "no valid run".to_owned(), |why| why.name.clone()));
         } else {
-            let of = |name: &String| cell.figure(name).map_or_else(|| "-".to_owned(), |figure| shown(&figure.unit, figure.median));
+            let of = |name: &String| {
+                cell.figure(name).map_or_else(|| "-".to_owned(), |figure| shown(&figure.unit, figure.median))
+            };
             row.extend(measures.iter().map(of));
         }
         rows.push(row);
