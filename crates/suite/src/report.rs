@@ -15,11 +15,14 @@ mod seeds;
 mod steps;
 mod text;
 
+use crate::bundle::write_whole;
 use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::units;
 use flatout_load::report::RunReport;
 use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
 
 /// Finds the result of one measurement by its path in the bundle.
 pub type Runs<'a> = &'a dyn Fn(&str) -> Option<RunReport>;
@@ -28,6 +31,15 @@ pub type Runs<'a> = &'a dyn Fn(&str) -> Option<RunReport>;
 /// where it gives none, those are left out.
 pub fn html(report: &SuiteReport, runs: Runs<'_>) -> String {
     page::page(report, runs)
+}
+
+/// Writes the page into a bundle's folder, as `report.html`.
+///
+/// # Errors
+/// What the system said.
+pub fn write(report: &SuiteReport, folder: &Path) -> io::Result<()> {
+    let runs = |path: &str| flatout_lab::view::bundle::read(&folder.join(path)).ok();
+    write_whole(&folder.join("report.html"), html(report, &runs).as_bytes())
 }
 
 /// The same in short, for a terminal.
