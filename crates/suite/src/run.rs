@@ -7,7 +7,7 @@ mod fill;
 pub mod progress;
 mod step;
 
-pub use engine::run;
+pub use engine::{measurements_of, run, seconds_of_step};
 pub use progress::{Progress, Silent};
 
 use crate::bundle::BundleError;

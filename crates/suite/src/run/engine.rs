@@ -109,6 +109,20 @@ pub(super) fn repetitions_of(suite: &Suite, options: &Options, step: &Step) -> u
     quick.or(step.repetitions).unwrap_or(suite.repetitions)
 }
 
+/// Measurements of a step.
+pub fn measurements_of(suite: &Suite, step: &Step, quick: bool) -> usize {
+    runs_of(suite, &Options { quick, ..Options::default() }, step)
+}
+
+/// Seconds that a step should take.
+pub fn seconds_of_step(suite: &Suite, step: &Step, quick: bool) -> f64 {
+    let options = Options { quick, ..Options::default() };
+    if !is_measured(suite, &options, step) {
+        return 0.0;
+    }
+    runs_of(suite, &options, step) as f64 * expected_s_of(suite, &options, step)
+}
+
 fn runs_of(suite: &Suite, options: &Options, step: &Step) -> usize {
     let combinations = combine::combinations(suite, step, options.quick).len();
     combinations * step.servers.len() * repetitions_of(suite, options, step) as usize
