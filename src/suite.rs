@@ -5,9 +5,10 @@ use clap::{Args, Subcommand};
 use flatout_config::{Diagnostics, Disk};
 use flatout_lab::view::live::LiveLine;
 use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::style::Style;
 use flatout_lab::view::units;
 use flatout_net::client::{watch_endings, watch_interrupts};
-use flatout_suite::document::{CheckEntry, Given, Verdict};
+use flatout_suite::document::{Given, Verdict};
 use flatout_suite::run::progress::Told;
 use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
@@ -346,7 +347,9 @@ fn run_all(args: &RunArgs) -> ExitCode {
                 code = worse(code, code_of(&report));
                 if output != Some(Output::Stdout) {
                     // A reader that has gone away is no failure of ours.
-                    let _printed = print(&conclusion(&report, &out));
+                    let page = out.join("report.html");
+                    let text = flatout_suite::report::text(&report, Style::of(&io::stdout()));
+                    let _printed = print(&format!("{text}{}\n{}\n", out.display(), page.display()));
                 }
                 reports.push(report);
             }
@@ -397,41 +400,6 @@ fn code_of(report: &SuiteReport) -> u8 {
     } else {
         0
     }
-}
-
-/// What came of it, in short.
-fn conclusion(report: &SuiteReport, out: &std::path::Path) -> String {
-    let mut text = String::new();
-    for check in &report.checks {
-        text.push_str(&format!("{}: {}\n", check.name, check.verdict.word()));
-        text.push_str(&sentences(check));
-    }
-    let cells = || report.steps.iter().flat_map(|step| &step.cells);
-    let runs: usize = cells().map(|cell| cell.runs.len()).sum();
-    let invalid = cells().flat_map(|cell| &cell.runs).filter(|run| !run.invalid.is_empty()).count();
-    text.push_str(&units::plural(runs as u64, "measurement", "measurements"));
-    if invalid > 0 {
-        text.push_str(&format!(", {invalid} of them not to be believed"));
-    }
-    for server in &report.servers {
-        if let Some(why) = &server.absent {
-            text.push_str(&format!("\n{} was left out: {}", server.name, why.text));
-        }
-    }
-    for testbed in &report.testbeds {
-        if let Some(why) = &testbed.absent {
-            text.push_str(&format!("\n{}", why.text));
-        }
-    }
-    if report.interrupted {
-        text.push_str("\nended before its time; run it again with the same --out to go on");
-    }
-    text.push_str(&format!("\n{}\n", out.display()));
-    text
-}
-
-fn sentences(check: &CheckEntry) -> String {
-    check.findings.iter().map(|finding| format!("  {}\n", finding.sentence)).collect()
 }
 
 /// Progress on standard error.

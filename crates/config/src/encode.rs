@@ -9,8 +9,8 @@ mod writer;
 pub(crate) use writer::{Writer, quote};
 
 use crate::model::{
-    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Step, Sockets, StepKind, StoreBudget,
-    Timeouts,
+    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Sockets, Step, StepKind,
+    StoreBudget, Timeouts,
 };
 use crate::read::{show_duration, show_size};
 use std::path::Path;

@@ -271,8 +271,8 @@ pub fn raise_descriptor_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        BACKLOG, DEFER_ACCEPT_S, ListenOptions, ListeningSocket, bind_listener, check_free, find_port_owner, parse_address, parse_listening, parse_socket_link,
-        suggest_port, unacknowledged_bytes,
+        BACKLOG, DEFER_ACCEPT_S, ListenOptions, ListeningSocket, bind_listener, check_free, find_port_owner,
+        parse_address, parse_listening, parse_socket_link, suggest_port, unacknowledged_bytes,
     };
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
@@ -297,9 +297,8 @@ mod tests {
         let read = |fd: &OwnedFd, level, name| {
             let (mut value, mut bytes) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
             // SAFETY: both pointers lead to values that live for the call and are as long as is said.
-            let result = unsafe {
-                libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut bytes)
-            };
+            let result =
+                unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut bytes) };
             assert_eq!(result, 0);
             value
         };

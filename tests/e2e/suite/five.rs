@@ -105,7 +105,11 @@ fn jigsaw_is_whole() {
 #[test]
 fn tarantula_is_whole() {
     let steps = ["as-then", "knee", "scaled", "overload", "simultaneous", "large-loopback", "large-10mbit"];
-    run("tarantula", &steps, &["TarantulaWEB, 1999", "As httperf would print it", "against what was offered", "--quick leaves it out"]);
+    run(
+        "tarantula",
+        &steps,
+        &["TarantulaWEB, 1999", "As httperf would print it", "against what was offered", "--quick leaves it out"],
+    );
 }
 
 #[test]

@@ -104,7 +104,9 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         let result = match tail {
             Tail::None => send(fd, unsent, SendFlags::NOSIGNAL),
             // The head waits for the first bytes of the file, to share a packet with them.
-            Tail::File(_) | Tail::Copied(_) | Tail::Segments(_) => send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE),
+            Tail::File(_) | Tail::Copied(_) | Tail::Segments(_) => {
+                send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE)
+            }
             Tail::Bytes(bytes) => {
                 let slices = [IoSlice::new(unsent), IoSlice::new(bytes)];
                 sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)

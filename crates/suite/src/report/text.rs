@@ -1,10 +1,12 @@
-//! The report in short, for a terminal: checks first, then a table for each step.
+//! The report in short, for a terminal: a table for each step, then what came of the checks. Troubles have been said when
+//! they happened.
 
 use super::columns::of_table;
 use super::figures::{heading, shown};
-use super::{checks_by_weight, combination, headline};
-use crate::document::{StepEntry, SuiteReport, Verdict};
+use super::{checks_by_weight, headline};
+use crate::document::{Cell, StepEntry, SuiteReport, Verdict};
 use flatout_lab::view::style::{Style, Weight};
+use flatout_lab::view::units;
 use std::fmt::Write as _;
 
 /// Measures of a table in a terminal, at most: more do not fit a line.
@@ -17,45 +19,45 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     for step in &report.steps {
         add_step(&mut text, report, step, style);
     }
-    if !report.checks.is_empty() {
-        let _ = writeln!(text, "\n{}", style.paint(Weight::Strong, "checks"));
-    }
+    text.push('\n');
+    // What matters most stands last, where a reader of a terminal looks.
     for check in checks_by_weight(report).iter().rev() {
         let weight = match check.verdict {
             Verdict::Met => Weight::Good,
             Verdict::NotJudged => Weight::Warning,
             Verdict::Missed => Weight::Bad,
         };
-        let _ = writeln!(text, "  {}  {}", style.paint(weight, check.verdict.word()), check.name);
+        let _ = writeln!(text, "{}: {}", check.name, style.paint(weight, check.verdict.word()));
         for finding in &check.findings {
-            let place =
-                if finding.values.is_empty() { String::new() } else { format!("{}: ", combination(&finding.values)) };
-            let _ = writeln!(text, "      {}", style.paint(Weight::Faint, &format!("{place}{}", finding.sentence)));
+            let _ = writeln!(text, "  {}", style.paint(Weight::Faint, &finding.sentence));
         }
     }
+    let _ = writeln!(text, "{}", measurements(report));
     for server in &report.servers {
         if let Some(why) = &server.absent {
-            let _ =
-                writeln!(text, "{}", style.paint(Weight::Warning, &format!("left out: {}: {}", server.name, why.text)));
-        }
-    }
-    for testbed in &report.testbeds {
-        if let Some(why) = &testbed.absent {
-            let line = format!("left out: testbed {}: {}", testbed.name, why.text);
+            let line = format!("{} was left out: {}", server.name, why.text);
             let _ = writeln!(text, "{}", style.paint(Weight::Warning, &line));
         }
     }
-    for trouble in &report.troubles {
-        let line = format!("error: {} ({})", trouble.why.text, trouble.place);
-        let _ = writeln!(text, "{}", style.paint(Weight::Bad, &line));
-        for line in &trouble.log_tail {
-            let _ = writeln!(text, "    {}", style.paint(Weight::Faint, line));
-        }
+    for why in report.testbeds.iter().filter_map(|testbed| testbed.absent.as_ref()) {
+        let _ = writeln!(text, "{}", style.paint(Weight::Warning, &why.text));
+    }
+    if report.interrupted {
+        let line = "ended before its time; run it again with the same --out to go on";
+        let _ = writeln!(text, "{}", style.paint(Weight::Warning, line));
     }
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
     let weight = if is_missed || !report.troubles.is_empty() { Weight::Bad } else { Weight::Good };
-    let _ = writeln!(text, "\n{}", style.paint(weight, &headline(report)));
+    let _ = writeln!(text, "{}", style.paint(weight, &headline(report)));
     text
+}
+
+/// How many there are, and how many of them count for nothing.
+fn measurements(report: &SuiteReport) -> String {
+    let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
+    let invalid = runs().filter(|run| !run.invalid.is_empty()).count();
+    let count = units::plural(runs().count() as u64, "measurement", "measurements");
+    if invalid > 0 { format!("{count}, {invalid} of them not to be believed") } else { count }
 }
 
 fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: Style) {
@@ -85,7 +87,7 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
         rows.push(row);
     }
     add_table(text, &rows, step.variables.len() + 1, style);
-    if step.cells.iter().any(super::super::document::Cell::has_invalid) {
+    if step.cells.iter().any(Cell::has_invalid) {
         let _ = writeln!(text, "  {}", style.paint(Weight::Warning, "* invalid runs are in no figure"));
     }
 }

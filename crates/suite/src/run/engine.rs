@@ -3,7 +3,7 @@
 use super::fill::Whereabouts;
 use super::progress::{Clock, Progress};
 use super::{Options, RunError, Stop, now_unix_ms};
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, BundleError};
 use crate::combine;
 use crate::document::{SCHEMA, ServerEntry, SuiteReport, TestbedEntry, Trouble, VariableValues, Why};
 use crate::model::{Step, Suite};
@@ -345,6 +345,9 @@ impl Engine<'_> {
         self.stop_servers();
         self.network = None;
         self.keep().map_err(RunError::Bundle)?;
+        let folder = self.bundle.folder().to_owned();
+        let page = folder.join("report.html");
+        crate::report::write(&self.report, &folder).map_err(|error| RunError::Bundle(BundleError::Io(page, error)))?;
         if !self.report.interrupted {
             self.bundle.tidy();
         }

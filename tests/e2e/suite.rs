@@ -1,0 +1,3 @@
+//! Suites, as people run them.
+
+mod five;
