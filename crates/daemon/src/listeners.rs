@@ -172,7 +172,20 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::shares;
+    use super::{bind_all, complete, shares};
+    use flatout_net::socket::ListenOptions;
+
+    #[test]
+    fn without_sharing_a_port_there_is_one_socket_for_all() {
+        let asked = "127.0.0.1:0".parse().unwrap();
+        let count = |options: &ListenOptions| bind_all(asked, 3, options).unwrap().1.len();
+        assert_eq!(count(&ListenOptions::DEFAULT), 3);
+        let one = ListenOptions { reuseport: false, ..ListenOptions::DEFAULT };
+        assert_eq!(count(&one), 1);
+        // What was inherited is neither thrown away nor added to.
+        let inherited = bind_all(asked, 2, &ListenOptions::DEFAULT).unwrap().1;
+        assert_eq!(complete(inherited, 3, &one).unwrap().1.len(), 2);
+    }
 
     #[test]
     fn every_socket_has_an_owner_and_every_worker_a_socket() {

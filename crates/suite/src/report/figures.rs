@@ -16,10 +16,20 @@ pub(super) fn shown(unit: &str, value: f64) -> String {
     }
 }
 
-/// Least and greatest of several repetitions; nothing where there is one.
+/// Least and greatest of several repetitions, and how far they lie apart; nothing where there is one.
 pub(super) fn spread(figure: &Figure) -> Option<String> {
-    (figure.values.len() > 1)
-        .then(|| format!("{} to {}", shown(&figure.unit, figure.min), shown(&figure.unit, figure.max)))
+    let ends = || format!("{} to {}", shown(&figure.unit, figure.min), shown(&figure.unit, figure.max));
+    match figure.values.len() {
+        0 | 1 => None,
+        2 => Some(ends()),
+        count => {
+            let count = count as f64;
+            let mean = figure.values.iter().sum::<f64>() / count;
+            let squares: f64 = figure.values.iter().map(|value| (value - mean).powi(2)).sum();
+            let deviation = (squares / (count - 1.0)).sqrt();
+            Some(format!("{}, σ {}", ends(), shown(&figure.unit, deviation)))
+        }
+    }
 }
 
 /// A measure's name as a heading: `requests per s`.

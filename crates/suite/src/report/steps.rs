@@ -86,7 +86,7 @@ fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
             }
         } } }
         caption {
-            "Medians of the repetitions, least and greatest below."
+            "Medians of the repetitions; below them least, greatest, and the standard deviation (σ) of a single one."
             @if step.cells.iter().any(Cell::has_invalid) { " * One or more runs are invalid and in no figure: " (invalid_words(step)) }
         }
     } } } }
