@@ -172,7 +172,7 @@ fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, E
     for diagnostics in &wrong {
         if json {
             // A reader that has gone away is no failure of ours.
-            let _printed = print(&diagnostics.to_json());
+            let _printed = print(&format!("{:#}\n", diagnostics.to_json()));
         } else {
             eprint!("{}", diagnostics.render(color.style()));
         }

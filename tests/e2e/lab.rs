@@ -8,7 +8,7 @@ mod overdue;
 mod refusals;
 mod report;
 mod responder;
-mod schema;
+pub(crate) mod schema;
 mod secure;
 mod starvation;
 mod truth;
