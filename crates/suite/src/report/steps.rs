@@ -30,6 +30,7 @@ pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
             (absences(step))
             (table(report, step))
             (capacity(step))
+            (findings(step, runs))
             (pictures::all(report, step))
             (effects::section(step, EFFECTS))
             (limits(step, runs))
@@ -127,6 +128,24 @@ fn capacity(step: &StepEntry) -> Markup {
         summary { "What it could carry" }
         ul { @for line in &lines { li { (line) } } }
     } } }
+}
+
+/// What a question of the bench found, in its own sentence.
+fn findings(step: &StepEntry, runs: Runs<'_>) -> Markup {
+    let asks = |argument: &String| matches!(argument.as_str(), "--find-knee" | "--overload" | "--vs");
+    if !step.bench.iter().any(asks) {
+        return html! {};
+    }
+    let of = |cell: &Cell| {
+        let run = runs(&cell.runs.first()?.path)?;
+        let sentences =
+            run.findings.values().filter_map(|finding| finding.get("sentence")?.as_str().map(str::to_owned));
+        let sentences: Vec<String> = sentences.collect();
+        let place = if cell.values.is_empty() { String::new() } else { format!(" at {}", combination(&cell.values)) };
+        (!sentences.is_empty()).then(|| format!("{}{place}: {}", cell.server, sentences.join("; ")))
+    };
+    let lines: Vec<String> = step.cells.iter().filter_map(of).collect();
+    html! { @if !lines.is_empty() { ul { @for line in &lines { li { (line) } } } } }
 }
 
 /// The machine's limit beside the figures, where the step asked for it.
