@@ -31,7 +31,7 @@ pub(super) struct Group {
 }
 
 const WIDTH: f64 = 480.0;
-const LEFT: f64 = 92.0;
+const LEFT: f64 = 108.0;
 const RIGHT: f64 = 66.0;
 const BAR: f64 = 13.0;
 const GAP: f64 = 9.0;

@@ -1,6 +1,6 @@
 //! The page: what came of the checks first, what is needed to repeat it last.
 
-use super::{Runs, checks_by_weight, combination, headline, rank, repeat, seeds, steps};
+use super::{Runs, checks_by_weight, headline, rank, repeat, seeds, steps};
 use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_lab::view::html::{POLICY, STYLE, date};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -74,8 +74,9 @@ fn checks(report: &SuiteReport) -> Markup {
 }
 
 fn findings(check: &CheckEntry) -> Markup {
-    html! { ul.findings { @for finding in &check.findings { li.(class_of(finding.verdict)) {
-        @if !finding.values.is_empty() { (combination(&finding.values)) ": " }
+    html! {
+        @if check.findings.is_empty() { p.note { "Nothing of what it asks was measured." } }
+        ul.findings { @for finding in &check.findings { li.(class_of(finding.verdict)) {
         (finding.sentence)
     } } } }
 }

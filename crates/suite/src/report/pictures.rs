@@ -129,10 +129,10 @@ fn bars(report: &SuiteReport, step: &StepEntry, measure: &str) -> Markup {
         @let title = format!("{}{place}", capital(&heading(measure)));
         @if groups.iter().any(|group| !group.bars.is_empty()) { figure {
             h3 { (title) }
-            ul.legend {
+            @if !axis.is_empty() { ul.legend {
                 @for (look, server) in step.servers.iter().enumerate() { li { (swatch(look, false)) (server) } }
                 @for seed in &seeds { li { (swatch(LOOKS - 1, true)) (seed.title()) } }
-            }
+            } }
             (PreEscaped(draw(&title, &heading(measure), &groups)))
             figcaption { (explained(measure)) " Bars are medians; a thin line goes from the least to the greatest repetition." }
         } }
@@ -148,7 +148,8 @@ fn groups(
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for cell in step.cells.iter().filter(|cell| others(cell, axis) == *values) {
-        let name = value_of(cell, axis).map(|value| format!("{axis} {value}")).unwrap_or_default();
+        // Where there is one bar for each server, it has the server's name beside it.
+        let name = value_of(cell, axis).map_or_else(|| cell.server.clone(), |value| format!("{axis} {value}"));
         if groups.last().is_none_or(|group| group.name != name) {
             if groups.len() == GROUPS_MAX {
                 break;
@@ -159,7 +160,8 @@ fn groups(
         let look = step.servers.iter().position(|server| *server == cell.server).unwrap_or(0);
         group.bars.push(Bar {
             name: cell.server.clone(),
-            look,
+            // Names tell them apart where colours cannot.
+            look: if axis.is_empty() { 0 } else { look },
             value: figure.median,
             min: figure.min,
             max: figure.max,

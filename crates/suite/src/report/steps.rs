@@ -16,6 +16,9 @@ const VIEWS_MAX: usize = 48;
 /// Measures whose effects are shown, where repetitions suffice.
 const EFFECTS: &[&str] = &["requests-per-s", "server-cpu-per-request"];
 
+/// Lines of what has no figures, at most: all are in the JSON.
+const ABSENCES_MAX: usize = 30;
+
 /// Statements of capacity of one step, at most.
 const CAPACITIES_MAX: usize = 12;
 
@@ -45,14 +48,23 @@ pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
 
 /// What has no figures, and why.
 fn absences(step: &StepEntry) -> Markup {
-    let absent = step.cells.iter().filter_map(|cell| Some((cell, cell.absent.as_ref()?)));
     let mut lines: Vec<String> = Vec::new();
-    for (cell, why) in absent {
-        let line = format!("{}: {}", cell.server, why.text);
+    for cell in &step.cells {
+        let invalid = cell.runs.iter().find_map(|run| run.invalid.first());
+        let line = match (&cell.absent, invalid) {
+            (Some(why), _) => format!("{}: {}", cell.server, why.text),
+            (None, Some(invalid)) if cell.figures.is_empty() => {
+                let place =
+                    if cell.values.is_empty() { String::new() } else { format!(", {}", combination(&cell.values)) };
+                format!("{}{place}: no run can be believed: {invalid}", cell.server)
+            }
+            _ => continue,
+        };
         if !lines.contains(&line) {
             lines.push(line);
         }
     }
+    lines.truncate(ABSENCES_MAX);
     html! { @if !lines.is_empty() { ul { @for line in &lines { li.bad { (line) } } } } }
 }
 

@@ -334,7 +334,7 @@ impl Engine<'_> {
         self.places.retain(|place| place.server != name);
     }
 
-    fn keep(&mut self) -> Result<(), crate::bundle::BundleError> {
+    fn keep(&mut self) -> Result<(), BundleError> {
         self.report.ended_unix_ms = now_unix_ms();
         self.report.interrupted = self.stop.is_asked();
         self.report.checks = crate::judge::judge(self.suite, &self.report, self.options.quick);
