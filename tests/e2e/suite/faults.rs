@@ -23,7 +23,11 @@ fn one_that_is_never_ready_is_named_and_the_others_go_on() {
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     let line = std::fs::read_to_string(given.folder.path().join("a.kdl")).unwrap();
     let line = line.lines().position(|line| line.contains("server \"deaf\"")).unwrap() + 1;
-    assert!(ran.stderr.contains(&format!("a.kdl:{line}: deaf was not ready within 1 s: nothing listens there")), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains(&format!("a.kdl:{line}: deaf was not ready within 1 s: nothing listens there")),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stderr.contains("| I hear nothing"), "{}", ran.stderr);
     assert_eq!(trouble(&given, 0).0, "never-ready");
     assert_eq!(given.report()["troubles"].as_array().unwrap().len(), 1, "told once");
@@ -73,7 +77,8 @@ fn a_port_that_is_taken_is_said_with_who_holds_it() {
 fn one_that_leaves_children_in_sessions_of_their_own_is_stopped_with_them() {
     let line = "setsid sleep 7654 $0 & exec python3 -m http.server $PORT --bind 127.0.0.1";
     let text = shell("parent", line, "env \"PORT\" \"{port}\"").replace("timeout=1", "timeout=20");
-    let given = Given::of(&[FLATOUT, &text.replace("sleep 7654 $0", "sh -c \\\"sleep 7654; :\\\" $0").replace("\\\"", "'")]);
+    let given =
+        Given::of(&[FLATOUT, &text.replace("sleep 7654 $0", "sh -c \\\"sleep 7654; :\\\" $0").replace("\\\"", "'")]);
     let ran = given.run(&[]);
     assert!(matches!(ran.code, 0 | 1 | 5), "{}", ran.stderr);
     assert_nothing_runs(&given);

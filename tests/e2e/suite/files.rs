@@ -50,7 +50,12 @@ fn a_folder_of_somebody_elses_is_left_alone() {
     given.folder.write("out/letter.txt", b"dear");
     for arguments in [&[][..], &["--fresh"]] {
         let ran = given.run(arguments);
-        assert_eq!((ran.code, ran.stderr.contains("is not empty, and no result of a suite")), (1, true), "{}", ran.stderr);
+        assert_eq!(
+            (ran.code, ran.stderr.contains("is not empty, and no result of a suite")),
+            (1, true),
+            "{}",
+            ran.stderr
+        );
     }
     assert_eq!(std::fs::read(given.out().join("letter.txt")).unwrap(), b"dear");
 }

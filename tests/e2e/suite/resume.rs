@@ -9,7 +9,11 @@ const SLOW: &str = r#"step "slow" { servers "flatout"; path "/"; bench "-c" 1 "-
 /// When results were written, so that a second writing is seen.
 fn times(given: &Given) -> Vec<(String, std::time::SystemTime)> {
     let path = |name: &String| given.out().join("steps/slow").join(name);
-    given.results().into_iter().map(|name| (name.clone(), path(&name).metadata().unwrap().modified().unwrap())).collect()
+    given
+        .results()
+        .into_iter()
+        .map(|name| (name.clone(), path(&name).metadata().unwrap().modified().unwrap()))
+        .collect()
 }
 
 fn signal(child: &std::process::Child, name: &str) {
@@ -38,7 +42,10 @@ fn an_interrupted_suite_stops_everything_and_goes_on_where_it_was() {
     let after = times(&given);
     assert_eq!((after.len(), &after[..before.len()]), (6, &before[..]), "nothing was measured twice");
     let report = given.report();
-    assert_eq!((report["steps"][0]["cells"][0]["runs"].as_array().unwrap().len(), &report["interrupted"]), (6, &false.into()));
+    assert_eq!(
+        (report["steps"][0]["cells"][0]["runs"].as_array().unwrap().len(), &report["interrupted"]),
+        (6, &false.into())
+    );
 }
 
 #[test]
@@ -66,7 +73,12 @@ fn another_suite_or_way_to_run_is_refused_with_what_differs() {
     assert_eq!((ran.code, ran.stderr.contains(words)), (1, true), "{}", ran.stderr);
     given.write(&[FLATOUT, "// changed", STEP]);
     let ran = given.run(&[]);
-    assert_eq!((ran.code, ran.stderr.contains("the suite's file has changed, first in line 1")), (1, true), "{}", ran.stderr);
+    assert_eq!(
+        (ran.code, ran.stderr.contains("the suite's file has changed, first in line 1")),
+        (1, true),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(given.results().len(), 2, "what was there stays");
     let ran = given.run(&["--fresh"]);
     assert!(matches!(ran.code, 0 | 5), "{}", ran.stderr);

@@ -44,8 +44,7 @@ fn two_servers_take_turns_and_all_of_it_is_in_the_bundle() {
     let found = schema::findings_by(include_str!("../../../docs/schema/suite.schema.json"), &report);
     assert!(found.is_empty(), "{found:#?}");
     let cells = report["steps"][0]["cells"].as_array().unwrap();
-    let named: Vec<String> =
-        cells.iter().map(|cell| format!("{} {}", cell["server"], cell["values"][0][1])).collect();
+    let named: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell["server"], cell["values"][0][1])).collect();
     assert_eq!(named, [r#""flatout" "1""#, r#""nginx" "1""#, r#""flatout" "4""#, r#""nginx" "4""#]);
     for cell in cells {
         assert_eq!(cell["runs"].as_array().unwrap().len(), 2);

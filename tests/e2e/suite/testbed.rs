@@ -92,7 +92,11 @@ fn without_root_the_steps_in_it_are_left_out_and_said_to_be() {
     }
     let ran = Ran::of(&command.output().unwrap());
     assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("the testbed wire is left out, and the steps in it: network namespaces need root"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("the testbed wire is left out, and the steps in it: network namespaces need root"),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stdout.contains("network namespaces need root"), "{}", ran.stdout);
     let report = given.report();
     assert_eq!(report["steps"][0]["absent"]["name"], "needs-root");

@@ -15,7 +15,8 @@ fn load(text: &str) -> Result<Suite, Diagnostics> {
 /// Messages with line and column.
 fn mistakes(text: &str) -> Vec<String> {
     let found = load(text).unwrap_err();
-    let shown = |found: &flatout_config::Diagnostic| format!("{}:{} {}", found.place.line, found.place.column, found.message);
+    let shown =
+        |found: &flatout_config::Diagnostic| format!("{}:{} {}", found.place.line, found.place.column, found.message);
     found.list.iter().map(shown).collect()
 }
 
@@ -81,8 +82,8 @@ fn all_mistakes_are_told_at_once_with_their_places() {
             "7:55 there is no server `b`",
             "7:73 there is no server `c`",
             "7:78 \"10.0.0.1\" is no address of 127.0.0.0/8",
-            "8:5 there is a server `a` already",
             "8:5 the server `a` has no `program`",
+            "8:5 there is a server `a` already",
             "9:28 there is no server `b`",
             "9:39 --json is not for a suite's steps",
             "9:52 nothing is called `{nope}` here",
@@ -115,17 +116,26 @@ fn every_kind_of_block_says_what_it_lacks() {
         ("suite \"x\" { let \"a\" }", "`let` needs values"),
         ("suite \"x\" { fixture \"f\" { bytes \"../x\" 1 } }", "\"../x\" is no name of a file below the folder"),
         ("suite \"x\" { fixture \"f\" { bytes \"x\" -1 } }", "\"-1\" is no length in bytes"),
-        ("suite \"x\" { fixture \"f\" { text \"x\" \"y\" bytes=9 } }", "a text of a given length needs `{fill}` where it may grow"),
+        (
+            "suite \"x\" { fixture \"f\" { text \"x\" \"y\" bytes=9 } }",
+            "a text of a given length needs `{fill}` where it may grow",
+        ),
         ("suite \"x\" { testbed \"t\" { mtu 12 } }", "\"12\" is no MTU: it is 68 to 65535 bytes"),
-        ("suite \"x\" { testbed \"t\" { rate \"fast\" } }", "\"fast\" is no rate: it is a whole number with kbit, mbit or gbit, such as 100mbit"),
+        (
+            "suite \"x\" { testbed \"t\" { rate \"fast\" } }",
+            "\"fast\" is no rate: it is a whole number with kbit, mbit or gbit, such as 100mbit",
+        ),
         ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of bounds"),
         ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is no version"),
         ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "no signal is called \"BANG\" here"),
-        ("suite \"x\" { server \"s\" { program \"s\"; config \"/etc/passwd\" \"\" } }", "\"/etc/passwd\" is no name of a file below the folder"),
+        (
+            "suite \"x\" { server \"s\" { program \"s\"; config \"/etc/passwd\" \"\" } }",
+            "\"/etc/passwd\" is no name of a file below the folder",
+        ),
         ("suite \"x\" { server \"s\" { program \"s\"; ready \"/\" timeout=0 } }", "`timeout` takes seconds"),
         ("suite \"x\" { step \"s\" { path \"/\" } }", "the step `s` has no `servers`"),
         ("suite \"x\" { check \"c\" { of \"s\" } }", "the check needs a `step`"),
-        ("suite \"x\" {", "`{` is never closed"),
+        ("suite \"x\" {", "this block is never closed"),
     ] {
         let found = mistakes(text);
         assert!(found.iter().any(|found| found.ends_with(message)), "{text}: {found:?}");
