@@ -194,3 +194,6 @@ pub fn with_unit(value: f64, unit: &str) -> String {
         unit => format!("{} {unit}", digits(value)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,12 +105,12 @@ fn good(step: &StepReport) -> u64 {
     step.record.response.0.count_between(0, IN_TIME_NS).saturating_sub(classes[3] + classes[4])
 }
 
-/// The last second is seldom a whole one, and is left out where there are others.
+/// The last second is seldom a whole one, and is left out; a run of less than two has its mean.
 fn bytes_peak(step: &StepReport) -> Option<f64> {
     let (points, length_s) = (step.record.series.points(), step.record.series.step_s.max(1));
     let whole = points.len().saturating_sub(1).max(1);
     let best = points.iter().take(whole).map(|point| point.bytes_in).max()?;
-    Some(best as f64 / length_s as f64)
+    Some((best as f64 / length_s as f64).max(step.bytes_in_per_s))
 }
 
 /// Where the client could not look at the server's processes, as in a testbed, the suite's own reading stands in.

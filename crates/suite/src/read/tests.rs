@@ -82,8 +82,8 @@ fn all_mistakes_are_told_at_once_with_their_places() {
             "7:55 there is no server `b`",
             "7:73 there is no server `c`",
             "7:78 \"10.0.0.1\" is no address of 127.0.0.0/8",
-            "8:5 there is a server `a` already",
             "8:5 the server `a` has no `program`",
+            "8:5 there is a server `a` already",
             "9:28 there is no server `b`",
             "9:39 --json is not for a suite's steps",
             "9:52 nothing is called `{nope}` here",
@@ -135,7 +135,7 @@ fn every_kind_of_block_says_what_it_lacks() {
         ("suite \"x\" { server \"s\" { program \"s\"; ready \"/\" timeout=0 } }", "`timeout` takes seconds"),
         ("suite \"x\" { step \"s\" { path \"/\" } }", "the step `s` has no `servers`"),
         ("suite \"x\" { check \"c\" { of \"s\" } }", "the check needs a `step`"),
-        ("suite \"x\" {", "`{` is never closed"),
+        ("suite \"x\" {", "this block is never closed"),
     ] {
         let found = mistakes(text);
         assert!(found.iter().any(|found| found.ends_with(message)), "{text}: {found:?}");

@@ -169,6 +169,8 @@ fn head(suite: &Suite, options: &Options, bundle: &Bundle) -> SuiteReport {
 
 impl Engine<'_> {
     fn find_servers(&mut self) {
+        // What was measured before an interruption was measured with the files and logs of then.
+        let earlier = crate::bundle::read(self.bundle.folder()).map(|report| report.servers).unwrap_or_default();
         for server in &self.suite.servers {
             let mut entry = ServerEntry {
                 name: server.name.clone(),
@@ -176,6 +178,12 @@ impl Engine<'_> {
                 package: server.program.package.clone(),
                 ..ServerEntry::default()
             };
+            if let Some(earlier) = earlier.iter().find(|earlier| earlier.name == server.name) {
+                entry.command.clone_from(&earlier.command);
+                entry.configs.clone_from(&earlier.configs);
+                entry.logs.clone_from(&earlier.logs);
+                self.starts.insert(server.name.clone(), earlier.logs.len() as u32);
+            }
             match server::find(&server.program, &self.options.own, env!("CARGO_PKG_VERSION")) {
                 Ok(found) => {
                     entry.program = found.path.display().to_string();
