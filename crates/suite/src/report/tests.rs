@@ -110,7 +110,7 @@ fn a_terminal_has_the_same_in_short() {
             "ours costs less: met",
             "ours is ahead: missed",
             "  flatout has 83.3 µs, nginx has 50.0 µs",
-            "48 measurements",
+            "72 measurements",
             "h2o was left out: h2o is not installed; the Debian package h2o brings it",
             "networks of namespaces are made by root",
             "1 of 3 checks met",
