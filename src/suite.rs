@@ -295,6 +295,9 @@ static STOP: Stop = Stop::new();
 /// Whether everything is stopped, so that the process may end.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
+/// Whether another signal than Ctrl-C ends the process: then the thread that watches for it has the last word.
+static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
 fn run_all(args: &RunArgs) -> ExitCode {
     let suites = match read_all(&args.files, args.color, args.json.as_deref() == Some("-")) {
         Ok(suites) => suites,
@@ -312,6 +315,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
     };
     let watching = watch_interrupts(|_| STOP.ask()).and_then(|()| {
         watch_endings(|| {
+            IS_ENDED.store(true, Ordering::Release);
             STOP.ask();
             let begun = Instant::now();
             while !IS_OVER.load(Ordering::Acquire) && begun.elapsed() < END_TIMEOUT {
@@ -373,6 +377,9 @@ fn run_all(args: &RunArgs) -> ExitCode {
         }
     }
     IS_OVER.store(true, Ordering::Release);
+    if IS_ENDED.load(Ordering::Acquire) {
+        std::thread::sleep(END_TIMEOUT);
+    }
     ExitCode::from(code)
 }
 

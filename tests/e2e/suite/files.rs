@@ -5,14 +5,14 @@ use crate::e2e::harness::flatout;
 
 #[test]
 fn all_mistakes_of_all_files_are_told_at_once_with_their_lines() {
-    let given = Given::of(&[FLATOUT, STEP, r#"sted "x" { }"#, r#"step "y" { servers "nginks"; pth "/" }"#]);
+    let given = Given::of(&[FLATOUT, STEP, r#"stpe "x" { }"#, r#"step "y" { servers "nginks"; pth "/" }"#]);
     let file = given.folder.path().join("a.kdl");
     let missing = given.folder.path().join("none.kdl");
     for verb in ["run", "check", "list"] {
         let ran = Ran::of(&flatout().args(["suite", verb]).arg(&file).arg(&missing).output().unwrap());
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         for words in [
-            "unknown setting `sted`",
+            "unknown setting `stpe`",
             "did you mean `step`?",
             "there is no server `nginks`",
             "unknown setting `pth`",

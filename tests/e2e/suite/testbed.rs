@@ -73,7 +73,7 @@ fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
     assert!(ran.stderr.contains(&format!("the network flatout-suite-{pid}-")), "{}", ran.stderr);
     assert_eq!(namespaces(pid), Vec::<String>::new());
     wait_until("the end of all that ran in it", || {
-        super::processes_of(&given.folder.path().display().to_string()).is_empty()
+        super::processes_of(&format!("{}/", given.folder.path().display())).is_empty()
     });
 }
 
