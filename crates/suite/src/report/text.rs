@@ -61,8 +61,8 @@ fn measurements(report: &SuiteReport) -> String {
 }
 
 fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: Style) {
-    let _ =
-        writeln!(text, "\n{}  {}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &step.about));
+    let about = if step.about.is_empty() { String::new() } else { format!("  {}", step.about) };
+    let _ = writeln!(text, "\n{}{}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &about));
     if let Some(why) = &step.absent {
         let _ = writeln!(text, "  {}", style.paint(Weight::Warning, &format!("left out: {}", why.text)));
         return;
