@@ -18,6 +18,7 @@ mod rerun;
 mod run;
 mod serve;
 mod status;
+mod suite;
 mod workload;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +48,7 @@ enum Verb {
     Rerun(rerun::RerunArgs),
     Agent(agent::AgentArgs),
     Limits(limits::LimitsArgs),
+    Suite(suite::SuiteArgs),
     Workload(workload::WorkloadArgs),
     Pages(pages::PagesArgs),
     Validate(config::ValidateArgs),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Verb::Rerun(arguments) => rerun::run(arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Limits(arguments) => limits::run(arguments),
+        Verb::Suite(arguments) => suite::run(&arguments),
         Verb::Workload(arguments) => workload::run(&arguments),
         Verb::Pages(arguments) => pages::run(&arguments),
         Verb::Validate(arguments) => config::validate(&arguments),

@@ -34,6 +34,7 @@ mod e2e {
     mod scenarios;
     mod site;
     mod smoke;
+    mod suite;
     mod syscalls;
     mod tls;
     mod tool;

@@ -33,6 +33,7 @@ test_programs=(
   systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
   node:nodejs npm:npm nginx:nginx
+  apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
@@ -48,6 +49,7 @@ bench_files=(
 test_files=(
   /usr/share/doc/python3-doc/html/index.html:python3-doc
   /usr/share/dokuwiki/doku.php:dokuwiki /usr/share/doc/php-fpm:php-fpm
+  /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua
 )
 # Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
 h2spec_version=v2.2.1+incompatible

@@ -10,7 +10,7 @@ mod questions;
 mod refusals;
 mod report;
 mod responder;
-mod schema;
+pub(crate) mod schema;
 mod secure;
 mod starvation;
 mod truth;

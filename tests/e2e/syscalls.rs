@@ -290,3 +290,35 @@ fn nothing_is_allocated_for_a_cached_answer() {
         assert!(beyond <= REQUESTS / 20, "{arguments:?}: {few} for {CONNECTIONS} requests, {many} for {REQUESTS}");
     }
 }
+
+/// What `sockets { … }` switches is switched, and what is served stays the same.
+#[test]
+fn socket_features_can_be_switched_to_be_measured() {
+    let site = Folder::new();
+    let body: Vec<u8> = (0..900_000_u32).map(|index| (index % 251) as u8).collect();
+    site.write("large.bin", &body);
+    let calls = |sockets: &str| {
+        let folder = Folder::new();
+        let text = format!(
+            "workers 1\nadmin off=#true\n{sockets}\nsite \"*\" {{ listen \"127.0.0.1:0\"; files \"{}\"; }}\n",
+            site.path().display()
+        );
+        folder.write("flatout.kdl", text.as_bytes());
+        let config = folder.path().join("flatout.kdl");
+        count_calls_of(&["run", "-c", config.to_str().unwrap()], |server| {
+            for _ in 0..3 {
+                let answer = server.get("/large.bin");
+                assert!(answer.body == body, "another file came");
+            }
+        })
+    };
+    let usual = calls("");
+    assert!(usual.of(&["sendfile"]) > 0);
+    let other = calls(
+        "sockets { reuseport #false; defer-accept #false; nodelay #false; quickack #true; sendfile #false; backlog 16; \
+         accept-batch 1; }",
+    );
+    assert_eq!(other.of(&["sendfile"]), 0);
+    // Three connections, each told to acknowledge at once.
+    assert_eq!(other.of(&["setsockopt"]), usual.of(&["setsockopt"]) + 3, "{other:?}");
+}

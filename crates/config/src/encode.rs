@@ -9,8 +9,8 @@ mod writer;
 pub(crate) use writer::{Writer, quote};
 
 use crate::model::{
-    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind, StoreBudget,
-    Timeouts,
+    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Sockets, Step, StepKind,
+    StoreBudget, Timeouts,
 };
 use crate::read::{show_duration, show_size};
 use std::path::Path;
@@ -104,6 +104,9 @@ fn process(writer: &mut Writer, config: &Config) {
     if config.timeouts != Timeouts::default() {
         encode_timeouts(writer, &config.timeouts);
     }
+    if config.sockets != Sockets::default() {
+        encode_sockets(writer, &config.sockets);
+    }
     if config.cache != CacheBudget::default() {
         writer.begin("cache").property("memory", &show_size(config.cache.bytes_max as u64));
         writer.raw_property("entries", &config.cache.entries_max.to_string()).end();
@@ -124,6 +127,33 @@ fn encode_timeouts(writer: &mut Writer, timeouts: &Timeouts) {
         ("drain", timeouts.drain_timeout_ms),
     ] {
         writer.begin(name).text(&show_duration(timeout_ms)).end();
+    }
+    writer.close();
+}
+
+/// What differs from the defaults.
+fn encode_sockets(writer: &mut Writer, sockets: &Sockets) {
+    let usual = Sockets::default();
+    writer.begin("sockets").open();
+    for (name, asked, usual) in [
+        ("reuseport", sockets.reuseport, usual.reuseport),
+        ("defer-accept", sockets.defer_accept, usual.defer_accept),
+        ("nodelay", sockets.nodelay, usual.nodelay),
+        ("quickack", sockets.quickack, usual.quickack),
+        ("sendfile", sockets.sendfile, usual.sendfile),
+    ] {
+        if asked != usual {
+            writer.begin(name).raw(if asked { "#true" } else { "#false" }).end();
+        }
+    }
+    for (name, asked, usual) in [
+        ("backlog", sockets.backlog, usual.backlog),
+        ("accept-batch", sockets.accept_batch, usual.accept_batch),
+        ("busy-poll-us", sockets.busy_poll_us, usual.busy_poll_us),
+    ] {
+        if asked != usual {
+            writer.begin(name).raw(&asked.to_string()).end();
+        }
     }
     writer.close();
 }

@@ -15,15 +15,15 @@ mod include;
 pub mod model;
 mod read;
 pub mod source;
-mod syntax;
+pub mod syntax;
 
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Diagnostics, Style};
 pub use encode::to_kdl;
 pub use model::Config;
 pub use read::{
-    HOT_OBJECTS, OriginFault, RECHECK_MS_DEFAULT, disks_fault, parse_addresses, parse_disk, parse_memory, parse_origin,
-    parse_php_address, show_origin, show_size,
+    HOT_OBJECTS, OriginFault, RECHECK_MS_DEFAULT, disks_fault, nearest, parse_addresses, parse_disk, parse_memory,
+    parse_origin, parse_php_address, show_origin, show_size,
 };
 pub use source::{Disk, Memory, Sources};
 

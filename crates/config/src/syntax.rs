@@ -12,8 +12,8 @@ mod scalar;
 mod tests;
 mod token;
 
-pub(crate) use grammar::parse_document;
-pub(crate) use node::{Annotation, Node, Property, Scalar, Value};
+pub use grammar::parse_document;
+pub use node::{Annotation, Node, Property, Scalar, Value};
 pub(crate) use token::{Kind, Token, scan};
 
 /// Levels of blocks. The language itself needs five; the rest is for routes within routes.
@@ -23,4 +23,4 @@ pub(crate) const DEPTH_MAX: usize = 32;
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of one file.
-pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;

@@ -6,13 +6,12 @@
 
 use crate::failure::say;
 use flatout_net::process::take_inherited;
-use flatout_net::socket::{DEFER_ACCEPT_S, set_tcp_defer_accept};
 use rustix::io::ioctl_fionbio;
 use rustix::net::getsockname;
-use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn};
+use rustix::net::sockopt::socket_acceptconn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
 /// Names the listeners that an upgrade hands over.
@@ -114,15 +113,13 @@ fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
     }
 }
 
-/// Makes a socket of systemd's as ours are.
+/// Makes a socket of systemd's as ours are, but for its options, which every listener gets when it is put to use.
 fn prepare(socket: OwnedFd) -> io::Result<(SocketAddr, OwnedFd)> {
     if !socket_acceptconn(&socket)? {
         return Err(io::Error::other("it does not listen"));
     }
     let address = SocketAddr::try_from(getsockname(&socket)?)?;
     ioctl_fionbio(&socket, true)?;
-    set_tcp_nodelay(&socket, true)?;
-    set_tcp_defer_accept(socket.as_fd(), DEFER_ACCEPT_S)?;
     Ok((address, socket))
 }
 

@@ -8,14 +8,14 @@ use crate::failure::Failure;
 use crate::inherit::Inherited;
 use flatout_config::model;
 use flatout_net::server::{Listener, Protocol};
-use flatout_net::socket::{bind_listener, check_free, find_port_owner, suggest_port};
+use flatout_net::socket::{ListenOptions, bind_listener, check_free, find_port_owner, suggest_port};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::getsockname;
 use rustix::net::sockopt::socket_reuseport;
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// One address.
 #[derive(Debug)]
@@ -40,6 +40,18 @@ pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
     }
 }
 
+/// How the listeners of a configuration are opened.
+pub(crate) fn listen_options(config: &model::Config) -> ListenOptions {
+    let asked = &config.sockets;
+    ListenOptions {
+        reuseport: asked.reuseport,
+        defer_accept: asked.defer_accept,
+        nodelay: asked.nodelay,
+        backlog: i32::try_from(asked.backlog).unwrap_or(i32::MAX),
+        busy_poll_us: asked.busy_poll_us,
+    }
+}
+
 impl Address {
     /// Takes over what was inherited for `listener`, and binds what lacks.
     ///
@@ -49,15 +61,16 @@ impl Address {
         id: usize,
         listener: &model::Listener,
         workers: usize,
+        options: &ListenOptions,
         inherited: &mut Inherited,
     ) -> Result<Self, Failure> {
         let asked = listener.address;
         let sockets = inherited.take_listeners(asked);
         let explain = |error: io::Error| explain_bind(listener, &error);
         let (bound, sockets) = if sockets.is_empty() {
-            bind_all(asked, workers).map_err(explain)?
+            bind_all(asked, workers, options).map_err(explain)?
         } else {
-            complete(sockets, workers).map_err(explain)?
+            complete(sockets, workers, options).map_err(explain)?
         };
         Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets })
     }
@@ -93,14 +106,15 @@ fn copy(socket: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(socket, 0)?)
 }
 
-fn bind_all(asked: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     if asked.port() != 0 {
         check_free(&asked)?;
     }
     let mut bound = asked;
     let mut sockets = Vec::with_capacity(workers);
-    for _ in 0..workers {
-        let (socket, with_port) = bind_listener(&bound)?;
+    // Without SO_REUSEPORT there can be no second one, and workers share.
+    for _ in 0..if options.reuseport { workers } else { 1 } {
+        let (socket, with_port) = bind_listener(&bound, options)?;
         bound = with_port;
         sockets.push(socket);
     }
@@ -109,12 +123,19 @@ fn bind_all(asked: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<Ow
 
 /// Binds more beside those that are there, as far as the kernel lets us: another user may have bound them, or without
 /// SO_REUSEPORT. Then workers share.
-fn complete(mut sockets: Vec<OwnedFd>, workers: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+fn complete(
+    mut sockets: Vec<OwnedFd>,
+    workers: usize,
+    options: &ListenOptions,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    for socket in &sockets {
+        options.apply(socket.as_fd())?;
+    }
     let Some(first) = sockets.first() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let bound = SocketAddr::try_from(getsockname(first)?)?;
-    if socket_reuseport(first)? {
+    if options.reuseport && socket_reuseport(first)? {
         while sockets.len() < workers {
-            let Ok((socket, _)) = bind_listener(&bound) else { break };
+            let Ok((socket, _)) = bind_listener(&bound, options) else { break };
             sockets.push(socket);
         }
     }
@@ -151,7 +172,20 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::shares;
+    use super::{bind_all, complete, shares};
+    use flatout_net::socket::ListenOptions;
+
+    #[test]
+    fn without_sharing_a_port_there_is_one_socket_for_all() {
+        let asked = "127.0.0.1:0".parse().unwrap();
+        let count = |options: &ListenOptions| bind_all(asked, 3, options).unwrap().1.len();
+        assert_eq!(count(&ListenOptions::DEFAULT), 3);
+        let one = ListenOptions { reuseport: false, ..ListenOptions::DEFAULT };
+        assert_eq!(count(&one), 1);
+        // What was inherited is neither thrown away nor added to.
+        let inherited = bind_all(asked, 2, &ListenOptions::DEFAULT).unwrap().1;
+        assert_eq!(complete(inherited, 3, &one).unwrap().1.len(), 2);
+    }
 
     #[test]
     fn every_socket_has_an_owner_and_every_worker_a_socket() {

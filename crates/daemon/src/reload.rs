@@ -9,7 +9,7 @@ use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::inherit::Inherited;
-use crate::listeners::Address;
+use crate::listeners::{Address, listen_options};
 use crate::logs::log_settings;
 use crate::spec::{compile, open_pages};
 use crate::watch;
@@ -116,7 +116,10 @@ impl Control {
             added.push(match old {
                 // Another protocol at the same address: the same sockets, so that no moment is without.
                 Some(old) => old.with_protocol(id, listener)?,
-                None => Address::bind(id, listener, self.workers.all.len(), &mut Inherited::default())?,
+                None => {
+                    let options = listen_options(&self.config);
+                    Address::bind(id, listener, self.workers.all.len(), &options, &mut Inherited::default())?
+                }
             });
         }
         Ok(added)
@@ -194,6 +197,7 @@ fn fixed_settings(old: &Config, new: &Config, has_store: bool) -> Vec<&'static s
         ("state", old.state != new.state),
         ("admin", old.admin != new.admin),
         ("timeouts", old.timeouts != new.timeouts),
+        ("sockets", old.sockets != new.sockets),
         ("cache", old.cache != new.cache),
         ("store", has_store && old.store != new.store),
     ];

@@ -12,7 +12,7 @@ use crate::confine::Confinement;
 use crate::control::Control;
 use crate::failure::{Failure, say};
 use crate::inherit::Inherited;
-use crate::listeners::Address;
+use crate::listeners::{Address, listen_options};
 use crate::logs::log_settings;
 use crate::privileges::{decide_identity, drop_privileges};
 use crate::shares::{Shares, raise_open_files, share_descriptors};
@@ -70,7 +70,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     }
     let mut addresses = Vec::new();
     for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id]) {
-        addresses.push(Address::bind(id, listener, worker_count, &mut inherited)?);
+        addresses.push(Address::bind(id, listener, worker_count, &listen_options(&config), &mut inherited)?);
     }
     inherited.finish();
     let admin = open_admin(&config, &options.source, &mut inherited)?;
@@ -230,7 +230,14 @@ fn cache_limits(config: &Config, shares: Shares) -> CacheLimits {
 }
 
 fn settings(config: &Config, shares: Shares) -> Settings {
-    Settings { limits: Limits::DEFAULT, timeouts: timeouts(config), connections_max: shares.connections_max }
+    Settings {
+        limits: Limits::DEFAULT,
+        timeouts: timeouts(config),
+        connections_max: shares.connections_max,
+        accept_batch: config.sockets.accept_batch as usize,
+        quickack: config.sockets.quickack,
+        sendfile: config.sockets.sendfile,
+    }
 }
 
 /// The configuration's timeouts; what it does not know has its default.

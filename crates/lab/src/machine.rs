@@ -54,6 +54,10 @@ impl Machine {
         });
         MachineReport {
             cpu_model: self.cpu_model.clone(),
+            cpu_mhz: cpu_mhz(
+                read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").as_deref(),
+                &fs::read_to_string("/proc/cpuinfo").unwrap_or_default(),
+            ),
             cores: self.cores,
             kernel: self.kernel.clone(),
             memory_bytes: self.memory_bytes,
@@ -95,6 +99,17 @@ fn cpu_model(cpu_info: &str) -> String {
     field("model name").or_else(|| field("Hardware")).unwrap_or_else(|| "unknown CPU".to_owned())
 }
 
+/// The highest clock in kHz, where the kernel has it, else the first core's present one.
+fn cpu_mhz(max_khz: Option<&str>, cpu_info: &str) -> Option<u64> {
+    let max = max_khz.and_then(|text| text.parse::<u64>().ok()).map(|khz| khz / 1000);
+    let present = || {
+        let line = cpu_info.lines().find_map(|line| line.strip_prefix("cpu MHz"))?;
+        let mhz: f64 = line.split_once(':')?.1.trim().parse().ok()?;
+        Some(mhz.round() as u64)
+    };
+    max.or_else(present).filter(|mhz| *mhz > 0)
+}
+
 fn memory_bytes(memory_info: &str) -> u64 {
     let kibibytes = memory_info
         .lines()
@@ -105,7 +120,7 @@ fn memory_bytes(memory_info: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, cpu_model, memory_bytes};
+    use super::{Machine, cpu_mhz, cpu_model, memory_bytes};
 
     #[test]
     fn fields_are_found_in_what_kernels_print() {
@@ -114,6 +129,10 @@ mod tests {
         assert_eq!(cpu_model(""), "unknown CPU");
         assert_eq!(memory_bytes("MemTotal:       16303428 kB\nMemFree: 1 kB\n"), 16_303_428 * 1024);
         assert_eq!(memory_bytes("nonsense"), 0);
+        let cpu_info = "model name\t: x\ncpu MHz\t\t: 1999.998\n";
+        assert_eq!(cpu_mhz(None, cpu_info), Some(2000));
+        assert_eq!(cpu_mhz(Some("3400000"), cpu_info), Some(3400));
+        assert_eq!(cpu_mhz(Some("?"), ""), None);
     }
 
     #[test]

@@ -19,6 +19,50 @@ pub const BACKLOG: i32 = 4096;
 /// connects is handed over after that, so nothing is lost.
 pub const DEFER_ACCEPT_S: u32 = 1;
 
+/// How a listener is opened, and with it what its connections inherit. The defaults are what measured best or what the
+/// design needs; the others are there to measure what each is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// SO_REUSEPORT: each worker has a socket of its own, and the kernel spreads connections over them. Without it all
+    /// workers accept from one.
+    pub reuseport: bool,
+    /// TCP_DEFER_ACCEPT, for [`DEFER_ACCEPT_S`].
+    pub defer_accept: bool,
+    /// TCP_NODELAY: a short segment does not wait for the acknowledgement of the one before (Nagle's algorithm, RFC 1122
+    /// §4.2.3.4). Inherited by accepted connections, which saves each a system call.
+    pub nodelay: bool,
+    /// Connections the kernel completes before we accept them, see [`BACKLOG`].
+    pub backlog: i32,
+    /// SO_BUSY_POLL, in microseconds: how long a receive polls the network device before it gives up; 0 is not at all.
+    /// Devices without a receive queue of their own, loopback among them, have nothing to poll.
+    pub busy_poll_us: u32,
+}
+
+impl ListenOptions {
+    /// What every listener has unless somebody measures.
+    pub const DEFAULT: Self =
+        Self { reuseport: true, defer_accept: true, nodelay: true, backlog: BACKLOG, busy_poll_us: 0 };
+
+    /// Sets what connections inherit, on a socket of ours or of somebody else's.
+    pub fn apply(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        set_tcp_nodelay(socket, self.nodelay)?;
+        set_tcp_defer_accept(socket, if self.defer_accept { DEFER_ACCEPT_S } else { 0 })?;
+        if self.busy_poll_us > 0 {
+            let value = libc::c_int::try_from(self.busy_poll_us).unwrap_or(libc::c_int::MAX);
+            // More than net.core.busy_read allows needs CAP_NET_ADMIN; the error must not be taken for that of bind.
+            set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, value)
+                .map_err(|errno| io::Error::other(format!("SO_BUSY_POLL: {}", io::Error::from(errno))))?;
+        }
+        Ok(())
+    }
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// State 0A of /proc/net/tcp.
 const LISTEN: &str = "0A";
 
@@ -41,25 +85,30 @@ pub fn check_free(address: &SocketAddr) -> io::Result<()> {
     Ok(bind(&socket, address)?)
 }
 
-/// A listener that shares its port with the other workers' listeners. Returns the address too, which tells the port
-/// when 0 was asked for. TCP_NODELAY is inherited by accepted connections, which saves each a system call.
-pub fn bind_listener(address: &SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+/// A listener, which shares its port with the other workers' listeners where `options` say so. Returns the address too,
+/// which tells the port when 0 was asked for.
+pub fn bind_listener(address: &SocketAddr, options: &ListenOptions) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = new_socket(address)?;
     set_socket_reuseaddr(&socket, true)?;
-    set_socket_reuseport(&socket, true)?;
-    set_tcp_nodelay(&socket, true)?;
-    set_tcp_defer_accept(socket.as_fd(), DEFER_ACCEPT_S)?;
+    set_socket_reuseport(&socket, options.reuseport)?;
+    options.apply(socket.as_fd())?;
     bind(&socket, address)?;
-    listen(&socket, BACKLOG)?;
+    listen(&socket, options.backlog)?;
     let bound = SocketAddr::try_from(getsockname(&socket)?)?;
     Ok((socket, bound))
 }
 
 /// TCP_DEFER_ACCEPT: the listener wakes when a client's first bytes are there, so that accept, receive, send and
-/// close follow one another without a wait.
+/// close follow one another without a wait. 0 seconds: it wakes when the connection is there.
 pub fn set_tcp_defer_accept(fd: BorrowedFd<'_>, seconds: u32) -> rustix::io::Result<()> {
     let value = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value)
+}
+
+/// TCP_QUICKACK: what was received is acknowledged at once, and not with the answer. The kernel goes back to its own ways
+/// when it sees fit, so this concerns the beginning of a connection.
+pub fn set_tcp_quickack(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1)
 }
 
 /// IP_BIND_ADDRESS_NO_PORT: binding a source address leaves the choice of the port to connect, which may then use
@@ -222,28 +271,76 @@ pub fn raise_descriptor_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        ListeningSocket, bind_listener, check_free, find_port_owner, parse_address, parse_listening, parse_socket_link,
-        suggest_port, unacknowledged_bytes,
+        BACKLOG, DEFER_ACCEPT_S, ListenOptions, ListeningSocket, bind_listener, check_free, find_port_owner,
+        parse_address, parse_listening, parse_socket_link, suggest_port, unacknowledged_bytes,
     };
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+    use std::time::Duration;
 
     #[test]
     fn a_taken_port_is_seen_named_and_another_suggested() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let (_listener, address) = bind_listener(&any).unwrap();
+        let (_listener, address) = bind_listener(&any, &ListenOptions::DEFAULT).unwrap();
         assert!(check_free(&address).is_err());
         assert_eq!(find_port_owner(address.port()).unwrap().0, std::process::id());
         let suggested = suggest_port(&address).unwrap();
         assert!(suggested > address.port());
         // Our own other workers may share it.
-        assert!(bind_listener(&address).is_ok());
+        assert!(bind_listener(&address, &ListenOptions::DEFAULT).is_ok());
+    }
+
+    #[test]
+    fn options_are_what_the_kernel_says_of_the_socket() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let read = |fd: &OwnedFd, level, name| {
+            let (mut value, mut bytes) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+            // SAFETY: both pointers lead to values that live for the call and are as long as is said.
+            let result =
+                unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut bytes) };
+            assert_eq!(result, 0);
+            value
+        };
+        let all = |fd: &OwnedFd| {
+            [
+                read(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT),
+                read(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+                read(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY),
+            ]
+        };
+        let (ours, address) = bind_listener(&any, &ListenOptions::DEFAULT).unwrap();
+        assert_eq!(all(&ours), [1, DEFER_ACCEPT_S as libc::c_int, 1]);
+        let plain = ListenOptions { reuseport: false, defer_accept: false, nodelay: false, ..ListenOptions::DEFAULT };
+        let (bare, bare_address) = bind_listener(&any, &plain).unwrap();
+        assert_eq!(all(&bare), [0, 0, 0]);
+        // A port that is not shared is not shared by one side alone either.
+        assert!(bind_listener(&bare_address, &ListenOptions::DEFAULT).is_err());
+        assert!(bind_listener(&address, &plain).is_err());
+        // One that was opened by somebody else is made the same.
+        ListenOptions::DEFAULT.apply(bare.as_fd()).unwrap();
+        assert_eq!(all(&bare), [0, DEFER_ACCEPT_S as libc::c_int, 1]);
+        let polling = ListenOptions { busy_poll_us: 50, backlog: 2, ..ListenOptions::DEFAULT };
+        match bind_listener(&any, &polling) {
+            Ok((polling, _)) => assert_eq!(read(&polling, libc::SOL_SOCKET, libc::SO_BUSY_POLL), 50),
+            Err(error) => assert!(error.to_string().contains("SO_BUSY_POLL"), "{error}"),
+        }
+        assert_eq!(ListenOptions::default().backlog, BACKLOG);
+    }
+
+    #[test]
+    fn a_short_backlog_is_short() {
+        let options = ListenOptions { backlog: 1, defer_accept: false, ..ListenOptions::DEFAULT };
+        let (_listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
+        // The kernel takes one more than it was told.
+        let taken: Vec<_> = (0..8).map_while(|_| connect().ok()).collect();
+        assert!((1..8).contains(&taken.len()), "{}", taken.len());
     }
 
     #[test]
     fn what_the_peer_has_not_taken_is_known() {
-        let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::DEFAULT).unwrap();
         let listener = std::net::TcpListener::from(listener);
         listener.set_nonblocking(false).unwrap();
         let mut client = TcpStream::connect(address).unwrap();

@@ -10,7 +10,7 @@ use flatout_net::response::{Body, Head, Response};
 use flatout_net::server::{Command, Phase, run_worker};
 use flatout_net::server::{Listener, Protocol, Settings, Timeouts, WorkerParts, command_channel, phase_channel};
 use flatout_net::shared::SharedBytes;
-use flatout_net::socket::bind_listener;
+use flatout_net::socket::{ListenOptions, bind_listener};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -48,12 +48,17 @@ impl Inside {
     fn start(worker_count: usize, logs: &[LogSettings]) -> Self {
         let logs = Arc::new(Logs::open(logs, Box::new(|text| eprintln!("{text}"))).unwrap());
         let (phase, phases) = phase_channel();
-        let settings = Settings { limits: Limits::DEFAULT, timeouts: Timeouts::DEFAULT, connections_max: 1000 };
+        let settings = Settings {
+            limits: Limits::DEFAULT,
+            timeouts: Timeouts::DEFAULT,
+            connections_max: 1000,
+            ..Settings::default()
+        };
         let mut address: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let mut commanders = Vec::new();
         let workers: Vec<_> = (0..worker_count)
             .map(|_| {
-                let (fd, bound) = bind_listener(&address).unwrap();
+                let (fd, bound) = bind_listener(&address, &ListenOptions::DEFAULT).unwrap();
                 address = bound;
                 let (log, phases) = (logs.worker(), phases.clone());
                 let (commander, commands) = command_channel();

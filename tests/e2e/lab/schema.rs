@@ -108,7 +108,12 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
 }
 
 fn findings(value: &Value) -> Vec<String> {
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    findings_by(SCHEMA, value)
+}
+
+/// What a schema has against a value.
+pub(crate) fn findings_by(schema: &str, value: &Value) -> Vec<String> {
+    let schema: Value = serde_json::from_str(schema).unwrap();
     let mut checker = Checker { root: &schema, findings: Vec::new() };
     checker.check("", &schema, value);
     checker.findings

@@ -1,6 +1,6 @@
 //! Crates depend downwards only, and the pure ones on nothing that touches the machine.
 //!
-//! main → {daemon, lab} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
+//! main → {daemon, suite → lab} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
 //! and lab never see one another; reason sees nothing and is seen by whoever names endings; http, cache and load are held to
 //! more (see [`PURE`]).
 
@@ -21,6 +21,7 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-pages", &[STEP, &["flatout-data"]]),
     ("flatout-fastcgi", &[STEP]),
     ("flatout-lab", &[BASE]),
+    ("flatout-suite", &[BASE, &["flatout-lab"]]),
     ("flatout-engine", &[BASE, STEPS]),
     ("flatout-daemon", &[BASE, STEPS, &["flatout-engine"]]),
     ("flatout-sim", &[BASE]),
@@ -41,7 +42,7 @@ const BASE: &[&str] =
 /// The kinds of steps, and what one of them keeps.
 const STEPS: &[&str] = &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-pages", "flatout-fastcgi"];
 
-const EVERYTHING: &[&[&str]] = &[BASE, STEPS, &["flatout-engine", "flatout-daemon", "flatout-lab"]];
+const EVERYTHING: &[&[&str]] = &[BASE, STEPS, &["flatout-engine", "flatout-daemon", "flatout-lab", "flatout-suite"]];
 
 /// Seen by tests alone.
 const ONLY_FOR_TESTS: &str = "flatout-sim";

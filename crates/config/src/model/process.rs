@@ -23,6 +23,8 @@ pub struct Config {
     pub admin: Admin,
     /// How long to wait for what.
     pub timeouts: Timeouts,
+    /// How sockets are opened and used.
+    pub sockets: Sockets,
     /// What the metadata caches may hold, for each worker.
     pub cache: CacheBudget,
     /// What is kept of origins' answers, for all workers together.
@@ -94,6 +96,36 @@ impl Default for Timeouts {
             write_timeout_ms: 30_000,
             handshake_timeout_ms: 10_000,
             drain_timeout_ms: 10_000,
+        }
+    }
+}
+
+/// How sockets are opened and used, to measure what each feature is worth; see `flatout_net::socket::ListenOptions` and
+/// `flatout_net::server::Settings` for the meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Sockets {
+    pub reuseport: bool,
+    pub defer_accept: bool,
+    pub nodelay: bool,
+    pub quickack: bool,
+    pub sendfile: bool,
+    pub backlog: u32,
+    pub accept_batch: u32,
+    pub busy_poll_us: u32,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self {
+            reuseport: true,
+            defer_accept: true,
+            nodelay: true,
+            quickack: false,
+            sendfile: true,
+            backlog: 4096,
+            accept_batch: 64,
+            busy_poll_us: 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Reader;
 use super::log::Logs;
 use super::shape::{Block, Seen, Shape, property};
-use super::{cache, check, private, site, store};
+use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Admin, CacheBudget, Config, Timeouts};
@@ -22,6 +22,7 @@ const ALLOWED: &[&str] = &[
     "admin",
     "open-files",
     "landlock",
+    "sockets",
 ];
 
 /// A day: longer is no timeout.
@@ -110,13 +111,14 @@ fn setting(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
         "admin" => config.admin = admin(reader, node),
         "cache" => config.cache = cache(reader, node),
         "store" => config.store = store::read(reader, node),
+        "sockets" => config.sockets = sockets::read(reader, node),
         "timeouts" => config.timeouts = timeouts(reader, node),
         _ => {}
     }
 }
 
 /// The one value of a setting.
-fn value<'n>(reader: &mut Reader<'_>, node: &'n Node, shape: &Shape) -> Option<&'n Value> {
+pub(super) fn value<'n>(reader: &mut Reader<'_>, node: &'n Node, shape: &Shape) -> Option<&'n Value> {
     reader.shape(node, shape);
     node.arguments.first()
 }

@@ -47,7 +47,7 @@ pub(super) struct Seen<'a>(Vec<(&'a str, Span)>);
 const HOMES: &[(&str, &[&str])] = &[
     (
         "belongs at the top level of the file",
-        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "store", "site"],
+        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "sockets", "store", "site"],
     ),
     ("belongs in a `site` block, not in a route", &["listen", "tls", "recheck", "watch", "log"]),
     (
@@ -331,7 +331,7 @@ pub(super) fn property<'n>(node: &'n Node, name: &str) -> Option<&'n Property> {
 }
 
 /// The candidate that was most likely meant, when one is near enough.
-pub(super) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     // Distances take word × candidate steps: nobody misspells a word of 40 characters.
     if word.chars().count() > 40 {
         return None;

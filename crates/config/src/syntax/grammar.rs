@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::diagnostic::{Draft, Report, Span};
 
 /// Reads a text. When something is wrong with it, the report says what, and the tree is not to be used.
-pub(crate) fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
+pub fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
     if text.len() > TEXT_BYTES_MAX {
         report.add(Code::TooLarge, Span::new(file, 0, 0), "the text is larger than 16 MiB");
         return Vec::new();

@@ -4,45 +4,59 @@ use crate::diagnostic::Span;
 
 /// One setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) name: String,
+pub struct Node {
+    /// Its name.
+    pub name: String,
     /// Of the name.
-    pub(crate) span: Span,
-    pub(crate) arguments: Vec<Value>,
-    pub(crate) properties: Vec<Property>,
-    pub(crate) children: Option<Vec<Node>>,
+    pub span: Span,
+    /// Values behind the name.
+    pub arguments: Vec<Value>,
+    /// Properties, `name=value`.
+    pub properties: Vec<Property>,
+    /// What stands in its block; `None` without one.
+    pub children: Option<Vec<Node>>,
 }
 
 /// `name=value`.
 #[derive(Clone, Debug)]
-pub(crate) struct Property {
-    pub(crate) name: String,
+pub struct Property {
+    /// Its name.
+    pub name: String,
     /// Of the name.
-    pub(crate) span: Span,
-    pub(crate) value: Value,
+    pub span: Span,
+    /// Its value.
+    pub value: Value,
 }
 
 /// One value, and what stands before it in parentheses.
 #[derive(Clone, Debug)]
-pub(crate) struct Value {
-    pub(crate) scalar: Scalar,
-    pub(crate) annotation: Option<Annotation>,
-    pub(crate) span: Span,
+pub struct Value {
+    /// What it is.
+    pub scalar: Scalar,
+    /// What stands before it in parentheses.
+    pub annotation: Option<Annotation>,
+    /// Where it stands.
+    pub span: Span,
 }
 
 /// What a value is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Scalar {
+pub enum Scalar {
+    /// A text.
     Text(String),
+    /// A whole number.
     Integer(i128),
+    /// A number with a fraction.
     Float(f64),
+    /// `#true` or `#false`.
     Bool(bool),
+    /// `#null`.
     Null,
 }
 
 impl Scalar {
     /// What it is called in messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",
             Self::Integer(_) | Self::Float(_) => "a number",
@@ -54,7 +68,7 @@ impl Scalar {
 
 /// Where a value is to be taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Annotation {
+pub enum Annotation {
     /// `(env)"NAME"`
     Environment,
     /// `(file)"path"`
@@ -62,14 +76,16 @@ pub(crate) enum Annotation {
 }
 
 impl Annotation {
-    pub(crate) fn name(self) -> &'static str {
+    /// The word in parentheses.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Environment => "env",
             Self::File => "file",
         }
     }
 
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    /// The annotation of this name.
+    pub fn of(name: &str) -> Option<Self> {
         [Self::Environment, Self::File].into_iter().find(|annotation| annotation.name() == name)
     }
 }

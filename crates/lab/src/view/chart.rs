@@ -8,6 +8,7 @@ mod axis;
 mod draw;
 
 pub use axis::{Axis, Quantity};
+pub use draw::escape;
 
 /// How many series have a look of their own; the next ones begin again from the first.
 pub const LOOKS: usize = 6;

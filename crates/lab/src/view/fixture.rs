@@ -163,6 +163,7 @@ fn run(label: &str, steps: Vec<StepReport>) -> RunReport {
         server_software: Some("flatout".to_owned()),
         machine: MachineReport {
             cpu_model: "Some CPU @ 2 GHz".to_owned(),
+            cpu_mhz: Some(2000),
             cores: 2,
             kernel: "6.12.0".to_owned(),
             memory_bytes: 16 << 30,

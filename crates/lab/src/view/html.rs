@@ -9,6 +9,7 @@ mod plots;
 mod tables;
 
 pub(super) use plots::whole_points;
+pub use plots::{figure, swatch};
 
 use super::units;
 use super::verdict::{self, Tone, Verdict};
@@ -17,10 +18,10 @@ use flatout_load::report::RunReport;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Colours, sizes and what becomes of them by night, on a phone and on paper.
-const STYLE: &str = include_str!("html/report.css");
+pub const STYLE: &str = include_str!("html/report.css");
 
 /// No page may load anything, whatever is in a result: only the style that is in the page itself.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The page of one run, or of several laid over each other.
 pub fn page(reports: &[RunReport]) -> String {
@@ -80,7 +81,7 @@ fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Mark
     };
     html! {
         section.verdict.(class) {
-            @if is_named { h2 { (plots::swatch(index, false)) (name) } }
+            @if is_named { h2 { (swatch(index, false)) (name) } }
             p.headline { (headline) }
             p.figures { (figures) }
             @if !reasons.is_empty() { ul { @for reason in &reasons { li { (reason) } } } }
@@ -93,7 +94,7 @@ fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Mark
 }
 
 /// The moment as HTTP writes it, to the second.
-fn date(unix_ms: u64) -> String {
+pub fn date(unix_ms: u64) -> String {
     let date = format_date((unix_ms / 1000).cast_signed());
     String::from_utf8_lossy(&date).into_owned()
 }

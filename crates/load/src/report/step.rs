@@ -216,6 +216,9 @@ pub struct KernelReport {
 pub struct MachineReport {
     /// Model name of the processor.
     pub cpu_model: String,
+    /// Its clock as the kernel tells it, in MHz: the highest where that is known, else the present one.
+    #[serde(default)]
+    pub cpu_mhz: Option<u64>,
     /// Cores this process may use.
     pub cores: usize,
     /// Kernel release.

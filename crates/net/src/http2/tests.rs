@@ -11,7 +11,7 @@ use crate::runtime::build_runtime;
 use crate::server::{
     Listener, Phase, Protocol, Settings, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
 };
-use crate::socket::bind_listener;
+use crate::socket::{ListenOptions, bind_listener};
 use flatout_http::target::Target;
 use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
@@ -78,7 +78,7 @@ impl Handler for Script {
 
 /// Runs a worker, and `client` against it; returns what was counted.
 fn with_worker<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) -> Arc<Counters> {
-    let (fd, address) = bind_listener(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let (fd, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::DEFAULT).unwrap();
     let (phase, phases) = phase_channel();
     let counters = Arc::<Counters>::default();
     let counted = Arc::clone(&counters);

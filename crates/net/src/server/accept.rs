@@ -10,7 +10,7 @@ use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::http2::task::Http2Task;
 use crate::registered::Registered;
-use crate::socket::BACKLOG;
+use crate::socket::{BACKLOG, set_tcp_quickack};
 use crate::tls::TlsFailure;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
@@ -24,9 +24,6 @@ use std::rc::Rc;
 use std::task::Poll;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, spawn_local, yield_now};
-
-/// Connections accepted before those that are open have their turn.
-const BATCH: usize = 64;
 
 /// When descriptors have run out, so many connections are asked to leave if they are idle.
 const GIVE_WAY_COUNT: usize = 32;
@@ -98,6 +95,7 @@ fn accept_connections<H: Handler>(
     let Listener { fd, id, protocol } = listener;
     let listener = Registered::new(fd)?;
     let arrival = Arrival { id, protocol };
+    let batch = worker.settings.accept_batch.max(1);
     Ok(async move {
         let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
@@ -120,7 +118,7 @@ fn accept_connections<H: Handler>(
             }
         }
         // No more than can have been queued: whoever goes on connecting must not keep the server from stopping.
-        for _ in 0..=BACKLOG as usize / BATCH {
+        for _ in 0..=BACKLOG as usize / batch {
             let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
             if leave || !matches!(accept_batch(&worker, listener.fd(), arrival), Accepted::Batch) {
                 break;
@@ -139,7 +137,7 @@ struct Arrival {
 
 fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival: Arrival) -> Accepted {
     const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
-    for _ in 0..BATCH {
+    for _ in 0..worker.settings.accept_batch.max(1) {
         if worker.open.get() >= worker.settings.connections_max {
             worker.counters.accepts_without_descriptor.add(1);
             return Accepted::NoDescriptor;
@@ -147,6 +145,10 @@ fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, ar
         match acceptfrom_with(listener, FLAGS) {
             Ok((socket, client)) => {
                 let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+                if worker.settings.quickack {
+                    // A hint; a connection without it is as good.
+                    let _ = set_tcp_quickack(socket.as_fd());
+                }
                 let secure = arrival.protocol == Protocol::Tls;
                 begin(worker, socket, Origin { client, listener: arrival.id, secure }, arrival.protocol);
             }

@@ -356,7 +356,8 @@ impl Exchanges {
                 Body::Empty | Body::Stream(_) | Body::Tunnel(_) => {}
                 Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => turn.output.extend_from_slice(&bytes),
                 Body::Bytes(bytes) => turn.tail = Tail::Bytes(bytes),
-                Body::File(file) => turn.tail = Tail::File(file),
+                Body::File(file) if turn.worker.settings.sendfile => turn.tail = Tail::File(file),
+                Body::File(file) => turn.tail = Tail::Copied(file),
                 Body::Segments(segments) => turn.tail = Tail::Segments(segments.into()),
             }
         }

@@ -23,6 +23,9 @@ const SENDFILE_CALLS_MAX: u32 = 4;
 /// the socket and the client has not taken yet; no server that sends files without copying them can know.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
+/// A file that is read and sent is so in pieces of so much: two system calls each. As much as nginx reads.
+const COPY_BYTES: usize = 32 * 1024;
+
 /// Slices that one call writes at the most; the kernel takes 1,024.
 const SLICES_MAX: usize = 32;
 
@@ -32,6 +35,8 @@ pub(crate) enum Tail {
     None,
     Bytes(SharedBytes),
     File(FileBody),
+    /// A file that is read and sent, not lent to the socket by sendfile.
+    Copied(FileBody),
     Segments(VecDeque<Segment>),
 }
 
@@ -69,7 +74,7 @@ impl Sending {
         let tail_bytes = match &self.tail {
             Tail::None => 0,
             Tail::Bytes(bytes) => bytes.len() as u64,
-            Tail::File(file) => file.bytes,
+            Tail::File(file) | Tail::Copied(file) => file.bytes,
             Tail::Segments(segments) => segments.iter().map(Segment::len).sum(),
         };
         self.buffered.len() as u64 + tail_bytes
@@ -99,7 +104,9 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         let result = match tail {
             Tail::None => send(fd, unsent, SendFlags::NOSIGNAL),
             // The head waits for the first bytes of the file, to share a packet with them.
-            Tail::File(_) | Tail::Segments(_) => send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE),
+            Tail::File(_) | Tail::Copied(_) | Tail::Segments(_) => {
+                send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE)
+            }
             Tail::Bytes(bytes) => {
                 let slices = [IoSlice::new(unsent), IoSlice::new(bytes)];
                 sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
@@ -127,6 +134,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
         Tail::None | Tail::Segments(_) => (0, Progress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes),
         Tail::File(file) => write_file(fd, file),
+        Tail::Copied(file) => copy_file(fd, file),
     };
     (sent, total + count, progress)
 }
@@ -248,6 +256,42 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
             Err(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => {
                 return (total, Progress::Failed(CloseReason::FileFailed));
             }
+            Err(errno) => return (total, progress_of(errno)),
+        }
+    }
+    (total, Progress::Yield)
+}
+
+/// Reads the whole file and sends what was read, as a server does that has no sendfile.
+#[inline(never)]
+fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
+    let mut total = 0;
+    let mut buffer = vec![0; COPY_BYTES];
+    // As much as sendfile is allowed in one turn.
+    while total < SENDFILE_BYTES_MAX * u64::from(SENDFILE_CALLS_MAX) {
+        let rest = file.bytes.saturating_sub(FILE_END_BYTES as u64);
+        if rest == 0 {
+            let (count, progress) = write_file_end(fd, file);
+            return (total + count, progress);
+        }
+        let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
+        let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
+            // The file has become shorter than its head says.
+            Ok(0) => return (total, Progress::Failed(CloseReason::FileChanged)),
+            Ok(read) => read,
+            Err(Errno::INTR) => continue,
+            Err(_) => return (total, Progress::Failed(CloseReason::FileFailed)),
+        };
+        match send(fd, &buffer[..read], SendFlags::NOSIGNAL | SendFlags::MORE) {
+            Ok(count) => {
+                total += count as u64;
+                file.offset += count as u64;
+                file.bytes -= count as u64;
+                if count < read {
+                    return (total, Progress::Blocked);
+                }
+            }
+            Err(Errno::INTR) => {}
             Err(errno) => return (total, progress_of(errno)),
         }
     }

@@ -16,7 +16,7 @@ use crate::ending::CloseReason;
 use crate::file::{FileIdentity, OpenFile};
 use crate::handler::{Handler, Reply, Request};
 use crate::response::{Body, FileBody, Head, Response, Segment};
-use crate::socket::bind_listener;
+use crate::socket::{ListenOptions, bind_listener};
 use crate::stream::{Duplex, Piece, Source, Stream, TunnelStart, Tunnelling};
 use crate::tls::TlsServer;
 use flatout_http::limits::Limits;
@@ -361,7 +361,7 @@ impl Running {
     pub(crate) fn logging(timeouts: Timeouts, tls: Option<Arc<TlsServer>>, logs: &[LogSettings]) -> Self {
         let logs = Logs::open(logs, Box::new(|_| {})).unwrap();
         let log = logs.worker();
-        let (fd, address) = bind_listener(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (fd, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::DEFAULT).unwrap();
         let (phase, phases) = phase_channel();
         let (counters, seen) = (Arc::<Counters>::default(), Arc::<Seen>::default());
         let (counted, handler) = (Arc::clone(&counters), Player { seen: Arc::clone(&seen) });

@@ -277,7 +277,7 @@ impl TlsSession {
         match tail {
             Tail::None => {}
             Tail::Bytes(bytes) => bytes.advance(self.encrypt(bytes, room)),
-            Tail::File(file) => self.encrypt_file(file, room)?,
+            Tail::File(file) | Tail::Copied(file) => self.encrypt_file(file, room)?,
             Tail::Segments(segments) => {
                 while let Some(segment) = segments.front_mut() {
                     match segment {

@@ -115,12 +115,12 @@ impl Axis {
     }
 
     /// Ticks: where, and what is written there.
-    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, &str)> {
+    pub fn ticks(&self) -> impl Iterator<Item = (f64, &str)> {
         self.ticks.iter().filter_map(|(value, text)| Some((self.place(*value)?, text.as_str())))
     }
 
     /// One value in words, for a marker.
-    pub(super) fn words(&self, value: f64) -> String {
+    pub fn words(&self, value: f64) -> String {
         written(self.quantity, value)
     }
 }

@@ -163,7 +163,7 @@ fn marker(look: usize, x: f64, y: f64) -> String {
 }
 
 /// Text as it may stand in an element or an attribute.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -38,7 +38,7 @@ pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
 }
 
 /// A picture with its title, its legend and a sentence.
-fn figure(chart: &Chart, caption: &str) -> Markup {
+pub fn figure(chart: &Chart, caption: &str) -> Markup {
     let mut named: Vec<&Line> = Vec::new();
     for line in &chart.lines {
         if !named.iter().any(|other| other.name == line.name) {
@@ -61,7 +61,7 @@ fn figure(chart: &Chart, caption: &str) -> Markup {
 }
 
 /// A short piece of a line, as a legend shows it.
-pub(super) fn swatch(look: usize, is_dashed: bool) -> Markup {
+pub fn swatch(look: usize, is_dashed: bool) -> Markup {
     let class = format!("line s{}{}", look % LOOKS, if is_dashed { " dashed" } else { "" });
     html! { svg.swatch viewBox="0 0 30 12" aria-hidden="true" { path class=(class) d="M1 6h28" {} } }
 }

@@ -1,0 +1,347 @@
+//! The result of a suite as a document: everything a report needs, versioned, written and read as JSON.
+//!
+//! It stands as `suite.json` in the bundle; the results of the single measurements stand beside it, and their paths in
+//! it are relative to the bundle's folder.
+
+use flatout_load::report::MachineReport;
+use serde::{Deserialize, Serialize};
+
+/// Name and number of the schema.
+pub const SCHEMA: &str = "flatout-suite/1";
+
+/// The result of a suite.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SuiteReport {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The suite's name.
+    pub suite: String,
+    /// What it finds out.
+    pub about: String,
+    /// The suite's file, as it was named.
+    pub file: String,
+    /// Version of the program.
+    pub flatout_version: String,
+    /// The command line, program name first.
+    pub command: Vec<String>,
+    /// When it began (for the first time, where it was resumed), in milliseconds since the epoch.
+    pub begun_unix_ms: u64,
+    /// When it ended, in milliseconds since the epoch.
+    pub ended_unix_ms: u64,
+    /// Whether it ran with `--quick`: its figures show that it works and are nothing to quote.
+    pub quick: bool,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
+    /// Repetitions of a measurement.
+    pub repetitions: u32,
+    /// Seconds of a measurement.
+    pub seconds: f64,
+    /// The machine.
+    pub machine: MachineReport,
+    /// Cores of servers; empty when the kernel chose.
+    pub server_cores: Vec<usize>,
+    /// Cores of clients; empty when the kernel chose.
+    pub client_cores: Vec<usize>,
+    /// What the user says of the machine.
+    pub given: Given,
+    /// Earlier figures, on other hardware.
+    pub seeds: Vec<SeedTable>,
+    /// The variables with the values that were run.
+    pub variables: Vec<VariableValues>,
+    /// The servers, those that were left out too.
+    pub servers: Vec<ServerEntry>,
+    /// The testbeds, those that were left out too.
+    pub testbeds: Vec<TestbedEntry>,
+    /// The steps, in order.
+    pub steps: Vec<StepEntry>,
+    /// The checks, in order.
+    pub checks: Vec<CheckEntry>,
+    /// What went wrong, in the order in which it did.
+    pub troubles: Vec<Trouble>,
+}
+
+/// What the user says of the machine, and no program can find out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Given {
+    /// Its price, in dollars.
+    pub dollars: Option<f64>,
+    /// What it draws under load, in watts.
+    pub watts: Option<f64>,
+}
+
+/// A table of earlier figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeedTable {
+    /// The file's name without `.csv`.
+    pub name: String,
+    /// Where the figures are from: the lines that begin with `#`, without it.
+    pub source: Vec<String>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Rows, as they are written.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A variable and the values that were run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VariableValues {
+    /// Its name.
+    pub name: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// Why something is missing, or went wrong: a name from a table, and a sentence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// The name.
+    pub name: String,
+    /// The sentence.
+    pub text: String,
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerEntry {
+    /// Its name in the suite.
+    pub name: String,
+    /// What it is, in words.
+    pub about: String,
+    /// The path of its program; empty when it was not found.
+    pub program: String,
+    /// What the program says of its version, in one line.
+    pub version: Option<String>,
+    /// The Debian package that brings it.
+    pub package: Option<String>,
+    /// How it was started, program first; empty when it never was.
+    pub command: Vec<String>,
+    /// Its files, exactly as they were used.
+    pub configs: Vec<ConfigEntry>,
+    /// Its logs, by their paths in the bundle.
+    pub logs: Vec<String>,
+    /// Why it was left out.
+    pub absent: Option<Why>,
+}
+
+/// A file that a server read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigEntry {
+    /// Its path in the bundle.
+    pub path: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// A testbed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestbedEntry {
+    /// Its name.
+    pub name: String,
+    /// What it stands for, in words.
+    pub about: String,
+    /// Largest packet, as the suite has it.
+    pub mtu: Option<String>,
+    /// Rate, as the suite has it.
+    pub rate: Option<String>,
+    /// Delay, as the suite has it.
+    pub delay: Option<String>,
+    /// Hosts.
+    pub hosts: u8,
+    /// Why it was left out.
+    pub absent: Option<Why>,
+}
+
+/// A step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepEntry {
+    /// Its name.
+    pub name: String,
+    /// What it finds out, in words.
+    pub about: String,
+    /// The classic view it is to be shown in.
+    pub view: Option<String>,
+    /// The testbed it ran in.
+    pub testbed: Option<String>,
+    /// The variables it has, in order: keys of every cell's values.
+    pub variables: Vec<String>,
+    /// Its servers, in the order in which they took turns.
+    pub servers: Vec<String>,
+    /// Arguments of the bench, as the suite has them.
+    pub bench: Vec<String>,
+    /// What was measured: combinations of the variables' values in their order, and within each the servers.
+    pub cells: Vec<Cell>,
+    /// Why the whole step was left out.
+    pub absent: Option<Why>,
+}
+
+/// One server with one value of each variable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The server.
+    pub server: String,
+    /// Values of the variables, in the order of the step's.
+    pub values: Vec<(String, String)>,
+    /// Values that were made of figures of earlier steps.
+    pub taken: Vec<(String, String)>,
+    /// The figures: every measure that its runs have.
+    pub figures: Vec<Figure>,
+    /// Its runs, one for each repetition that came to an end.
+    pub runs: Vec<RunEntry>,
+    /// Why there are no runs, or fewer than asked for.
+    pub absent: Option<Why>,
+}
+
+/// A figure of a cell: one value for each repetition whose run is valid, and what they come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The measure's name, see [`crate::measure`].
+    pub measure: String,
+    /// Its unit.
+    pub unit: String,
+    /// The values, in the order of the repetitions.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: f64,
+    /// The least of them.
+    pub min: f64,
+    /// The greatest of them.
+    pub max: f64,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunEntry {
+    /// Which repetition it was, from 0.
+    pub repetition: u32,
+    /// The result of `flatout bench`, by its path in the bundle.
+    pub path: String,
+    /// Why its figures must not be believed; none when they may be.
+    pub invalid: Vec<String>,
+    /// What failed in it, in words.
+    pub failing: Vec<String>,
+    /// What it took of every server that ran, the ones behind it too, from before the bench to after it.
+    pub processes: Vec<ProcessCost>,
+}
+
+/// What a measurement took of a server's processes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessCost {
+    /// The server.
+    pub server: String,
+    /// On-CPU time of all its processes, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Resident memory of all its processes afterwards, in bytes, shared pages counted in each.
+    pub memory_bytes: u64,
+    /// How many processes it had.
+    pub processes: u32,
+}
+
+/// A check.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckEntry {
+    /// Its name.
+    pub name: String,
+    /// The step its figure is of.
+    pub step: String,
+    /// Its measure.
+    pub measure: String,
+    /// The server its figure is of.
+    pub of: String,
+    /// The worst of its findings' verdicts: missed, then not judged, then met.
+    pub verdict: Verdict,
+    /// One for each combination of variables.
+    pub findings: Vec<CheckFinding>,
+}
+
+/// What a check found for one combination of variables.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckFinding {
+    /// The combination.
+    pub values: Vec<(String, String)>,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// One sentence, of the same form whichever way it came out.
+    pub sentence: String,
+    /// The figure judged, a median.
+    pub ours: Option<f64>,
+    /// What it is held against: another figure's median, or the bound itself.
+    pub theirs: Option<f64>,
+    /// Whose `theirs` is: a server, or empty for a number.
+    pub than: String,
+    /// `ours / theirs`, where it is held against a figure.
+    pub ratio: Option<f64>,
+    /// The bound: of the ratio, or of the figure itself.
+    pub bound: f64,
+    /// Whether the bound is the most allowed; else it is the least.
+    pub is_at_most: bool,
+}
+
+/// What came of a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It holds.
+    Met,
+    /// It could not be judged.
+    #[default]
+    NotJudged,
+    /// It does not hold.
+    Missed,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotJudged => "not judged",
+            Self::Missed => "missed",
+        }
+    }
+}
+
+/// Something that went wrong. What was not touched by it went on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// What and why.
+    pub why: Why,
+    /// Where in the suite's file: `file:line`.
+    pub place: String,
+    /// The server it concerns.
+    pub server: Option<String>,
+    /// The step in which it happened.
+    pub step: Option<String>,
+    /// The end of the server's log.
+    pub log_tail: Vec<String>,
+}
+
+impl SuiteReport {
+    /// The step of this name.
+    pub fn step(&self, name: &str) -> Option<&StepEntry> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+}
+
+impl StepEntry {
+    /// The cell of a server at these values; values of variables the step does not have are left aside.
+    pub fn cell(&self, server: &str, values: &[(String, String)]) -> Option<&Cell> {
+        self.cells.iter().find(|cell| {
+            cell.server == server
+                && cell.values.iter().all(|(name, value)| {
+                    values.iter().find(|(other, _)| other == name).is_none_or(|(_, wanted)| wanted == value)
+                })
+        })
+    }
+}
+
+impl Cell {
+    /// The figure of a measure.
+    pub fn figure(&self, measure: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.measure == measure)
+    }
+
+    /// Whether any of its runs must not be believed.
+    pub fn has_invalid(&self) -> bool {
+        self.runs.iter().any(|run| !run.invalid.is_empty())
+    }
+}

@@ -1,0 +1,216 @@
+//! Fixtures: what servers serve, made once for a suite.
+//!
+//! Random bytes are of a fixed seed, so that the same suite serves the same everywhere.
+
+use crate::combine::Values;
+use crate::document::Why;
+use crate::model::{Fixture, Piece, Placed, Suite};
+use crate::template::{self, Name};
+use crate::why::Reason;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Longest file that is made, in bytes.
+pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+
+/// Files that a folder may have to be copied, and folders in folders.
+const COPIED_MAX: usize = 100_000;
+const COPIED_DEPTH_MAX: usize = 32;
+
+/// What a fixture is made with.
+pub struct Maker<'s> {
+    /// The suite.
+    pub suite: &'s Suite,
+    /// Whether only the values of `quick` are made.
+    pub quick: bool,
+    /// This program.
+    pub own: &'s Path,
+    /// Folders of the fixtures made before, by name.
+    pub made: Vec<(String, PathBuf)>,
+}
+
+/// A length in bytes.
+pub fn parse_length(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|bytes| *bytes <= FILE_BYTES_MAX)
+}
+
+impl Maker<'_> {
+    /// Makes a fixture in `folder`, which must not be there. It is made aside, so a half-made one is never taken for it.
+    ///
+    /// # Errors
+    /// What could not be made.
+    pub fn make(&mut self, fixture: &Fixture, folder: &Path) -> Result<(), Why> {
+        if !folder.is_dir() {
+            let mut aside = folder.as_os_str().to_owned();
+            aside.push(".part");
+            let aside = PathBuf::from(aside);
+            let failed = |text: String| Reason::FixtureFailed.why(format!("fixture {}: {text}", fixture.name));
+            let said = |error: io::Error| failed(error.to_string());
+            if aside.exists() {
+                fs::remove_dir_all(&aside).map_err(said)?;
+            }
+            fs::create_dir_all(&aside).map_err(said)?;
+            for piece in &fixture.pieces {
+                self.piece(piece, &aside).map_err(failed)?;
+            }
+            fs::rename(&aside, folder).map_err(said)?;
+        }
+        self.made.push((fixture.name.clone(), folder.to_owned()));
+        Ok(())
+    }
+
+    fn piece(&self, piece: &Piece, folder: &Path) -> Result<(), String> {
+        match piece {
+            Piece::Bytes { name, bytes } => self.each(&[name, bytes], |values| {
+                let (file, text) = (self.fill(name, values), self.fill(bytes, values));
+                let length = parse_length(&text).ok_or_else(|| format!("{text:?} is no length in bytes"))?;
+                write_random(&below(folder, &file)?, length).map_err(|error| format!("{file}: {error}"))
+            }),
+            Piece::Text { name, content, bytes } => {
+                let texts: Vec<&Placed> = [Some(name), Some(content), bytes.as_ref()].into_iter().flatten().collect();
+                self.each(&texts, |values| {
+                    let file = self.fill(name, values);
+                    let text = self.fill(content, values);
+                    let text = match bytes {
+                        Some(bytes) => grow(&text, &self.fill(bytes, values))?,
+                        None => text,
+                    };
+                    fs::write(below(folder, &file)?, text).map_err(|error| format!("{file}: {error}"))
+                })
+            }
+            Piece::Folder { from } => {
+                let beside = self.suite.file.parent().unwrap_or(Path::new(""));
+                let from = beside.join(self.fill(from, &Vec::new()));
+                let mut left = COPIED_MAX;
+                copy(&from, folder, COPIED_DEPTH_MAX, &mut left).map_err(|error| format!("{}: {error}", from.display()))
+            }
+            Piece::Workload { arguments } => {
+                let arguments: Vec<String> = arguments.iter().map(|word| self.fill(word, &Vec::new())).collect();
+                let (set, options) = arguments.split_first().ok_or("no workload is named")?;
+                let output = Command::new(self.own)
+                    .args(["workload", "make", set])
+                    .arg(folder)
+                    .args(options)
+                    .stdin(Stdio::null())
+                    .output()
+                    .map_err(|error| error.to_string())?;
+                if output.status.success() {
+                    Ok(())
+                } else {
+                    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+                }
+            }
+        }
+    }
+
+    /// Once for every combination of the variables that these texts name.
+    fn each(&self, texts: &[&Placed], mut make: impl FnMut(&Values) -> Result<(), String>) -> Result<(), String> {
+        let is_named =
+            |name: &str| texts.iter().any(|text| template::names(&text.text).any(|found| found.name == name));
+        let mut combinations: Vec<Values> = vec![Vec::new()];
+        for variable in self.suite.variables.iter().filter(|variable| is_named(&variable.name)) {
+            let values = crate::combine::values_of(self.suite, variable, self.quick);
+            combinations = combinations
+                .iter()
+                .flat_map(|known| {
+                    values.iter().map(move |value| {
+                        known.iter().cloned().chain([(variable.name.clone(), value.clone())]).collect()
+                    })
+                })
+                .collect();
+        }
+        combinations.iter().try_for_each(&mut make)
+    }
+
+    fn fill(&self, text: &Placed, values: &Values) -> String {
+        template::expand(&text.text, &|name: Name<'_>| {
+            let known = values.iter().find(|(known, _)| name.of.is_none() && known == name.name);
+            let made = || self.made.iter().find(|(known, _)| name.of.is_none() && known == name.name);
+            known.map(|(_, value)| value.clone()).or_else(|| made().map(|(_, path)| path.display().to_string()))
+        })
+    }
+}
+
+/// The path of a file in the folder, whose own folders are made.
+fn below(folder: &Path, name: &str) -> Result<PathBuf, String> {
+    if name.starts_with('/') || name.split('/').any(|part| part.is_empty() || part == "..") {
+        return Err(format!("{name:?} is no name of a file below the folder"));
+    }
+    let path = folder.join(name);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+    Ok(path)
+}
+
+/// A text with `{fill}` grown so that all of it has so many bytes.
+fn grow(text: &str, bytes: &str) -> Result<String, String> {
+    /// Words of a plain page; what is served is not to compress better than a page does.
+    const WORDS: &str =
+        "The quick brown fox jumps over the lazy dog while seventeen packets wait for the wire to clear. ";
+    /// What is held in memory at once.
+    const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+    let wanted = parse_length(bytes).filter(|bytes| *bytes <= TEXT_BYTES_MAX);
+    let wanted = wanted.ok_or_else(|| format!("{bytes:?} is no length of a text in bytes"))? as usize;
+    let (before, after) = text.split_once("{fill}").ok_or("a text of a given length needs `{fill}`")?;
+    let room = wanted
+        .checked_sub(before.len() + after.len())
+        .ok_or_else(|| format!("the text has {} bytes without `{{fill}}`, and is to have {wanted}", text.len() - 6))?;
+    let fill: String = WORDS.chars().cycle().take(room).collect();
+    Ok(format!("{before}{fill}{after}"))
+}
+
+fn write_random(path: &Path, length: u64) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let mut random = flatout_load::random::Random::new(length);
+    let mut left = length;
+    while left > 0 {
+        let piece = random.next_u64().to_le_bytes();
+        let taken = left.min(piece.len() as u64) as usize;
+        file.write_all(&piece[..taken])?;
+        left -= taken as u64;
+    }
+    file.flush()
+}
+
+/// Copies a folder; links are not followed.
+fn copy(from: &Path, to: &Path, depth: usize, left: &mut usize) -> io::Result<()> {
+    if depth == 0 {
+        return Err(io::Error::other("folders are nested too deep"));
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        *left = left.checked_sub(1).ok_or_else(|| io::Error::other("there are too many files"))?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy(&entry.path(), &target, depth - 1, left)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{below, grow};
+    use std::path::Path;
+
+    #[test]
+    fn a_text_grows_to_its_length_and_says_when_it_is_too_long() {
+        let grown = grow("<p>{fill}</p>", "317").unwrap();
+        assert_eq!((grown.len(), grown.starts_with("<p>The quick"), grown.ends_with("</p>")), (317, true, true));
+        assert_eq!(grow("<p>{fill}</p>", "7").unwrap(), "<p></p>");
+        assert!(grow("<p>{fill}</p>", "6").unwrap_err().contains("7 bytes without"));
+        assert!(grow("x", "6").is_err() && grow("{fill}", "x").is_err());
+    }
+
+    #[test]
+    fn names_stay_below_the_folder() {
+        for name in ["../x", "/x", "a//b", "a/../../x"] {
+            assert!(below(Path::new("/nonexistent"), name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Checks: each figure held against its bound, and said in one sentence of the same form whichever way it comes out.
+
+use crate::combine::{self, Values};
+use crate::document::{Cell, CheckEntry, CheckFinding, StepEntry, SuiteReport, Verdict};
+use crate::measure::Measure;
+use crate::model::{Against, Bound, Check, Suite};
+
+/// Judges all checks of a suite by its result.
+pub fn judge(suite: &Suite, report: &SuiteReport, quick: bool) -> Vec<CheckEntry> {
+    suite.checks.iter().map(|check| judge_one(suite, report, check, quick)).collect()
+}
+
+fn judge_one(suite: &Suite, report: &SuiteReport, check: &Check, quick: bool) -> CheckEntry {
+    let combinations = suite.step(&check.step.text).map(|step| combine::combinations(suite, step, quick));
+    let is_meant = |values: &&Values| {
+        check.only.iter().all(|only| {
+            values.iter().find(|(name, _)| *name == only.name.text).is_none_or(|(_, value)| only.values.contains(value))
+        })
+    };
+    let findings: Vec<CheckFinding> =
+        combinations.iter().flatten().filter(is_meant).map(|values| find(report, check, values)).collect();
+    CheckEntry {
+        name: check.name.clone(),
+        step: check.step.text.clone(),
+        measure: check.measure.text.clone(),
+        of: check.of.text.clone(),
+        verdict: findings.iter().map(|finding| finding.verdict).max().unwrap_or_default(),
+        findings,
+    }
+}
+
+/// A figure, and whose it is.
+struct Known<'r> {
+    median: f64,
+    min: f64,
+    max: f64,
+    whose: String,
+    unit: &'r str,
+}
+
+fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
+    let (bound, is_at_most) = match check.bound {
+        Bound::AtMost(bound) => (bound, true),
+        Bound::AtLeast(bound) => (bound, false),
+    };
+    let mut finding = CheckFinding { values: values.clone(), bound, is_at_most, ..CheckFinding::default() };
+    let measure = check.measure.text.as_str();
+    let head = head(check, values);
+    let not_judged = |finding: CheckFinding, why: String| CheckFinding {
+        verdict: Verdict::NotJudged,
+        sentence: format!("{head}: not judged: {why}"),
+        ..finding
+    };
+    let Some(step) = report.step(&check.step.text) else {
+        return not_judged(finding, format!("the step {} has not run", check.step.text));
+    };
+    let ours = match figure(step, &check.of.text, values, measure) {
+        Ok(ours) => ours,
+        Err(why) => return not_judged(finding, why),
+    };
+    finding.ours = Some(ours.median);
+    let theirs = match against(report, step, check, values, measure) {
+        Ok(theirs) => theirs,
+        Err(why) => return not_judged(finding, why),
+    };
+    let word = if is_at_most { "at most" } else { "at least" };
+    let (judged, held, asked) = match &theirs {
+        Some(theirs) if theirs.median != 0.0 => {
+            let ratio = ours.median / theirs.median;
+            finding.theirs = Some(theirs.median);
+            finding.than.clone_from(&theirs.whose);
+            finding.ratio = Some(ratio);
+            (ratio, format!(", {ratio:.2} × {}'s {}", theirs.whose, shown(theirs)), format!("{word} {bound:.2} ×"))
+        }
+        Some(theirs) => return not_judged(finding, format!("{}'s {measure} is 0", theirs.whose)),
+        None => {
+            finding.theirs = Some(bound);
+            (ours.median, String::new(), format!("{word} {}", with_unit(bound, ours.unit)))
+        }
+    };
+    let is_met = if is_at_most { judged <= bound } else { judged >= bound };
+    finding.verdict = if is_met { Verdict::Met } else { Verdict::Missed };
+    let verdict = finding.verdict.word();
+    finding.sentence =
+        format!("{head}: {}'s {measure} is {}{held}; asked: {asked}: {verdict}", check.of.text, shown(&ours));
+    finding
+}
+
+fn head(check: &Check, values: &Values) -> String {
+    let mut head = check.step.text.clone();
+    for (name, value) in values {
+        head.push_str(&format!(", {name} {value}"));
+    }
+    head
+}
+
+fn against<'r>(
+    report: &'r SuiteReport,
+    step: &'r StepEntry,
+    check: &Check,
+    values: &Values,
+    measure: &str,
+) -> Result<Option<Known<'r>>, String> {
+    let of = check.of.text.as_str();
+    match &check.against {
+        Against::Number => Ok(None),
+        Against::Server(server) => figure(step, &server.text, values, measure).map(Some),
+        Against::Best => {
+            let others = step.servers.iter().filter(|server| *server != of);
+            let known = others.filter_map(|server| figure(step, server, values, measure).ok());
+            best(known, measure).map(Some).ok_or_else(|| "no other server has this figure".to_owned())
+        }
+        Against::Peak(variable) => {
+            let cells = step.cells.iter().filter(|cell| {
+                let is_same = |(name, value): &(String, String)| {
+                    *name == variable.text || values.iter().any(|(other, wanted)| other == name && wanted == value)
+                };
+                cell.server == of && cell.values.iter().all(is_same)
+            });
+            let known = cells.filter_map(|cell| known(cell, measure).ok());
+            let peak = best(known, measure).ok_or_else(|| format!("{of} has no {measure} at any {}", variable.text))?;
+            Ok(Some(Known { whose: format!("its best over {}", variable.text), ..peak }))
+        }
+        Against::Step(other) => {
+            let step = report.step(&other.text).ok_or_else(|| format!("the step {} has not run", other.text))?;
+            let found = figure(step, of, values, measure)?;
+            Ok(Some(Known { whose: format!("step {}", other.text), ..found }))
+        }
+    }
+}
+
+fn best<'r>(known: impl Iterator<Item = Known<'r>>, measure: &str) -> Option<Known<'r>> {
+    let is_more_better = Measure::parse(measure).is_some_and(Measure::is_more_better);
+    known.max_by(|one, other| {
+        let order = one.median.total_cmp(&other.median);
+        if is_more_better { order } else { order.reverse() }
+    })
+}
+
+fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str) -> Result<Known<'r>, String> {
+    if let Some(why) = &step.absent {
+        return Err(format!("the step {} was left out: {}", step.name, why.text));
+    }
+    let cell = step.cell(server, values).ok_or_else(|| format!("{server} was not measured in {}", step.name))?;
+    known(cell, measure)
+}
+
+fn known<'r>(cell: &'r Cell, measure: &str) -> Result<Known<'r>, String> {
+    let server = &cell.server;
+    let Some(figure) = cell.figure(measure) else {
+        let invalid = cell.runs.iter().flat_map(|run| &run.invalid).next();
+        return Err(match (invalid, &cell.absent) {
+            (Some(invalid), _) => format!("no run of {server} can be believed: {invalid}"),
+            (None, Some(why)) => format!("{server} was left out: {}", why.text),
+            (None, None) => format!("{server} has no {measure}"),
+        });
+    };
+    // The ones that can be believed say nothing of those that cannot; half of them is too few to quote.
+    if figure.values.len() * 2 < cell.runs.len() {
+        let (valid, all) = (figure.values.len(), cell.runs.len());
+        return Err(format!("only {valid} of {all} runs of {server} can be believed"));
+    }
+    let (median, min, max) = (figure.median, figure.min, figure.max);
+    Ok(Known { median, min, max, whose: server.clone(), unit: &figure.unit })
+}
+
+fn shown(known: &Known<'_>) -> String {
+    let median = with_unit(known.median, known.unit);
+    if known.min.total_cmp(&known.max).is_eq() {
+        return median;
+    }
+    format!("{median} ({} to {})", with_unit(known.min, known.unit), with_unit(known.max, known.unit))
+}
+
+/// A figure for people.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    let digits = |value: f64| match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.01 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.2e}"),
+    };
+    match unit {
+        "ns" if value.abs() >= 1e9 => format!("{} s", digits(value / 1e9)),
+        "ns" if value.abs() >= 1e6 => format!("{} ms", digits(value / 1e6)),
+        "ns" => format!("{} µs", digits(value / 1e3)),
+        "B" if value.abs() >= 1_048_576.0 => format!("{} MiB", digits(value / 1_048_576.0)),
+        "B" => format!("{} KiB", digits(value / 1_024.0)),
+        "B/s" if value.abs() >= 1e9 => format!("{} GB/s", digits(value / 1e9)),
+        "B/s" if value.abs() >= 1e6 => format!("{} MB/s", digits(value / 1e6)),
+        "B/s" => format!("{} kB/s", digits(value / 1e3)),
+        "1/s" => format!("{}/s", digits(value)),
+        "" => digits(value),
+        unit => format!("{} {unit}", digits(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

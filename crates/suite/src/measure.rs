@@ -1,0 +1,138 @@
+//! Measures: named figures of one measurement, one table with name, unit and words.
+//!
+//! A measure is of the last level of the run's result; what a question of the run found (the knee, what overload left) is
+//! taken from its findings. What a server cost is taken from its own process where the client could find it, and else
+//! from what all processes of the suite's server took while the bench ran.
+
+use crate::document::ProcessCost;
+use flatout_load::report::{RunReport, StepReport};
+use flatout_reason::reasons;
+use serde_json::Value;
+
+/// An answer later than this, in nanoseconds, is of no use to anybody: goodput leaves it out.
+pub const IN_TIME_NS: u64 = 1_000_000_000;
+
+reasons! {
+    /// A figure of one measurement.
+    pub enum Measure {
+        name,
+        /// Its unit, as reports show it.
+        unit: &'static str,
+        /// Whether more of it is better.
+        is_more_better: bool,
+        text,
+    }
+    RequestsPerS, "requests-per-s", "1/s", true, "Answers received whole, a second.";
+    BytesPerS, "bytes-per-s", "B/s", true, "Bytes received, a second.";
+    BytesPerSPeak, "bytes-per-s-peak", "B/s", true, "Bytes received in the best whole second.";
+    ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established, a second.";
+    OfferedPerS, "offered-per-s", "1/s", true, "Requests offered, a second, where the clock decides.";
+    GoodputPerS, "goodput-per-s", "1/s", true, "Right answers within a second of when they were due, a second.";
+    KneePerS, "knee-per-s", "1/s", true, "The highest rate at which the requirement was met.";
+    KeptShare, "kept-share", "", true, "Goodput beyond the peak, at its worst, as a share of the peak.";
+    ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server for each answer.";
+    ServerCpuPerMib, "server-cpu-per-mib", "ns", false, "CPU time of the server for each MiB received.";
+    RequestsPerCpuS, "requests-per-cpu-s", "1/s", true, "Answers for each second of the server's CPU time.";
+    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time of all servers that took part, those behind the first too, for each answer, warm-up included.";
+    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Answers for each second of CPU time of all servers that took part, warm-up included.";
+    ClientCpuPerRequest, "client-cpu-per-request", "ns", false, "CPU time of the client for each answer.";
+    ResponseMean, "response-mean", "ns", false, "Mean response time from when a request was due.";
+    ResponseP50, "response-p50", "ns", false, "Half of all answers came within this.";
+    ResponseP99, "response-p99", "ns", false, "99 of 100 answers came within this.";
+    ServiceP50, "service-p50", "ns", false, "Half of all answers came within this of their sending.";
+    ServiceP99, "service-p99", "ns", false, "99 of 100 answers came within this of their sending.";
+    ConnectMean, "connect-mean", "ns", false, "Mean time to establish a connection.";
+    ErrorShare, "error-share", "", false, "Share of requests that failed or were answered 4xx or 5xx.";
+    Memory, "memory", "B", false, "Resident memory of the server when the measurement ended.";
+    MemoryPeak, "memory-peak", "B", false, "Most resident memory of the server.";
+    AllMemory, "all-memory", "B", false, "Resident memory of all processes of all servers that took part, shared pages counted in each.";
+}
+
+impl Measure {
+    /// The measure of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|measure| measure.name() == name)
+    }
+
+    /// Its value in a run, where the run has one. `server` is the server under measurement, `processes` what all took.
+    pub fn value(self, run: &RunReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
+        let step = run.steps.last()?;
+        let seconds = step.elapsed_ns.max(1) as f64 / 1e9;
+        let counts = &step.record.counts;
+        let found = match self {
+            Self::RequestsPerS => Some(step.responses_per_s),
+            Self::BytesPerS => Some(step.bytes_in_per_s),
+            Self::BytesPerSPeak => bytes_peak(step),
+            Self::ConnectionsPerS => Some(counts.connections as f64 / seconds),
+            Self::OfferedPerS => step.offered.rate_per_s,
+            Self::GoodputPerS => Some(good(step) as f64 / seconds),
+            Self::KneePerS => number(run, &["knee", "search", "met_per_s"]),
+            Self::KeptShare => number(run, &["overload", "overload", "kept_share"]),
+            Self::ServerCpuPerRequest => cpu_per_request(step, server, processes),
+            Self::ServerCpuPerMib => {
+                let cpu_ns = cpu_per_request(step, server, processes)? * counts.responses as f64;
+                let bytes = counts.bytes_in() as f64;
+                (bytes > 0.0).then(|| cpu_ns / (bytes / 1_048_576.0))
+            }
+            Self::RequestsPerCpuS => rate_of(cpu_per_request(step, server, processes)?),
+            Self::AllCpuPerRequest => all_cpu_per_request(run, processes),
+            Self::RequestsPerAllCpuS => rate_of(all_cpu_per_request(run, processes)?),
+            Self::ClientCpuPerRequest => step.client.cpu_ns_per_response,
+            Self::ResponseMean => step.response.map(|times| times.mean_ns),
+            Self::ResponseP50 => step.response.map(|times| times.p50_ns as f64),
+            Self::ResponseP99 => step.response.map(|times| times.p99_ns as f64),
+            Self::ServiceP50 => step.service.map(|times| times.p50_ns as f64),
+            Self::ServiceP99 => step.service.map(|times| times.p99_ns as f64),
+            Self::ConnectMean => step.phases.connect.map(|times| times.mean_ns),
+            Self::ErrorShare => Some(step.error_share),
+            Self::Memory => {
+                step.server.and_then(|cost| cost.memory_bytes).map(|bytes| bytes as f64).or_else(|| {
+                    processes.iter().find(|cost| cost.server == server).map(|cost| cost.memory_bytes as f64)
+                })
+            }
+            Self::MemoryPeak => step.server.and_then(|cost| cost.memory_bytes_peak).map(|bytes| bytes as f64),
+            Self::AllMemory => {
+                (!processes.is_empty()).then(|| processes.iter().map(|cost| cost.memory_bytes as f64).sum())
+            }
+        };
+        found.filter(|value| value.is_finite())
+    }
+}
+
+/// Answers that were right and in time. Wrong ones are quick as a rule, so they are taken from those in time.
+fn good(step: &StepReport) -> u64 {
+    let classes = step.record.counts.status_classes;
+    step.record.response.0.count_between(0, IN_TIME_NS).saturating_sub(classes[3] + classes[4])
+}
+
+/// The last second is seldom a whole one, and is left out; a run of less than two has its mean.
+fn bytes_peak(step: &StepReport) -> Option<f64> {
+    let (points, length_s) = (step.record.series.points(), step.record.series.step_s.max(1));
+    let whole = points.len().saturating_sub(1).max(1);
+    let best = points.iter().take(whole).map(|point| point.bytes_in).max()?;
+    Some((best as f64 / length_s as f64).max(step.bytes_in_per_s))
+}
+
+/// Where the client could not look at the server's processes, as in a testbed, the suite's own reading stands in.
+fn cpu_per_request(step: &StepReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
+    step.server.and_then(|cost| cost.cpu_ns_per_response).or_else(|| {
+        let cost = processes.iter().find(|cost| cost.server == server)?;
+        let answers = step.record.counts.responses + step.record.warm_up_samples;
+        (answers > 0).then(|| cost.cpu_ns as f64 / answers as f64)
+    })
+}
+
+fn all_cpu_per_request(run: &RunReport, processes: &[ProcessCost]) -> Option<f64> {
+    let answers: u64 = run.steps.iter().map(|step| step.record.counts.responses + step.record.warm_up_samples).sum();
+    let cpu_ns: u64 = processes.iter().map(|cost| cost.cpu_ns).sum();
+    (answers > 0 && !processes.is_empty()).then(|| cpu_ns as f64 / answers as f64)
+}
+
+fn rate_of(ns: f64) -> Option<f64> {
+    (ns > 0.0).then(|| 1e9 / ns)
+}
+
+fn number(run: &RunReport, path: &[&str]) -> Option<f64> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(run.findings.get(*first)?, |value, name| value.get(name)).and_then(Value::as_f64)
+}

@@ -1,0 +1,56 @@
+//! A step, as a suite's file has it: one measurement, with each of its servers and each value of its variables.
+
+use super::Placed;
+use flatout_config::model::Place;
+
+/// A step.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// Its name: letters, digits and hyphens.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+    /// What it finds out, in words.
+    pub about: String,
+    /// Its servers, in the order in which they take turns.
+    pub servers: Vec<Placed>,
+    /// Path of the URL.
+    pub path: Placed,
+    /// A path for one server instead, by its name, where servers call the same thing differently.
+    pub paths: Vec<(Placed, Placed)>,
+    /// Arguments of `flatout bench`, with names in braces. The engine adds the URL, the time and the output.
+    pub bench: Vec<Placed>,
+    /// The testbed it runs in; without one, on this machine alone.
+    pub testbed: Option<Placed>,
+    /// The classic view the report shows it in.
+    pub view: Option<String>,
+    /// How often it is measured, where it is not as often as the suite.
+    pub repetitions: Option<u32>,
+    /// How long, where it is not as long as the suite's measurements, in seconds.
+    pub seconds: Option<f64>,
+    /// How long a measurement is expected to last where `--duration` does not say, in seconds, for the time left.
+    pub expected_seconds: Option<f64>,
+    /// A variable made of a figure of an earlier step.
+    pub takes: Vec<Take>,
+    /// Whether failed requests are what the step is about, as past the knee: they are shown, and no error.
+    pub failures_expected: bool,
+    /// Whether servers are started anew for every repetition, and not once for all of a step.
+    pub fresh_servers: bool,
+}
+
+/// A variable of one step: a figure of an earlier step, times a number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Take {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+    /// The step the figure is of.
+    pub step: String,
+    /// The figure, by the name of its measure.
+    pub measure: String,
+    /// The server it is of; without one, the server that is measured.
+    pub of: Option<Placed>,
+    /// What it is multiplied by, a number or a variable in braces.
+    pub times: Placed,
+}

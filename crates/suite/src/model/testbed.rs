@@ -1,0 +1,23 @@
+//! A network, as a suite's file has it.
+
+use super::Placed;
+use flatout_config::model::Place;
+
+/// Two hosts and a link between them, made of network namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct Testbed {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+    /// What it stands for, in words.
+    pub about: String,
+    /// Largest packet of the link, in bytes; may name a variable.
+    pub mtu: Option<Placed>,
+    /// Rate of the link in each direction, such as `100mbit`; may name a variable.
+    pub rate: Option<Placed>,
+    /// Added on the way in each direction, such as `1ms`.
+    pub delay: Option<Placed>,
+    /// Hosts: 1 (servers and clients share one) or 2.
+    pub hosts: u8,
+}

@@ -1,0 +1,166 @@
+//! Good files are read whole, and bad ones say all that is wrong with them.
+
+use super::read;
+use crate::Suite;
+use crate::combine;
+use crate::model::{Against, Bound};
+use flatout_config::{Diagnostics, Memory};
+use std::path::Path;
+
+fn load(text: &str) -> Result<Suite, Diagnostics> {
+    let path = Path::new("a.kdl");
+    read(path, &Memory::new().file(path, text))
+}
+
+/// Messages with line and column.
+fn mistakes(text: &str) -> Vec<String> {
+    let found = load(text).unwrap_err();
+    let shown =
+        |found: &flatout_config::Diagnostic| format!("{}:{} {}", found.place.line, found.place.column, found.message);
+    found.list.iter().map(shown).collect()
+}
+
+/// The suites of the documentation.
+fn documented() -> Vec<String> {
+    let page = include_str!("../../../../docs/suites.md");
+    page.split("```kdl\n").skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_documented_suites_are_good() {
+    let blocks = documented();
+    let suite = load(&blocks[0]).unwrap();
+    assert_eq!((suite.servers.len(), suite.steps.len(), suite.checks.len()), (2, 1, 1));
+    let nginx = suite.server("nginx").unwrap();
+    assert_eq!(nginx.program.version.as_ref().unwrap().at_least, [1, 18]);
+    assert!(nginx.configs[0].content.text.contains("listen {address}:{port}"));
+    let step = suite.step("hits").unwrap();
+    assert_eq!(combine::combinations(&suite, step, false).len(), 3);
+    assert_eq!(combine::combinations(&suite, step, true), [vec![("size".to_owned(), "317".to_owned())]]);
+    assert_eq!(suite.checks[0].bound, Bound::AtMost(1.0));
+    assert!(matches!(&suite.checks[0].against, Against::Server(server) if server.text == "nginx"));
+    let servers = "server \"flatout\" { program \"flatout\" }; server \"nginx\" { program \"nginx\" }";
+    let knee = load(&format!("suite \"x\" {{ {servers}\n{} }}", blocks[1])).unwrap();
+    let beyond = knee.step("beyond").unwrap();
+    assert_eq!((beyond.takes[0].measure.as_str(), beyond.failures_expected), ("knee-per-s", true));
+    assert_eq!(combine::combinations(&knee, beyond, false).len(), 4);
+}
+
+#[test]
+fn the_documentation_has_every_measure() {
+    let page = include_str!("../../../../docs/suites.md");
+    for measure in crate::measure::Measure::ALL {
+        let row = format!("| `{}` | {} | {} |", measure.name(), measure.unit(), measure.text());
+        assert!(page.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_with_their_places() {
+    let text = r#"suite "x" {
+    repetition 5
+    seconds 0
+    let "port" 1
+    let "size" 1 2 2
+    quick { keep "size" 3; keep "sise" 1 }
+    server "a" { program "a"; start "{prot}" "{size}" "{port:b}"; after "c"; address "10.0.0.1" }
+    server "a" { start "x" }
+    step "s" { servers "a" "b"; bench "--json" "x" "{nope}"; path "x"; view "httpref"; testbed "wire" }
+    check "c" { step "t"; measure "hits"; of "a"; at-most 1; at-least 2; times "z" }
+}
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "2:5 unknown setting `repetition`",
+            "3:5 0 seconds are out of bounds",
+            "4:5 `{port}` has a meaning of its own",
+            "5:20 the value 2 stands here twice",
+            "6:25 `size` has no value 3",
+            "6:33 there is no variable `sise`",
+            "7:37 nothing is called `{prot}` here",
+            "7:55 there is no server `b`",
+            "7:73 there is no server `c`",
+            "7:78 \"10.0.0.1\" is no address of 127.0.0.0/8",
+            "8:5 the server `a` has no `program`",
+            "8:5 there is a server `a` already",
+            "9:28 there is no server `b`",
+            "9:39 --json is not for a suite's steps",
+            "9:52 nothing is called `{nope}` here",
+            "9:67 a path begins with `/`",
+            "9:72 no view is called \"httpref\"",
+            "9:96 there is no testbed `wire`",
+            "10:22 there is no step `t`",
+            "10:35 no measure is called \"hits\"",
+            "10:62 a check has one bound, and this is another",
+            "10:80 there is no server `z`",
+        ]
+    );
+}
+
+#[test]
+fn every_kind_of_block_says_what_it_lacks() {
+    for (text, message) in [
+        ("", "the file has no `suite`"),
+        ("sweet \"x\" {}", "unknown setting `sweet`"),
+        ("suite \"x\"", "`suite` needs a block"),
+        ("suite \"X\" { about \"x\" }", "\"X\" is no name"),
+        ("suite \"x\" { about \"x\" }", "the suite has no `step`, so there is nothing to measure"),
+        ("suite \"x\" { about \"x\"; about \"y\" }", "`about` is given twice"),
+        ("suite \"x\" { about (env)\"HOME\" }", "a suite takes values as they are written, and none from `(env)`"),
+        ("suite \"x\" { about #true }", "a text or a number stands here, and this is #true or #false"),
+        ("suite \"x\" { repetitions 1.5 }", "`repetitions` takes a whole number, and this is one with a fraction"),
+        ("suite \"x\" { repetitions 0 }", "0 is out of bounds"),
+        ("suite \"x\" { cores server=\"0-\" }", "\"0-\" is no list of cores"),
+        ("suite \"x\" { cores servers=0 }", "`cores` has no property `servers`"),
+        ("suite \"x\" { let \"a\" }", "`let` needs values"),
+        ("suite \"x\" { fixture \"f\" { bytes \"../x\" 1 } }", "\"../x\" is no name of a file below the folder"),
+        ("suite \"x\" { fixture \"f\" { bytes \"x\" -1 } }", "\"-1\" is no length in bytes"),
+        (
+            "suite \"x\" { fixture \"f\" { text \"x\" \"y\" bytes=9 } }",
+            "a text of a given length needs `{fill}` where it may grow",
+        ),
+        ("suite \"x\" { testbed \"t\" { mtu 12 } }", "\"12\" is no MTU: it is 68 to 65535 bytes"),
+        (
+            "suite \"x\" { testbed \"t\" { rate \"fast\" } }",
+            "\"fast\" is no rate: it is a whole number with kbit, mbit or gbit, such as 100mbit",
+        ),
+        ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of bounds"),
+        ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is no version"),
+        ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "no signal is called \"BANG\" here"),
+        (
+            "suite \"x\" { server \"s\" { program \"s\"; config \"/etc/passwd\" \"\" } }",
+            "\"/etc/passwd\" is no name of a file below the folder",
+        ),
+        ("suite \"x\" { server \"s\" { program \"s\"; ready \"/\" timeout=0 } }", "`timeout` takes seconds"),
+        ("suite \"x\" { step \"s\" { path \"/\" } }", "the step `s` has no `servers`"),
+        ("suite \"x\" { check \"c\" { of \"s\" } }", "the check needs a `step`"),
+        ("suite \"x\" {", "this block is never closed"),
+    ] {
+        let found = mistakes(text);
+        assert!(found.iter().any(|found| found.ends_with(message)), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_suite_that_would_never_end_is_refused() {
+    let values: String = (0..400).map(|value| format!(" {value}")).collect();
+    let text = format!(
+        "suite \"x\" {{ repetitions 10; let \"a\"{values}; let \"b\"{values}; server \"s\" {{ program \"s\" }}
+        step \"t\" {{ servers \"s\"; path \"/\"; bench \"{{a}}\" \"{{b}}\" }} }}"
+    );
+    assert!(mistakes(&text)[0].contains("the suite has 1600000 measurements, and 100000 are allowed"));
+}
+
+#[test]
+fn servers_that_name_one_another_are_all_needed_once() {
+    let text = "suite \"x\" { let \"n\" 1 2
+        server \"php\" { program \"php\"; start \"{n}\" }
+        server \"origin\" { program \"o\"; after \"php\" }
+        server \"front\" { program \"f\"; start \"{url:origin}\" \"{dir:front}\"; after \"php\" }
+        step \"s\" { servers \"front\"; path \"/\" } }";
+    let suite = load(text).unwrap();
+    let names: Vec<&str> = combine::needed(&suite, "front").iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["php", "origin", "front"]);
+    assert_eq!(combine::combinations(&suite, suite.step("s").unwrap(), false).len(), 2, "by php's variable");
+}

@@ -1,0 +1,91 @@
+//! What came of a suite, for people: one page of HTML that needs nothing else, and text for a terminal.
+//!
+//! Both say the same. Where ours is not ahead they say so in the same words as where it is; figures of other hardware are
+//! marked as such; what was left out, and why, stands where its figures would be.
+
+mod bars;
+mod columns;
+mod effects;
+mod figures;
+mod page;
+mod pictures;
+mod rank;
+mod repeat;
+mod seeds;
+mod steps;
+mod text;
+
+use crate::bundle::write_whole;
+use crate::document::{CheckEntry, SuiteReport, Verdict};
+use flatout_lab::view::style::Style;
+use flatout_lab::view::units;
+use flatout_load::report::RunReport;
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+/// Finds the result of one measurement by its path in the bundle.
+pub type Runs<'a> = &'a dyn Fn(&str) -> Option<RunReport>;
+
+/// The page. `runs` gives the results of single measurements, for the classic views and the machine's limit beside them;
+/// where it gives none, those are left out.
+pub fn html(report: &SuiteReport, runs: Runs<'_>) -> String {
+    page::page(report, runs)
+}
+
+/// Writes the page into a bundle's folder, as `report.html`.
+///
+/// # Errors
+/// What the system said.
+pub fn write(report: &SuiteReport, folder: &Path) -> io::Result<()> {
+    let runs = |path: &str| flatout_lab::view::bundle::read(&folder.join(path)).ok();
+    write_whole(&folder.join("report.html"), html(report, &runs).as_bytes())
+}
+
+/// The same in short, for a terminal.
+pub fn text(report: &SuiteReport, style: Style) -> String {
+    text::text(report, style)
+}
+
+/// What came of all checks, in one sentence.
+pub fn headline(report: &SuiteReport) -> String {
+    let count = |verdict: Verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
+    let (met, missed, open) = (count(Verdict::Met), count(Verdict::Missed), count(Verdict::NotJudged));
+    let mut text = match report.checks.len() {
+        0 => "This suite checks nothing.".to_owned(),
+        all => format!(
+            "{met} of {} met, {missed} missed, {open} not judged.",
+            units::plural(all as u64, "check", "checks")
+        ),
+    };
+    if report.quick {
+        text.push_str(" A quick run: its figures show that the suite works and are nothing to quote.");
+    }
+    if report.interrupted {
+        text.push_str(" It was ended before its time; what had been measured is here.");
+    }
+    if !report.troubles.is_empty() {
+        let count = report.troubles.len() as u64;
+        // Writing to a String cannot fail.
+        let _ = write!(text, " {} on the way.", units::plural(count, "thing went wrong", "things went wrong"));
+    }
+    text
+}
+
+/// A combination of values in words: `size 317, clients 5`.
+fn combination(values: &[(String, String)]) -> String {
+    let words: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    words.join(", ")
+}
+
+/// Checks in the order in which a reader wants them: what was missed first.
+fn checks_by_weight(report: &SuiteReport) -> Vec<&CheckEntry> {
+    let mut checks: Vec<&CheckEntry> = report.checks.iter().collect();
+    checks.sort_by_key(|check| std::cmp::Reverse(check.verdict));
+    checks
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Which measures of a step its table shows, and which are drawn.
+
+use crate::document::{StepEntry, SuiteReport};
+
+/// In this order, where they say something of the step.
+const USUAL: &[&str] = &[
+    "offered-per-s",
+    "requests-per-s",
+    "goodput-per-s",
+    "connections-per-s",
+    "knee-per-s",
+    "kept-share",
+    "bytes-per-s",
+    "bytes-per-s-peak",
+    "server-cpu-per-request",
+    "all-cpu-per-request",
+    "response-mean",
+    "response-p99",
+    "error-share",
+    "memory-peak",
+];
+
+/// Pictures of one step, at most.
+const DRAWN_MAX: usize = 3;
+
+/// Measures of the step's table.
+pub(super) fn of_table(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
+    let judged = judged(report, step);
+    let says_something = |measure: &&&str| {
+        let medians = || step.cells.iter().filter_map(|cell| cell.figure(measure)).map(|figure| figure.median);
+        if judged.iter().any(|name| name == **measure) {
+            return medians().next().is_some();
+        }
+        match **measure {
+            "goodput-per-s" => is_open(step) && medians().next().is_some(),
+            "connections-per-s" => opens_many(step) && medians().next().is_some(),
+            "bytes-per-s-peak" => step.testbed.is_some() && medians().next().is_some(),
+            "error-share" => medians().any(|share| share > 0.0),
+            "all-cpu-per-request" => step.cells.iter().flat_map(|cell| &cell.runs).any(|run| run.processes.len() > 1),
+            _ => medians().next().is_some(),
+        }
+    };
+    let mut measures: Vec<String> = USUAL.iter().filter(says_something).map(|name| (*name).to_owned()).collect();
+    let others = judged.into_iter().filter(|name| step.cells.iter().any(|cell| cell.figure(name).is_some()));
+    for name in others {
+        if !measures.contains(&name) {
+            measures.push(name);
+        }
+    }
+    measures
+}
+
+/// Measures that are drawn: what the step's checks judge, and how much was answered.
+pub(super) fn of_pictures(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
+    let primary = if is_open(step) { "goodput-per-s" } else { "requests-per-s" };
+    let mut measures = vec![primary.to_owned()];
+    for name in judged(report, step).into_iter().chain(["server-cpu-per-request".to_owned()]) {
+        if !measures.contains(&name) {
+            measures.push(name);
+        }
+    }
+    measures.retain(|name| step.cells.iter().any(|cell| cell.figure(name).is_some()));
+    measures.truncate(DRAWN_MAX);
+    measures
+}
+
+/// What the checks of this step are of.
+fn judged(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for check in report.checks.iter().filter(|check| check.step == step.name) {
+        if !names.contains(&check.measure) {
+            names.push(check.measure.clone());
+        }
+    }
+    names
+}
+
+/// Whether the clock decided when requests were due.
+pub(super) fn is_open(step: &StepEntry) -> bool {
+    step.cells.iter().any(|cell| cell.figure("offered-per-s").is_some())
+}
+
+/// Whether connections are opened while it is measured.
+fn opens_many(step: &StepEntry) -> bool {
+    let asks = |argument: &String| matches!(argument.as_str(), "--close" | "--per" | "--calls");
+    step.bench.iter().any(asks)
+}

@@ -1,0 +1,191 @@
+//! What each server's figure is beside the first one's, with the confidence of it.
+//!
+//! Servers take turns within every repetition, so repetitions are the blocks of the bootstrap (see
+//! `flatout_load::stats::bootstrap`). Where the step has the first server twice (`NAME` and `NAME-again`), the second
+//! turn says how much nothing makes, and no smaller effect is called one.
+
+use super::combination;
+use super::figures::{explained, heading, pairs};
+use crate::document::{Cell, StepEntry};
+use crate::measure::Measure;
+use flatout_lab::view::chart::escape;
+use flatout_load::stats::Interval;
+use flatout_load::stats::bootstrap::Bootstrap;
+use flatout_load::stats::compare::{Comparison, Finding, Measure as Compared, MeasureKind};
+use maud::{Markup, PreEscaped, html};
+use std::fmt::Write as _;
+
+/// The name of the first server's second turn ends so.
+const AGAIN: &str = "-again";
+
+/// Where chance begins: the same report each time it is written.
+const SEED: u64 = 1;
+
+/// One server beside the first.
+pub(super) struct Effect {
+    /// The combination of variables.
+    pub values: Vec<(String, String)>,
+    /// The first server.
+    pub reference: String,
+    /// The other one.
+    pub server: String,
+    /// The measure.
+    pub measure: String,
+    /// Its figure as a multiple of the first's.
+    pub comparison: Comparison,
+}
+
+impl Effect {
+    /// One sentence, of the same form whichever way it came out.
+    pub(super) fn sentence(&self) -> String {
+        let Interval { estimate, low, high } = self.comparison.ratio;
+        let place = if self.values.is_empty() { String::new() } else { format!(" ({})", combination(&self.values)) };
+        format!(
+            "{}{place}: {} is {estimate:.3} times that of {} (95 % CI {low:.3} to {high:.3}): {}.",
+            self.server,
+            heading(&self.measure),
+            self.reference,
+            self.finding()
+        )
+    }
+
+    /// The finding in words.
+    pub(super) fn finding(&self) -> String {
+        let is_more = self.comparison.ratio.estimate > 1.0;
+        match (self.comparison.finding, self.comparison.measure.kind) {
+            (Finding::NoDifference, _) => "no difference shown".to_owned(),
+            (_, MeasureKind::Rate) => format!("{} is {}", self.server, if is_more { "ahead" } else { "behind" }),
+            (_, MeasureKind::Cost) => format!("{} costs {}", self.server, if is_more { "more" } else { "less" }),
+        }
+    }
+}
+
+/// The effects of a step for these measures; none where there are too few repetitions.
+pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
+    let Some(reference) = step.servers.first() else { return Vec::new() };
+    let mut effects = Vec::new();
+    for measure in measures {
+        let is_rate = Measure::parse(measure).is_none_or(Measure::is_more_better);
+        for one in step.cells.iter().filter(|cell| cell.server == *reference) {
+            let others = step.cells.iter().filter(|cell| cell.server != *reference && cell.values == one.values);
+            let others: Vec<&Cell> = others.collect();
+            let ratio = |other: &Cell| Bootstrap::new(SEED).ratio(&pairs(one, other, measure));
+            let again = others.iter().find(|cell| cell.server == format!("{reference}{AGAIN}"));
+            let same = again.and_then(|again| ratio(again));
+            for other in &others {
+                let Some(found) = ratio(other) else { continue };
+                let compared = Compared {
+                    name: heading(measure),
+                    kind: if is_rate { MeasureKind::Rate } else { MeasureKind::Cost },
+                };
+                // What is measured to know the noise is not held against itself.
+                let same = same.filter(|_| !other.server.ends_with(AGAIN));
+                effects.push(Effect {
+                    values: one.values.clone(),
+                    reference: reference.clone(),
+                    server: other.server.clone(),
+                    measure: (*measure).to_owned(),
+                    comparison: Comparison::of(compared, found, 0.95, same),
+                });
+            }
+        }
+    }
+    effects
+}
+
+/// Table and picture.
+pub(super) fn section(step: &StepEntry, measures: &[&str]) -> Markup {
+    let effects = of(step, measures);
+    html! { @if !effects.is_empty() {
+        h3 { "Beside " (step.servers.first().map_or("", String::as_str)) ", with 95 % confidence intervals" }
+        div.charts { @for measure in measures {
+            @let of_measure: Vec<&Effect> = effects.iter().filter(|effect| effect.measure == *measure).collect();
+            @if !of_measure.is_empty() { figure {
+                h3 { (heading(measure)) ", as a multiple" }
+                (PreEscaped(forest(&of_measure)))
+                figcaption { (explained(measure)) " The line is at 1, which is the same; a bar that reaches it shows no difference." }
+            } }
+        } }
+        details { summary { "In words" } ul { @for effect in &effects { li { (effect.sentence()) } } } }
+    } }
+}
+
+/// Size of the drawing in its own units, as of the lab's charts.
+const WIDTH: f64 = 480.0;
+const LEFT: f64 = 170.0;
+const RIGHT: f64 = 58.0;
+const ROW: f64 = 20.0;
+const TOP: f64 = 6.0;
+const BOTTOM: f64 = 40.0;
+
+/// Rows of one picture, at most; the others stand in the words below.
+const ROWS_MAX: usize = 36;
+
+/// Each effect as a bar from the lower to the upper end of its interval.
+fn forest(effects: &[&Effect]) -> String {
+    let effects = &effects[..effects.len().min(ROWS_MAX)];
+    let ends = effects.iter().map(|effect| effect.comparison.ratio);
+    let (low, high) = ends.fold((1.0_f64, 1.0_f64), |(low, high), ratio| (low.min(ratio.low), high.max(ratio.high)));
+    // A ratio and its inverse are equally far from 1.
+    let (low, high) = (low.max(1e-3).ln() - 0.02, high.max(1e-3).ln() + 0.02);
+    let x = |ratio: f64| LEFT + (ratio.max(1e-3).ln() - low) / (high - low) * (WIDTH - RIGHT - LEFT);
+    let bottom = TOP + ROW * effects.len() as f64;
+    let mut svg = format!(
+        r#"<svg class="chart" viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="confidence intervals">"#,
+        bottom + BOTTOM
+    );
+    for ratio in ticks(low, high) {
+        let (at, y) = (x(ratio), bottom + 15.0);
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(
+            svg,
+            r#"<line class="grid" x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{bottom:.1}"/><text class="tick" x="{at:.1}" y="{y:.1}" text-anchor="middle">{ratio}</text>"#
+        );
+    }
+    let one = x(1.0);
+    let _ = write!(svg, r#"<path class="line s5 dashed" d="M{one:.1} {TOP}V{bottom:.1}"/>"#);
+    for (row, effect) in effects.iter().enumerate() {
+        let y = TOP + ROW * (row as f64 + 0.5);
+        let Interval { estimate, low, high } = effect.comparison.ratio;
+        let look = match effect.comparison.finding {
+            Finding::NoDifference => 5,
+            Finding::Better => 2,
+            Finding::Worse => 1,
+        };
+        let name = if effect.values.is_empty() {
+            effect.server.clone()
+        } else {
+            let values: Vec<&str> = effect.values.iter().map(|(_, value)| value.as_str()).collect();
+            format!("{} {}", effect.server, values.join(" "))
+        };
+        let (from, to, at) = (x(low), x(high), x(estimate));
+        let _ = write!(
+            svg,
+            r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="end">{}</text><path class="line s{look}" d="M{from:.1} {y:.1}H{to:.1}M{from:.1} {:.1}v8M{to:.1} {:.1}v8"/><circle class="marker s{look}" cx="{at:.1}" cy="{y:.1}" r="3.4"><title>{}</title></circle><text class="tick" x="{:.1}" y="{:.1}">{estimate:.3}</text>"#,
+            LEFT - 8.0,
+            y + 4.0,
+            escape(&name),
+            y - 4.0,
+            y - 4.0,
+            escape(&effect.sentence()),
+            WIDTH - RIGHT + 8.0,
+            y + 4.0,
+        );
+    }
+    let _ = write!(
+        svg,
+        r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="middle">times (log scale)</text></svg>"#,
+        f64::midpoint(LEFT, WIDTH - RIGHT),
+        bottom + 34.0
+    );
+    svg
+}
+
+/// Round ratios between the ends, few enough to be read.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    const NARROW: &[f64] = &[0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2];
+    const WIDE: &[f64] = &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+    let fits = |ratio: &&f64| (low..=high).contains(&ratio.ln());
+    let choice = if high - low < 0.4 { NARROW } else { WIDE };
+    choice.iter().filter(fits).copied().collect()
+}

@@ -1,0 +1,75 @@
+//! Figures as people read them, and pairs of them.
+
+use crate::document::{Cell, Figure};
+use crate::measure::Measure;
+use flatout_lab::view::units;
+
+/// A value in its unit.
+pub(super) fn shown(unit: &str, value: f64) -> String {
+    match unit {
+        "ns" => units::duration(value),
+        "B" => units::bytes(value),
+        "B/s" => format!("{}/s", units::bytes(value)),
+        "" => units::percent(value),
+        "1/s" => units::figure(value),
+        other => format!("{} {other}", units::figure(value)),
+    }
+}
+
+/// Least and greatest of several repetitions, and how far they lie apart; nothing where there is one.
+pub(super) fn spread(figure: &Figure) -> Option<String> {
+    let ends = || format!("{} to {}", shown(&figure.unit, figure.min), shown(&figure.unit, figure.max));
+    match figure.values.len() {
+        0 | 1 => None,
+        2 => Some(ends()),
+        count => {
+            let count = count as f64;
+            let mean = figure.values.iter().sum::<f64>() / count;
+            let squares: f64 = figure.values.iter().map(|value| (value - mean).powi(2)).sum();
+            let deviation = (squares / (count - 1.0)).sqrt();
+            Some(format!("{}, σ {}", ends(), shown(&figure.unit, deviation)))
+        }
+    }
+}
+
+/// A measure's name as a heading: `requests per s`.
+pub(super) fn heading(measure: &str) -> String {
+    match measure {
+        "requests-per-s" => "answers a second".to_owned(),
+        "bytes-per-s" => "bytes a second".to_owned(),
+        "connections-per-s" => "connections a second".to_owned(),
+        "goodput-per-s" => "right and in time, a second".to_owned(),
+        "server-cpu-per-request" => "server CPU an answer".to_owned(),
+        "server-cpu-per-mib" => "server CPU a MiB".to_owned(),
+        "requests-per-cpu-s" => "answers a server CPU second".to_owned(),
+        "requests-per-all-cpu-s" => "answers a CPU second of all servers".to_owned(),
+        "all-cpu-per-request" => "CPU of all servers an answer".to_owned(),
+        "offered-per-s" => "offered a second".to_owned(),
+        other => other.replace('-', " "),
+    }
+}
+
+/// What a measure is, in a sentence.
+pub(super) fn explained(measure: &str) -> &'static str {
+    Measure::parse(measure).map_or("", Measure::text)
+}
+
+/// Values of one measure in both cells, repetition by repetition: those that both have.
+pub(super) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> {
+    let (one, other) = (by_repetition(one, measure), by_repetition(other, measure));
+    let of = |(repetition, value): &(u32, f64)| {
+        other.iter().find(|(also, _)| also == repetition).map(|(_, theirs)| (*value, *theirs))
+    };
+    one.iter().filter_map(of).collect()
+}
+
+/// A figure has a value for each valid run, in order.
+fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
+    let Some(figure) = cell.figure(measure) else { return Vec::new() };
+    let valid = cell.runs.iter().filter(|run| run.invalid.is_empty()).map(|run| run.repetition);
+    let repetitions: Vec<u32> = valid.collect();
+    if repetitions.len() != figure.values.len() {
+        return Vec::new();
+    }
+    repetitions.into_iter().zip(figure.values.iter().copied()).collect()
+}

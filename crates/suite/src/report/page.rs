@@ -1,0 +1,90 @@
+//! The page: what came of the checks first, what is needed to repeat it last.
+
+use super::{Runs, checks_by_weight, headline, rank, repeat, seeds, steps};
+use crate::document::{CheckEntry, SuiteReport, Verdict};
+use flatout_lab::view::html::{POLICY, STYLE, date};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// What this page has beside the style of the lab's own.
+const MORE_STYLE: &str = include_str!("page.css");
+
+pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content={ "flatout " (env!("CARGO_PKG_VERSION")) };
+                title { (report.suite) " – suite report" }
+                style { (PreEscaped(STYLE)) (PreEscaped(MORE_STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (report.suite) }
+                    p { (report.about) }
+                    (verdict(report))
+                }
+                main {
+                    (checks(report))
+                    (repeat::troubles(report))
+                    (steps::all(report, runs))
+                    (rank::section(report))
+                    (seeds::section(report))
+                    (steps::glossary(report))
+                    (repeat::servers(report))
+                    (repeat::method(report))
+                }
+                footer { p { "Written by flatout " (env!("CARGO_PKG_VERSION")) ". This page is whole: it loads nothing." } }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn verdict(report: &SuiteReport) -> Markup {
+    let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
+    let is_open = report.checks.iter().any(|check| check.verdict == Verdict::NotJudged);
+    let class = match (is_missed || !report.troubles.is_empty(), is_open || report.quick || report.interrupted) {
+        (true, _) => "invalid",
+        (false, true) => "failed",
+        (false, false) => "good",
+    };
+    let absent = report.servers.iter().filter_map(|server| Some((server, server.absent.as_ref()?)));
+    html! { section.verdict.(class) {
+        p.headline { (headline(report)) }
+        ul {
+            @for (server, why) in absent { li { "Left out: " (server.name) ": " (why.text) } }
+            @for testbed in &report.testbeds { @if let Some(why) = &testbed.absent { li { "Left out: testbed " (testbed.name) ": " (why.text) } } }
+        }
+        p.facts { (date(report.begun_unix_ms)) ", flatout " (report.flatout_version) ", " (report.machine.cpu_model) }
+    } }
+}
+
+fn checks(report: &SuiteReport) -> Markup {
+    html! { @if !report.checks.is_empty() { section {
+        h2 { "Checks" }
+        @for check in checks_by_weight(report) {
+            h3 { span.mark.(class_of(check.verdict)) { (check.verdict.word()) } " " (check.name) }
+            (findings(check))
+        }
+    } } }
+}
+
+fn findings(check: &CheckEntry) -> Markup {
+    html! {
+        @if check.findings.is_empty() { p.note { "Nothing of what it asks was measured." } }
+        ul.findings { @for finding in &check.findings { li.(class_of(finding.verdict)) {
+        (finding.sentence)
+    } } } }
+}
+
+const fn class_of(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Met => "met",
+        Verdict::NotJudged => "open",
+        Verdict::Missed => "missed",
+    }
+}

@@ -1,0 +1,119 @@
+//! Today's servers at their place in a table of earlier ones, and what they come to for each core, MHz, GiB, dollar and
+//! watt.
+
+use super::figures::heading;
+use super::seeds::{Ranked, pretty, provenance, ranked};
+use crate::document::SuiteReport;
+use flatout_lab::view::units;
+use maud::{Markup, html};
+
+/// Today's figure of one server.
+struct Today<'a> {
+    server: &'a str,
+    /// Operations a second: the best of all that the step has, by its median.
+    per_s: f64,
+}
+
+/// Bytes of a GiB.
+const GIB: f64 = 1_073_741_824.0;
+
+/// Every table with a place for today.
+pub(super) fn section(report: &SuiteReport) -> Markup {
+    html! { @for table in ranked(report) {
+        @let today = today(report, &table);
+        (prices(report, &table, &today))
+        (history(report, &table, &today))
+    } }
+}
+
+fn today<'a>(report: &'a SuiteReport, table: &Ranked<'_>) -> Vec<Today<'a>> {
+    let Some(step) = report.step(table.step) else { return Vec::new() };
+    let best = |server: &'a String| {
+        let cells = step.cells.iter().filter(|cell| cell.server == *server);
+        let medians = cells.filter_map(|cell| cell.figure(table.measure)).map(|figure| figure.median);
+        let per_s = medians.filter(|median| median.is_finite()).fold(0.0, f64::max);
+        (per_s > 0.0).then_some(Today { server, per_s })
+    };
+    step.servers.iter().filter_map(best).collect()
+}
+
+/// Cores that the servers could use.
+fn cores(report: &SuiteReport) -> usize {
+    if report.server_cores.is_empty() { report.machine.cores.max(1) } else { report.server_cores.len() }
+}
+
+fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Markup {
+    let cores = cores(report) as f64;
+    let mhz = report.machine.cpu_mhz.map(|mhz| mhz as f64);
+    let gib = report.machine.memory_bytes as f64 / GIB;
+    let each = |per_s: f64, of: Option<f64>| match of {
+        Some(of) if of > 0.0 => units::figure(per_s / of),
+        _ => "not given".to_owned(),
+    };
+    html! { @if !today.is_empty() { section {
+        h2 { "What it comes to" }
+        div.wide { table {
+            thead { tr { @for head in ["server", "a second", "for each core", "for each core and MHz", "for each GiB of memory", "for each dollar", "for each watt"] { th scope="col" { (head) } } } }
+            tbody { @for Today { server, per_s } in today { tr {
+                th scope="row" { (server) }
+                td { (units::figure(*per_s)) }
+                td { (each(*per_s, Some(cores))) }
+                td { (each(*per_s, mhz.map(|mhz| mhz * cores))) }
+                td { (each(*per_s, Some(gib))) }
+                td { (each(*per_s, report.given.dollars)) }
+                td { (each(*per_s, report.given.watts)) }
+            } } }
+            caption {
+                "The best of step " (table.step) " by " (heading(table.measure)) ", with " (units::plural(cores as u64, "core", "cores")) " for the server"
+                @if let Some(mhz) = report.machine.cpu_mhz { " at " (units::count(mhz)) " MHz, as the kernel tells it" }
+                ", in a machine with " (units::bytes(report.machine.memory_bytes as f64)) ". Dollars and watts are what the user gives; no program can find them out."
+            }
+        } }
+    } } }
+}
+
+fn history(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Markup {
+    let number = |cell: Option<&String>| cell.and_then(|cell| cell.parse::<f64>().ok()).unwrap_or(0.0);
+    let clock = report.machine.cpu_mhz.map(|mhz| mhz as f64 * cores(report) as f64);
+    let width = table.table.columns.len();
+    let mut rows: Vec<(f64, bool, Vec<String>)> = Vec::new();
+    for row in &table.table.rows {
+        let per_s = number(row.get(table.column));
+        let mhz = number(row.get(table.mhz_column));
+        let mut cells: Vec<String> = row.iter().map(|cell| pretty(cell)).collect();
+        cells.push(if mhz > 0.0 { units::figure(per_s / mhz) } else { "–".to_owned() });
+        rows.push((per_s, false, cells));
+    }
+    for Today { server, per_s } in today {
+        let mut cells = vec![String::new(); width];
+        if let Some(first) = cells.first_mut() {
+            "today".clone_into(first);
+        }
+        for (cell, text) in cells.iter_mut().skip(1).zip([(*server).to_owned(), report.machine.cpu_model.clone()]) {
+            *cell = text;
+        }
+        if let Some(mhz) = report.machine.cpu_mhz {
+            cells[table.mhz_column] = units::count(mhz);
+        }
+        cells[table.column] = units::figure(*per_s);
+        cells.push(clock.map_or_else(|| "–".to_owned(), |clock| units::figure(per_s / clock)));
+        rows.push((*per_s, true, cells));
+    }
+    rows.sort_by(|one, other| other.0.total_cmp(&one.0));
+    html! { section {
+        h2 { "Its place among " (table.table.rows.len()) " published results" }
+        p.note { strong { "Other hardware." } " Those of the table were measured by its authors on the machines it names; today's rows were measured here, over loopback or a virtual link, by a workload like theirs. So this is no ranking, but a picture of three decades." }
+        (provenance(table.table))
+        div.wide { table {
+            thead { tr {
+                @for column in &table.table.columns { th scope="col" { (column.replace('_', " ")) } }
+                th scope="col" { "for each MHz" }
+            } }
+            tbody { @for (_, is_today, cells) in &rows { tr.today[*is_today] {
+                @for (index, cell) in cells.iter().enumerate() {
+                    @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                }
+            } } }
+        } }
+    } }
+}

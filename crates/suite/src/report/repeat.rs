@@ -1,0 +1,94 @@
+//! All that is needed to measure it again: machine, command, servers with their exact settings, testbeds, what went wrong.
+
+use crate::document::{ServerEntry, SuiteReport};
+use flatout_lab::view::units;
+use maud::{Markup, html};
+
+/// Servers, the absent ones too.
+pub(super) fn servers(report: &SuiteReport) -> Markup {
+    html! { section {
+        h2 { "Servers" }
+        @for server in &report.servers { (one(server)) }
+    } }
+}
+
+fn one(server: &ServerEntry) -> Markup {
+    html! {
+        h3 { (server.name) }
+        @if !server.about.is_empty() { p { (server.about) } }
+        @if let Some(absent) = &server.absent { p.bad { "Left out: " (absent.text) } }
+        dl {
+            @if let Some(version) = &server.version { dt { "Version" } dd { (version) } }
+            @if !server.program.is_empty() { dt { "Program" } dd { (server.program) } }
+            @if let Some(package) = &server.package { dt { "Debian package" } dd { (package) } }
+            @if !server.command.is_empty() { dt { "Started as" } dd { code { (server.command.join(" ")) } } }
+            @if !server.logs.is_empty() { dt { "Logs" } dd { (server.logs.join(", ")) } }
+        }
+        @for config in &server.configs { details {
+            summary { (config.path) }
+            pre { (config.text) }
+        } }
+    }
+}
+
+/// What went wrong.
+pub(super) fn troubles(report: &SuiteReport) -> Markup {
+    html! { @if !report.troubles.is_empty() { section {
+        h2 { "What went wrong" }
+        @for trouble in &report.troubles {
+            p {
+                strong.bad { (trouble.why.name) } ": " (trouble.why.text)
+                span.facts {
+                    " (" (trouble.place)
+                    @if let Some(server) = &trouble.server { ", server " (server) }
+                    @if let Some(step) = &trouble.step { ", step " (step) }
+                    ")"
+                }
+            }
+            @if !trouble.log_tail.is_empty() { pre { (trouble.log_tail.join("\n")) } }
+        }
+    } } }
+}
+
+/// Machine, command, cores, testbeds.
+pub(super) fn method(report: &SuiteReport) -> Markup {
+    let machine = &report.machine;
+    let cores = |list: &[usize]| match list {
+        [] => "left to the kernel".to_owned(),
+        list => list.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    };
+    html! { section {
+        h2 { "To repeat this" }
+        pre { code { (report.command.join(" ")) } }
+        dl {
+            dt { "Suite" } dd { (report.file) ", kept in the bundle as suite.kdl" }
+            dt { "Repetitions" } dd { (report.repetitions) ", servers taking turns within each; " (report.seconds) " s a measurement" }
+            dt { "Cores" } dd { "servers " (cores(&report.server_cores)) "; clients " (cores(&report.client_cores)) }
+            dt { "Machine" } dd {
+                (machine.cpu_model) ", " (units::plural(machine.cores as u64, "core", "cores"))
+                @if let Some(mhz) = machine.cpu_mhz { " at " (units::count(mhz)) " MHz" }
+                ", " (units::bytes(machine.memory_bytes as f64)) ", Linux " (machine.kernel)
+                @if let Some(host) = &machine.host { ", host " (host) }
+                @if let Some(governor) = &machine.cpu_governor { ", governor " (governor) }
+            }
+            @if let Some(dollars) = report.given.dollars { dt { "Price" } dd { (dollars) " dollars, as the user gives it" } }
+            @if let Some(watts) = report.given.watts { dt { "Power" } dd { (watts) " W, as the user gives it" } }
+            dt { "Limits" } dd {
+                "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), units::count))
+                @for (name, setting) in &machine.sysctls { "; " (name) " " (setting) }
+            }
+            dt { "Program" } dd { "flatout " (report.flatout_version) @if let Some(digest) = &machine.binary_digest { ", " (digest) } }
+            @for testbed in &report.testbeds {
+                dt { "Testbed " (testbed.name) }
+                dd {
+                    @if let Some(absent) = &testbed.absent { span.bad { "left out: " (absent.text) } " " }
+                    @if !testbed.about.is_empty() { (testbed.about) "; " }
+                    (units::plural(u64::from(testbed.hosts), "host", "hosts"))
+                    @if let Some(mtu) = &testbed.mtu { ", packets of at most " (mtu) " bytes" }
+                    @if let Some(rate) = &testbed.rate { ", " (rate) }
+                    @if let Some(delay) = &testbed.delay { ", " (delay) " more each way" }
+                }
+            }
+        }
+    } }
+}

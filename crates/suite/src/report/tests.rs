@@ -1,0 +1,138 @@
+use super::fixture::{EVIL, hostile, report};
+use super::{effects, headline, html, text};
+use crate::document::{SuiteReport, Verdict};
+use flatout_lab::view::style::Style;
+
+/// Everything that would make a browser ask for something.
+const LOADS: [&str; 9] = ["src=", "href=", "url(", "@import", "<link", "<script", "<iframe", "<img", "xlink"];
+
+fn page(report: &SuiteReport) -> String {
+    html(report, &|_| None)
+}
+
+fn assert_has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+#[test]
+fn a_suite_is_told_whole() {
+    let page = page(&report());
+    assert_has(
+        &page,
+        &[
+            "<!DOCTYPE html>",
+            "default-src 'none'",
+            "1 of 3 checks met, 1 missed, 1 not judged. 1 thing went wrong on the way.",
+            "Left out: h2o: h2o is not installed; the Debian package h2o brings it",
+            "Left out: testbed wire",
+            // What is missed is said as what is met is, and first.
+            "flatout has 50.0 µs, nginx has 83.3 µs",
+            "flatout has 83.3 µs, nginx has 50.0 µs",
+            "nginx ended by signal 9",
+            "suites/coyote.kdl:40",
+            "[emerg] something",
+            // Other hardware is marked.
+            "Coyote, 1998, other hardware",
+            "84.2",
+            "The first experiment: Coyote, 1998",
+            // In its place, and for each MHz.
+            "Its place among 1 published results",
+            "class=\"today\"",
+            "for each dollar",
+            "not given",
+            "5.33",
+            // Capacity: 20,080 a second are 72,288,000 an hour.
+            "hits an hour",
+            "against what was offered",
+            "95 % CI",
+            "workers 1",
+            "To repeat this",
+        ],
+    );
+    assert!(page.find("ours is ahead").unwrap() < page.find("ours costs less").unwrap());
+    assert!(!page.contains("rank hits") && !page.contains("beside hits size"), "a table's own lines are no text");
+    assert!(LOADS.iter().all(|load| !page.contains(load)), "the page loads something");
+}
+
+#[test]
+fn what_comes_from_outside_is_text() {
+    let page = page(&hostile());
+    assert!(!page.contains(EVIL) && !page.contains("<script") && !page.contains("<img"));
+    assert_has(&page, &["&lt;script&gt;"]);
+}
+
+#[test]
+fn nothing_at_all_is_a_page_too() {
+    let empty = SuiteReport { quick: true, interrupted: true, ..SuiteReport::default() };
+    assert_has(&page(&empty), &["This suite checks nothing.", "A quick run", "ended before its time"]);
+    assert!(text(&empty, Style::PLAIN).contains("This suite checks nothing."));
+}
+
+#[test]
+fn effects_have_an_interval_and_are_not_told_of_noise() {
+    let report = report();
+    let found = effects::of(&report.steps[0], &["requests-per-s", "server-cpu-per-request"]);
+    // Two sizes, two other servers, two measures.
+    assert_eq!(found.len(), 8);
+    let words: Vec<String> = found.iter().map(effects::Effect::sentence).collect();
+    assert!(
+        words.iter().any(|words| words.contains("nginx (size 317): answers a second is 0.600 times that of flatout")
+            && words.contains("nginx is behind")),
+        "{words:?}"
+    );
+    assert!(
+        words.iter().any(|words| words.contains("nginx (size 317): server CPU an answer is 1.667")
+            && words.contains("nginx costs more")),
+        "{words:?}"
+    );
+    // Too few repetitions are no interval.
+    let mut few = report.clone();
+    for cell in &mut few.steps[0].cells {
+        cell.runs.truncate(3);
+        for figure in &mut cell.figures {
+            figure.values.truncate(3);
+        }
+    }
+    assert!(effects::of(&few.steps[0], &["requests-per-s"]).is_empty());
+}
+
+#[test]
+fn a_terminal_has_the_same_in_short() {
+    let text = text(&report(), Style::PLAIN);
+    assert_has(
+        &text,
+        &[
+            "coyote: Pages of two sizes",
+            "answers a second",
+            "204317  nginx",
+            "ours costs less: met",
+            "ours is ahead: missed",
+            "  flatout has 83.3 µs, nginx has 50.0 µs",
+            "72 measurements",
+            "h2o was left out: h2o is not installed; the Debian package h2o brings it",
+            "networks of namespaces are made by root",
+            "1 of 3 checks met",
+        ],
+    );
+    assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+}
+
+#[test]
+fn the_headline_counts_what_came_of_the_checks() {
+    let mut report = report();
+    report.troubles.clear();
+    report.checks.retain(|check| check.verdict == Verdict::Met);
+    assert_eq!(headline(&report), "1 of 1 check met, 0 missed, 0 not judged.");
+    report.quick = true;
+    assert!(headline(&report).ends_with("are nothing to quote."));
+}
+
+/// Not a test of anything: writes the page for a person to look at. `PAGES=/some/folder cargo test … -- --ignored pages`.
+#[test]
+#[ignore = "for a person to look at"]
+fn pages_to_look_at() {
+    let folder = std::path::PathBuf::from(std::env::var("PAGES").unwrap());
+    std::fs::write(folder.join("suite.html"), page(&report())).unwrap();
+}

@@ -1,0 +1,112 @@
+//! The report in short, for a terminal: a table for each step, then what came of the checks. Troubles have been said when
+//! they happened.
+
+use super::columns::of_table;
+use super::figures::{heading, shown};
+use super::{checks_by_weight, headline};
+use crate::document::{Cell, StepEntry, SuiteReport, Verdict};
+use flatout_lab::view::style::{Style, Weight};
+use flatout_lab::view::units;
+use std::fmt::Write as _;
+
+/// Measures of a table in a terminal, at most: more do not fit a line.
+const COLUMNS_MAX: usize = 6;
+
+pub(super) fn text(report: &SuiteReport, style: Style) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(text, "{}", style.paint(Weight::Strong, &format!("{}: {}", report.suite, report.about)));
+    for step in &report.steps {
+        add_step(&mut text, report, step, style);
+    }
+    text.push('\n');
+    // What matters most stands last, where a reader of a terminal looks.
+    for check in checks_by_weight(report).iter().rev() {
+        let weight = match check.verdict {
+            Verdict::Met => Weight::Good,
+            Verdict::NotJudged => Weight::Warning,
+            Verdict::Missed => Weight::Bad,
+        };
+        let _ = writeln!(text, "{}: {}", check.name, style.paint(weight, check.verdict.word()));
+        for finding in &check.findings {
+            let _ = writeln!(text, "  {}", style.paint(Weight::Faint, &finding.sentence));
+        }
+    }
+    let _ = writeln!(text, "{}", measurements(report));
+    for server in &report.servers {
+        if let Some(why) = &server.absent {
+            let line = format!("{} was left out: {}", server.name, why.text);
+            let _ = writeln!(text, "{}", style.paint(Weight::Warning, &line));
+        }
+    }
+    for why in report.testbeds.iter().filter_map(|testbed| testbed.absent.as_ref()) {
+        let _ = writeln!(text, "{}", style.paint(Weight::Warning, &why.text));
+    }
+    if report.interrupted {
+        let line = "ended before its time; run it again with the same --out to go on";
+        let _ = writeln!(text, "{}", style.paint(Weight::Warning, line));
+    }
+    let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
+    let weight = if is_missed || !report.troubles.is_empty() { Weight::Bad } else { Weight::Good };
+    let _ = writeln!(text, "{}", style.paint(weight, &headline(report)));
+    text
+}
+
+/// How many there are, and how many of them count for nothing.
+fn measurements(report: &SuiteReport) -> String {
+    let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
+    let invalid = runs().filter(|run| !run.invalid.is_empty()).count();
+    let count = units::plural(runs().count() as u64, "measurement", "measurements");
+    if invalid > 0 { format!("{count}, {invalid} of them not to be believed") } else { count }
+}
+
+fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: Style) {
+    let about = if step.about.is_empty() { String::new() } else { format!("  {}", step.about) };
+    let _ = writeln!(text, "\n{}{}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &about));
+    if let Some(why) = &step.absent {
+        let _ = writeln!(text, "  {}", style.paint(Weight::Warning, &format!("left out: {}", why.text)));
+        return;
+    }
+    let mut measures = of_table(report, step);
+    measures.truncate(COLUMNS_MAX);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let head =
+        step.variables.iter().cloned().chain(["server".to_owned()]).chain(measures.iter().map(|name| heading(name)));
+    rows.push(head.collect());
+    for cell in &step.cells {
+        let mut row: Vec<String> = cell.values.iter().map(|(_, value)| value.clone()).collect();
+        row.push(if cell.has_invalid() { format!("{} *", cell.server) } else { cell.server.clone() });
+        if cell.figures.is_empty() {
+            row.push(cell.absent.as_ref().map_or_else(|| "no valid run".to_owned(), |why| why.name.clone()));
+        } else {
+            let of = |name: &String| {
+                cell.figure(name).map_or_else(|| "-".to_owned(), |figure| shown(&figure.unit, figure.median))
+            };
+            row.extend(measures.iter().map(of));
+        }
+        rows.push(row);
+    }
+    add_table(text, &rows, step.variables.len() + 1, style);
+    if step.cells.iter().any(Cell::has_invalid) {
+        let _ = writeln!(text, "  {}", style.paint(Weight::Warning, "* invalid runs are in no figure"));
+    }
+}
+
+/// Words to the left, figures to the right; the last cell of a short row may stand out.
+fn add_table(text: &mut String, rows: &[Vec<String>], words: usize, style: Style) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let wide = |column: usize| {
+        let cells = rows.iter().filter(|row| row.len() == columns).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    for (index, row) in rows.iter().enumerate() {
+        let mut line = String::from(" ");
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths.get(column).copied().unwrap_or(0);
+            let _ = if column < words { write!(line, " {cell:<width$} ") } else { write!(line, " {cell:>width$} ") };
+        }
+        let line = line.trim_end();
+        let _ = writeln!(text, "{}", if index == 0 { style.paint(Weight::Faint, line) } else { line.to_owned() });
+    }
+}

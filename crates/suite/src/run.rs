@@ -1,0 +1,92 @@
+//! Running a suite: servers take turns in every repetition, what is done stays done, and a fault stays where it is.
+
+mod bench;
+mod cell;
+mod engine;
+mod fill;
+mod host;
+pub mod progress;
+mod step;
+
+pub use engine::{measurements_of, run, seconds_of_step};
+pub use progress::{Progress, Silent};
+
+use crate::bundle::BundleError;
+use crate::document::Given;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How a suite is run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// As the suite's `quick` says.
+    pub quick: bool,
+    /// The bundle's folder.
+    pub out: PathBuf,
+    /// The steps that are measured; all when empty.
+    pub only: Vec<String>,
+    /// Whether an earlier result in the folder is thrown away.
+    pub fresh: bool,
+    /// What the user says of the machine.
+    pub given: Given,
+    /// The command line, program name first.
+    pub command: Vec<String>,
+    /// This program: it makes every measurement.
+    pub own: PathBuf,
+}
+
+/// A wish to end early: 0 until there is one.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicU32);
+
+impl Stop {
+    /// No wish yet.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Wishes it.
+    pub fn ask(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it was wished.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Why a suite could not be run at all.
+#[derive(Debug)]
+pub enum RunError {
+    /// The bundle.
+    Bundle(BundleError),
+    /// No step is called so.
+    StepUnknown(String, Vec<String>),
+    /// These cores are not there, or this process may not use them.
+    Cores(Vec<usize>),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bundle(error) => error.fmt(formatter),
+            Self::StepUnknown(name, known) => {
+                write!(formatter, "the suite has no step {name:?}; there are: {}", known.join(", "))
+            }
+            Self::Cores(missing) => {
+                let missing: Vec<String> = missing.iter().map(usize::to_string).collect();
+                let words = "the suite pins to cores that this process may not use";
+                write!(formatter, "{words}: {}", missing.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Now, in milliseconds since the epoch.
+pub fn now_unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

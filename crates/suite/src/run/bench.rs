@@ -1,0 +1,183 @@
+//! One measurement: a `flatout bench` of its own, on the client's cores, in the client's network.
+
+use super::Stop;
+use crate::bundle::RunFiles;
+use crate::document::Why;
+use crate::server::instance::{spawn_pinned, tail};
+use crate::server::{Instance, group};
+use crate::why::Reason;
+use flatout_load::report::RunReport;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Between two looks at a bench that runs.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a bench may take beyond what is expected, in multiples of it and beside them: searches take their time.
+const PATIENCE_TIMES: f64 = 20.0;
+const PATIENCE_S: f64 = 600.0;
+
+/// How long a bench that is told to end may take to do so.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is measured.
+#[derive(Debug)]
+pub(super) struct Measurement<'m> {
+    /// Program and arguments, the namespace's words first.
+    pub(super) command: Vec<String>,
+    /// Where its results go.
+    pub(super) files: &'m RunFiles,
+    /// The client's cores.
+    pub(super) cores: &'m [usize],
+    /// How long it should take, in seconds.
+    pub(super) expected_s: f64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// A result, which may be invalid.
+    Report(Box<RunReport>),
+    /// This server ended meanwhile.
+    Died(usize),
+    /// The suite is to end.
+    Stopped,
+    /// It could not be made.
+    Failed(Why),
+}
+
+/// Makes it. `servers` are those that must live on.
+pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instance], stop: &Stop) -> Ending {
+    let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
+    let Measurement { command: words, files, cores, expected_s } = measurement;
+    let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };
+    let outputs = files.said.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+        let out = File::create(&files.said)?;
+        Ok((out.try_clone()?, out))
+    });
+    let (out, err) = match outputs {
+        Ok(outputs) => outputs,
+        Err(error) => return failed(format!("{}: {error}", files.said.display())),
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err).env("NO_COLOR", "1");
+    let mut child = match spawn_pinned(&mut command, cores) {
+        Ok(child) => child,
+        Err(error) => return failed(format!("{}: {error}", words.join(" "))),
+    };
+    let patience = Duration::from_secs_f64(expected_s * PATIENCE_TIMES + PATIENCE_S);
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return failed(error.to_string()),
+        }
+        if stop.is_asked() {
+            end(&mut child);
+            return Ending::Stopped;
+        }
+        if let Some(dead) = servers.iter_mut().position(|server| !server.is_running()) {
+            end(&mut child);
+            return Ending::Died(dead);
+        }
+        if begun.elapsed() > patience {
+            end(&mut child);
+            let seconds = patience.as_secs();
+            return Ending::Failed(Reason::BenchHung.why(format!("the bench did not end within {seconds} s")));
+        }
+        std::thread::sleep(LOOK);
+    };
+    // A server that ended in the last moment has spoilt the result all the same.
+    if let Some(dead) = servers.iter_mut().position(|server| !server.is_running()) {
+        return Ending::Died(dead);
+    }
+    if stop.is_asked() {
+        return Ending::Stopped;
+    }
+    match flatout_lab::view::bundle::read(&files.part) {
+        Ok(report) => Ending::Report(Box::new(report)),
+        Err(_) => {
+            let said = tail(&files.said).join("; ");
+            let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+            failed(format!("the bench ended with {status}, and left no result: {said}"))
+        }
+    }
+}
+
+/// Ends a bench: it is told, and then made to.
+fn end(child: &mut Child) {
+    let members = BTreeSet::from([child.id()]);
+    group::signal(0, &members, 15);
+    let begun = Instant::now();
+    while begun.elapsed() < END_TIMEOUT {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+    // What cannot be killed is waited for by nobody.
+    let _killed = child.kill();
+    let _ended = child.wait();
+}
+
+/// The words of a bench: what the engine gives, then what the step says. With `quick_s`, a time of the step's own is
+/// replaced.
+pub(super) fn words(url: &str, files: &RunFiles, seconds: f64, quick_s: Option<f64>, step: &[String]) -> Vec<String> {
+    let mut words: Vec<String> = ["bench", url, "--no-tui", "--json"].map(str::to_owned).to_vec();
+    words.push(files.part.display().to_string());
+    let mut own = step.to_vec();
+    let time = |seconds: f64| format!("{}ms", (seconds * 1e3).round());
+    if let Some(quick_s) = quick_s {
+        for index in 0..own.len() {
+            match own[index].as_str() {
+                "-d" | "--duration" if index + 1 < own.len() => own[index + 1] = time(quick_s),
+                text if text.starts_with("--duration=") => own[index] = format!("--duration={}", time(quick_s)),
+                _ => {}
+            }
+        }
+    }
+    if !has_end(&own) {
+        words.extend(["--duration".to_owned(), time(quick_s.unwrap_or(seconds))]);
+    }
+    words.extend(own);
+    words
+}
+
+/// Whether the words say when to end.
+fn has_end(words: &[String]) -> bool {
+    words.iter().any(|word| {
+        let name = word.split('=').next().unwrap_or("");
+        matches!(name, "-d" | "--duration" | "-n" | "--requests") || (name == "--arrivals" && word.contains('@'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+    use crate::bundle::RunFiles;
+
+    #[test]
+    fn the_time_is_the_suites_unless_the_step_has_its_own() {
+        let path = |name: &str| std::path::PathBuf::from(name);
+        let files = RunFiles {
+            relative: "r".to_owned(),
+            result: path("r"),
+            said: path("s"),
+            cost: path("c"),
+            part: path("r.part"),
+        };
+        let made = |quick, step: &[&str]| {
+            let step: Vec<String> = step.iter().map(|word| (*word).to_owned()).collect();
+            words("http://x/", &files, 3.0, quick, &step)[5..].join(" ")
+        };
+        assert_eq!(made(None, &["-c", "5"]), "--duration 3000ms -c 5");
+        assert_eq!(made(Some(0.25), &["-c", "5"]), "--duration 250ms -c 5");
+        assert_eq!(made(None, &["--duration", "2m"]), "--duration 2m");
+        assert_eq!(made(Some(0.25), &["--duration", "2m"]), "--duration 250ms");
+        assert_eq!(made(Some(0.25), &["--duration=2m"]), "--duration=250ms");
+        assert_eq!(made(Some(0.25), &["-n", "100"]), "-n 100");
+    }
+}

@@ -1,0 +1,101 @@
+//! Progress: what is being done, and how long it is still likely to take.
+
+use std::time::Instant;
+
+/// Whoever is told how far a suite is.
+pub trait Progress {
+    /// Something to be seen while it lasts: what is done, of how much, how long the rest is likely to take, in seconds.
+    fn tell(&mut self, told: &Told<'_>);
+
+    /// Something to be read, such as a server that was left out.
+    fn say(&mut self, line: &str);
+}
+
+/// How far a suite is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told<'t> {
+    /// What is being done.
+    pub what: &'t str,
+    /// Measurements done.
+    pub done: usize,
+    /// Measurements in all.
+    pub all: usize,
+    /// What the rest is likely to take, in seconds.
+    pub left_s: f64,
+}
+
+/// Whoever wants to know nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn tell(&mut self, _: &Told<'_>) {}
+
+    fn say(&mut self, _: &str) {}
+}
+
+/// Counts measurements, and learns from those that were made what the others will take.
+#[derive(Debug)]
+pub struct Clock {
+    done: usize,
+    all: usize,
+    expected_left_s: f64,
+    measured_expected_s: f64,
+    measured_s: f64,
+    begun: Instant,
+}
+
+impl Clock {
+    /// So many measurements, which should take so long.
+    pub fn new(all: usize, expected_s: f64) -> Self {
+        Self {
+            done: 0,
+            all,
+            expected_left_s: expected_s,
+            measured_expected_s: 0.0,
+            measured_s: 0.0,
+            begun: Instant::now(),
+        }
+    }
+
+    /// A measurement begins.
+    pub fn begin(&mut self) {
+        self.begun = Instant::now();
+    }
+
+    /// A measurement that should have taken so long is over; `was_made` unless it was there or left out.
+    pub fn end(&mut self, expected_s: f64, was_made: bool) {
+        self.done += 1;
+        self.expected_left_s = (self.expected_left_s - expected_s).max(0.0);
+        if was_made {
+            self.measured_expected_s += expected_s;
+            self.measured_s += self.begun.elapsed().as_secs_f64();
+        }
+    }
+
+    /// How far it is.
+    pub fn told<'t>(&self, what: &'t str) -> Told<'t> {
+        let known = self.measured_expected_s > 0.0;
+        let factor = if known { self.measured_s / self.measured_expected_s } else { 1.0 };
+        Told { what, done: self.done, all: self.all, left_s: self.expected_left_s * factor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Clock;
+
+    #[test]
+    fn what_is_left_is_learnt_from_what_was_done() {
+        let mut clock = Clock::new(4, 40.0);
+        assert_eq!(clock.told("x").left_s, 40.0);
+        clock.end(10.0, false);
+        assert_eq!((clock.told("x").done, clock.told("x").left_s), (1, 30.0));
+        clock.begin();
+        clock.end(10.0, true);
+        assert!(clock.told("x").left_s < 1.0, "it took no time at all");
+        clock.end(10.0, true);
+        clock.end(10.0, true);
+        assert_eq!(clock.told("x").left_s, 0.0);
+    }
+}

@@ -1,0 +1,251 @@
+//! A step: for each combination of its variables, in every repetition each of its servers in turn.
+
+use super::bench::{self, Ending, Measurement};
+use super::cell;
+use super::engine::{Engine, expected_s_of, is_measured, repetitions_of, seconds_of, shown};
+use super::host::processes;
+use crate::combine::{self, Values};
+use crate::document::{Cell, StepEntry, Why};
+use crate::model::Step;
+use crate::server::Instance;
+use crate::testbed;
+use crate::why::Reason;
+use std::collections::BTreeMap;
+
+/// Deaths of a server in one step after which it is not started again.
+const DEATHS_MAX: u32 = 2;
+
+/// What a step knows of its servers.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    deaths: BTreeMap<String, u32>,
+    /// Servers that are not tried again in this combination.
+    pub(super) given_up: BTreeMap<String, Why>,
+}
+
+impl Engine<'_> {
+    pub(super) fn step(&mut self, step: &Step) {
+        let combinations = combine::combinations(self.suite, step, self.options.quick);
+        let variables = combine::variables_of(self.suite, step);
+        let entry = StepEntry {
+            name: step.name.clone(),
+            about: step.about.clone(),
+            view: step.view.clone(),
+            testbed: step.testbed.as_ref().map(|testbed| testbed.text.clone()),
+            variables: variables.iter().map(|variable| variable.name.clone()).collect(),
+            servers: step.servers.iter().map(|server| server.text.clone()).collect(),
+            bench: step.bench.iter().map(|word| word.text.clone()).collect(),
+            cells: Vec::new(),
+            absent: self.step_absent(step),
+        };
+        let is_absent = entry.absent.is_some();
+        self.report.steps.push(entry);
+        let mut health = Health::default();
+        for values in &combinations {
+            self.combination(step, values, is_absent, &mut health);
+        }
+        self.stop_servers();
+        self.network = None;
+    }
+
+    /// Why a whole step is left out.
+    fn step_absent(&self, step: &Step) -> Option<Why> {
+        if !is_measured(self.suite, self.options, step) {
+            let how = if self.options.only.is_empty() { "--quick leaves it out" } else { "--only leaves it out" };
+            return Some(Reason::Skipped.why(how));
+        }
+        let testbed = step.testbed.as_ref().and_then(|name| {
+            self.report.testbeds.iter().find(|entry| entry.name == name.text).and_then(|entry| entry.absent.clone())
+        });
+        testbed.or_else(|| self.fixture_fault.clone())
+    }
+
+    fn combination(&mut self, step: &Step, values: &Values, is_absent: bool, health: &mut Health) {
+        let mut cells = Vec::new();
+        for server in &step.servers {
+            let mut cell = Cell { server: server.text.clone(), values: values.clone(), ..Cell::default() };
+            match self.taken(step, &server.text, values) {
+                Ok(taken) => cell.taken = taken,
+                Err(why) => cell.absent = Some(why),
+            }
+            if let Some(entry) = self.report.servers.iter().find(|entry| entry.name == server.text) {
+                cell.absent = entry.absent.clone().or(cell.absent);
+            }
+            cells.push(cell);
+        }
+        // A fault of one combination need not be one of the next.
+        health.given_up.clear();
+        for repetition in 0..repetitions_of(self.suite, self.options, step) {
+            for cell in &mut cells {
+                self.clock.begin();
+                let was_made = self.repetition(step, cell, repetition, is_absent, health);
+                if is_measured(self.suite, self.options, step) {
+                    self.clock.end(expected_s_of(self.suite, self.options, step), was_made);
+                }
+            }
+        }
+        if let Some(entry) = self.report.steps.last_mut() {
+            entry.cells.append(&mut cells);
+        }
+    }
+
+    /// One measurement, unless it was made before. Returns whether it was made now.
+    fn repetition(
+        &mut self,
+        step: &Step,
+        cell: &mut Cell,
+        repetition: u32,
+        is_absent: bool,
+        health: &mut Health,
+    ) -> bool {
+        let files = self.bundle.run_files(&step.name, &cell.server, &cell.values, repetition);
+        if let Some((report, processes)) = self.bundle.read_run(&files) {
+            let values = cell::values(cell, &report, &processes);
+            let entry = cell::entry(repetition, &files.relative, &report, processes);
+            self.say_failing(step, &cell.server, &entry.failing);
+            cell::add(cell, entry, values);
+            return false;
+        }
+        if is_absent
+            || cell.absent.as_ref().is_some_and(|why| Reason::of(why).is_none_or(|reason| !reason.is_failure()))
+        {
+            return false;
+        }
+        if let Some(why) = health.given_up.get(&cell.server) {
+            cell.absent = Some(why.clone());
+            return false;
+        }
+        if self.stop.is_asked() {
+            cell.absent = Some(Reason::Interrupted.why("the suite was ended before it"));
+            return false;
+        }
+        let shown_values: String = cell.values.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let what = format!("{}: {}{shown_values}", step.name, cell.server);
+        self.watch.tell(&self.clock.told(&what));
+        if let Err(why) = self.measure(step, cell, repetition, health) {
+            cell.absent = Some(why);
+        }
+        if step.fresh_servers {
+            self.stop_servers();
+        }
+        true
+    }
+
+    fn measure(&mut self, step: &Step, cell: &mut Cell, repetition: u32, health: &mut Health) -> Result<(), Why> {
+        let files = self.bundle.run_files(&step.name, &cell.server, &cell.values, repetition);
+        let values: Values = cell.values.iter().chain(&cell.taken).cloned().collect();
+        self.network_for(step, &values)?;
+        self.servers_for(step, cell, &values, health)?;
+        let path =
+            step.paths.iter().find(|(server, _)| server.text == cell.server).map_or(&step.path, |(_, path)| path);
+        let (url, words) = {
+            let fill = self.fill(&cell.server, &values);
+            let words: Vec<String> = step.bench.iter().map(|word| fill.fill(&word.text)).collect();
+            (format!("{}{}", fill.fill("{url}"), fill.fill(&path.text)), words)
+        };
+        let quick_s = self.suite.quick.seconds.filter(|_| self.options.quick);
+        let mut command = self.network.as_ref().map(|network| testbed::within(network.client())).unwrap_or_default();
+        command.push(self.options.own.display().to_string());
+        command.extend(bench::words(&url, &files, seconds_of(self.suite, self.options, step), quick_s, &words));
+        let involved: Vec<String> =
+            self.involved(step, &cell.server).iter().map(|server| server.name.clone()).collect();
+        let before = self.costs(&involved);
+        let measurement = Measurement {
+            command,
+            files: &files,
+            cores: &self.suite.cores.client,
+            expected_s: expected_s_of(self.suite, self.options, step),
+        };
+        let mut alive: Vec<&mut Instance> =
+            self.instances.iter_mut().filter(|instance| involved.contains(&instance.launch.name)).collect();
+        match bench::measure(&measurement, &mut alive, self.stop) {
+            Ending::Report(report) => {
+                let after = self.costs(&involved);
+                let processes = processes(&before, &after);
+                if let Err(error) = self.bundle.keep_run(&files, &processes) {
+                    let why = Reason::WriteFailed.why(format!("{}: {error}", files.result.display()));
+                    self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), Vec::new());
+                    return Err(why);
+                }
+                let values = cell::values(cell, &report, &processes);
+                let entry = cell::entry(repetition, &files.relative, &report, processes);
+                self.say_failing(step, &cell.server, &entry.failing);
+                cell::add(cell, entry, values);
+                Ok(())
+            }
+            Ending::Died(index) => {
+                let dead = alive[index].launch.name.clone();
+                let ending = alive[index].ending();
+                let why = Reason::Died.why(format!("{dead} ended while {} was measured ({ending})", cell.server));
+                let log = alive[index].log_tail();
+                self.died(step, &dead, &why, log, health);
+                Err(why)
+            }
+            Ending::Stopped => Err(Reason::Interrupted.why("the suite was ended while it was measured")),
+            Ending::Failed(why) => {
+                let log = self.log_tail(&cell.server);
+                self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), log);
+                Err(why)
+            }
+        }
+    }
+
+    /// Requests that failed, unless they are what the step is about.
+    fn say_failing(&mut self, step: &Step, server: &str, failing: &[String]) {
+        if failing.is_empty() || step.failures_expected {
+            return;
+        }
+        let why = Reason::RequestsFailed.why(format!("{server}: {}", failing.join("; ")));
+        let log = self.log_tail(server);
+        self.trouble(&why, &step.place, Some(server), Some(&step.name), log);
+    }
+
+    fn died(&mut self, step: &Step, dead: &str, why: &Why, log: Vec<String>, health: &mut Health) {
+        let place = self.suite.server(dead).map(|server| server.place.clone()).unwrap_or_default();
+        self.trouble(why, &place, Some(dead), Some(&step.name), log);
+        if let Some(index) = self.instances.iter().position(|instance| instance.launch.name == dead) {
+            let instance = self.instances.remove(index);
+            self.stop_server(instance);
+        }
+        let deaths = health.deaths.entry(dead.to_owned()).or_default();
+        *deaths += 1;
+        if *deaths >= DEATHS_MAX {
+            health.given_up.insert(dead.to_owned(), why.clone());
+        }
+    }
+
+    fn log_tail(&self, server: &str) -> Vec<String> {
+        let found = self.instances.iter().find(|instance| instance.launch.name == server);
+        found.map(Instance::log_tail).unwrap_or_default()
+    }
+
+    /// Values made of figures of earlier steps.
+    fn taken(&self, step: &Step, server: &str, values: &Values) -> Result<Values, Why> {
+        let mut taken = Values::new();
+        for take in &step.takes {
+            let of = take.of.as_ref().map_or(server, |of| &of.text);
+            let found = self.report.step(&take.step).and_then(|entry| entry.cell(of, values));
+            let figure = found.and_then(|cell| cell.figure(&take.measure)).ok_or_else(|| {
+                let text = format!(
+                    "{{{}}} is made of {} of {of} in step {}, which has none",
+                    take.name, take.measure, take.step
+                );
+                Reason::TakenMissing.why(text)
+            })?;
+            let times = crate::template::expand(&take.times.text, &|name| {
+                values.iter().find(|(known, _)| known == name.name).map(|(_, value)| value.clone())
+            });
+            let times: f64 = times.parse().map_err(|_| {
+                let text = format!("{}: {times:?} is no number to multiply by", shown(&take.times.place));
+                Reason::TakenMissing.why(text)
+            })?;
+            taken.push((take.name.clone(), rounded(figure.median * times)));
+        }
+        Ok(taken)
+    }
+}
+
+/// A figure as an argument: whole numbers without a fraction, small ones with three digits of it.
+fn rounded(value: f64) -> String {
+    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}

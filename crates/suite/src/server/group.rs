@@ -1,0 +1,148 @@
+//! All processes of a server: the one that was started, its descendants, and whoever shares its process group.
+//!
+//! Those whose parent has ended become children of this process (it asks the kernel for that), so none can get away.
+
+use flatout_lab::procfs;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    parent: u32,
+    group: u32,
+    is_zombie: bool,
+}
+
+/// All processes there are.
+fn table() -> BTreeMap<u32, Entry> {
+    let mut table = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // A process that ends while it is read is none of ours any more.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if let Some(found) = parse(&stat) {
+            table.insert(pid, found);
+        }
+    }
+    table
+}
+
+fn parse(stat: &str) -> Option<Entry> {
+    // The program's name may itself hold blanks and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let is_zombie = fields.next()? == "Z";
+    Some(Entry { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()?, is_zombie })
+}
+
+/// The processes of the server that was started as `leader`, zombies left out.
+pub fn members(leader: u32) -> BTreeSet<u32> {
+    let table = table();
+    let mut members: BTreeSet<u32> =
+        table.iter().filter(|(pid, entry)| **pid == leader || entry.group == leader).map(|(pid, _)| *pid).collect();
+    loop {
+        let before = members.len();
+        let more: Vec<u32> =
+            table.iter().filter(|(_, entry)| members.contains(&entry.parent)).map(|(pid, _)| *pid).collect();
+        members.extend(more);
+        if members.len() == before {
+            break;
+        }
+    }
+    members.retain(|pid| table.get(pid).is_some_and(|entry| !entry.is_zombie));
+    members
+}
+
+/// CPU time of every thread of some processes, by thread.
+pub fn cpu(processes: &BTreeSet<u32>) -> BTreeMap<(u32, u32), u64> {
+    let mut cpu = BTreeMap::new();
+    for pid in processes {
+        for (task, ns) in procfs::read_task_cpu_ns(*pid).unwrap_or_default() {
+            cpu.insert((*pid, task), ns);
+        }
+    }
+    cpu
+}
+
+/// What was used between two readings, in nanoseconds. A thread that began meanwhile counts whole; one that ended is lost.
+pub fn used(before: &BTreeMap<(u32, u32), u64>, after: &BTreeMap<(u32, u32), u64>) -> u64 {
+    after.iter().map(|(task, ns)| ns.saturating_sub(before.get(task).copied().unwrap_or(0))).sum()
+}
+
+/// Resident memory of some processes, in bytes.
+pub fn memory(processes: &BTreeSet<u32>) -> u64 {
+    processes.iter().filter_map(|pid| procfs::read_process_status(*pid).ok()).map(|status| status.memory_bytes).sum()
+}
+
+/// Has the kernel make orphaned descendants children of this process.
+pub fn adopt_orphans() {
+    // Where the kernel will not, servers that detach themselves are found by their group alone.
+    let _set = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Sends a signal to a group and to these processes.
+pub fn signal(leader: u32, members: &BTreeSet<u32>, number: i32) {
+    let Some(signal) = Signal::from_named_raw(number) else { return };
+    if let Some(group) = Pid::from_raw(leader.cast_signed()) {
+        // Whoever is gone already has nothing to be told.
+        let _sent = kill_process_group(group, signal);
+    }
+    for pid in members {
+        if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+            let _sent = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Children of this process that it did not start itself: what servers left behind. Each is ended and waited for.
+pub fn reap_orphans(known: &BTreeSet<u32>) -> Vec<u32> {
+    let own = std::process::id();
+    let mut reaped = Vec::new();
+    let orphans: Vec<u32> = table()
+        .iter()
+        .filter(|(pid, entry)| entry.parent == own && !known.contains(pid))
+        .map(|(pid, _)| *pid)
+        .collect();
+    for orphan in orphans {
+        let Some(pid) = Pid::from_raw(orphan.cast_signed()) else { continue };
+        let _sent = kill_process(pid, Signal::KILL);
+        let _waited = waitpid(Some(pid), WaitOptions::empty());
+        reaped.push(orphan);
+    }
+    reaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{members, parse, used};
+    use std::collections::BTreeMap;
+    use std::process::Command;
+
+    #[test]
+    fn a_line_of_the_kernel_is_read_behind_the_name() {
+        let entry = parse("12 (a ) (b) Z 7 5 5 0 -1").unwrap();
+        assert_eq!((entry.parent, entry.group, entry.is_zombie), (7, 5, true));
+        assert!(parse("").is_none() && parse("1 (x) S").is_none());
+    }
+
+    #[test]
+    fn descendants_are_members() {
+        let mut child = Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
+        let begun = std::time::Instant::now();
+        while members(child.id()).len() < 2 && begun.elapsed().as_secs() < 30 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let found = members(child.id());
+        super::signal(0, &found, 9);
+        child.wait().unwrap();
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_thread_that_began_counts_whole_and_one_that_ended_is_lost() {
+        let before = BTreeMap::from([((1, 1), 10), ((1, 2), 5)]);
+        let after = BTreeMap::from([((1, 1), 25), ((1, 3), 7)]);
+        assert_eq!(used(&before, &after), 22);
+    }
+}

@@ -1,0 +1,303 @@
+//! A running server: started on its cores, in its network, stopped with all that it started.
+
+use super::{group, ready};
+use crate::document::Why;
+use crate::why::Reason;
+use flatout_lab::cores::cores_allowed;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to end in order before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Lines of a log that are shown with an error.
+const TAIL_LINES: usize = 12;
+
+/// Bytes of a log that are read for them.
+const TAIL_BYTES: u64 = 16 * 1024;
+
+/// What is to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The server's name.
+    pub name: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Environment variables beside this process's own.
+    pub environment: Vec<(String, String)>,
+    /// Its folder, where it is started.
+    pub dir: PathBuf,
+    /// Where its outputs go.
+    pub log: PathBuf,
+    /// Its cores; empty when the kernel may choose.
+    pub cores: Vec<usize>,
+    /// Its network namespace.
+    pub namespace: Option<String>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// A second port that was free when it was started.
+    pub port2: u16,
+    /// What is asked for to see that it is ready.
+    pub ready_path: Option<String>,
+    /// A socket in the file system that is tried instead.
+    pub ready_socket: Option<PathBuf>,
+    /// The program that asks from within the client's namespace, with the words that precede address and path.
+    pub prober: Option<Vec<String>>,
+    /// How long it may take.
+    pub ready_timeout: Duration,
+    /// The signal that ends it in order.
+    pub stop_signal: i32,
+}
+
+/// A running server; dropped, it is stopped.
+#[derive(Debug)]
+pub struct Instance {
+    /// What was started.
+    pub launch: Launch,
+    child: Child,
+    /// How it ended, when it did.
+    ended: Option<ExitStatus>,
+}
+
+/// What is left when a server has been stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Who still listens on its port, if anybody does.
+    pub port_holder: Option<String>,
+}
+
+impl Instance {
+    /// Starts a server and waits until it is ready. `is_stopped` is asked meanwhile.
+    ///
+    /// # Errors
+    /// Why it is not running; everything that was started is stopped.
+    pub fn start(launch: Launch, is_stopped: &dyn Fn() -> bool) -> Result<Self, Why> {
+        if launch.namespace.is_none() && launch.ready_socket.is_none() {
+            free(&launch)?;
+        }
+        let failed = |error: io::Error| {
+            Reason::StartFailed.why(format!("{} could not be started: {error}", launch.command.join(" ")))
+        };
+        if let Some(folder) = launch.log.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let out = File::create(&launch.log).map_err(failed)?;
+        let mut words: Vec<String> = Vec::new();
+        if let Some(namespace) = &launch.namespace {
+            words.extend(crate::testbed::within(namespace));
+        }
+        words.extend(launch.command.iter().cloned());
+        let (program, arguments) = words.split_first().ok_or_else(|| failed(io::Error::other("no program")))?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(&launch.dir)
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().map_err(failed)?)
+            .stderr(out);
+        let child = spawn_pinned(&mut command, &launch.cores).map_err(failed)?;
+        let mut instance = Self { launch, child, ended: None };
+        instance.wait_until_ready(is_stopped)?;
+        Ok(instance)
+    }
+
+    fn wait_until_ready(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Why> {
+        let begun = Instant::now();
+        loop {
+            let fault = match self.probe() {
+                Ok(()) if self.is_running() => return Ok(()),
+                Ok(()) => "another process answers in its place".to_owned(),
+                Err(fault) => fault,
+            };
+            let name = &self.launch.name;
+            if let Some(status) = self.ended {
+                return Err(Reason::DiedStarting.why(format!("{name} ended before it was ready ({status})")));
+            }
+            if !self.is_running() {
+                continue;
+            }
+            if is_stopped() {
+                return Err(
+                    Reason::Interrupted.why(format!("the suite was ended while {} was starting", self.launch.name))
+                );
+            }
+            if begun.elapsed() > self.launch.ready_timeout {
+                let seconds = self.launch.ready_timeout.as_secs_f64();
+                let name = &self.launch.name;
+                return Err(Reason::NeverReady.why(format!("{name} was not ready within {seconds} s: {fault}")));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn probe(&self) -> Result<(), String> {
+        if let Some(socket) = &self.launch.ready_socket {
+            return ready::probe_socket(socket);
+        }
+        let Some(prober) = &self.launch.prober else {
+            return ready::probe(self.launch.address, self.launch.ready_path.as_deref());
+        };
+        let (program, arguments) = prober.split_first().ok_or("no program asks")?;
+        let output = Command::new(program)
+            .args(arguments)
+            .arg(self.launch.address.to_string())
+            .args(&self.launch.ready_path)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        if output.status.success() { Ok(()) } else { Err(said) }
+    }
+
+    /// Whether the process that was started still runs.
+    pub fn is_running(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended.is_none()
+    }
+
+    /// How it ended, in words, when it did.
+    pub fn ending(&self) -> String {
+        self.ended.map_or_else(|| "it still runs".to_owned(), |status| status.to_string())
+    }
+
+    /// Its processes.
+    pub fn members(&self) -> BTreeSet<u32> {
+        group::members(self.child.id())
+    }
+
+    /// The process that was started.
+    pub fn leader(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> Vec<String> {
+        tail(&self.launch.log)
+    }
+
+    /// Stops it: in order first, by force when that takes too long, and whatever it left behind in any case.
+    pub fn stop(mut self) -> Stopped {
+        self.end();
+        let launch = &self.launch;
+        let is_ours = launch.namespace.is_none() && launch.ready_socket.is_none();
+        let port_holder = is_ours.then(|| free(launch).err()).flatten().map(|why| why.text);
+        Stopped { port_holder }
+    }
+
+    fn end(&mut self) {
+        let leader = self.child.id();
+        let members = self.members();
+        if self.is_running() {
+            // The leader tells its own; workers that get the signal themselves may stop serving before it knows.
+            group::signal(0, &BTreeSet::from([leader]), self.launch.stop_signal);
+            let begun = Instant::now();
+            while self.is_running() && begun.elapsed() < STOP_TIMEOUT {
+                std::thread::sleep(LOOK);
+            }
+        }
+        let mut left = group::members(leader);
+        // Those that left the group were given to this process when their parent ended.
+        let ours = group::members(std::process::id());
+        left.extend(members.into_iter().filter(|pid| ours.contains(pid)));
+        if self.ended.is_some() {
+            left.remove(&leader);
+        }
+        if !left.is_empty() {
+            group::signal(if self.ended.is_none() { leader } else { 0 }, &left, KILL);
+        }
+        if self.ended.is_none() {
+            self.ended = self.child.wait().ok();
+        }
+    }
+}
+
+const KILL: i32 = 9;
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if self.ended.is_none() || !self.members().is_empty() {
+            self.end();
+        }
+    }
+}
+
+/// Whether the port can be listened on.
+fn free(launch: &Launch) -> Result<(), Why> {
+    // A port that a stopped server's connections still linger on may be bound again, as servers themselves do.
+    match TcpListener::bind(launch.address) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let holder = flatout_net::socket::find_port_owner(launch.address.port());
+            let holder = holder.map_or_else(String::new, |(pid, name)| format!(" by {name} (process {pid})"));
+            Err(Reason::PortTaken.why(format!("{}: port {} is taken{holder}", launch.name, launch.address)))
+        }
+        Err(error) => {
+            Err(Reason::PortTaken.why(format!("{}: {} cannot be listened on: {error}", launch.name, launch.address)))
+        }
+    }
+}
+
+/// A port of this address that is free now.
+///
+/// # Errors
+/// When the kernel gives none.
+pub fn free_port(address: IpAddr) -> io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+}
+
+/// Starts a child in a process group of its own, on these cores.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn spawn_pinned(command: &mut Command, cores: &[usize]) -> io::Result<Child> {
+    use std::os::unix::process::CommandExt;
+    command.process_group(0);
+    if cores.is_empty() {
+        return command.spawn();
+    }
+    // A child has the cores of the thread that starts it, from its first instruction on; this thread keeps its own.
+    std::thread::scope(|scope| {
+        let spawned = scope.spawn(|| {
+            let mut set = CpuSet::new();
+            cores.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| set.set(*core));
+            sched_setaffinity(None, &set)?;
+            command.spawn()
+        });
+        spawned.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts servers has ended")))
+    })
+}
+
+/// Those cores that this process may not use.
+pub fn cores_missing(cores: &[usize]) -> Vec<usize> {
+    let allowed = cores_allowed();
+    cores.iter().copied().filter(|core| !allowed.contains(core)).collect()
+}
+
+/// The last lines of a log.
+pub fn tail(log: &Path) -> Vec<String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let shown = lines.len().saturating_sub(TAIL_LINES);
+    let printable = |line: &&str| line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>();
+    lines[shown..].iter().map(printable).collect()
+}

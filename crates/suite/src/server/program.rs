@@ -1,0 +1,160 @@
+//! Programs: where they are, and whether they are new enough.
+
+use super::version;
+use crate::document::Why;
+use crate::model::{Program, VersionAsked};
+use crate::why::Reason;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where servers lie that are not in everybody's `PATH`.
+const SYSTEM_FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"];
+
+/// Longest wait for a program to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most that is read of what it says, in bytes.
+const SAID_BYTES_MAX: u64 = 64 * 1024;
+
+/// A program that is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Where.
+    pub path: PathBuf,
+    /// What it says of its version, in one line.
+    pub version: Option<String>,
+}
+
+/// Finds a program, `flatout` being `own`.
+///
+/// # Errors
+/// Why it cannot be used here, with the package that brings it.
+pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<Found, Why> {
+    let name = program.name.text.as_str();
+    let from_package = |package: &Option<String>| {
+        package.as_ref().map_or_else(String::new, |package| format!("; the Debian package {package} brings it"))
+    };
+    if name == "flatout" {
+        return Ok(Found { path: own.to_owned(), version: Some(format!("flatout {own_version}")) });
+    }
+    let path = look_up(name).ok_or_else(|| {
+        Reason::ProgramMissing.why(format!("{name} is not installed{}", from_package(&program.package)))
+    })?;
+    for (file, package) in &program.needs {
+        if !Path::new(&file.text).exists() {
+            return Err(Reason::NeedMissing.why(format!("{} is not installed{}", file.text, from_package(package))));
+        }
+    }
+    let Some(asked) = &program.version else { return Ok(Found { path, version: None }) };
+    let said = say_version(&path, &asked.from);
+    let found = version::parse(&said);
+    let line = said.lines().find(|line| !version::parse(line).is_empty()).unwrap_or("").trim().to_owned();
+    if found.is_empty() {
+        let words = format!("{name} did not say its version when asked with `{}`", asked.from.join(" "));
+        return Err(Reason::VersionUnknown.why(words));
+    }
+    if !version::is_at_least(&found, &asked.at_least) {
+        return Err(too_old(name, &found, asked, &from_package(&program.package)));
+    }
+    Ok(Found { path, version: Some(line) })
+}
+
+fn too_old(name: &str, found: &[u64], asked: &VersionAsked, package: &str) -> Why {
+    let found: Vec<String> = found.iter().map(u64::to_string).collect();
+    Reason::TooOld.why(format!("{name} is {}, and {} or later is asked for{package}", found.join("."), asked.text))
+}
+
+/// A program by its name, or by its path when the name has a slash.
+pub fn look_up(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(is_program);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(PathBuf::from)).collect();
+    let found = folders.iter().map(|folder| folder.join(name)).find(is_program);
+    found.or_else(|| newest(&folders, name).filter(is_program))
+}
+
+/// Some programs have their version in their name, as Debian's php-fpm8.2: the newest of them.
+fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
+    let entries = folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+    let versioned = entries.filter_map(|entry| {
+        let numbers = entry.file_name().to_str()?.strip_prefix(name)?.to_owned();
+        let numbers: Option<Vec<u64>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+        Some((numbers?, entry.path()))
+    });
+    versioned.max().map(|(_, path)| path)
+}
+
+/// What a program says when asked for its version, on either output.
+fn say_version(path: &Path, arguments: &[String]) -> String {
+    let spawned = Command::new(path)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("LC_ALL", "C")
+        .spawn();
+    let Ok(mut child) = spawned else { return String::new() };
+    let begun = Instant::now();
+    while begun.elapsed() < VERSION_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // One that still runs has said nothing of use.
+    let _killed = child.kill();
+    let _ended = child.wait();
+    let mut said = String::new();
+    let outputs: [Option<Box<dyn Read>>; 2] =
+        [child.stdout.take().map(|out| Box::new(out) as _), child.stderr.take().map(|err| Box::new(err) as _)];
+    for output in outputs.into_iter().flatten() {
+        let mut bytes = Vec::new();
+        let _read = output.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
+        said.push_str(&String::from_utf8_lossy(&bytes));
+        said.push('\n');
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{find, look_up};
+    use crate::model::{Placed, Program, VersionAsked};
+    use std::path::Path;
+
+    fn program(name: &str) -> Program {
+        let name = Placed { text: name.to_owned(), ..Placed::default() };
+        Program { name, package: Some("some-package".to_owned()), ..Program::default() }
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let why = find(&program("no-such-program-here"), Path::new("/x"), "1").unwrap_err();
+        assert_eq!(why.name, "program-missing");
+        assert_eq!(why.text, "no-such-program-here is not installed; the Debian package some-package brings it");
+        assert!(look_up("/no/such").is_none() && look_up("/tmp").is_none());
+    }
+
+    #[test]
+    fn one_that_is_too_old_says_how_old_and_one_that_says_nothing_is_unknown() {
+        let mut asked = program("sh");
+        let version = |text: &str, says: &str| VersionAsked {
+            at_least: super::version::parse(text),
+            text: text.to_owned(),
+            from: vec!["-c".to_owned(), format!("echo {says} >&2")],
+            ..VersionAsked::default()
+        };
+        asked.version = Some(version("9.1", "sh/2.0.1"));
+        let why = find(&asked, Path::new("/x"), "1").unwrap_err();
+        assert_eq!((why.name.as_str(), why.text.contains("sh is 2.0.1, and 9.1 or later")), ("too-old", true));
+        asked.version = Some(version("2", "sh/2.0.1"));
+        assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
+        asked.version = Some(version("2", "nothing"));
+        assert_eq!(find(&asked, Path::new("/x"), "1").unwrap_err().name, "version-unknown");
+    }
+}

@@ -1,0 +1,259 @@
+//! Testbeds: networks made of namespaces, a link between two hosts, with the packets and the rate of another day's.
+//!
+//! A namespace's name has the process that made it and when that began, so what a crash left behind is known and taken
+//! away by whoever comes next. Packets are cut to the link's size before they cross it: without that, the kernel would
+//! hand whole 64 KiB from one end to the other whatever the link's packets are said to be.
+
+use crate::document::Why;
+use crate::server::program::look_up;
+use crate::why::Reason;
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The host that servers run on, in a testbed.
+pub const SERVER_ADDRESS: &str = "10.77.0.1";
+
+/// The host that clients run on.
+pub const CLIENT_ADDRESS: &str = "10.77.0.2";
+
+/// What the names of our namespaces begin with.
+const PREFIX: &str = "flatout-suite-";
+
+/// What a link is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Largest packet, in bytes.
+    pub mtu: Option<String>,
+    /// Rate in each direction.
+    pub rate: Option<String>,
+    /// Delay in each direction.
+    pub delay: Option<String>,
+    /// 1 or 2.
+    pub hosts: u8,
+}
+
+/// A network that is there; dropped, it is taken away.
+#[derive(Debug)]
+pub struct Network {
+    /// What it is.
+    pub link: Link,
+    server: String,
+    client: String,
+}
+
+/// Whether this process may make networks.
+pub fn is_allowed() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The words before a command that runs within a namespace.
+pub fn within(namespace: &str) -> Vec<String> {
+    let ip = look_up("ip").map_or_else(|| "ip".to_owned(), |path| path.display().to_string());
+    vec![ip, "netns".to_owned(), "exec".to_owned(), namespace.to_owned()]
+}
+
+impl Network {
+    /// Makes a network.
+    ///
+    /// # Errors
+    /// What could not be had; what was made before is taken away.
+    pub fn make(link: Link) -> Result<Self, Why> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !is_allowed() {
+            return Err(Reason::NeedsRoot.why("a testbed is made of network namespaces, and this needs root"));
+        }
+        for (program, package) in [("ip", "iproute2"), ("tc", "iproute2")] {
+            if look_up(program).is_none() {
+                let words = format!("{program} is not installed; the Debian package {package} brings it");
+                return Err(Reason::ProgramMissing.why(words));
+            }
+        }
+        let faults = [
+            link.mtu.as_deref().and_then(mtu_fault),
+            link.rate.as_deref().and_then(rate_fault),
+            link.delay.as_deref().and_then(delay_fault),
+        ];
+        if let Some(fault) = faults.into_iter().flatten().next() {
+            return Err(Reason::TestbedFailed.why(fault));
+        }
+        let pid = std::process::id();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{pid}-{}-{number}", begun_at(pid).unwrap_or(0));
+        let server = format!("{name}-server");
+        let client = if link.hosts == 1 { server.clone() } else { format!("{name}-client") };
+        let network = Self { link, server, client };
+        network.build().map_err(|text| Reason::TestbedFailed.why(text))?;
+        Ok(network)
+    }
+
+    /// The namespace of servers.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The namespace of clients.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// Where servers listen.
+    pub fn address(&self) -> &'static str {
+        if self.link.hosts == 1 { "127.0.0.1" } else { SERVER_ADDRESS }
+    }
+
+    fn build(&self) -> Result<(), String> {
+        let (server, client) = (self.server.as_str(), self.client.as_str());
+        run("ip", &["netns", "add", server])?;
+        run("ip", &["-n", server, "link", "set", "lo", "up"])?;
+        if self.link.hosts == 1 {
+            return self.shape(server, "lo");
+        }
+        run("ip", &["netns", "add", client])?;
+        run("ip", &["-n", client, "link", "set", "lo", "up"])?;
+        run("ip", &["link", "add", "wire", "netns", server, "type", "veth", "peer", "name", "wire", "netns", client])?;
+        for (namespace, address) in [(server, SERVER_ADDRESS), (client, CLIENT_ADDRESS)] {
+            run("ip", &["-n", namespace, "address", "add", &format!("{address}/24"), "dev", "wire"])?;
+            self.shape(namespace, "wire")?;
+            run("ip", &["-n", namespace, "link", "set", "wire", "up"])?;
+        }
+        Ok(())
+    }
+
+    fn shape(&self, namespace: &str, device: &str) -> Result<(), String> {
+        if let Some(mtu) = &self.link.mtu {
+            run("ip", &["-n", namespace, "link", "set", device, "mtu", mtu])?;
+        }
+        // One packet at a time, as on a wire.
+        run("ip", &["-n", namespace, "link", "set", device, "gso_max_segs", "1"])?;
+        let mut parent: &[&str] = &["root"];
+        if let Some(rate) = &self.link.rate {
+            // The bucket holds 2 ms, and two of the largest packets at the least; the queue 50 ms.
+            let bytes = (rate_bits(rate).unwrap_or(0) / 8 / 500).max(2 * MTU_MAX).to_string();
+            let mut words = vec!["-n", namespace, "qdisc", "add", "dev", device, "root", "handle", "1:"];
+            words.extend(["tbf", "rate", rate, "burst", &bytes, "latency", "50ms"]);
+            run("tc", &words)?;
+            parent = &["parent", "1:"];
+        }
+        if let Some(delay) = &self.link.delay {
+            let mut words = vec!["-n", namespace, "qdisc", "add", "dev", device];
+            words.extend(parent);
+            words.extend(["netem", "delay", delay, "limit", "10000"]);
+            run("tc", &words)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in BTreeSet::from([&self.server, &self.client]) {
+            remove(name);
+        }
+    }
+}
+
+/// Takes away the networks of processes that are gone, with whatever still runs in them. Returns their names.
+pub fn sweep() -> Vec<String> {
+    if !is_allowed() {
+        return Vec::new();
+    }
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let mut removed: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    removed.retain(|name| is_orphan(name));
+    removed.iter().for_each(|name| remove(name));
+    removed.sort_unstable();
+    removed
+}
+
+/// Whether a name is one of ours, and its process is gone; a process that got the same number began at another time.
+fn is_orphan(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(PREFIX) else { return false };
+    let mut parts = rest.split('-').map(str::parse::<u64>);
+    let (Some(Ok(pid)), Some(Ok(begun))) = (parts.next(), parts.next()) else { return false };
+    begun_at(pid as u32) != Some(begun)
+}
+
+/// When a process began, in the kernel's ticks since it booted.
+pub fn begun_at(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 22, 20th behind the name; the name may hold anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn remove(name: &str) {
+    let pids = Command::new("ip").args(["netns", "pids", name]).stdin(Stdio::null()).output();
+    let pids = pids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let pids: BTreeSet<u32> = pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+    crate::server::group::signal(0, &pids, 9);
+    // Whoever finds it gone has nothing left to do.
+    let _removed = run("ip", &["netns", "delete", name]);
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let path = look_up(program).ok_or_else(|| format!("{program} is not installed"))?;
+    let output = Command::new(path).args(arguments).stdin(Stdio::null()).output();
+    let words = format!("{program} {}", arguments.join(" "));
+    let output = output.map_err(|error| format!("{words}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Packets of a link, in bytes: what IPv4 needs at least, and what the kernel's links have at most.
+const MTU_MIN: u64 = 68;
+const MTU_MAX: u64 = 65_535;
+
+/// What is wrong with an MTU.
+pub fn mtu_fault(text: &str) -> Option<String> {
+    let fits = text.parse().is_ok_and(|mtu: u64| (MTU_MIN..=MTU_MAX).contains(&mtu));
+    (!fits).then(|| format!("{text:?} is no MTU: it is {MTU_MIN} to {MTU_MAX} bytes"))
+}
+
+/// What is wrong with a rate.
+pub fn rate_fault(text: &str) -> Option<String> {
+    let fits = rate_bits(text).is_some_and(|bits| (8_000..=1_000_000_000_000).contains(&bits));
+    (!fits).then(|| format!("{text:?} is no rate: it is a whole number with kbit, mbit or gbit, such as 100mbit"))
+}
+
+/// What is wrong with a delay.
+pub fn delay_fault(text: &str) -> Option<String> {
+    let units = [("us", 1_u64), ("ms", 1_000), ("s", 1_000_000)];
+    let found = units.iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*us));
+    let fits = found.is_some_and(|us| us <= 10_000_000);
+    (!fits).then(|| format!("{text:?} is no delay: it is a whole number with us, ms or s, at most 10s"))
+}
+
+/// A rate, in bits a second.
+fn rate_bits(text: &str) -> Option<u64> {
+    let units = [("kbit", 1_000_u64), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
+    units.iter().find_map(|(unit, bits)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{begun_at, delay_fault, is_orphan, mtu_fault, rate_fault};
+
+    #[test]
+    fn links_are_bounded() {
+        for (fault, good, bad) in [
+            (mtu_fault as fn(&str) -> Option<String>, ["576", "9218", "65535"], ["12", "70000", "big"]),
+            (rate_fault, ["10mbit", "9600kbit", "1gbit"], ["10", "1kbit", "10 mbit"]),
+            (delay_fault, ["0ms", "10s", "250us"], ["1", "11s", "-1ms"]),
+        ] {
+            assert!(good.iter().all(|text| fault(text).is_none()), "{good:?}");
+            assert!(bad.iter().all(|text| fault(text).is_some()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_namespaces_of_processes_that_are_gone_are_orphans() {
+        let own = std::process::id();
+        let begun = begun_at(own).unwrap();
+        assert!(!is_orphan(&format!("flatout-suite-{own}-{begun}-0-server")));
+        assert!(is_orphan(&format!("flatout-suite-{own}-{}-0-server", begun + 1)));
+        assert!(is_orphan("flatout-suite-4194999-1-0-client"));
+        assert!(!is_orphan("blue") && !is_orphan("flatout-suite-x-1-0") && !is_orphan("flatout-suite-"));
+    }
+}

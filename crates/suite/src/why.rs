@@ -1,0 +1,50 @@
+//! Why something is missing from a suite's result, or went wrong in it: one table.
+
+use crate::document::Why;
+use flatout_reason::reasons;
+
+reasons! {
+    /// Why something is missing, or went wrong.
+    pub enum Reason {
+        name,
+        /// Whether the suite fails by it; what is merely not to be had here is no failure.
+        is_failure: bool,
+        text,
+    }
+    ProgramMissing, "program-missing", false, "The program is not on this machine.";
+    NeedMissing, "need-missing", false, "A file that the server needs is not on this machine.";
+    TooOld, "too-old", false, "The program is older than the suite asks for.";
+    VersionUnknown, "version-unknown", false, "The program did not say its version.";
+    Skipped, "skipped", false, "It was left out on request.";
+    NeedsRoot, "needs-root", false, "Networks of namespaces are made by root.";
+    TestbedFailed, "testbed-failed", true, "The network could not be made.";
+    FixtureFailed, "fixture-failed", true, "What is served could not be made.";
+    ConfigFailed, "config-failed", true, "A server's file could not be written.";
+    StartFailed, "start-failed", true, "The server could not be started.";
+    PortTaken, "port-taken", true, "Another process listens on the server's port.";
+    NeverReady, "never-ready", true, "The server was not ready in time.";
+    DiedStarting, "died-starting", true, "The server ended before it was ready.";
+    Died, "died", true, "The server ended while it was measured.";
+    PortKept, "port-kept", true, "The server was stopped, and its port is still taken.";
+    NeededAbsent, "needed-absent", false, "A server that it needs was left out.";
+    NeededFailed, "needed-failed", true, "A server that it needs failed.";
+    TakenMissing, "taken-missing", false, "A figure of an earlier step that it builds upon is missing.";
+    BenchFailed, "bench-failed", true, "The measurement could not be made.";
+    BenchHung, "bench-hung", true, "The measurement did not end.";
+    RequestsFailed, "requests-failed", true, "Requests failed.";
+    Interrupted, "interrupted", true, "The suite was ended before its time.";
+    HistoryUnreadable, "history-unreadable", true, "A table of earlier figures cannot be read.";
+    WriteFailed, "write-failed", true, "The result could not be written.";
+}
+
+impl Reason {
+    /// With its sentence.
+    pub fn why(self, text: impl Into<String>) -> Why {
+        Why { name: self.name().to_owned(), text: text.into() }
+    }
+
+    /// The reason of a name.
+    pub fn of(why: &Why) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.name() == why.name)
+    }
+}

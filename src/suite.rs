@@ -1,0 +1,448 @@
+//! `flatout suite`: experiments as files.
+
+use crate::config::Color;
+use clap::{Args, Subcommand};
+use flatout_config::{Diagnostics, Disk};
+use flatout_lab::view::live::LiveLine;
+use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::style::Style;
+use flatout_lab::view::units;
+use flatout_net::client::{watch_endings, watch_interrupts};
+use flatout_suite::document::{Given, Verdict};
+use flatout_suite::run::progress::Told;
+use flatout_suite::run::{self, Options, Progress, Stop};
+use flatout_suite::why::Reason;
+use flatout_suite::{Suite, SuiteReport, combine, server};
+use serde_json::json;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Something failed; the rest was measured.
+const FAILED: u8 = 1;
+
+/// The command line or the suite's file makes no sense.
+const USAGE: u8 = 2;
+
+/// A check was missed.
+const MISSED: u8 = 4;
+
+/// A measurement must not be believed.
+const INVALID: u8 = 5;
+
+/// Ended by Ctrl-C, as a shell reports it.
+const INTERRUPTED: u8 = 130;
+
+/// How long a suite that is told to end may take to stop its servers.
+const END_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Run an experiment that stands in a file: servers, steps, checks
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout suite list suites/coyote.kdl               its servers, steps and how long they take
+  flatout suite run suites/coyote.kdl --quick        see that everything works
+  flatout suite run suites/coyote.kdl --out results  the experiment, and a folder with all of it
+
+A suite that was interrupted goes on where it was when it is run again with the same --out. The exit
+code is 0 when all was measured and every check was met or could not be judged here; 1 when a server,
+a measurement or a testbed failed; 2 when the command line or a file makes no sense; 4 when a check was
+missed (not with --quick, whose figures are nothing to judge by); 5 when a measurement must not be
+believed (not with --quick); 130 when it was interrupted.")]
+#[group(skip)]
+pub(crate) struct SuiteArgs {
+    #[command(subcommand)]
+    verb: SuiteVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum SuiteVerb {
+    Run(RunArgs),
+    List(ListArgs),
+    Check(CheckArgs),
+    #[command(hide = true)]
+    Probe(ProbeArgs),
+}
+
+/// Run a suite, or the rest of one
+#[derive(Args, Debug)]
+struct RunArgs {
+    /// The suites
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only see that everything works, with the few repetitions and values that the suite keeps for that
+    #[arg(long)]
+    quick: bool,
+    /// The folder of the result [default: suite-results/NAME]; of several suites, the folder of their folders
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Measure this step only; may be given several times
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Throw away an earlier result in the folder
+    #[arg(long)]
+    fresh: bool,
+    /// What the machine costs, in dollars, for figures by price
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_positive)]
+    price: Option<f64>,
+    /// What the machine draws under load, in watts, for figures by power
+    #[arg(long, value_name = "WATTS", value_parser = parse_positive)]
+    watts: Option<f64>,
+    /// Write the result as JSON to FILE as well, or to standard output alone with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// Show what suites have, and which of their programs are here
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// The suites
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// As with run
+    #[arg(long)]
+    quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// Say all that is wrong with suites
+#[derive(Args, Debug)]
+struct CheckArgs {
+    /// The suites
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// Ask whether a server is ready, from within a testbed
+#[derive(Args, Debug)]
+struct ProbeArgs {
+    address: SocketAddr,
+    path: Option<String>,
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("{text:?} is no number above 0"))
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &SuiteArgs) -> ExitCode {
+    match &args.verb {
+        SuiteVerb::Run(args) => run_all(args),
+        SuiteVerb::List(args) => list(args),
+        SuiteVerb::Check(args) => check(args),
+        SuiteVerb::Probe(args) => match server::ready::probe(args.address, args.path.as_deref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("{text}");
+                ExitCode::from(FAILED)
+            }
+        },
+    }
+}
+
+/// Reads all suites; all mistakes of all of them are told at once.
+fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, ExitCode> {
+    let (mut suites, mut wrong): (Vec<Suite>, Vec<Diagnostics>) = (Vec::new(), Vec::new());
+    for file in files {
+        match flatout_suite::read(file, &Disk) {
+            Ok(suite) => suites.push(suite),
+            Err(diagnostics) => wrong.push(diagnostics),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(suites);
+    }
+    for diagnostics in &wrong {
+        if json {
+            // A reader that has gone away is no failure of ours.
+            let _printed = print(&format!("{:#}\n", diagnostics.to_json()));
+        } else {
+            eprint!("{}", diagnostics.render(color.style()));
+        }
+    }
+    Err(ExitCode::from(USAGE))
+}
+
+fn check(args: &CheckArgs) -> ExitCode {
+    let suites = match read_all(&args.files, args.color, args.json) {
+        Ok(suites) => suites,
+        Err(code) => return code,
+    };
+    let text: String = if args.json {
+        json!({ "valid": true }).to_string()
+    } else {
+        suites.iter().map(|suite| format!("{} is valid\n", suite.file.display())).collect()
+    };
+    printed(&text)
+}
+
+fn list(args: &ListArgs) -> ExitCode {
+    let suites = match read_all(&args.files, args.color, args.json) {
+        Ok(suites) => suites,
+        Err(code) => return code,
+    };
+    let own = match own_program() {
+        Ok(own) => own,
+        Err(text) => return complain(&text, FAILED),
+    };
+    if args.json {
+        let values: Vec<_> = suites.iter().map(|suite| listed_value(suite, args.quick, &own)).collect();
+        return printed(&format!("{:#}\n", serde_json::Value::from(values)));
+    }
+    let text: Vec<String> = suites.iter().map(|suite| listed(suite, args.quick, &own)).collect();
+    printed(&text.join("\n"))
+}
+
+fn listed_value(suite: &Suite, quick: bool, own: &std::path::Path) -> serde_json::Value {
+    let servers = suite.servers.iter().map(|server| {
+        let found = server::find(&server.program, own, env!("CARGO_PKG_VERSION"));
+        let absent = found.as_ref().err().map(|why| json!({ "name": why.name, "text": why.text }));
+        json!({
+            "name": server.name,
+            "program": found.as_ref().ok().map(|found| found.path.display().to_string()),
+            "package": server.program.package,
+            "absent": absent,
+        })
+    });
+    let steps = suite.steps.iter().map(|step| {
+        json!({
+            "name": step.name,
+            "about": step.about,
+            "servers": step.servers.iter().map(|server| server.text.as_str()).collect::<Vec<_>>(),
+            "measurements": run::measurements_of(suite, step, quick),
+            "seconds": run::seconds_of_step(suite, step, quick),
+        })
+    });
+    json!({
+        "suite": suite.name,
+        "about": suite.about,
+        "file": suite.file.display().to_string(),
+        "servers": servers.collect::<Vec<_>>(),
+        "steps": steps.collect::<Vec<_>>(),
+        "checks": suite.checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>(),
+    })
+}
+
+fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
+    let mut text = format!("{}: {}\n", suite.name, suite.about);
+    text.push_str("  servers\n");
+    for server in &suite.servers {
+        let state = match server::find(&server.program, own, env!("CARGO_PKG_VERSION")) {
+            Ok(found) => found.version.unwrap_or_else(|| found.path.display().to_string()),
+            Err(why) => format!("left out: {}", why.text),
+        };
+        text.push_str(&format!("    {:16} {state}\n", server.name));
+    }
+    text.push_str("  steps\n");
+    let mut seconds = 0.0;
+    for step in &suite.steps {
+        let runs = run::measurements_of(suite, step, quick);
+        let step_s = run::seconds_of_step(suite, step, quick);
+        seconds += step_s;
+        let names: Vec<String> =
+            combine::variables_of(suite, step).iter().map(|variable| format!(" by {}", variable.name)).collect();
+        let plural = units::plural(runs as u64, "measurement", "measurements");
+        text.push_str(&format!("    {:16} {plural}{}, {}\n", step.name, names.concat(), lasting(step_s)));
+        if !step.about.is_empty() {
+            text.push_str(&format!("    {:16} {}\n", "", step.about));
+        }
+    }
+    text.push_str(&format!(
+        "  checks\n{}",
+        suite.checks.iter().map(|check| format!("    {}\n", check.name)).collect::<String>()
+    ));
+    text.push_str(&format!("  in all about {}\n", lasting(seconds)));
+    text
+}
+
+/// A time for people.
+fn lasting(seconds: f64) -> String {
+    match seconds.round() as u64 {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7_199 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// This program: it makes every measurement. Tests name another.
+fn own_program() -> Result<PathBuf, String> {
+    match std::env::var_os("FLATOUT_BIN") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => std::env::current_exe().map_err(|error| format!("this program's own path is not known: {error}")),
+    }
+}
+
+/// The wish to end, for the threads that watch for signals.
+static STOP: Stop = Stop::new();
+
+/// Whether everything is stopped, so that the process may end.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Whether another signal than Ctrl-C ends the process: then the thread that watches for it has the last word.
+static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
+fn run_all(args: &RunArgs) -> ExitCode {
+    let suites = match read_all(&args.files, args.color, args.json.as_deref() == Some("-")) {
+        Ok(suites) => suites,
+        Err(code) => return code,
+    };
+    let output = args.json.as_deref().map(Output::parse);
+    if let Some(output) = &output
+        && let Err(error) = output.check()
+    {
+        return complain(&format!("the result cannot be written there: {error}"), USAGE);
+    }
+    let own = match own_program() {
+        Ok(own) => own,
+        Err(text) => return complain(&text, FAILED),
+    };
+    let watching = watch_interrupts(|_| STOP.ask()).and_then(|()| {
+        watch_endings(|| {
+            IS_ENDED.store(true, Ordering::Release);
+            STOP.ask();
+            let begun = Instant::now();
+            while !IS_OVER.load(Ordering::Acquire) && begun.elapsed() < END_TIMEOUT {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        })
+    });
+    if let Err(error) = watching {
+        return complain(&error.to_string(), FAILED);
+    }
+    let several = suites.len() > 1;
+    let (mut code, mut reports) = (0, Vec::new());
+    for suite in &suites {
+        let out = match (&args.out, several) {
+            (Some(out), true) => out.join(&suite.name),
+            (Some(out), false) => out.clone(),
+            (None, _) => PathBuf::from("suite-results").join(&suite.name),
+        };
+        let options = Options {
+            quick: args.quick,
+            out: out.clone(),
+            only: args.only.clone(),
+            fresh: args.fresh,
+            given: Given { dollars: args.price, watts: args.watts },
+            command: std::env::args().collect(),
+            own: own.clone(),
+        };
+        let mut shown = Shown::new();
+        let ran = run::run(suite, &options, &mut shown, &STOP);
+        shown.line.clear();
+        match ran {
+            Ok(report) => {
+                code = worse(code, code_of(&report));
+                if output != Some(Output::Stdout) {
+                    // A reader that has gone away is no failure of ours.
+                    let page = out.join("report.html");
+                    let text = flatout_suite::report::text(&report, Style::of(&io::stdout()));
+                    let _printed = print(&format!("{text}{}\n{}\n", out.display(), page.display()));
+                }
+                reports.push(report);
+            }
+            Err(error) => {
+                complain(&error.to_string(), USAGE);
+                code = worse(code, if matches!(error, run::RunError::Bundle(_)) { FAILED } else { USAGE });
+            }
+        }
+        if STOP.is_asked() {
+            break;
+        }
+    }
+    if let Some(output) = &output {
+        let value = match reports.as_slice() {
+            [report] if !several => serde_json::to_value(report),
+            reports => serde_json::to_value(reports),
+        };
+        if let Err(error) = output.write(&format!("{:#}", value.unwrap_or_default())) {
+            complain(&format!("the result could not be written: {error}"), FAILED);
+            code = worse(code, FAILED);
+        }
+    }
+    IS_OVER.store(true, Ordering::Release);
+    if IS_ENDED.load(Ordering::Acquire) {
+        std::thread::sleep(END_TIMEOUT);
+    }
+    ExitCode::from(code)
+}
+
+/// Which of two exit codes tells more.
+fn worse(one: u8, other: u8) -> u8 {
+    const ORDER: [u8; 6] = [INTERRUPTED, FAILED, USAGE, MISSED, INVALID, 0];
+    let rank = |code: u8| ORDER.iter().position(|known| *known == code).unwrap_or(0);
+    if rank(one) <= rank(other) { one } else { other }
+}
+
+fn code_of(report: &SuiteReport) -> u8 {
+    let failures = report.troubles.iter().any(|trouble| Reason::of(&trouble.why).is_none_or(Reason::is_failure));
+    let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
+    let is_invalid = report.steps.iter().flat_map(|step| &step.cells).any(flatout_suite::document::Cell::has_invalid);
+    if report.interrupted {
+        INTERRUPTED
+    } else if failures {
+        FAILED
+    } else if report.quick {
+        0
+    } else if is_missed {
+        MISSED
+    } else if is_invalid {
+        INVALID
+    } else {
+        0
+    }
+}
+
+/// Progress on standard error.
+struct Shown {
+    line: LiveLine,
+    is_terminal: bool,
+}
+
+impl Shown {
+    fn new() -> Self {
+        Self { line: LiveLine::new(), is_terminal: io::stderr().is_terminal() }
+    }
+}
+
+impl Progress for Shown {
+    fn tell(&mut self, told: &Told<'_>) {
+        if self.is_terminal {
+            let left = lasting(told.left_s);
+            self.line.show(&format!("{}/{}  {left} left  {}", told.done, told.all, told.what));
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        self.line.clear();
+        eprintln!("{line}");
+    }
+}
+
+fn printed(text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&format!("standard output: {error}"), FAILED),
+    }
+}
+
+fn complain(text: &str, code: u8) -> ExitCode {
+    eprintln!("flatout suite: {text}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,61 @@
+//! Suites that make no sense: every mistake with its line, and nothing is started.
+
+use super::{FLATOUT, Given, Ran, STEP};
+use crate::e2e::harness::flatout;
+
+#[test]
+fn all_mistakes_of_all_files_are_told_at_once_with_their_lines() {
+    let given = Given::of(&[FLATOUT, STEP, r#"stpe "x" { }"#, r#"step "y" { servers "nginks"; pth "/" }"#]);
+    let file = given.folder.path().join("a.kdl");
+    let missing = given.folder.path().join("none.kdl");
+    for verb in ["run", "check", "list"] {
+        let ran = Ran::of(&flatout().args(["suite", verb]).arg(&file).arg(&missing).output().unwrap());
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        for words in [
+            "unknown setting `stpe`",
+            "did you mean `step`?",
+            "there is no server `nginks`",
+            "unknown setting `pth`",
+            "did you mean `path`?",
+            "a.kdl:1",
+            "cannot read",
+            "none.kdl",
+        ] {
+            assert!(ran.stderr.contains(words), "{verb}: {words}: {}", ran.stderr);
+        }
+    }
+    assert!(!given.out().exists());
+    let ran = Ran::of(&flatout().args(["suite", "check", "--json"]).arg(&file).output().unwrap());
+    assert_eq!(ran.code, 2);
+    assert!(ran.stdout.contains("\"C0102\""), "{}", ran.stdout);
+}
+
+#[test]
+fn what_the_command_line_asks_for_must_be_there() {
+    let given = Given::of(&[FLATOUT, STEP]);
+    let ran = given.run(&["--only", "hats"]);
+    assert_eq!((ran.code, ran.stderr.contains("no step \"hats\"; there are: hits")), (2, true), "{}", ran.stderr);
+    let ran = given.run(&["--watts", "-1"]);
+    assert_eq!(ran.code, 2);
+    let ran = Ran::of(&flatout().args(["suite", "check"]).arg(given.folder.path().join("a.kdl")).output().unwrap());
+    assert_eq!((ran.code, ran.stdout.contains("is valid")), (0, true));
+    given.write(&[FLATOUT, STEP, "cores server=8191 client=0"]);
+    let ran = given.run(&[]);
+    assert_eq!((ran.code, ran.stderr.contains("may not use: 8191")), (2, true), "{}", ran.stderr);
+}
+
+#[test]
+fn a_folder_of_somebody_elses_is_left_alone() {
+    let given = Given::of(&[FLATOUT, STEP]);
+    given.folder.write("out/letter.txt", b"dear");
+    for arguments in [&[][..], &["--fresh"]] {
+        let ran = given.run(arguments);
+        assert_eq!(
+            (ran.code, ran.stderr.contains("is not empty, and no result of a suite")),
+            (1, true),
+            "{}",
+            ran.stderr
+        );
+    }
+    assert_eq!(std::fs::read(given.out().join("letter.txt")).unwrap(), b"dear");
+}

@@ -1,0 +1,125 @@
+//! The five suites of the project as `--quick` runs them: that they are whole and what they show, never how fast anything
+//! was. Peers that are not installed are left out, and said to be.
+
+use super::super::browser::Browser;
+use super::super::harness::{Folder, Server, flatout};
+use super::super::tool::said;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const WIDE: (u32, u32) = (1280, 3200);
+const PHONE: (u32, u32) = (390, 3200);
+
+/// A page beside the report that looks into it and writes down what the report fetched.
+const LOOKER: &str = "<!DOCTYPE html><title>looker</title><p id=found></p><iframe src=/report.html></iframe><script>
+onload = () => { const page = frames[0];
+  found.textContent = 'fetched ' + page.performance.getEntriesByType('resource').length + ' for ' + page.document.title };
+</script>";
+
+/// Text of a field.
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Runs a suite as `--quick` has it, and looks at all that it leaves.
+fn run(name: &str, steps: &[&str], words: &[&str]) {
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("suites/{name}.kdl"));
+    let folder = Folder::new();
+    let out = folder.path().join("out");
+    let arguments = ["suite", "run", suite.to_str().unwrap(), "--quick", "--out", out.to_str().unwrap()];
+    let output = flatout().args(arguments).output().unwrap();
+    assert!(output.status.success(), "{name} ended with {}:\n{}", output.status, said(&output));
+
+    let report: Value = serde_json::from_str(&fs::read_to_string(out.join("suite.json")).unwrap()).unwrap();
+    assert_eq!((text(&report, "schema"), text(&report, "suite")), ("flatout-suite/1", name));
+    assert!(report["quick"].as_bool().unwrap() && !report["interrupted"].as_bool().unwrap());
+    assert!(list(&report, "troubles").is_empty(), "{:#}", report["troubles"]);
+    assert!(!list(&report, "seeds").is_empty() && !list(&report, "checks").is_empty());
+    for server in list(&report, "servers") {
+        // Whoever is not here is named with what brings it; whoever is has a version.
+        let is_absent = !server["absent"].is_null();
+        assert!(is_absent || !text(server, "program").is_empty(), "{server:#}");
+        if is_absent {
+            let why = text(&server["absent"], "text");
+            assert!(why.contains("Debian package") || why.contains("was left out"), "{why}");
+        }
+    }
+    let found: Vec<&str> = list(&report, "steps").iter().map(|step| text(step, "name")).collect();
+    assert_eq!(found, steps);
+    let mut measured = 0;
+    for step in list(&report, "steps").iter().filter(|step| step["absent"].is_null()) {
+        for cell in list(step, "cells") {
+            if !cell["absent"].is_null() {
+                continue;
+            }
+            // Its run is there, as `flatout bench` wrote it.
+            let runs = list(cell, "runs");
+            assert!(!runs.is_empty(), "{name}: {cell:#}");
+            for run in runs {
+                let result: Value =
+                    serde_json::from_str(&fs::read_to_string(out.join(text(run, "path"))).unwrap()).unwrap();
+                assert_eq!(text(&result, "schema"), "flatout-run");
+            }
+            measured += 1;
+        }
+    }
+    assert!(measured >= 2, "{name}: {measured} cells");
+    look(name, &folder, &out, words);
+}
+
+/// The report in a browser: whole, silent, and drawn by day, by night and on a phone.
+fn look(name: &str, folder: &Folder, out: &Path, words: &[&str]) {
+    fs::copy(out.join("report.html"), folder.path().join("report.html")).unwrap();
+    folder.write("look.html", LOOKER.as_bytes());
+    let pages = Server::start(folder.path(), &[]);
+    let dom = Browser::new().dom(&pages.url("/report.html"));
+    let always = ["A quick run: its figures", "To repeat this", "What the figures mean", "other hardware", "<svg"];
+    for word in always.iter().chain(words) {
+        assert!(dom.to_lowercase().contains(&word.to_lowercase()), "{name}: no {word:?} in {dom}");
+    }
+    assert!(!dom.contains("NaN") && !dom.contains("inf "), "{name}: a figure that is none");
+    let looked = Browser::new().dom(&pages.url("/look.html"));
+    assert!(looked.contains("fetched 0 for "), "{looked}");
+    let url = pages.url("/report.html");
+    Browser::new().screenshot(&url, &format!("suite-{name}-light"), WIDE);
+    Browser::new().with("--force-dark-mode").screenshot(&url, &format!("suite-{name}-dark"), WIDE);
+    Browser::new().screenshot(&url, &format!("suite-{name}-phone"), PHONE);
+}
+
+#[test]
+fn coyote_is_whole() {
+    let steps = ["hits-close", "hits-kept", "clients-close", "static", "wire-active", "wire-static"];
+    run("coyote", &steps, &["Coyote, 1998", "84.2", "hits an hour", "204317"]);
+}
+
+#[test]
+fn jigsaw_is_whole() {
+    run("jigsaw", &["two-minutes", "turns"], &["Jigsaw", "392", "As ptester would print it", "server CPU a MiB"]);
+}
+
+#[test]
+fn tarantula_is_whole() {
+    let steps = ["as-then", "knee", "scaled", "overload", "simultaneous", "large-loopback", "large-10mbit"];
+    run(
+        "tarantula",
+        &steps,
+        &["TarantulaWEB, 1999", "As httperf would print it", "against what was offered", "--quick leaves it out"],
+    );
+}
+
+#[test]
+fn bordermanager_is_whole() {
+    let words = ["Its place among 35 published results", "AlphaServer", "for each dollar", "today", "for each MHz"];
+    run("bordermanager", &["capacity", "load", "mtu"], &words);
+}
+
+#[test]
+fn iss_is_whole() {
+    let steps = ["round-trip", "bandwidth", "simple", "standard", "features-simple", "features-standard"];
+    run("iss", &steps, &["WebStone", "linux-2.0.29-iss", "no-defer-accept", "As webstone would print it", "own limit"]);
+}

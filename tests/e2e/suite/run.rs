@@ -1,0 +1,129 @@
+//! What a suite measures, keeps and says when all is well.
+
+use super::super::lab::schema;
+use super::{FLATOUT, Given, Ran, STEP, assert_nothing_runs};
+use crate::e2e::harness::flatout;
+
+const NGINX: &str = r#"
+    server "nginx" {
+        program "nginx"; package "nginx-light"
+        at-least "1.2" { from "-v" }
+        config "nginx.conf" """
+            daemon off;
+            worker_processes {cores};
+            pid {dir}/nginx.pid;
+            error_log {dir}/error.log;
+            events { worker_connections 256; }
+            http { access_log off; server { listen {address}:{port}; root {site}; } }
+            """
+        start "-c" "{dir}/nginx.conf" "-e" "{dir}/start.log"
+        ready "/index.html"
+    }
+"#;
+
+#[test]
+fn two_servers_take_turns_and_all_of_it_is_in_the_bundle() {
+    let steps = r#"
+        let "clients" 1 4
+        step "hits" { servers "flatout" "nginx"; path "/index.html"; bench "-c" "{clients}" "-n" 300; view "httperf" }
+        step "half" {
+            servers "flatout"
+            path "/index.html"
+            take "rate" { step "hits"; measure "requests-per-s"; times 0.001 }
+            bench "--rate" "{rate}" "-n" 5
+        }
+        check "every answer" { step "hits"; measure "requests-per-s"; of "flatout"; at-least 1 }
+        check "the same" { step "hits"; measure "requests-per-s"; of "flatout"; at-least 0.0001; times "best" }
+        check "no errors" { step "hits"; measure "error-share"; of "nginx"; at-most 0; where "clients" 4 }
+        check "too much" { step "hits"; measure "requests-per-s"; of "flatout"; at-most 0.001; times "nginx" }
+    "#;
+    let given = Given::of(&[FLATOUT, NGINX, steps]);
+    let ran = given.run(&["--quick"]);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
+    let report = given.report();
+    let found = schema::findings_by(include_str!("../../../docs/schema/suite.schema.json"), &report);
+    assert!(found.is_empty(), "{found:#?}");
+    let cells = report["steps"][0]["cells"].as_array().unwrap();
+    let named: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell["server"], cell["values"][0][1])).collect();
+    assert_eq!(named, [r#""flatout" "1""#, r#""nginx" "1""#, r#""flatout" "4""#, r#""nginx" "4""#]);
+    for cell in cells {
+        assert_eq!(cell["runs"].as_array().unwrap().len(), 2);
+        let processes = &cell["runs"][0]["processes"][0];
+        assert!(processes["cpu_ns"].as_u64().unwrap() > 0, "{processes}");
+        assert_eq!(processes["server"], cell["server"]);
+    }
+    let half = &report["steps"][1]["cells"][0];
+    // A machine busy with other tests may leave no figure to take.
+    if half["absent"].is_null() {
+        assert_eq!(half["taken"][0][0], "rate");
+    } else {
+        assert_eq!(half["absent"]["name"], "taken-missing");
+    }
+    let verdicts: Vec<&str> =
+        report["checks"].as_array().unwrap().iter().map(|check| check["verdict"].as_str().unwrap()).collect();
+    assert_ne!(verdicts[0], "missed", "{}", ran.stdout);
+    assert!(report["checks"][2]["findings"].as_array().unwrap().len() == 1, "where leaves one combination");
+    assert_ne!(verdicts[3], "met");
+    // Met or missed, the sentence has one form.
+    for (check, verdict) in [(0, "met"), (3, "missed")] {
+        let finding = &report["checks"][check]["findings"][0];
+        let sentence = finding["sentence"].as_str().unwrap();
+        if finding["verdict"] != "not-judged" {
+            assert!(sentence.starts_with("hits, clients 1: flatout's requests-per-s is "), "{sentence}");
+            assert!(sentence.ends_with(&format!(": {verdict}")) && sentence.contains("; asked: at "), "{sentence}");
+        }
+    }
+    let config = std::fs::read_to_string(given.out().join("configs/nginx-1/nginx.conf")).unwrap();
+    assert!(config.contains("listen 127.0.0.1:") && config.contains("events { worker_connections 256; }"), "{config}");
+    assert_eq!(report["servers"][1]["configs"][0]["text"], config);
+    assert!(report["servers"][1]["version"].as_str().unwrap().contains("nginx"));
+    assert!(given.out().join("logs/flatout-1.log").is_file() && given.out().join("suite.kdl").is_file());
+    assert!(!given.out().join("work").exists(), "what only a run needs is gone");
+    assert_nothing_runs(&given);
+}
+
+#[test]
+fn what_is_missing_or_too_old_is_named_with_its_package_and_the_rest_goes_on() {
+    let servers = r#"
+        server "gone" { program "no-such-server"; package "such-package"; start "x" }
+        server "old" { program "nginx"; package "nginx-light"; at-least "99.1" { from "-v" }; start "x" }
+        server "mod" { program "nginx"; needs "/no/such/module.so" package="such-module"; start "x" }
+        server "behind" { program "nginx"; after "gone"; start "x" }
+        step "all" { servers "flatout" "gone" "old" "mod" "behind"; path "/"; bench "-c" 1 "-n" 50 }
+        check "first" { step "all"; measure "requests-per-s"; of "flatout"; at-least 1.0; times "gone" }
+    "#;
+    let given = Given::of(&[FLATOUT, servers]);
+    let ran = given.run(&["--json", "-"]);
+    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
+    for words in [
+        "no-such-server is not installed; the Debian package such-package brings it",
+        "99.1 or later is asked for; the Debian package nginx-light brings it",
+        "/no/such/module.so is not installed; the Debian package such-module brings it",
+        "behind needs gone, which was left out",
+    ] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+        assert!(ran.stdout.contains(words), "{words} in JSON");
+    }
+    assert!(ran.stderr.contains("a.kdl:") && ran.stderr.contains("left out"), "{}", ran.stderr);
+    let report = given.report();
+    assert_eq!(report["steps"][0]["cells"][0]["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(report["checks"][0]["verdict"], "not-judged");
+    let sentence = report["checks"][0]["findings"][0]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("not judged: gone was left out: no-such-server is not installed"), "{sentence}");
+}
+
+#[test]
+fn a_list_says_what_there_is_without_running_it() {
+    let given = Given::of(&[FLATOUT, NGINX, STEP]);
+    let file = given.folder.path().join("a.kdl");
+    let output = flatout().args(["suite", "list"]).arg(&file).output().unwrap();
+    let ran = Ran::of(&output);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for words in ["test: ", "flatout", "nginx version", "hits", "2 measurements"] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    let output = flatout().args(["suite", "list", "--json"]).arg(&file).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value[0]["steps"][0]["measurements"], 2);
+    assert!(!given.out().exists());
+}

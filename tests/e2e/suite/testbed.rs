@@ -1,0 +1,105 @@
+//! Networks of namespaces: they have the size and rate asked for, and they go away again, after a crash too.
+
+use super::{FLATOUT, Given, Ran, assert_nothing_runs};
+use crate::e2e::harness::wait_until;
+use crate::e2e::tool::tool;
+use std::process::Command;
+
+const WIRE: &str = r#"
+    let "mtu" 576 9000
+    testbed "wire" { about "An office's Ethernet."; mtu "{mtu}"; rate "10mbit"; hosts 2 }
+    step "wire" { servers "flatout"; path "/big.bin"; bench "-c" 2 "-d" "1s"; testbed "wire"; repetitions 1 }
+"#;
+
+fn is_root() -> bool {
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    own.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+/// Our namespaces that belong to this process.
+fn namespaces(pid: u32) -> Vec<String> {
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("flatout-suite-{pid}-"))).collect()
+}
+
+#[test]
+fn a_link_has_its_rate_for_every_size_of_packet() {
+    if !is_root() {
+        // Without root the next test says what is left out.
+        return;
+    }
+    let given = Given::of(&[FLATOUT, WIRE]);
+    let child = given.start();
+    let pid = child.id();
+    let ran = Ran::of(&child.wait_with_output().unwrap());
+    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
+    let report = given.report();
+    for cell in report["steps"][0]["cells"].as_array().unwrap() {
+        let figure = |name: &str| {
+            let figures = cell["figures"].as_array().unwrap();
+            figures.iter().find(|figure| figure["measure"] == name).and_then(|figure| figure["median"].as_f64())
+        };
+        if cell["runs"][0]["invalid"].as_array().unwrap().is_empty() {
+            let bytes = figure("bytes-per-s").unwrap();
+            assert!(bytes < 1_300_000.0 && bytes > 200_000.0, "10 Mbit/s carry {bytes} bytes/s");
+            assert!(figure("server-cpu-per-request").unwrap() > 0.0, "the suite reads what the client cannot");
+        }
+    }
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    assert_nothing_runs(&given);
+}
+
+#[test]
+fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
+    if !is_root() {
+        return;
+    }
+    let given = Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"")]);
+    let mut child = given.start();
+    let pid = child.id();
+    wait_until("the bench in the namespace", || {
+        let in_namespace = |name: &String| {
+            let pids = Command::new("ip").args(["netns", "pids", name]).output().unwrap();
+            !pids.stdout.is_empty()
+        };
+        namespaces(pid).iter().filter(|name| in_namespace(name)).count() == 2
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(namespaces(pid).len(), 2, "a killed process takes nothing away");
+    let other = Given::of(&[FLATOUT, super::STEP]);
+    let ran = other.run(&[]);
+    assert!(ran.stderr.contains(&format!("the network flatout-suite-{pid}-")), "{}", ran.stderr);
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    wait_until("the end of all that ran in it", || {
+        super::processes_of(&format!("{}/", given.folder.path().display())).is_empty()
+    });
+}
+
+#[test]
+fn without_root_the_steps_in_it_are_left_out_and_said_to_be() {
+    let given = Given::of(&[FLATOUT, WIRE, super::STEP]);
+    let mut command = given.command(&[]);
+    if is_root() {
+        // Somebody who may write into the folder, and nothing else.
+        let given_to = Command::new("chown").args(["-R", "65534:65534"]).arg(given.folder.path()).status().unwrap();
+        assert!(given_to.success());
+        let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
+        let program = command.get_program().to_owned();
+        command = tool("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program).args(words);
+    }
+    let ran = Ran::of(&command.output().unwrap());
+    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stderr.contains("the testbed wire is left out, and the steps in it: network namespaces need root"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stdout.contains("network namespaces need root"), "{}", ran.stdout);
+    let report = given.report();
+    assert_eq!(report["steps"][0]["absent"]["name"], "needs-root");
+    assert_eq!(report["testbeds"][0]["absent"]["name"], "needs-root");
+    assert_eq!(given.results().len(), 2, "the others ran");
+}
