@@ -13,6 +13,7 @@ use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
 use flatout_suite::{Suite, SuiteReport, combine, server};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -247,7 +248,7 @@ fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
             Ok(found) => found.version.unwrap_or_else(|| found.path.display().to_string()),
             Err(why) => format!("left out: {}", why.text),
         };
-        text.push_str(&format!("    {:16} {state}\n", server.name));
+        let _written = writeln!(text, "    {:16} {state}", server.name);
     }
     text.push_str("  steps\n");
     let mut seconds = 0.0;
@@ -258,16 +259,17 @@ fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
         let names: Vec<String> =
             combine::variables_of(suite, step).iter().map(|variable| format!(" by {}", variable.name)).collect();
         let plural = units::plural(runs as u64, "measurement", "measurements");
-        text.push_str(&format!("    {:16} {plural}{}, {}\n", step.name, names.concat(), lasting(step_s)));
+        let _written = writeln!(text, "    {:16} {plural}{}, {}", step.name, names.concat(), lasting(step_s));
         if !step.about.is_empty() {
-            text.push_str(&format!("    {:16} {}\n", "", step.about));
+            let _written = writeln!(text, "    {:16} {}", "", step.about);
         }
     }
-    text.push_str(&format!(
+    let _written = write!(
+        text,
         "  checks\n{}",
         suite.checks.iter().map(|check| format!("    {}\n", check.name)).collect::<String>()
-    ));
-    text.push_str(&format!("  in all about {}\n", lasting(seconds)));
+    );
+    let _written = writeln!(text, "  in all about {}", lasting(seconds));
     text
 }
 
@@ -410,7 +412,7 @@ fn code_of(report: &SuiteReport) -> u8 {
 fn conclusion(report: &SuiteReport, out: &std::path::Path) -> String {
     let mut text = String::new();
     for check in &report.checks {
-        text.push_str(&format!("{}: {}\n", check.name, check.verdict.word()));
+        let _written = writeln!(text, "{}: {}", check.name, check.verdict.word());
         text.push_str(&sentences(check));
     }
     let cells = || report.steps.iter().flat_map(|step| &step.cells);
@@ -418,22 +420,22 @@ fn conclusion(report: &SuiteReport, out: &std::path::Path) -> String {
     let invalid = cells().flat_map(|cell| &cell.runs).filter(|run| !run.invalid.is_empty()).count();
     text.push_str(&units::plural(runs as u64, "measurement", "measurements"));
     if invalid > 0 {
-        text.push_str(&format!(", {invalid} of them not to be believed"));
+        let _written = write!(text, ", {invalid} of them not to be believed");
     }
     for server in &report.servers {
         if let Some(why) = &server.absent {
-            text.push_str(&format!("\n{} was left out: {}", server.name, why.text));
+            let _written = write!(text, "\n{} was left out: {}", server.name, why.text);
         }
     }
     for testbed in &report.testbeds {
         if let Some(why) = &testbed.absent {
-            text.push_str(&format!("\n{}", why.text));
+            let _written = write!(text, "\n{}", why.text);
         }
     }
     if report.interrupted {
         text.push_str("\nended before its time; run it again with the same --out to go on");
     }
-    text.push_str(&format!("\n{}\n", out.display()));
+    let _written = writeln!(text, "\n{}", out.display());
     text
 }
 
