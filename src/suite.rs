@@ -14,6 +14,7 @@ use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
 use flatout_suite::{Suite, SuiteReport, combine, server};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -248,7 +249,7 @@ fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
             Ok(found) => found.version.unwrap_or_else(|| found.path.display().to_string()),
             Err(why) => format!("left out: {}", why.text),
         };
-        text.push_str(&format!("    {:16} {state}\n", server.name));
+        let _written = writeln!(text, "    {:16} {state}", server.name);
     }
     text.push_str("  steps\n");
     let mut seconds = 0.0;
@@ -259,16 +260,17 @@ fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
         let names: Vec<String> =
             combine::variables_of(suite, step).iter().map(|variable| format!(" by {}", variable.name)).collect();
         let plural = units::plural(runs as u64, "measurement", "measurements");
-        text.push_str(&format!("    {:16} {plural}{}, {}\n", step.name, names.concat(), lasting(step_s)));
+        let _written = writeln!(text, "    {:16} {plural}{}, {}", step.name, names.concat(), lasting(step_s));
         if !step.about.is_empty() {
-            text.push_str(&format!("    {:16} {}\n", "", step.about));
+            let _written = writeln!(text, "    {:16} {}", "", step.about);
         }
     }
-    text.push_str(&format!(
+    let _written = write!(
+        text,
         "  checks\n{}",
         suite.checks.iter().map(|check| format!("    {}\n", check.name)).collect::<String>()
-    ));
-    text.push_str(&format!("  in all about {}\n", lasting(seconds)));
+    );
+    let _written = writeln!(text, "  in all about {}", lasting(seconds));
     text
 }
 

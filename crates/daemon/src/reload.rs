@@ -113,14 +113,14 @@ impl Control {
         let mut added = Vec::new();
         for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id] && !has(*id)) {
             let old = self.addresses.iter().find(|address| address.asked == listener.address);
-            added.push(match old {
-                // Another protocol at the same address: the same sockets, so that no moment is without.
-                Some(old) => old.with_protocol(id, listener)?,
-                None => {
-                    let options = listen_options(&self.config);
-                    Address::bind(id, listener, self.workers.all.len(), &options, &mut Inherited::default())?
-                }
-            });
+            // Another protocol at the same address: the same sockets, so that no moment is without.
+            let address = if let Some(old) = old {
+                old.with_protocol(id, listener)?
+            } else {
+                let options = listen_options(config);
+                Address::bind(id, listener, self.workers.all.len(), &options, &mut Inherited::default())?
+            };
+            added.push(address);
         }
         Ok(added)
     }

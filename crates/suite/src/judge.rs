@@ -89,7 +89,7 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
 fn head(check: &Check, values: &Values) -> String {
     let mut head = check.step.text.clone();
     for (name, value) in values {
-        head.push_str(&format!(", {name} {value}"));
+        head.extend([", ", name, " ", value]);
     }
     head
 }

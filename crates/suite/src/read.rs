@@ -80,7 +80,7 @@ pub fn read(path: &Path, sources: &dyn Sources) -> Result<Suite, Diagnostics> {
     }
     match suite {
         Some(mut suite) if report.is_empty() => {
-            suite.file = path.to_owned();
+            path.clone_into(&mut suite.file);
             suite.source = source;
             Ok(suite)
         }
@@ -189,7 +189,7 @@ impl Reader<'_> {
         for setting in self.block(node, "quick { repetitions 1; seconds 0.3 }") {
             match setting.name.as_str() {
                 "repetitions" => {
-                    quick.repetitions = self.count_of(setting, 1, REPETITIONS_MAX).map(|count| count as u32)
+                    quick.repetitions = self.count_of(setting, 1, REPETITIONS_MAX).map(|count| count as u32);
                 }
                 "seconds" => quick.seconds = self.seconds_of(setting),
                 "keep" => {

@@ -161,7 +161,9 @@ pub fn sweep() -> Vec<String> {
     let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let mut removed: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     removed.retain(|name| is_orphan(name));
-    removed.iter().for_each(|name| remove(name));
+    for name in &removed {
+        remove(name);
+    }
     removed.sort_unstable();
     removed
 }

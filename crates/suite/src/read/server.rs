@@ -66,16 +66,13 @@ impl Reader<'_> {
             "env" => {
                 self.plain(node, &[]);
                 self.no_block(node);
-                match node.arguments.as_slice() {
-                    [name, value] => {
-                        if let (Some(name), Some(value)) = (self.word(name), self.placed(value)) {
-                            server.environment.push((name, value));
-                        }
+                if let [name, value] = node.arguments.as_slice() {
+                    if let (Some(name), Some(value)) = (self.word(name), self.placed(value)) {
+                        server.environment.push((name, value));
                     }
-                    _ => {
-                        let message = "`env` needs a name and a value";
-                        self.report.add(Code::ValueMissing, node.span, message).note("as in: env \"LANG\" \"C\"");
-                    }
+                } else {
+                    let message = "`env` needs a name and a value";
+                    self.report.add(Code::ValueMissing, node.span, message).note("as in: env \"LANG\" \"C\"");
                 }
             }
             "ready" => self.ready(&mut server.ready, node),
@@ -99,15 +96,14 @@ impl Reader<'_> {
             "port" => server.port = self.count_of(node, 1, 65_535).map(|port| port as u16),
             "stop-signal" => {
                 let name = self.text_of(node);
-                match SIGNALS.iter().find(|(known, _)| *known == name.trim_start_matches("SIG")) {
-                    Some((_, number)) => server.stop_signal = *number,
-                    None => {
-                        let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-                        let message = format!("no signal is called {name:?} here");
-                        self.report
-                            .add(Code::WordUnknown, node.span, message)
-                            .note(format!("there are: {}", known.join(", ")));
-                    }
+                let known = SIGNALS.iter().find(|(known, _)| *known == name.trim_start_matches("SIG"));
+                if let Some((_, number)) = known {
+                    server.stop_signal = *number;
+                } else {
+                    let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
+                    let message = format!("no signal is called {name:?} here");
+                    let note = format!("there are: {}", known.join(", "));
+                    self.report.add(Code::WordUnknown, node.span, message).note(note);
                 }
             }
             _ => self.unknown(node, SETTINGS),
@@ -195,12 +191,11 @@ impl Reader<'_> {
                 }
                 "timeout" => {
                     let seconds = self.word(&property.value).and_then(|text| text.parse::<f64>().ok());
-                    match seconds.filter(|seconds| (0.1..=3_600.0).contains(seconds)) {
-                        Some(seconds) => ready.timeout_ms = (seconds * 1e3) as u64,
-                        None => {
-                            let message = "`timeout` takes seconds";
-                            self.report.add(Code::NumberBounds, property.value.span, message).label("0.1 to 3600");
-                        }
+                    if let Some(seconds) = seconds.filter(|seconds| (0.1..=3_600.0).contains(seconds)) {
+                        ready.timeout_ms = (seconds * 1e3) as u64;
+                    } else {
+                        let message = "`timeout` takes seconds";
+                        self.report.add(Code::NumberBounds, property.value.span, message).label("0.1 to 3600");
                     }
                 }
                 _ => {}

@@ -7,7 +7,7 @@ use flatout_config::diagnostic::Span;
 use flatout_config::syntax::{Node, Scalar, Value};
 use flatout_config::{Code, nearest};
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     /// A setting that nobody here knows.
     pub(super) fn unknown(&mut self, node: &Node, allowed: &[&str]) {
         let near = nearest(&node.name, allowed);

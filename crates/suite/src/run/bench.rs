@@ -97,14 +97,12 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     if stop.is_asked() {
         return Ending::Stopped;
     }
-    match flatout_lab::view::bundle::read(&files.part) {
-        Ok(report) => Ending::Report(Box::new(report)),
-        Err(_) => {
-            let said = tail(&files.said).join("; ");
-            let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
-            failed(format!("the bench ended with {status}, and left no result: {said}"))
-        }
+    if let Ok(report) = flatout_lab::view::bundle::read(&files.part) {
+        return Ending::Report(Box::new(report));
     }
+    let said = tail(&files.said).join("; ");
+    let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+    failed(format!("the bench ended with {status}, and left no result: {said}"))
 }
 
 /// Ends a bench: it is told, and then made to.
