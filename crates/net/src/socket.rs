@@ -310,7 +310,7 @@ mod tests {
             ]
         };
         let (ours, address) = bind_listener(&any, &ListenOptions::DEFAULT).unwrap();
-        assert_eq!(all(&ours), [1, DEFER_ACCEPT_S as libc::c_int, 1]);
+        assert_eq!(all(&ours), [1, DEFER_ACCEPT_S.cast_signed(), 1]);
         let plain = ListenOptions { reuseport: false, defer_accept: false, nodelay: false, ..ListenOptions::DEFAULT };
         let (bare, bare_address) = bind_listener(&any, &plain).unwrap();
         assert_eq!(all(&bare), [0, 0, 0]);
@@ -319,7 +319,7 @@ mod tests {
         assert!(bind_listener(&address, &plain).is_err());
         // One that was opened by somebody else is made the same.
         ListenOptions::DEFAULT.apply(bare.as_fd()).unwrap();
-        assert_eq!(all(&bare), [0, DEFER_ACCEPT_S as libc::c_int, 1]);
+        assert_eq!(all(&bare), [0, DEFER_ACCEPT_S.cast_signed(), 1]);
         let polling = ListenOptions { busy_poll_us: 50, backlog: 2, ..ListenOptions::DEFAULT };
         match bind_listener(&any, &polling) {
             Ok((polling, _)) => assert_eq!(read(&polling, libc::SOL_SOCKET, libc::SO_BUSY_POLL), 50),
