@@ -55,7 +55,7 @@ fn servers_that_a_crash_left_behind_are_ended_by_the_next_run() {
     wait_until("a result", || !given.results().is_empty());
     signal(&child, "KILL");
     child.wait().unwrap();
-    let server = format!("{}/work/fixtures/site", given.out().canonicalize().unwrap().display());
+    let server = given.out().canonicalize().unwrap().join("work").join("fixtures").join("site").display().to_string();
     let left = processes_of(&server);
     assert!(!left.is_empty(), "the crash left the server");
     let ran = given.run(&[]);

@@ -42,7 +42,9 @@ fn a_link_has_its_rate_for_every_size_of_packet() {
         };
         if cell["runs"][0]["invalid"].as_array().unwrap().is_empty() {
             let bytes = figure("bytes-per-s").unwrap();
-            assert!(bytes < 1_300_000.0 && bytes > 200_000.0, "10 Mbit/s carry {bytes} bytes/s");
+            // What the link's bucket holds goes at once, and is much of so short a run; without a link it is a hundred times
+            // as much.
+            assert!(bytes < 2_500_000.0 && bytes > 200_000.0, "10 Mbit/s carry {bytes} bytes/s");
             assert!(figure("server-cpu-per-request").unwrap() > 0.0, "the suite reads what the client cannot");
         }
     }
