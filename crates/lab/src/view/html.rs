@@ -18,15 +18,35 @@ use flatout_load::report::RunReport;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Colours, sizes and what becomes of them by night, on a phone and on paper.
-pub const STYLE: &str = include_str!("html/report.css");
+const STYLE: &str = include_str!("html/report.css");
 
 /// No page may load anything, whatever is in a result: only the style that is in the page itself.
-pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The page of one run, or of several laid over each other.
 pub fn page(reports: &[RunReport]) -> String {
     let names = names(reports);
     let title = names.join(" · ");
+    let header = html! {
+        h1 { (title) }
+        @for (index, report) in reports.iter().enumerate() { (summary(index, report, &names[index], reports.len() > 1)) }
+    };
+    let main = html! {
+        (tables::steps(reports, &names))
+        (plots::all(reports, &names))
+        (tables::phases(reports, &names))
+        (tables::errors(reports, &names))
+        (tables::classes(reports, &names))
+        (tables::costs(reports, &names))
+        (tables::agents(reports, &names))
+        (method::findings(reports, &names))
+        (method::repeat(reports, &names))
+    };
+    document(&format!("{title} – load report"), "", &header, &main)
+}
+
+/// A whole page: the head that lets it load nothing, this style and `more_style`, and what it says.
+pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -36,25 +56,12 @@ pub fn page(reports: &[RunReport]) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "flatout " (env!("CARGO_PKG_VERSION")) };
-                title { (title) " – load report" }
-                style { (PreEscaped(STYLE)) }
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(more_style)) }
             }
             body {
-                header {
-                    h1 { (title) }
-                    @for (index, report) in reports.iter().enumerate() { (summary(index, report, &names[index], reports.len() > 1)) }
-                }
-                main {
-                    (tables::steps(reports, &names))
-                    (plots::all(reports, &names))
-                    (tables::phases(reports, &names))
-                    (tables::errors(reports, &names))
-                    (tables::classes(reports, &names))
-                    (tables::costs(reports, &names))
-                    (tables::agents(reports, &names))
-                    (method::findings(reports, &names))
-                    (method::repeat(reports, &names))
-                }
+                header { (header) }
+                main { (main) }
                 footer { p { "Written by flatout " (env!("CARGO_PKG_VERSION")) ". This page is whole: it loads nothing." } }
             }
         }

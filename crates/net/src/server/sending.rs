@@ -282,20 +282,27 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
             Err(Errno::INTR) => continue,
             Err(_) => return (total, Progress::Failed(CloseReason::FileFailed)),
         };
-        match send(fd, &buffer[..read], SendFlags::NOSIGNAL | SendFlags::MORE) {
-            Ok(count) => {
-                total += count as u64;
-                file.offset += count as u64;
-                file.bytes -= count as u64;
-                if count < read {
-                    return (total, Progress::Blocked);
-                }
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return (total, progress_of(errno)),
+        let (count, blocked) = send_piece(fd, file, &buffer[..read], SendFlags::NOSIGNAL | SendFlags::MORE);
+        total += count;
+        if let Some(progress) = blocked {
+            return (total, progress);
         }
     }
     (total, Progress::Yield)
+}
+
+/// Sends a piece that was read of the file, which goes on behind what was taken. Says how much that was, and what stands in
+/// the way of more.
+fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: SendFlags) -> (u64, Option<Progress>) {
+    match send(fd, piece, flags) {
+        Ok(count) => {
+            file.offset += count as u64;
+            file.bytes -= count as u64;
+            (count as u64, (count < piece.len()).then_some(Progress::Blocked))
+        }
+        Err(Errno::INTR) => (0, None),
+        Err(errno) => (0, Some(progress_of(errno))),
+    }
 }
 
 /// Reads the end of the file, looks whether it is still the same version, and only then sends it.
@@ -312,17 +319,10 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
         if read == 0 || !file.file.is_unchanged() {
             return (total, Progress::Failed(CloseReason::FileChanged));
         }
-        match send(fd, &buffer[..read], SendFlags::NOSIGNAL) {
-            Ok(count) => {
-                total += count as u64;
-                file.offset += count as u64;
-                file.bytes -= count as u64;
-                if count < read {
-                    return (total, Progress::Blocked);
-                }
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return (total, progress_of(errno)),
+        let (count, blocked) = send_piece(fd, file, &buffer[..read], SendFlags::NOSIGNAL);
+        total += count;
+        if let Some(progress) = blocked {
+            return (total, progress);
         }
     }
     (total, Progress::Done)

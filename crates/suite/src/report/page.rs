@@ -2,46 +2,29 @@
 
 use super::{Runs, checks_by_weight, headline, rank, repeat, seeds, steps};
 use crate::document::{CheckEntry, SuiteReport, Verdict};
-use flatout_lab::view::html::{POLICY, STYLE, date};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use flatout_lab::view::html::{date, document};
+use maud::{Markup, html};
 
 /// What this page has beside the style of the lab's own.
 const MORE_STYLE: &str = include_str!("page.css");
 
 pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="generator" content={ "flatout " (env!("CARGO_PKG_VERSION")) };
-                title { (report.suite) " – suite report" }
-                style { (PreEscaped(STYLE)) (PreEscaped(MORE_STYLE)) }
-            }
-            body {
-                header {
-                    h1 { (report.suite) }
-                    p { (report.about) }
-                    (verdict(report))
-                }
-                main {
-                    (checks(report))
-                    (repeat::troubles(report))
-                    (steps::all(report, runs))
-                    (rank::section(report))
-                    (seeds::section(report))
-                    (steps::glossary(report))
-                    (repeat::servers(report))
-                    (repeat::method(report))
-                }
-                footer { p { "Written by flatout " (env!("CARGO_PKG_VERSION")) ". This page is whole: it loads nothing." } }
-            }
-        }
-    }
-    .into_string()
+    let header = html! {
+        h1 { (report.suite) }
+        p { (report.about) }
+        (verdict(report))
+    };
+    let main = html! {
+        (checks(report))
+        (repeat::troubles(report))
+        (steps::all(report, runs))
+        (rank::section(report))
+        (seeds::section(report))
+        (steps::glossary(report))
+        (repeat::servers(report))
+        (repeat::method(report))
+    };
+    document(&format!("{} – suite report", report.suite), MORE_STYLE, &header, &main)
 }
 
 fn verdict(report: &SuiteReport) -> Markup {

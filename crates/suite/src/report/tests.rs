@@ -128,11 +128,3 @@ fn the_headline_counts_what_came_of_the_checks() {
     report.quick = true;
     assert!(headline(&report).ends_with("are nothing to quote."));
 }
-
-/// Not a test of anything: writes the page for a person to look at. `PAGES=/some/folder cargo test … -- --ignored pages`.
-#[test]
-#[ignore = "for a person to look at"]
-fn pages_to_look_at() {
-    let folder = std::path::PathBuf::from(std::env::var("PAGES").unwrap());
-    std::fs::write(folder.join("suite.html"), page(&report())).unwrap();
-}

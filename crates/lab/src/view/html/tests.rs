@@ -94,14 +94,3 @@ fn what_a_result_says_is_text_and_nothing_else() {
     empty.steps.clear();
     assert!(super::page(&[empty]).contains("There are no steps"));
 }
-
-/// Not a test of anything: writes the pages for a person to look at. `PAGES=/some/folder cargo test … -- --ignored pages`.
-#[test]
-#[ignore = "for a person to look at"]
-fn pages_to_look_at() {
-    let folder = std::path::PathBuf::from(std::env::var("PAGES").unwrap());
-    std::fs::write(folder.join("single.html"), page(&[fixture::single()])).unwrap();
-    std::fs::write(folder.join("sweep.html"), page(&[fixture::sweep("sweep", 10)])).unwrap();
-    std::fs::write(folder.join("both.html"), page(&[fixture::sweep("before", 10), fixture::sweep("after", 11)]))
-        .unwrap();
-}
