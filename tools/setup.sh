@@ -32,12 +32,12 @@ test_programs=(
   git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux renice:bsdutils unshare:util-linux ip:iproute2 openssl:openssl python3:python3
   systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
-  node:nodejs npm:npm nginx:nginx
+  node:nodejs npm:npm nginx:nginx hey:hey
   apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
-  nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o hey:hey
+  nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
   varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm php:php-cli
 )
 # Files that no program stands for.

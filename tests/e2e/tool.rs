@@ -11,6 +11,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("dpkg", "dpkg"),
     ("go", "golang-go"),
     ("h2load", "nghttp2-client"),
+    ("hey", "hey"),
     ("httperf", "httperf"),
     ("man", "man-db"),
     ("mount", "mount"),
