@@ -68,7 +68,14 @@ done
 sleep 0.1 # it listens a moment before it says so
 
 say "\$ flatout bench $url -d ${seconds}s --limit"
-"$flatout" bench "$url" -d "${seconds}s" --limit
+verdict=0
+"$flatout" bench "$url" -d "${seconds}s" --limit || verdict=$?
+case $verdict in
+  0) ;;
+  # Server and client share this machine here, so the lab may well find that its client was the limit: a demo of it as well.
+  5) say "The lab does not believe this run, and says above why: server and client share the cores of one machine." ;;
+  *) exit "$verdict" ;;
+esac
 
 if [ "${DEMO_ONCE:-}" = 1 ]; then
   exit 0
