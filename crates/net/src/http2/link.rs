@@ -3,7 +3,7 @@
 
 use crate::ending::CloseReason;
 use crate::registered::Registered;
-use crate::server::sending::{Progress, Tail, write_out};
+use crate::server::sending::{Progress, Tail, Then, write_out};
 use crate::tls::TlsFailure;
 use crate::tls::session::{Received, TlsSession};
 use flatout_http::http2::flood::{Flood, Watch};
@@ -238,7 +238,7 @@ impl Link {
             let mut guard = ready!(self.socket.poll_write_ready(context))?;
             let unsent = &self.output[self.output_sent..];
             let (sent, total, progress) = match self.tls.as_deref_mut() {
-                None => write_out(self.socket.fd(), unsent, &mut Tail::None),
+                None => write_out(self.socket.fd(), unsent, &mut Tail::None, Then::Open),
                 Some(session) => session.write_out(self.socket.fd(), unsent, &mut Tail::None),
             };
             self.output_sent += sent;

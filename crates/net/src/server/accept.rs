@@ -1,5 +1,5 @@
 //! From a listener to a connection. The first turn is taken before the socket is registered with the runtime: a
-//! client that sent its request with its connection, and wants one answer, costs accept, receive, send and close.
+//! client that sent its request with its connection, and wants one answer, costs accept, receive, send, shutdown and close.
 
 use super::connection::{Next, ServerConnection};
 use super::exchanges::Origin;
@@ -12,6 +12,7 @@ use crate::http2::task::Http2Task;
 use crate::registered::Registered;
 use crate::socket::{BACKLOG, set_tcp_quickack};
 use crate::tls::TlsFailure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use std::cell::RefCell;
@@ -96,6 +97,7 @@ fn accept_connections<H: Handler>(
     let listener = Registered::new(fd)?;
     let arrival = Arrival { id, protocol };
     let batch = worker.settings.accept_batch.max(1);
+    let mut usual = 1;
     Ok(async move {
         let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
@@ -108,7 +110,7 @@ fn accept_connections<H: Handler>(
             })
             .await;
             match ready {
-                Some(Ok(mut guard)) => match accept_batch(&worker, listener.fd(), arrival) {
+                Some(Ok(mut guard)) => match accept_batch(&worker, listener.fd(), arrival, &mut usual) {
                     Accepted::All => guard.clear_ready(),
                     Accepted::Batch => yield_now().await,
                     Accepted::NoDescriptor => make_room(&worker).await,
@@ -120,7 +122,7 @@ fn accept_connections<H: Handler>(
         // No more than can have been queued: whoever goes on connecting must not keep the server from stopping.
         for _ in 0..=BACKLOG as usize / batch {
             let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
-            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival), Accepted::Batch) {
+            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), Accepted::Batch) {
                 break;
             }
             yield_now().await;
@@ -135,24 +137,28 @@ struct Arrival {
     protocol: Protocol,
 }
 
-fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival: Arrival) -> Accepted {
-    const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
-    for _ in 0..worker.settings.accept_batch.max(1) {
+/// Accepts until the queue is empty, or enough for one turn. As many as there were the last time, `usual`, are expected
+/// again: only beyond those does it look first whether there is one, because an accept that finds nobody has made a
+/// socket and a file for nothing, and costs as much as four looks.
+fn accept_batch<H: Handler>(
+    worker: &Rc<Worker<H>>,
+    listener: BorrowedFd<'_>,
+    arrival: Arrival,
+    usual: &mut usize,
+) -> Accepted {
+    let batch = worker.settings.accept_batch.max(1);
+    for count in 0..batch {
         if worker.open.get() >= worker.settings.connections_max {
             worker.counters.accepts_without_descriptor.add(1);
             return Accepted::NoDescriptor;
         }
-        match acceptfrom_with(listener, FLAGS) {
-            Ok((socket, client)) => {
-                let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-                if worker.settings.quickack {
-                    // A hint; a connection without it is as good.
-                    let _ = set_tcp_quickack(socket.as_fd());
-                }
-                let secure = arrival.protocol == Protocol::Tls;
-                begin(worker, socket, Origin { client, listener: arrival.id, secure }, arrival.protocol);
+        let is_empty = count >= *usual && !is_ready(listener);
+        match if is_empty { Err(Errno::AGAIN) } else { accept(worker, listener, arrival) } {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => {
+                *usual = count.max(1);
+                return Accepted::All;
             }
-            Err(Errno::AGAIN) => return Accepted::All,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 worker.counters.accepts_without_descriptor.add(1);
                 return Accepted::NoDescriptor;
@@ -161,7 +167,27 @@ fn accept_batch<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, ar
             Err(_) => worker.counters.accepts_failed.add(1),
         }
     }
+    *usual = batch;
     Accepted::Batch
+}
+
+/// Whether somebody waits to be accepted; where that cannot be known, an accept will tell.
+fn is_ready(listener: BorrowedFd<'_>) -> bool {
+    let mut looked = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+    !matches!(poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival: Arrival) -> Result<(), Errno> {
+    const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+    let (socket, client) = acceptfrom_with(listener, FLAGS)?;
+    let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+    if worker.settings.quickack {
+        // A hint; a connection without it is as good.
+        let _ = set_tcp_quickack(socket.as_fd());
+    }
+    let secure = arrival.protocol == Protocol::Tls;
+    begin(worker, socket, Origin { client, listener: arrival.id, secure }, arrival.protocol);
+    Ok(())
 }
 
 /// Takes the connection's first turn, and registers it only if it goes on.

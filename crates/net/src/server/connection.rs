@@ -2,7 +2,7 @@
 //! connection waits for next.
 
 use super::exchanges::{Exchanges, Origin, Turn};
-use super::sending::{Progress, Sending, Tail, write_out};
+use super::sending::{Progress, Sending, Tail, Then, write_out};
 use super::worker::{Protocol, Worker};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
@@ -235,8 +235,9 @@ impl ServerConnection {
     }
 
     fn go_on_sending<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
+        let then = self.then();
         let sending = self.sending.as_mut()?;
-        let (count, progress) = sending.write(fd, self.tls.as_deref_mut());
+        let (count, progress) = sending.write(fd, self.tls.as_deref_mut(), then);
         worker.counters.bytes_sent.add(count);
         if count > 0 {
             self.writes = self.writes.wrapping_add(1);
@@ -278,10 +279,16 @@ impl ServerConnection {
         self.use_input(worker, fd, &stash)
     }
 
+    /// What comes after what is being sent: nothing once the last answer is whole.
+    const fn then(&self) -> Then {
+        if self.exchanges.closing().is_some() && !self.exchanges.is_under_way() { Then::Closed } else { Then::Open }
+    }
+
     /// Writes by the session, when there is one.
     fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+        let then = self.then();
         match self.tls.as_mut() {
-            None => write_out(fd, output, tail),
+            None => write_out(fd, output, tail, then),
             Some(session) => session.write_out(fd, output, tail),
         }
     }
@@ -388,6 +395,9 @@ impl ServerConnection {
             return None;
         }
         if !self.exchanges.lingers() {
+            // What is with the kernel has waited for the end. Closing alone would throw it away, should the client have
+            // sent more than it said.
+            let _ = shutdown(fd, Shutdown::Write);
             return Some(Next::Close(reason));
         }
         self.lingering = true;

@@ -40,6 +40,26 @@ pub(crate) enum Tail {
     Segments(VecDeque<Segment>),
 }
 
+/// What comes after all that is written now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Other answers may.
+    Open,
+    /// Nothing: our side is closed as soon as all is with the kernel. The last packet waits for that, and carries the
+    /// FIN as well: a packet and its acknowledgement less for a connection.
+    Closed,
+}
+
+impl Then {
+    /// How the last bytes are sent.
+    const fn flags(self) -> SendFlags {
+        match self {
+            Self::Open => SendFlags::NOSIGNAL,
+            Self::Closed => SendFlags::NOSIGNAL.union(SendFlags::MORE),
+        }
+    }
+}
+
 /// How far a write came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -81,9 +101,9 @@ impl Sending {
     }
 
     /// Goes on writing. Returns the bytes that the kernel took.
-    pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>) -> (u64, Progress) {
+    pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>, then: Then) -> (u64, Progress) {
         let (sent, total, progress) = match tls {
-            None => write_out(fd, &self.buffered, &mut self.tail),
+            None => write_out(fd, &self.buffered, &mut self.tail, then),
             Some(session) => session.write_out(fd, &self.buffered, &mut self.tail),
         };
         self.buffered.advance(sent);
@@ -94,22 +114,22 @@ impl Sending {
 
 /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
 /// taken in all, and how it ended.
-pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then: Then) -> (usize, u64, Progress) {
     if let Tail::Segments(segments) = tail {
-        return write_gathered(fd, output, segments);
+        return write_gathered(fd, output, segments, then);
     }
     let (mut sent, mut total) = (0, 0);
     while sent < output.len() {
         let unsent = &output[sent..];
         let result = match tail {
-            Tail::None => send(fd, unsent, SendFlags::NOSIGNAL),
+            Tail::None => send(fd, unsent, then.flags()),
             // The head waits for the first bytes of the file, to share a packet with them.
             Tail::File(_) | Tail::Copied(_) | Tail::Segments(_) => {
                 send(fd, unsent, SendFlags::NOSIGNAL | SendFlags::MORE)
             }
             Tail::Bytes(bytes) => {
                 let slices = [IoSlice::new(unsent), IoSlice::new(bytes)];
-                sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+                sendmsg(fd, &slices, &mut SendAncillaryBuffer::default(), then.flags())
             }
         };
         match result {
@@ -132,16 +152,21 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (
     let (count, progress) = match tail {
         // Segments have gone with the output.
         Tail::None | Tail::Segments(_) => (0, Progress::Done),
-        Tail::Bytes(bytes) => write_bytes(fd, bytes),
-        Tail::File(file) => write_file(fd, file),
-        Tail::Copied(file) => copy_file(fd, file),
+        Tail::Bytes(bytes) => write_bytes(fd, bytes, then),
+        Tail::File(file) => write_file(fd, file, then),
+        Tail::Copied(file) => copy_file(fd, file, then),
     };
     (sent, total + count, progress)
 }
 
 /// Writes `output` and the segments behind it, as many slices in one call as the call takes. A file has calls of its own.
 #[inline(never)]
-fn write_gathered(fd: BorrowedFd<'_>, output: &[u8], segments: &mut VecDeque<Segment>) -> (usize, u64, Progress) {
+fn write_gathered(
+    fd: BorrowedFd<'_>,
+    output: &[u8],
+    segments: &mut VecDeque<Segment>,
+    then: Then,
+) -> (usize, u64, Progress) {
     let (mut sent, mut total) = (0, 0);
     loop {
         while segments.front().is_some_and(Segment::is_empty) {
@@ -151,7 +176,7 @@ fn write_gathered(fd: BorrowedFd<'_>, output: &[u8], segments: &mut VecDeque<Seg
             match segments.front_mut() {
                 None => return (sent, total, Progress::Done),
                 Some(Segment::File(file)) => {
-                    let (count, progress) = write_file(fd, file);
+                    let (count, progress) = write_file(fd, file, Then::Open);
                     total += count;
                     if progress != Progress::Done {
                         return (sent, total, progress);
@@ -176,12 +201,12 @@ fn write_gathered(fd: BorrowedFd<'_>, output: &[u8], segments: &mut VecDeque<Seg
         let behind = count - usize::from(sent < output.len());
         // What follows shares a packet with the end of this.
         let more = if segments.iter().skip(behind).any(|segment| !segment.is_empty()) {
-            SendFlags::MORE
+            SendFlags::NOSIGNAL | SendFlags::MORE
         } else {
-            SendFlags::empty()
+            then.flags()
         };
         let control = &mut SendAncillaryBuffer::default();
-        match sendmsg(fd, &slices[..count], control, SendFlags::NOSIGNAL | more) {
+        match sendmsg(fd, &slices[..count], control, more) {
             Ok(taken) => {
                 total += taken as u64;
                 let of_output = taken.min(output.len() - sent);
@@ -210,10 +235,10 @@ fn advance(segments: &mut VecDeque<Segment>, mut count: usize) {
     }
 }
 
-fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes) -> (u64, Progress) {
+fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes, then: Then) -> (u64, Progress) {
     let mut total = 0;
     while !bytes.is_empty() {
-        match send(fd, bytes, SendFlags::NOSIGNAL) {
+        match send(fd, bytes, then.flags()) {
             Ok(count) => {
                 total += count as u64;
                 let short = count < bytes.len();
@@ -232,7 +257,7 @@ fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes) -> (u64, Progress) {
 /// sendfile up to the last piece, which is checked, or to the end of a file of our own. Kept out of line: its buffer would have the stack of every small
 /// answer probed.
 #[inline(never)]
-fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
+fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
     let mut total = 0;
     for _ in 0..SENDFILE_CALLS_MAX {
         if file.bytes == 0 {
@@ -241,7 +266,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
         // Nobody else writes a file of our own, so its end needs no look.
         let checked_bytes = if file.file.identity.is_none() { 0 } else { FILE_END_BYTES as u64 };
         if file.bytes <= checked_bytes {
-            let (count, progress) = write_file_end(fd, file);
+            let (count, progress) = write_file_end(fd, file, then);
             return (total + count, progress);
         }
         let wanted = (file.bytes - checked_bytes).min(SENDFILE_BYTES_MAX);
@@ -264,14 +289,14 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
 
 /// Reads the whole file and sends what was read, as a server does that has no sendfile.
 #[inline(never)]
-fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
+fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
     let mut total = 0;
     let mut buffer = vec![0; COPY_BYTES];
     // As much as sendfile is allowed in one turn.
     while total < SENDFILE_BYTES_MAX * u64::from(SENDFILE_CALLS_MAX) {
         let rest = file.bytes.saturating_sub(FILE_END_BYTES as u64);
         if rest == 0 {
-            let (count, progress) = write_file_end(fd, file);
+            let (count, progress) = write_file_end(fd, file, then);
             return (total + count, progress);
         }
         let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
@@ -306,7 +331,7 @@ fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: Send
 }
 
 /// Reads the end of the file, looks whether it is still the same version, and only then sends it.
-fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
+fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
     let mut total = 0;
     while file.bytes > 0 {
         let mut buffer = [0_u8; FILE_END_BYTES];
@@ -319,7 +344,7 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody) -> (u64, Progress) {
         if read == 0 || !file.file.is_unchanged() {
             return (total, Progress::Failed(CloseReason::FileChanged));
         }
-        let (count, blocked) = send_piece(fd, file, &buffer[..read], SendFlags::NOSIGNAL);
+        let (count, blocked) = send_piece(fd, file, &buffer[..read], then.flags());
         total += count;
         if let Some(progress) = blocked {
             return (total, progress);

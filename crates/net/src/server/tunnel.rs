@@ -1,7 +1,7 @@
 //! Connections that go on with another protocol after a 101 (RFC 9110 §7.8): handed over whole, ended with the drain.
 
 use super::exchanges::{Described, Exchange, Exchanges, Turn, count_answer};
-use super::sending::{Progress, Tail, write_out};
+use super::sending::{Progress, Tail, Then, write_out};
 use super::streaming::Outlined;
 use super::worker::Worker;
 use crate::deadline::{Call, SlotId};
@@ -182,7 +182,7 @@ impl<H: Handler> ClientSide<H> {
             // Tried first: the readiness may have been used up by those who had the socket before.
             let bytes = &bytes[..bytes.len().min(PIECE_BYTES)];
             let (taken, total, progress) = match self.tls.as_deref_mut() {
-                None => write_out(self.socket.fd(), bytes, &mut Tail::None),
+                None => write_out(self.socket.fd(), bytes, &mut Tail::None, Then::Open),
                 Some(session) => session.write_out(self.socket.fd(), bytes, &mut Tail::None),
             };
             self.worker.counters.bytes_sent.add(total);
