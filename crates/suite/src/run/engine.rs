@@ -226,6 +226,7 @@ impl Engine<'_> {
                 mtu: text(&testbed.mtu),
                 rate: text(&testbed.rate),
                 delay: text(&testbed.delay),
+                cpu: text(&testbed.cpu),
                 hosts: testbed.hosts,
                 absent: None,
             };
