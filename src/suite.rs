@@ -12,7 +12,7 @@ use flatout_suite::document::{Given, Verdict};
 use flatout_suite::run::progress::Told;
 use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
-use flatout_suite::{Suite, SuiteReport, combine, server};
+use flatout_suite::{Suite, SuiteReport, combine, keeper, server};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -301,6 +301,12 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
 fn run_all(args: &RunArgs) -> ExitCode {
+    if !keeper::is_kept() {
+        return match keeper::keep() {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => complain(&format!("this program cannot be started once more: {error}"), FAILED),
+        };
+    }
     let suites = match read_all(&args.files, args.color, args.json.as_deref() == Some("-")) {
         Ok(suites) => suites,
         Err(code) => return code,

@@ -275,8 +275,7 @@ impl Reader<'_> {
                 _ => self.unknown(setting, &["about", "mtu", "rate", "delay", "cpu", "hosts"]),
             }
         }
-        let texts =
-            [(&testbed.mtu, "mtu"), (&testbed.rate, "rate"), (&testbed.delay, "delay"), (&testbed.cpu, "cpu")];
+        let texts = [(&testbed.mtu, "mtu"), (&testbed.rate, "rate"), (&testbed.delay, "delay"), (&testbed.cpu, "cpu")];
         for (text, what) in texts {
             if let Some(text) = text {
                 self.measurable(what, text, node);

@@ -207,7 +207,7 @@ impl Instance {
         }
         let mut left = group::members(leader);
         // Those that left the group were given to this process when their parent ended.
-        let ours = group::members(std::process::id());
+        let ours = group::members_below(std::process::id());
         left.extend(members.into_iter().filter(|pid| ours.contains(pid)));
         if self.ended.is_some() {
             left.remove(&leader);
