@@ -12,7 +12,7 @@ use flatout_suite::document::{Given, Verdict};
 use flatout_suite::run::progress::Told;
 use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
-use flatout_suite::{Suite, SuiteReport, combine, server};
+use flatout_suite::{Suite, SuiteReport, combine, keeper, server};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -50,8 +50,8 @@ const END_TIMEOUT: Duration = Duration::from_mins(1);
 A suite that was interrupted goes on where it was when it is run again with the same --out. The exit
 code is 0 when all was measured and every check was met or could not be judged here; 1 when a server,
 a measurement or a testbed failed; 2 when the command line or a file makes no sense; 4 when a check was
-missed (not with --quick, whose figures are nothing to judge by); 5 when a measurement must not be
-believed (not with --quick); 130 when it was interrupted.")]
+missed (not with --quick, whose figures are nothing to judge by); 5 when nothing of a measurement may
+be believed (not with --quick); 130 when it was interrupted.")]
 #[group(skip)]
 pub(crate) struct SuiteArgs {
     #[command(subcommand)]
@@ -301,6 +301,12 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
 fn run_all(args: &RunArgs) -> ExitCode {
+    if !keeper::is_kept() {
+        return match keeper::keep() {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => complain(&format!("this program cannot be started once more: {error}"), FAILED),
+        };
+    }
     let suites = match read_all(&args.files, args.color, args.json.as_deref() == Some("-")) {
         Ok(suites) => suites,
         Err(code) => return code,
@@ -395,7 +401,7 @@ fn worse(one: u8, other: u8) -> u8 {
 fn code_of(report: &SuiteReport) -> u8 {
     let failures = report.troubles.iter().any(|trouble| Reason::of(&trouble.why).is_none_or(Reason::is_failure));
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
-    let is_invalid = report.steps.iter().flat_map(|step| &step.cells).any(flatout_suite::document::Cell::has_invalid);
+    let is_invalid = report.steps.iter().flat_map(|step| &step.cells).any(flatout_suite::document::Cell::has_worthless);
     if report.interrupted {
         INTERRUPTED
     } else if failures {

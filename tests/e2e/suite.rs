@@ -101,6 +101,37 @@ impl Ran {
     }
 }
 
+/// The process that runs the suite: the child of its keeper, which is what was started.
+fn worker_of(keeper: u32) -> u32 {
+    let children = format!("/proc/{keeper}/task/{keeper}/children");
+    let mut found = None;
+    super::harness::wait_until("the keeper's child", || {
+        let text = std::fs::read_to_string(&children).unwrap_or_default();
+        found = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// Sends a signal to one process.
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Ends a suite's keeper and what it keeps as a power cut would: neither learns of the other's end.
+fn kill_both(child: &mut Child) {
+    let worker = worker_of(child.id());
+    signal(worker, "STOP");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    signal(worker, "KILL");
+    super::harness::wait_until("the worker's end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    });
+}
+
 /// Processes whose command line has this text; a folder's path finds those that were started for it and no others.
 fn processes_of(text: &str) -> Vec<u32> {
     let mut found = Vec::new();

@@ -48,10 +48,10 @@ pub fn texts_of(server: &Server) -> impl Iterator<Item = &Placed> {
 fn texts_of_step<'s>(suite: &'s Suite, step: &'s Step) -> Vec<&'s Placed> {
     let mut texts: Vec<&Placed> = vec![&step.path];
     texts.extend(step.paths.iter().map(|(_, path)| path));
-    texts.extend(&step.bench);
+    texts.extend(step.first.iter().chain(&step.bench));
     texts.extend(step.takes.iter().map(|take| &take.times));
     if let Some(testbed) = step.testbed.as_ref().and_then(|name| suite.testbed(&name.text)) {
-        texts.extend([&testbed.mtu, &testbed.rate, &testbed.delay].into_iter().flatten());
+        texts.extend([&testbed.mtu, &testbed.rate, &testbed.delay, &testbed.cpu].into_iter().flatten());
     }
     texts
 }

@@ -145,6 +145,9 @@ pub struct TestbedEntry {
     pub rate: Option<String>,
     /// Delay, as the suite has it.
     pub delay: Option<String>,
+    /// Share of a core's time that servers have, as the suite has it.
+    #[serde(default)]
+    pub cpu: Option<String>,
     /// Hosts.
     pub hosts: u8,
     /// Why it was left out.
@@ -217,6 +220,10 @@ pub struct RunEntry {
     pub path: String,
     /// Why its figures must not be believed; none when they may be.
     pub invalid: Vec<String>,
+    /// Whether the client was the limit and nothing else was wrong: then what the server cost may be believed, and no
+    /// other figure.
+    #[serde(default)]
+    pub cost_only: bool,
     /// What failed in it, in words.
     pub failing: Vec<String>,
     /// What it took of every server that ran, the ones behind it too, from before the bench to after it.
@@ -338,6 +345,11 @@ impl Cell {
     /// The figure of a measure.
     pub fn figure(&self, measure: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
+    }
+
+    /// Whether of any of its runs nothing may be believed.
+    pub fn has_worthless(&self) -> bool {
+        self.runs.iter().any(|run| !run.invalid.is_empty() && !run.cost_only)
     }
 
     /// Whether any of its runs must not be believed.

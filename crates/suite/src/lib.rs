@@ -2,7 +2,8 @@
 //!
 //! - [`model`] is a suite's file as values, and [`mod@read`] makes it of the text, with all mistakes at once;
 //! - [`fixture`], [`server`] and [`testbed`] are what is measured: files, child processes, networks;
-//! - [`mod@run`] runs it: servers take turns, what is done stays done, and everything that was started is stopped;
+//! - [`mod@run`] runs it: servers take turns, what is done stays done, and everything that was started is stopped,
+//!   by its [`keeper`] when it cannot do so itself;
 //! - [`measure`] are the figures by name, [`mod@judge`] holds them against the suite's checks;
 //! - [`document`] is what came of it, [`bundle`] the folder with all of it, [`mod@report`] what people read.
 //!
@@ -15,6 +16,7 @@ pub mod document;
 pub mod fixture;
 pub mod history;
 pub mod judge;
+pub mod keeper;
 pub mod measure;
 pub mod model;
 pub mod read;

@@ -54,6 +54,23 @@ impl Measure {
         Self::ALL.iter().copied().find(|measure| measure.name() == name)
     }
 
+    /// Whether it is what the server took for what it gave. That holds as well where the client was the limit: a server that
+    /// could do more costs no less for each answer.
+    pub fn is_cost(self) -> bool {
+        matches!(
+            self,
+            Self::ServerCpuPerRequest
+                | Self::ServerCpuPerMib
+                | Self::RequestsPerCpuS
+                | Self::AllCpuPerRequest
+                | Self::RequestsPerAllCpuS
+                | Self::ErrorShare
+                | Self::Memory
+                | Self::MemoryPeak
+                | Self::AllMemory
+        )
+    }
+
     /// Its value in a run, where the run has one. `server` is the server under measurement, `processes` what all took.
     pub fn value(self, run: &RunReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
         let step = run.steps.last()?;

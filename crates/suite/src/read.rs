@@ -270,11 +270,13 @@ impl Reader<'_> {
                 "mtu" => testbed.mtu = self.template_of(setting),
                 "rate" => testbed.rate = self.template_of(setting),
                 "delay" => testbed.delay = self.template_of(setting),
+                "cpu" => testbed.cpu = self.template_of(setting),
                 "hosts" => testbed.hosts = self.count_of(setting, 1, 2).unwrap_or(2) as u8,
-                _ => self.unknown(setting, &["about", "mtu", "rate", "delay", "hosts"]),
+                _ => self.unknown(setting, &["about", "mtu", "rate", "delay", "cpu", "hosts"]),
             }
         }
-        for (text, what) in [(&testbed.mtu, "mtu"), (&testbed.rate, "rate"), (&testbed.delay, "delay")] {
+        let texts = [(&testbed.mtu, "mtu"), (&testbed.rate, "rate"), (&testbed.delay, "delay"), (&testbed.cpu, "cpu")];
+        for (text, what) in texts {
             if let Some(text) = text {
                 self.measurable(what, text, node);
             }
@@ -290,6 +292,7 @@ impl Reader<'_> {
         let fault = match what {
             "mtu" => crate::testbed::mtu_fault(&text.text),
             "rate" => crate::testbed::rate_fault(&text.text),
+            "cpu" => crate::testbed::share::fault(&text.text),
             _ => crate::testbed::delay_fault(&text.text),
         };
         if let Some(fault) = fault {

@@ -4,6 +4,9 @@
 //! away by whoever comes next. Packets are cut to the link's size before they cross it: without that, the kernel would
 //! hand whole 64 KiB from one end to the other whatever the link's packets are said to be.
 
+pub mod share;
+
+use self::share::Share;
 use crate::document::Why;
 use crate::server::program::look_up;
 use crate::why::Reason;
@@ -29,6 +32,8 @@ pub struct Link {
     pub rate: Option<String>,
     /// Delay in each direction.
     pub delay: Option<String>,
+    /// Share of a core's time that servers have.
+    pub cpu: Option<String>,
     /// 1 or 2.
     pub hosts: u8,
 }
@@ -40,6 +45,7 @@ pub struct Network {
     pub link: Link,
     server: String,
     client: String,
+    share: Option<Share>,
 }
 
 /// Whether this process may make networks.
@@ -73,6 +79,7 @@ impl Network {
             link.mtu.as_deref().and_then(mtu_fault),
             link.rate.as_deref().and_then(rate_fault),
             link.delay.as_deref().and_then(delay_fault),
+            link.cpu.as_deref().and_then(share::fault),
         ];
         if let Some(fault) = faults.into_iter().flatten().next() {
             return Err(Reason::TestbedFailed.why(fault));
@@ -82,14 +89,20 @@ impl Network {
         let name = format!("{PREFIX}{pid}-{}-{number}", begun_at(pid).unwrap_or(0));
         let server = format!("{name}-server");
         let client = if link.hosts == 1 { server.clone() } else { format!("{name}-client") };
-        let network = Self { link, server, client };
+        let share = match &link.cpu {
+            Some(cpu) => Some(Share::make(&name, cpu).map_err(|text| Reason::ShareMissing.why(text))?),
+            None => None,
+        };
+        let network = Self { link, server, client, share };
         network.build().map_err(|text| Reason::TestbedFailed.why(text))?;
         Ok(network)
     }
 
-    /// The namespace of servers.
-    pub fn server(&self) -> &str {
-        &self.server
+    /// The words before a server's own: they put it where it belongs before it begins.
+    pub fn server_words(&self) -> Vec<String> {
+        let mut words = self.share.as_ref().map(Share::words).unwrap_or_default();
+        words.extend(within(&self.server));
+        words
     }
 
     /// The namespace of clients.
@@ -150,6 +163,7 @@ impl Drop for Network {
         for name in BTreeSet::from([&self.server, &self.client]) {
             remove(name);
         }
+        // The share goes with its own drop, after whatever ran in the namespaces.
     }
 }
 
@@ -164,6 +178,7 @@ pub fn sweep() -> Vec<String> {
     for name in &removed {
         remove(name);
     }
+    removed.extend(share::sweep(&|name| is_orphan(name)));
     removed.sort_unstable();
     removed
 }

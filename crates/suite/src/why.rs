@@ -17,6 +17,7 @@ reasons! {
     VersionUnknown, "version-unknown", false, "The program did not say its version.";
     Skipped, "skipped", false, "It was left out on request.";
     NeedsRoot, "needs-root", false, "Networks of namespaces are made by root.";
+    ShareMissing, "share-missing", false, "A share of a core's time cannot be given to servers on this machine.";
     TestbedFailed, "testbed-failed", true, "The network could not be made.";
     FixtureFailed, "fixture-failed", true, "What is served could not be made.";
     ConfigFailed, "config-failed", true, "A server's file could not be written.";

@@ -98,7 +98,7 @@ fn look(name: &str, folder: &Folder, out: &Path, words: &[&str]) {
 
 #[test]
 fn coyote_is_whole() {
-    let steps = ["hits-close", "hits-kept", "clients-close", "static", "wire-active", "wire-static"];
+    let steps = ["hits-close", "hits-kept", "clients-close", "clients-kept", "static", "wire-active", "wire-static"];
     run("coyote", &steps, &["Coyote, 1998", "84.2", "hits an hour", "204317"]);
 }
 
@@ -125,6 +125,6 @@ fn bordermanager_is_whole() {
 
 #[test]
 fn iss_is_whole() {
-    let steps = ["round-trip", "bandwidth", "simple", "standard", "features-simple", "features-standard"];
+    let steps = ["round-trip", "bandwidth", "simple", "standard", "features-simple", "reuseport", "features-standard"];
     run("iss", &steps, &["WebStone", "linux-2.0.29-iss", "no-defer-accept", "As webstone would print it", "own limit"]);
 }

@@ -1,6 +1,6 @@
 //! Networks of namespaces: they have the size and rate asked for, and they go away again, after a crash too.
 
-use super::{FLATOUT, Given, Ran, assert_nothing_runs};
+use super::{FLATOUT, Given, Ran, assert_nothing_runs, kill_both, signal, worker_of};
 use crate::e2e::harness::wait_until;
 use crate::e2e::tool::tool;
 use std::process::Command;
@@ -23,6 +23,13 @@ fn namespaces(pid: u32) -> Vec<String> {
     names.filter(|name| name.starts_with(&format!("flatout-suite-{pid}-"))).collect()
 }
 
+/// Our shares of a core's time that belong to this process.
+fn shares(pid: u32) -> Vec<String> {
+    let name = format!("flatout-suite-{pid}-*");
+    let output = Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "3", "-name", &name]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn a_link_has_its_rate_for_every_size_of_packet() {
     if !is_root() {
@@ -31,7 +38,7 @@ fn a_link_has_its_rate_for_every_size_of_packet() {
     }
     let given = Given::of(&[FLATOUT, WIRE]);
     let child = given.start();
-    let pid = child.id();
+    let pid = worker_of(child.id());
     let ran = Ran::of(&child.wait_with_output().unwrap());
     assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
     let report = given.report();
@@ -52,14 +59,10 @@ fn a_link_has_its_rate_for_every_size_of_packet() {
     assert_nothing_runs(&given);
 }
 
-#[test]
-fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
-    if !is_root() {
-        return;
-    }
-    let given = Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"")]);
-    let mut child = given.start();
-    let pid = child.id();
+/// A suite whose bench runs in a network, and the process that runs it.
+fn started(given: &Given) -> (std::process::Child, u32) {
+    let child = given.start();
+    let pid = worker_of(child.id());
     wait_until("the bench in the namespace", || {
         let in_namespace = |name: &String| {
             let pids = Command::new("ip").args(["netns", "pids", name]).output().unwrap();
@@ -67,9 +70,35 @@ fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
         };
         namespaces(pid).iter().filter(|name| in_namespace(name)).count() == 2
     });
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(namespaces(pid).len(), 2, "a killed process takes nothing away");
+    (child, pid)
+}
+
+#[test]
+fn a_suite_that_is_killed_leaves_no_network_and_no_share() {
+    if !is_root() {
+        return;
+    }
+    for cpu in ["", "cpu 0.5;"] {
+        let given =
+            Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"").replace("hosts 2", &format!("{cpu} hosts 2"))]);
+        let (child, pid) = started(&given);
+        signal(pid, "KILL");
+        let ran = Ran::of(&child.wait_with_output().unwrap());
+        assert_eq!(ran.code, 137, "{}", ran.stderr);
+        assert_eq!((namespaces(pid), shares(pid)), (Vec::new(), Vec::new()));
+        assert_nothing_runs(&given);
+    }
+}
+
+#[test]
+fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
+    if !is_root() {
+        return;
+    }
+    let given = Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"")]);
+    let (mut child, pid) = started(&given);
+    kill_both(&mut child);
+    assert_eq!(namespaces(pid).len(), 2, "nobody was there to take them away");
     let other = Given::of(&[FLATOUT, super::STEP]);
     let ran = other.run(&[]);
     assert!(ran.stderr.contains(&format!("the network flatout-suite-{pid}-")), "{}", ran.stderr);
@@ -77,6 +106,32 @@ fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
     wait_until("the end of all that ran in it", || {
         super::processes_of(&format!("{}/", given.folder.path().display())).is_empty()
     });
+}
+
+#[test]
+fn servers_have_the_share_of_a_core_that_they_are_given() {
+    if !is_root() {
+        return;
+    }
+    let small = r#"
+        testbed "small" { cpu 0.05; hosts 1 }
+        step "small" { servers "flatout"; path "/index.html"; bench "-c" 8 "-d" "1s" "--close"; testbed "small"; repetitions 1 }
+    "#;
+    let given = Given::of(&[FLATOUT, small]);
+    let child = given.start();
+    let pid = worker_of(child.id());
+    let ran = Ran::of(&child.wait_with_output().unwrap());
+    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
+    let cell = &given.report()["steps"][0]["cells"][0];
+    if cell["absent"].is_null() {
+        // 50 ms of a second; it ends a little after the last answer, and twice as much leaves room for that.
+        let cpu_ns = cell["runs"][0]["processes"][0]["cpu_ns"].as_u64().unwrap();
+        assert!(cpu_ns > 5_000_000 && cpu_ns < 100_000_000, "a twentieth of a second is {cpu_ns} ns");
+    } else {
+        // A machine without quotas says so, and no more.
+        assert_eq!(cell["absent"]["name"], "share-missing");
+    }
+    assert_eq!((namespaces(pid), shares(pid)), (Vec::new(), Vec::new()));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Lists of URLs that are asked for in turn: one a line, `#` begins a comment, blank lines are passed over.
+//! Lists of URLs that are asked for in turn: one a line, `#` begins a comment, blank lines are passed over, and
+//! so are the weights of a WebStone list.
 
 use super::fault::{FaultKind, Faults};
 use super::filelist::read_entries;
@@ -20,6 +21,8 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
 fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
     let mut words = line.split_ascii_whitespace();
     let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
+    // A list with weights can be asked for in turn as well: then they mean nothing.
+    let mut words = words.skip_while(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
     match words.next() {
         Some(more) if !more.starts_with('#') => Err(FaultKind::TooManyWords),
         _ => Address::parse(word).map(|address| Some(Entry::get(address))),

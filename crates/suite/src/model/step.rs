@@ -34,6 +34,11 @@ pub struct Step {
     pub takes: Vec<Take>,
     /// Whether failed requests are what the step is about, as past the knee: they are shown, and no error.
     pub failures_expected: bool,
+    /// Whether the client's own limit is what the step is about, as where a link is measured: it is no fault of a run.
+    pub client_limit: bool,
+    /// Arguments of a `flatout bench` that precedes every measurement and is no part of it, with names in braces; such as a
+    /// pass over all files, after which caches are warm.
+    pub first: Vec<Placed>,
     /// Whether servers are started anew for every repetition, and not once for all of a step.
     pub fresh_servers: bool,
 }

@@ -18,6 +18,8 @@ pub struct Testbed {
     pub rate: Option<Placed>,
     /// Added on the way in each direction, such as `1ms`.
     pub delay: Option<Placed>,
+    /// Share of a core's time that servers have, such as `0.04`; may name a variable.
+    pub cpu: Option<Placed>,
     /// Hosts: 1 (servers and clients share one) or 2.
     pub hosts: u8,
 }

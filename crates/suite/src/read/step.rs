@@ -12,6 +12,7 @@ const SETTINGS: &[&str] = &[
     "about",
     "servers",
     "path",
+    "first",
     "bench",
     "testbed",
     "view",
@@ -20,6 +21,7 @@ const SETTINGS: &[&str] = &[
     "expected-seconds",
     "take",
     "failures-expected",
+    "client-limit-expected",
     "fresh-servers",
 ];
 
@@ -70,7 +72,7 @@ impl Reader<'_> {
                 }
             }
             "path" => self.path(step, node, texts),
-            "bench" => {
+            "first" | "bench" => {
                 for (word, span) in self.words_of_spans(node) {
                     let option = word.text.split('=').next().unwrap_or("");
                     if OWN_OPTIONS.contains(&option) {
@@ -78,7 +80,11 @@ impl Reader<'_> {
                         self.report.add(Code::WordUnknown, span, message);
                     }
                     texts.push((word.text.clone(), span));
-                    step.bench.push(word);
+                    if node.name == "first" {
+                        step.first.push(word);
+                    } else {
+                        step.bench.push(word);
+                    }
                 }
             }
             "testbed" => {
@@ -104,13 +110,13 @@ impl Reader<'_> {
             "seconds" => step.seconds = self.seconds_of(node),
             "expected-seconds" => step.expected_seconds = self.seconds_of(node),
             "take" => step.takes.extend(self.take(node)),
-            "failures-expected" | "fresh-servers" => {
+            "failures-expected" | "client-limit-expected" | "fresh-servers" => {
                 self.none(node);
                 self.no_block(node);
-                if node.name == "fresh-servers" {
-                    step.fresh_servers = true;
-                } else {
-                    step.failures_expected = true;
+                match node.name.as_str() {
+                    "failures-expected" => step.failures_expected = true,
+                    "client-limit-expected" => step.client_limit = true,
+                    _ => step.fresh_servers = true,
                 }
             }
             _ => self.unknown(node, SETTINGS),

@@ -63,10 +63,12 @@ pub(super) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> 
     one.iter().filter_map(of).collect()
 }
 
-/// A figure has a value for each valid run, in order.
+/// A figure has a value for each run that is valid for it, in order.
 fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
     let Some(figure) = cell.figure(measure) else { return Vec::new() };
-    let valid = cell.runs.iter().filter(|run| run.invalid.is_empty()).map(|run| run.repetition);
+    let is_cost = Measure::parse(measure).is_some_and(Measure::is_cost);
+    let valid = cell.runs.iter().filter(|run| run.invalid.is_empty() || run.cost_only && is_cost);
+    let valid = valid.map(|run| run.repetition);
     let repetitions: Vec<u32> = valid.collect();
     if repetitions.len() != figure.values.len() {
         return Vec::new();

@@ -87,6 +87,7 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
                     @if let Some(mtu) = &testbed.mtu { ", packets of at most " (mtu) " bytes" }
                     @if let Some(rate) = &testbed.rate { ", " (rate) }
                     @if let Some(delay) = &testbed.delay { ", " (delay) " more each way" }
+                    @if let Some(cpu) = &testbed.cpu { ", servers with " (cpu) " of a core's time" }
                 }
             }
         }

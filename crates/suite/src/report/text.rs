@@ -88,7 +88,14 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
     }
     add_table(text, &rows, step.variables.len() + 1, style);
     if step.cells.iter().any(Cell::has_invalid) {
-        let _ = writeln!(text, "  {}", style.paint(Weight::Warning, "* invalid runs are in no figure"));
+        let _ = writeln!(
+            text,
+            "  {}",
+            style.paint(
+                Weight::Warning,
+                "* invalid runs are in no figure; where only the client was the limit, in those of cost"
+            )
+        );
     }
 }
 

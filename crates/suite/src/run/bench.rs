@@ -53,6 +53,13 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
     let Measurement { command: words, files, cores, expected_s } = measurement;
     let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };
+    // What an earlier run left there is none of this one's.
+    match fs::remove_file(&files.part) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return failed(format!("{}: {error}", files.part.display()));
+        }
+        _ => {}
+    }
     let outputs = files.said.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
         let out = File::create(&files.said)?;
         Ok((out.try_clone()?, out))

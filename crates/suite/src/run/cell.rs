@@ -2,26 +2,44 @@
 
 use crate::document::{Cell, Figure, ProcessCost, RunEntry};
 use crate::measure::Measure;
+use crate::model::Step;
+use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::report::RunReport;
 
 /// One run as it stands in the result.
-pub(super) fn entry(repetition: u32, path: &str, report: &RunReport, processes: Vec<ProcessCost>) -> RunEntry {
-    let invalid = report.steps.iter().flat_map(|step| &step.invalid);
+pub(super) fn entry(
+    step: &Step,
+    repetition: u32,
+    path: &str,
+    report: &RunReport,
+    processes: Vec<ProcessCost>,
+) -> RunEntry {
+    let (invalid, cost_only) = judged(step.client_limit, report.steps.iter().flat_map(|level| &level.invalid));
     let failing = report.steps.iter().flat_map(|step| &step.failing);
     let mut entry = RunEntry {
         repetition,
         path: path.to_owned(),
-        invalid: invalid.map(|invalid| invalid.text.clone()).collect(),
+        invalid,
         failing: failing.map(|reason| reason.text.clone()).collect(),
+        cost_only,
         processes,
     };
     // A search judges its trials one by one, and those by which it learnt where the client ends are part of it.
     if Measure::KneePerS.value(report, "", &[]).is_some() {
         entry.invalid.clear();
+        entry.cost_only = false;
     }
     entry.invalid.dedup();
     entry.failing.dedup();
     entry
+}
+
+/// What is said against a run, and whether that is the client's limit alone, which leaves what the server cost.
+fn judged<'i>(client_limit: bool, invalid: impl Iterator<Item = &'i Invalid>) -> (Vec<String>, bool) {
+    let is_by_client = |invalid: &&Invalid| invalid.reason == InvalidReason::ClientSaturated;
+    let left: Vec<&Invalid> = invalid.filter(|invalid| !(client_limit && is_by_client(invalid))).collect();
+    let cost_only = !left.is_empty() && left.iter().all(is_by_client);
+    (left.into_iter().map(|invalid| invalid.text.clone()).collect(), cost_only)
 }
 
 /// What a run says, measure by measure.
@@ -30,14 +48,12 @@ pub(super) fn values(cell: &Cell, report: &RunReport, processes: &[ProcessCost])
     Measure::ALL.iter().filter_map(value).collect()
 }
 
-/// Adds a run to its cell. One that must not be believed is listed, and in no figure.
+/// Adds a run to its cell. One that must not be believed is listed, and in no figure; one in which the client was the limit
+/// says what the server cost.
 pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>) {
-    let is_valid = entry.invalid.is_empty();
+    let (is_valid, cost_only) = (entry.invalid.is_empty(), entry.cost_only);
     cell.runs.push(entry);
-    if !is_valid {
-        return;
-    }
-    for (measure, value) in values {
+    for (measure, value) in values.into_iter().filter(|(measure, _)| is_valid || cost_only && measure.is_cost()) {
         let found = cell.figures.iter_mut().find(|figure| figure.measure == measure.name());
         match found {
             Some(figure) => figure.values.push(value),
@@ -66,9 +82,10 @@ fn spread(values: &[f64]) -> (f64, f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{add, spread};
+    use super::{add, judged, spread};
     use crate::document::{Cell, RunEntry};
     use crate::measure::Measure;
+    use flatout_load::judge::{Invalid, InvalidReason};
 
     #[test]
     fn a_median_is_the_middle_or_between_the_two_in_it() {
@@ -87,5 +104,22 @@ mod tests {
         assert_eq!((cell.runs.len(), cell.has_invalid()), (3, true));
         let figure = cell.figure("requests-per-s").unwrap();
         assert_eq!((figure.values.as_slice(), figure.median), ([10.0, 20.0].as_slice(), 15.0));
+    }
+
+    #[test]
+    fn where_the_client_was_the_limit_the_servers_cost_is_a_figure_and_nothing_else() {
+        let made = |client_limit: bool, reason| {
+            let invalid = [Invalid { reason, text: "so".to_owned() }];
+            let (invalid, cost_only) = judged(client_limit, invalid.iter());
+            let mut cell = Cell::default();
+            let entry = RunEntry { invalid, cost_only, ..RunEntry::default() };
+            add(&mut cell, entry, vec![(Measure::RequestsPerS, 10.0), (Measure::ServerCpuPerRequest, 5.0)]);
+            let has = |name: &str| cell.figure(name).is_some();
+            (has("requests-per-s"), has("server-cpu-per-request"), cell.has_invalid())
+        };
+        assert_eq!(made(false, InvalidReason::ClientSaturated), (false, true, true));
+        assert_eq!(made(true, InvalidReason::ClientSaturated), (true, true, false));
+        assert_eq!(made(true, InvalidReason::ScheduleLag), (false, false, true));
+        assert_eq!(made(false, InvalidReason::ScheduleLag), (false, false, true));
     }
 }

@@ -139,7 +139,10 @@ pub(super) fn expected_s_of(suite: &Suite, options: &Options, step: &Step) -> f6
     /// A bench's own beginning and end.
     const AROUND_S: f64 = 0.3;
     let own = step.expected_seconds.filter(|_| !options.quick || suite.quick.seconds.is_none());
-    own.unwrap_or_else(|| seconds_of(suite, options, step)) + AROUND_S
+    /// What precedes a measurement: about as long as it takes to ask for some thousand files.
+    const FIRST_S: f64 = 1.0;
+    let first = if step.first.is_empty() { 0.0 } else { FIRST_S };
+    own.unwrap_or_else(|| seconds_of(suite, options, step)) + AROUND_S + first
 }
 
 fn head(suite: &Suite, options: &Options, bundle: &Bundle) -> SuiteReport {
@@ -226,6 +229,7 @@ impl Engine<'_> {
                 mtu: text(&testbed.mtu),
                 rate: text(&testbed.rate),
                 delay: text(&testbed.delay),
+                cpu: text(&testbed.cpu),
                 hosts: testbed.hosts,
                 absent: None,
             };

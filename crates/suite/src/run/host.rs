@@ -27,6 +27,7 @@ impl Engine<'_> {
                 mtu: filled(&testbed.mtu),
                 rate: filled(&testbed.rate),
                 delay: filled(&testbed.delay),
+                cpu: filled(&testbed.cpu),
                 hosts: testbed.hosts,
             }
         };
@@ -198,7 +199,7 @@ impl Engine<'_> {
             dir: place.dir.clone(),
             log: self.log_of(&server.name),
             cores: self.suite.cores.server.clone(),
-            namespace: self.network.as_ref().map(|network| network.server().to_owned()),
+            within: self.network.as_ref().map(Network::server_words),
             address: place.address,
             port2: place.port2,
             ready_path: server.ready.path.as_ref().map(|path| fill.fill(&path.text)),

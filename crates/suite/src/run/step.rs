@@ -4,16 +4,26 @@ use super::bench::{self, Ending, Measurement};
 use super::cell;
 use super::engine::{Engine, expected_s_of, is_measured, repetitions_of, seconds_of, shown};
 use super::host::processes;
+use crate::bundle::RunFiles;
 use crate::combine::{self, Values};
 use crate::document::{Cell, StepEntry, Why};
-use crate::model::Step;
+use crate::model::{Placed, Step};
 use crate::server::Instance;
 use crate::testbed;
 use crate::why::Reason;
+use flatout_load::report::RunReport;
 use std::collections::BTreeMap;
 
 /// Deaths of a server in one step after which it is not started again.
 const DEATHS_MAX: u32 = 2;
+
+/// A server that died while something was measured.
+#[derive(Debug, Default)]
+struct Dead {
+    server: String,
+    ending: String,
+    log: Vec<String>,
+}
 
 /// What a step knows of its servers.
 #[derive(Debug, Default)]
@@ -101,7 +111,7 @@ impl Engine<'_> {
         let files = self.bundle.run_files(&step.name, &cell.server, &cell.values, repetition);
         if let Some((report, processes)) = self.bundle.read_run(&files) {
             let values = cell::values(cell, &report, &processes);
-            let entry = cell::entry(repetition, &files.relative, &report, processes);
+            let entry = cell::entry(step, repetition, &files.relative, &report, processes);
             self.say_failing(step, &cell.server, &entry.failing);
             cell::add(cell, entry, values);
             return false;
@@ -138,15 +148,22 @@ impl Engine<'_> {
         self.servers_for(step, cell, &values, health)?;
         let path =
             step.paths.iter().find(|(server, _)| server.text == cell.server).map_or(&step.path, |(_, path)| path);
-        let (url, words) = {
+        let (url, first, words) = {
             let fill = self.fill(&cell.server, &values);
-            let words: Vec<String> = step.bench.iter().map(|word| fill.fill(&word.text)).collect();
-            (format!("{}{}", fill.fill("{url}"), fill.fill(&path.text)), words)
+            let filled = |words: &[Placed]| words.iter().map(|word| fill.fill(&word.text)).collect::<Vec<String>>();
+            let (first, words) = (filled(&step.first), filled(&step.bench));
+            (format!("{}{}", fill.fill("{url}"), fill.fill(&path.text)), first, words)
         };
         let quick_s = self.suite.quick.seconds.filter(|_| self.options.quick);
         let mut command = self.network.as_ref().map(|network| testbed::within(network.client())).unwrap_or_default();
         command.push(self.options.own.display().to_string());
-        command.extend(bench::words(&url, &files, seconds_of(self.suite, self.options, step), quick_s, &words));
+        let seconds = seconds_of(self.suite, self.options, step);
+        if !first.is_empty() {
+            let words = bench::words(&url, &files, seconds, quick_s, &first);
+            let command = command.iter().cloned().chain(words).collect();
+            self.first(step, cell, &files, command, health)?;
+        }
+        command.extend(bench::words(&url, &files, seconds, quick_s, &words));
         let involved: Vec<String> =
             self.involved(step, &cell.server).iter().map(|server| server.name.clone()).collect();
         let before = self.costs(&involved);
@@ -156,29 +173,51 @@ impl Engine<'_> {
             cores: &self.suite.cores.client,
             expected_s: expected_s_of(self.suite, self.options, step),
         };
+        let ending = self.bench(&measurement, &involved);
+        let report = self.ended(step, cell, ending, health)?;
+        let processes = processes(&before, &self.costs(&involved));
+        if let Err(error) = self.bundle.keep_run(&files, &processes) {
+            let why = Reason::WriteFailed.why(format!("{}: {error}", files.result.display()));
+            self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), Vec::new());
+            return Err(why);
+        }
+        let values = cell::values(cell, &report, &processes);
+        let entry = cell::entry(step, repetition, &files.relative, &report, processes);
+        self.say_failing(step, &cell.server, &entry.failing);
+        cell::add(cell, entry, values);
+        Ok(())
+    }
+
+    /// Makes a measurement; a server that died in it is named.
+    fn bench(&mut self, measurement: &Measurement<'_>, involved: &[String]) -> (Ending, Option<Dead>) {
         let mut alive: Vec<&mut Instance> =
             self.instances.iter_mut().filter(|instance| involved.contains(&instance.launch.name)).collect();
-        match bench::measure(&measurement, &mut alive, self.stop) {
-            Ending::Report(report) => {
-                let after = self.costs(&involved);
-                let processes = processes(&before, &after);
-                if let Err(error) = self.bundle.keep_run(&files, &processes) {
-                    let why = Reason::WriteFailed.why(format!("{}: {error}", files.result.display()));
-                    self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), Vec::new());
-                    return Err(why);
-                }
-                let values = cell::values(cell, &report, &processes);
-                let entry = cell::entry(repetition, &files.relative, &report, processes);
-                self.say_failing(step, &cell.server, &entry.failing);
-                cell::add(cell, entry, values);
-                Ok(())
-            }
-            Ending::Died(index) => {
-                let dead = alive[index].launch.name.clone();
-                let ending = alive[index].ending();
-                let why = Reason::Died.why(format!("{dead} ended while {} was measured ({ending})", cell.server));
-                let log = alive[index].log_tail();
-                self.died(step, &dead, &why, log, health);
+        let ending = bench::measure(measurement, &mut alive, self.stop);
+        let dead = match &ending {
+            Ending::Died(index) => alive.get(*index).map(|dead| Dead {
+                server: dead.launch.name.clone(),
+                ending: dead.ending(),
+                log: dead.log_tail(),
+            }),
+            _ => None,
+        };
+        (ending, dead)
+    }
+
+    /// The result, or why there is none, which is told.
+    fn ended(
+        &mut self,
+        step: &Step,
+        cell: &Cell,
+        (ending, dead): (Ending, Option<Dead>),
+        health: &mut Health,
+    ) -> Result<Box<RunReport>, Why> {
+        match ending {
+            Ending::Report(report) => Ok(report),
+            Ending::Died(_) => {
+                let Dead { server, ending, log } = dead.unwrap_or_default();
+                let why = Reason::Died.why(format!("{server} ended while {} was measured ({ending})", cell.server));
+                self.died(step, &server, &why, log, health);
                 Err(why)
             }
             Ending::Stopped => Err(Reason::Interrupted.why("the suite was ended while it was measured")),
@@ -188,6 +227,25 @@ impl Engine<'_> {
                 Err(why)
             }
         }
+    }
+
+    /// What precedes a measurement, and is no part of it.
+    fn first(
+        &mut self,
+        step: &Step,
+        cell: &Cell,
+        files: &RunFiles,
+        command: Vec<String>,
+        health: &mut Health,
+    ) -> Result<(), Why> {
+        let involved: Vec<String> =
+            self.involved(step, &cell.server).iter().map(|server| server.name.clone()).collect();
+        let expected_s = expected_s_of(self.suite, self.options, step);
+        let measurement = Measurement { command, files, cores: &self.suite.cores.client, expected_s };
+        let ending = self.bench(&measurement, &involved);
+        // Its result is nobody's, and must not be taken for the next one's.
+        let _removed = std::fs::remove_file(&files.part);
+        self.ended(step, cell, ending, health).map(|_| ())
     }
 
     /// Requests that failed, unless they are what the step is about.

@@ -39,8 +39,16 @@ fn parse(stat: &str) -> Option<Entry> {
 /// The processes of the server that was started as `leader`, zombies left out.
 pub fn members(leader: u32) -> BTreeSet<u32> {
     let table = table();
-    let mut members: BTreeSet<u32> =
-        table.iter().filter(|(pid, entry)| **pid == leader || entry.group == leader).map(|(pid, _)| *pid).collect();
+    let first = table.iter().filter(|(pid, entry)| **pid == leader || entry.group == leader);
+    with_descendants(&table, first.map(|(pid, _)| *pid).collect())
+}
+
+/// A process and its descendants, zombies left out; others of its group, such as those of a shell's pipe, are not meant.
+pub fn members_below(process: u32) -> BTreeSet<u32> {
+    with_descendants(&table(), BTreeSet::from([process]))
+}
+
+fn with_descendants(table: &BTreeMap<u32, Entry>, mut members: BTreeSet<u32>) -> BTreeSet<u32> {
     loop {
         let before = members.len();
         let more: Vec<u32> =

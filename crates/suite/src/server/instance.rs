@@ -40,8 +40,8 @@ pub struct Launch {
     pub log: PathBuf,
     /// Its cores; empty when the kernel may choose.
     pub cores: Vec<usize>,
-    /// Its network namespace.
-    pub namespace: Option<String>,
+    /// The words before its own that put it into its network, where it has one.
+    pub within: Option<Vec<String>>,
     /// Where it listens.
     pub address: SocketAddr,
     /// A second port that was free when it was started.
@@ -81,7 +81,7 @@ impl Instance {
     /// # Errors
     /// Why it is not running; everything that was started is stopped.
     pub fn start(launch: Launch, is_stopped: &dyn Fn() -> bool) -> Result<Self, Why> {
-        if launch.namespace.is_none() && launch.ready_socket.is_none() {
+        if launch.within.is_none() && launch.ready_socket.is_none() {
             free(&launch)?;
         }
         let failed = |error: io::Error| {
@@ -92,9 +92,7 @@ impl Instance {
         }
         let out = File::create(&launch.log).map_err(failed)?;
         let mut words: Vec<String> = Vec::new();
-        if let Some(namespace) = &launch.namespace {
-            words.extend(crate::testbed::within(namespace));
-        }
+        words.extend(launch.within.iter().flatten().cloned());
         words.extend(launch.command.iter().cloned());
         let (program, arguments) = words.split_first().ok_or_else(|| failed(io::Error::other("no program")))?;
         let mut command = Command::new(program);
@@ -191,7 +189,7 @@ impl Instance {
     pub fn stop(mut self) -> Stopped {
         self.end();
         let launch = &self.launch;
-        let is_ours = launch.namespace.is_none() && launch.ready_socket.is_none();
+        let is_ours = launch.within.is_none() && launch.ready_socket.is_none();
         let port_holder = is_ours.then(|| free(launch).err()).flatten().map(|why| why.text);
         Stopped { port_holder }
     }
@@ -209,7 +207,7 @@ impl Instance {
         }
         let mut left = group::members(leader);
         // Those that left the group were given to this process when their parent ended.
-        let ours = group::members(std::process::id());
+        let ours = group::members_below(std::process::id());
         left.extend(members.into_iter().filter(|pid| ours.contains(pid)));
         if self.ended.is_some() {
             left.remove(&leader);

@@ -10,7 +10,7 @@ use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery}
 use serde_json::json;
 
 /// Levels, as parts of the peak.
-const LEVELS: [f64; 7] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
+const LEVELS: [f64; 8] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0];
 
 /// Load before and after the overload whose end the recovery is counted from, as a part of the peak.
 const CALM: f64 = 0.5;

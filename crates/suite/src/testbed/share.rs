@@ -1,0 +1,144 @@
+//! A share of a core's time for servers: a small machine, so that one client can ask for several times what it can give.
+//!
+//! It is the quota of a control group, of the kernel's first kind or of its second, whichever this machine has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A turn within a period, in microseconds: the shortest that the kernel gives. The shorter, the less does the share look
+/// like a machine that stops and goes.
+const TURN_US: f64 = 1_000.0;
+
+/// How long the kernel may take to forget processes that have ended.
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A control group; dropped, it is taken away.
+#[derive(Debug)]
+pub struct Share {
+    folder: PathBuf,
+}
+
+/// What is wrong with a share.
+pub fn fault(text: &str) -> Option<String> {
+    let fits = text.parse().is_ok_and(|share: f64| (0.001..=1.0).contains(&share));
+    (!fits).then(|| format!("{text:?} is no share of a core's time: it is 0.001 to 1"))
+}
+
+impl Share {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Why this machine cannot give it.
+    pub fn make(name: &str, share: &str) -> Result<Self, String> {
+        let share: f64 = share.parse().map_err(|_| format!("{share:?} is no number"))?;
+        let period_us = (TURN_US / share).round();
+        let mut said = "no file system of control groups is mounted".to_owned();
+        for root in roots() {
+            let share = Self { folder: root.path.join(name) };
+            match share.fill(&root, period_us) {
+                Ok(()) => return Ok(share),
+                Err(error) => said = format!("{}: {error}", share.folder.display()),
+            }
+        }
+        Err(format!("servers cannot be given a share of a core's time: {said}"))
+    }
+
+    fn fill(&self, root: &Root, period_us: f64) -> std::io::Result<()> {
+        if root.is_unified {
+            // Where it is switched on already, this changes nothing.
+            let _switched = fs::write(root.path.join("cgroup.subtree_control"), "+cpu");
+        }
+        fs::create_dir(&self.folder)?;
+        if root.is_unified {
+            return fs::write(self.folder.join("cpu.max"), format!("{TURN_US} {period_us}"));
+        }
+        fs::write(self.folder.join("cpu.cfs_period_us"), period_us.to_string())?;
+        fs::write(self.folder.join("cpu.cfs_quota_us"), TURN_US.to_string())
+    }
+
+    /// The words before a command's own that have it begin within the share.
+    pub fn words(&self) -> Vec<String> {
+        let processes = self.folder.join("cgroup.procs").display().to_string();
+        ["/bin/sh", "-c", "echo $$ > \"$0\" && exec \"$@\"", &processes].map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        remove(&self.folder);
+    }
+}
+
+/// Where control groups with a share of time may be made.
+struct Root {
+    path: PathBuf,
+    is_unified: bool,
+}
+
+fn roots() -> Vec<Root> {
+    roots_of(&fs::read_to_string("/proc/self/mounts").unwrap_or_default())
+}
+
+fn roots_of(mounts: &str) -> Vec<Root> {
+    let of = |line: &str| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_unified = kind == "cgroup2";
+        let is_one = is_unified || (kind == "cgroup" && options.split(',').any(|option| option == "cpu"));
+        is_one.then(|| Root { path: PathBuf::from(path), is_unified })
+    };
+    mounts.lines().filter_map(of).collect()
+}
+
+/// Takes away those of processes that are gone. Returns their names.
+pub(super) fn sweep(is_orphan: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut removed = Vec::new();
+    for root in roots() {
+        for entry in fs::read_dir(&root.path).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if is_orphan(&name) {
+                remove(&entry.path());
+                removed.push(name);
+            }
+        }
+    }
+    removed
+}
+
+/// Removes a group, with whatever still runs in it.
+fn remove(folder: &Path) {
+    let begun = Instant::now();
+    loop {
+        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        let processes: BTreeSet<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        crate::server::group::signal(0, &processes, 9);
+        // The kernel refuses while it still knows of a process.
+        let is_gone = fs::remove_dir(folder).is_ok() || !folder.exists();
+        if is_gone || begun.elapsed() > EMPTY_TIMEOUT {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fault, roots_of};
+
+    #[test]
+    fn shares_are_of_one_core() {
+        assert!(["0.04", "1", "0.001"].iter().all(|text| fault(text).is_none()));
+        assert!(["0", "1.5", "-1", "NaN", "4%", ""].iter().all(|text| fault(text).is_some()));
+    }
+
+    #[test]
+    fn both_kinds_of_control_groups_are_found() {
+        let mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
+                      cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\ncgroup2 /u cgroup2 rw,nsdelegate 0 0\nx";
+        let found: Vec<(String, bool)> =
+            roots_of(mounts).into_iter().map(|root| (root.path.display().to_string(), root.is_unified)).collect();
+        assert_eq!(found, [("/sys/fs/cgroup/cpu,cpuacct".to_owned(), false), ("/u".to_owned(), true)]);
+    }
+}
