@@ -47,8 +47,13 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
         return Err(MergeError::Nothing(why.trim_end().to_owned()));
     };
     let first = first.name.clone();
+    // Who was stopped by something before the last level says so at its own last one; what all have is kept.
+    let levels = parts.iter().map(|(_, report)| report.steps.len()).min().unwrap_or(0);
+    let most = parts.iter().map(|(_, report)| report.steps.len()).max().unwrap_or(0);
     for (result, report) in &parts {
-        if report.steps.len() != parts[0].1.steps.len() {
+        let is_short = report.steps.len() < most;
+        let says_why = report.steps.last().is_some_and(|step| step.evidence.part_missing.is_some());
+        if is_short && !says_why {
             return Err(MergeError::Different(first, result.name.clone()));
         }
     }
@@ -59,7 +64,7 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     whole.limit = None;
     whole.findings = serde_json::Map::new();
     let steps: Result<Vec<StepReport>, MergeError> =
-        (0..whole.steps.len()).map(|index| step(index, &parts, results)).collect();
+        (0..levels).map(|index| step(index, &parts, results)).collect();
     whole.steps = steps?;
     Ok(whole)
 }
@@ -114,11 +119,17 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         server: None,
         kernel: None,
         reconciliation: None,
+        counts_missing: None,
         agents_lost: lost,
         interrupted,
         overload: base.evidence.overload,
     };
     let mut step = StepReport::of(record, facts);
+    for (part, report) in parts {
+        if let Some(what) = &report.steps[index].evidence.part_missing {
+            step.add_missing(format!("agent {}: {what}", part.name));
+        }
+    }
     step.notes.extend(notes(results));
     Ok(step)
 }

@@ -28,7 +28,7 @@ fn counts_are_added_and_histograms_merged() {
     assert_eq!((whole.agents, whole.threads), (2, 2 * one.threads));
     assert_eq!(sum.record.counts.responses, 2 * part.record.counts.responses);
     assert_eq!(sum.record.counts.failures_total(), 24);
-    assert_eq!(sum.record.response.0.len(), 2 * part.record.response.0.len());
+    assert_eq!(sum.record.response.histogram().len(), 2 * part.record.response.histogram().len());
     assert_eq!(sum.response.unwrap().p50_ns, part.response.unwrap().p50_ns);
     assert_eq!(sum.tally.visits, 600);
     assert!((sum.responses_per_s - 2.0 * part.responses_per_s).abs() < 1e-6);
