@@ -2,6 +2,7 @@
 
 mod flags;
 mod plan;
+mod sense;
 mod show;
 
 pub(crate) use flags::BenchArgs;

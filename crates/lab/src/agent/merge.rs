@@ -63,8 +63,7 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     // The limit and the answers to questions are one machine's own.
     whole.limit = None;
     whole.findings = serde_json::Map::new();
-    let steps: Result<Vec<StepReport>, MergeError> =
-        (0..levels).map(|index| step(index, &parts, results)).collect();
+    let steps: Result<Vec<StepReport>, MergeError> = (0..levels).map(|index| step(index, &parts, results)).collect();
     whole.steps = steps?;
     Ok(whole)
 }

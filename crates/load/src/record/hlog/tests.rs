@@ -75,5 +75,8 @@ fn hostile_logs_are_refused_with_the_line() {
         assert!(error.to_string().contains(reason), "{line}: {error}");
     }
     let many = format!("1,2,3,{good}\n").repeat(ROWS_MAX + 1);
-    assert_eq!(Log::parse(&many).unwrap_err().line, super::COUNTS_MAX / Hdr::new().unwrap().0.distinct_values() + 1);
+    assert_eq!(
+        Log::parse(&many).unwrap_err().line,
+        super::COUNTS_MAX / Hdr::new().unwrap().histogram().distinct_values() + 1
+    );
 }
