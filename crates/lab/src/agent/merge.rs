@@ -47,15 +47,19 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
         return Err(MergeError::Nothing(why.trim_end().to_owned()));
     };
     let first = first.name.clone();
-    // Who was stopped by something before the last level says so at its own last one; what all have is kept.
-    let levels = parts.iter().map(|(_, report)| report.steps.len()).min().unwrap_or(0);
-    let most = parts.iter().map(|(_, report)| report.steps.len()).max().unwrap_or(0);
-    for (result, report) in &parts {
-        let is_short = report.steps.len() < most;
+    // Who could not run a later level says so beside the last one; what all of them have is kept.
+    let (levels, most) = parts.iter().fold((usize::MAX, 0), |(least, most), (_, report)| {
+        (least.min(report.steps.len()), most.max(report.steps.len()))
+    });
+    let ends_early = |report: &RunReport| {
         let says_why = report.steps.last().is_some_and(|step| step.evidence.part_missing.is_some());
-        if is_short && !says_why {
-            return Err(MergeError::Different(first, result.name.clone()));
-        }
+        report.steps.len() < most && says_why
+    };
+    let others = parts.iter().find(|(_, report)| report.steps.len() != parts[0].1.steps.len());
+    if let Some((other, _)) = others
+        && parts.iter().any(|(_, report)| report.steps.len() < most && !ends_early(report))
+    {
+        return Err(MergeError::Different(first, other.name.clone()));
     }
     let mut whole = parts[0].1.clone();
     whole.agents = results.len() as u32;
