@@ -261,13 +261,33 @@ impl Plan {
 
     /// What arrives: a rate of arrivals times its requests is a rate of requests.
     pub fn arrival(&self) -> Arrival {
-        let (name, bursts) = match &self.visit {
-            Visit::Request => ("bursts", 1.0),
-            Visit::Connection { calls } => ("connections", f64::from(*calls)),
-            Visit::Session { length } => ("sessions", length.mean_count()),
+        let bursts = match &self.visit {
+            Visit::Request => 1.0,
+            Visit::Connection { calls } => f64::from(*calls),
+            Visit::Session { length } => length.mean_count(),
         };
         let requests = bursts * f64::from(self.burst);
-        Arrival { name: if requests > 1.0 { name } else { "requests" }, requests }
+        Arrival { name: if requests > 1.0 { self.visits() } else { "requests" }, requests }
+    }
+
+    /// What its visits are, in the plural.
+    pub const fn visits(&self) -> &'static str {
+        match &self.visit {
+            Visit::Request if self.burst > 1 => "bursts",
+            Visit::Request => "requests",
+            Visit::Connection { .. } => "connections",
+            Visit::Session { .. } => "sessions",
+        }
+    }
+
+    /// What it ends after, where it ends after so many: visits of an open loop, requests of a closed one; how many, and
+    /// what they are in the plural.
+    pub const fn counted(&self) -> Option<(u64, &'static str)> {
+        match (self.stop, &self.kind) {
+            (Stop::Count(visits), Loop::Open(_)) => Some((visits, self.visits())),
+            (Stop::Count(bursts), Loop::Closed) => Some((bursts.saturating_mul(self.burst as u64), "requests")),
+            (Stop::After { .. } | Stop::Tight { .. }, _) => None,
+        }
     }
 
     /// Mean rate of visits as far as the plan goes: a run may end before its last level of rate begins.
