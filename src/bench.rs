@@ -12,7 +12,7 @@ use crate::agent::{self, AgentsPlan};
 use flatout_lab::bench::{BenchError, BenchReport, Progress, question, run as run_bench};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::{command, human, json, text};
-use flatout_load::judge::{InvalidReason, Threshold};
+use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
 use plan::{Question, Run};
 use show::Outputs;
@@ -102,6 +102,7 @@ fn finish(report: &BenchReport, outputs: &Outputs) -> ExitCode {
 
 /// What is said of an invalid run last, in one sentence.
 fn wrong_with(run: &RunReport, interrupted: bool) -> &'static str {
+    use flatout_load::judge::InvalidReason;
     let of_a_part = |reason| matches!(reason, InvalidReason::PartMissing | InvalidReason::CountsMissing);
     let mut reasons = run.steps.iter().flat_map(|step| &step.invalid).map(|invalid| invalid.reason);
     if interrupted {

@@ -11,7 +11,6 @@ pub(super) fn check(args: &BenchArgs, url: &Url) -> Result<(), String> {
     let BenchArgs { load, request, question, output, .. } = args;
     let rules = [
         of_questions(question, load, request),
-        of_limit(question, load, request),
         of_visits(load, request, question),
         of_replays(load, request),
         of_requests(request, question, url),
@@ -73,14 +72,6 @@ fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs)
         ),
         (question.limit, format!("--limit is measured beside a plain run: bench once with it, and once with {name}")),
     ]
-}
-
-fn of_limit(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
-    let is_lone = !is_sweep(load.connections.as_deref());
-    let changes = request.replay.is_some() || has_steps(load);
-    let text = "--limit is measured between two halves of a run, and a replay or steps would begin anew in the second: \
-                give one --rate, or none";
-    vec![(question.limit && is_lone && changes, text.to_owned())]
 }
 
 fn of_visits(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) -> Vec<Rule> {

@@ -51,9 +51,6 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--find-knee p99<9ms --overload", "cannot be used with"),
         ("--find-knee p99<9ms --arrivals steps:5@1s", "rates of its own"),
         ("--in-time 2s", "--overload"),
-        // The limit, measured in between.
-        (&replayed("--limit"), "anew in the second"),
-        ("--arrivals steps:5@1s,9@1s --limit", "anew in the second"),
         ("--limit --agents 2 --listen 127.0.0.1:0 --trust x", "cannot be used with"),
         // What a visit is.
         ("--per request --calls 2", "--calls is for"),
@@ -135,6 +132,7 @@ fn what_makes_sense_is_taken() {
         ("--rate 5 --per session --think 1s", 1),
         ("--rate 5..50:5 -c 1..4:x2 --limit", 30),
         ("-c 1..4:1 --arrivals steps:5@1s,9@1s --limit", 4),
+        ("--arrivals steps:5@1s,9@1s --limit", 1),
         ("--find-knee p99<9ms --rate 5..50 -d 1s -c 9 --arrivals exp --calls 4", 1),
         ("--overload --rate 50 --in-time 2s --calls 4", 1),
         ("--vs http://127.0.0.1:8/ --rate 50 -d 1s", 1),

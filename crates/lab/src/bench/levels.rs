@@ -457,6 +457,8 @@ fn unix_ms() -> u64 {
 /// A plan in two halves; a run of one request has only one. What is decided while it goes on is not halved.
 pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
     let (first, second) = match plan.stop {
+        // The second half would begin anew, at the first times or the first rate.
+        _ if plan.changes() => return (plan.clone(), None),
         Stop::After { duration_ns } => {
             let half_ns = duration_ns / 2;
             (Stop::After { duration_ns: half_ns }, Stop::After { duration_ns: duration_ns - half_ns })

@@ -155,6 +155,15 @@ fn halves_add_up() {
     assert_eq!(stops(Stop::Count(1)), (Stop::Count(1), None));
     let after = |duration_ns| Stop::After { duration_ns };
     assert_eq!(stops(after(9)), (after(4), Some(after(5))));
+    // Rates that change, and times of a log, would begin anew in the second.
+    let open = |arrivals| Plan { kind: Loop::Open(arrivals), ..plan(after(9)) };
+    let steps = |text| open(Arrivals::parse(text, None).unwrap());
+    for whole in [steps("steps:5@1s,9@1s"), steps("steps:5..9@1s")] {
+        let (first, second) = halves(&whole);
+        assert!(first == whole && second.is_none(), "{whole:?}");
+    }
+    assert!(halves(&steps("steps:5@1s")).1.is_some());
+    assert!(halves(&open(Arrivals::constant(ArrivalKind::Exp, 5.0))).1.is_some());
 }
 
 fn reasons_of(run: &RunReport) -> Vec<Vec<InvalidReason>> {
