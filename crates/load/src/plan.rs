@@ -246,14 +246,6 @@ impl Plan {
         matches!(self.kind, Loop::Open(_))
     }
 
-    /// Whether its rate is another one later: it has steps, or the times of a log.
-    pub fn changes(&self) -> bool {
-        let Loop::Open(arrivals) = &self.kind else { return false };
-        let mut rates = arrivals.levels.iter().flat_map(|level| [level.from_per_s, level.to_per_s]);
-        let first = rates.next();
-        arrivals.replay.is_some() || rates.any(|rate| first.is_some_and(|first| rate.total_cmp(&first).is_ne()))
-    }
-
     /// Connections that will really be used: a closed run of three requests opens three at most.
     pub fn connections_used(&self) -> u32 {
         match self.stop {
@@ -276,6 +268,14 @@ impl Plan {
         };
         let requests = bursts * f64::from(self.burst);
         Arrival { name: if requests > 1.0 { self.visits() } else { "requests" }, requests }
+    }
+
+    /// Whether its rate is another one later: it has steps, or the times of a log.
+    pub fn changes(&self) -> bool {
+        let Loop::Open(arrivals) = &self.kind else { return false };
+        let mut rates = arrivals.levels.iter().flat_map(|level| [level.from_per_s, level.to_per_s]);
+        let first = rates.next();
+        arrivals.replay.is_some() || rates.any(|rate| first.is_some_and(|first| rate.total_cmp(&first).is_ne()))
     }
 
     /// What its visits are, in the plural.
