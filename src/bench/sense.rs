@@ -55,7 +55,7 @@ fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs)
         ),
         (
             overload && is_sweep(rate),
-            "--overload goes from half of one rate to three times it: give --rate PEAK".to_owned(),
+            "--overload goes from half of one rate to a multiple of it: give --rate PEAK".to_owned(),
         ),
         (versus && is_sweep(rate), "--vs compares at one rate: give --rate N".to_owned()),
         (

@@ -35,7 +35,7 @@ pub struct Bench {
     last: Option<Span>,
     limit: Option<Limit>,
     interrupted: bool,
-    /// What could not be measured, the first of it: said beside the last level that was.
+    /// Why something could not be measured: said beside the last level that was.
     missing: Option<BenchError>,
 }
 
@@ -137,9 +137,13 @@ impl Bench {
         !self.interrupted && self.missing.is_none()
     }
 
-    /// Keeps why something is missing. The first reason is told; others follow from it as a rule.
+    /// Keeps why something is missing: the first reason, from which others follow as a rule. What ends the run is told
+    /// before what only left a level out.
     pub(super) fn miss(&mut self, error: BenchError) {
-        self.missing.get_or_insert(error);
+        let ends = !matches!(error, BenchError::Ports(_));
+        if self.missing.is_none() || ends && !self.is_over() {
+            self.missing = Some(error);
+        }
     }
 
     /// Runs a level and adds it; nothing when it could not be run. `overload`: it is past the knee on purpose.
