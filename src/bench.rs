@@ -2,6 +2,7 @@
 
 mod flags;
 mod plan;
+mod sense;
 mod show;
 
 pub(crate) use flags::BenchArgs;
@@ -89,28 +90,37 @@ fn run_by_agents(require: &[Threshold], outputs: &Outputs, agents: u32, listen: 
     let json = report.encode().unwrap_or_default();
     let passed = report.steps.iter().all(|step| step.failing.is_empty());
     let code = code_of(&report, passed, false, false);
-    conclude(outputs.write(&report, &text, &json), code, false)
+    conclude(outputs.write(&report, &text, &json), code, wrong_with(&report, false))
 }
 
 fn finish(report: &BenchReport, outputs: &Outputs) -> ExitCode {
     let text = human::print_bench(report, Style::of(&std::io::stdout()));
     let json = format!("{:#}", json::bench_value(report));
     let code = code_of(&report.run, report.passed(), report.asked.overload, report.interrupted);
-    conclude(outputs.write(&report.run, &text, &json), code, report.interrupted)
+    conclude(outputs.write(&report.run, &text, &json), code, wrong_with(&report.run, report.interrupted))
+}
+
+/// What is said of an invalid run last, in one sentence.
+fn wrong_with(run: &RunReport, interrupted: bool) -> &'static str {
+    use flatout_load::judge::InvalidReason;
+    let of_a_part = |reason| matches!(reason, InvalidReason::PartMissing | InvalidReason::CountsMissing);
+    let mut reasons = run.steps.iter().flat_map(|step| &step.invalid).map(|invalid| invalid.reason);
+    if interrupted {
+        "the run was ended before its time; its figures cover the part that ran"
+    } else if reasons.all(of_a_part) {
+        "a part of what was asked for could not be measured; the figures are those of the rest"
+    } else {
+        "the run is invalid: its figures must not be believed"
+    }
 }
 
 /// What could be written stays written, and what could not is told last.
-fn conclude(written: Result<(), String>, code: u8, interrupted: bool) -> ExitCode {
+fn conclude(written: Result<(), String>, code: u8, wrong: &str) -> ExitCode {
     if let Err(text) = written {
         return complain(&text, FAILED);
     }
     if code == INVALID {
-        let said = if interrupted {
-            "the run was ended before its time; its figures cover the part that ran"
-        } else {
-            "the run is invalid: its figures must not be believed"
-        };
-        return complain(said, code);
+        return complain(wrong, code);
     }
     ExitCode::from(code)
 }

@@ -121,11 +121,14 @@ pub(crate) fn write(name: &str, content: &str) -> Result<(), String> {
 /// Writes every table of a result into a folder, which is made.
 pub(crate) fn write_tables(folder: &Path, report: &RunReport) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    let mut lost = Vec::new();
     for (name, table) in series::files(report) {
         let path = folder.join(name);
-        fs::write(&path, table).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        if let Err(error) = fs::write(&path, table) {
+            lost.push(format!("cannot write {}: {error}", path.display()));
+        }
     }
-    Ok(())
+    if lost.is_empty() { Ok(()) } else { Err(lost.join("; ")) }
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {

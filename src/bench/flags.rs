@@ -50,10 +50,10 @@ pub(crate) struct LoadArgs {
     /// every arrival has one of its own]
     #[arg(short, long, value_name = "N")]
     pub(super) connections: Option<String>,
-    /// How long to send, such as 500ms, 10s or 2m [default: 10s]
+    /// How long to send, such as 500ms, 10s or 2m [default: 10s, or as long as the steps of --arrivals]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests")]
     pub(super) duration: Option<Duration>,
-    /// Send exactly so many requests instead (with --rate: so many arrivals)
+    /// Send exactly so many requests instead (with --rate: so many arrivals), a multiple of --burst
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) requests: Option<u64>,
     /// Open loop: arrivals a second, N, or levels such as 100..1100:100
@@ -162,13 +162,13 @@ pub(crate) struct QuestionArgs {
     #[arg(long, group = "question_kind", conflicts_with = "agents")]
     pub(super) overload: bool,
     /// With --overload: answers later than this are of no use to anybody
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "overload")]
     pub(super) in_time: Duration,
     /// Compare with another URL: both take turns, and first the one with itself. Takes about four times --duration
     #[arg(long, value_name = "URL2", group = "question_kind", conflicts_with = "agents")]
     pub(super) vs: Option<String>,
     /// Measure the machine's limit beside the run, and say how near the run came to it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "agents")]
     pub(super) limit: bool,
     /// Compare counts with the server's access log (common, combined or flatout's JSON)
     #[arg(long, value_name = "FILE", group = "server_books", conflicts_with = "agents")]
@@ -204,7 +204,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) bundle: Option<PathBuf>,
     /// Show the run on the whole terminal while it goes on (the default where there is one)
-    #[arg(long, overrides_with = "no_tui")]
+    #[arg(long, overrides_with = "no_tui", conflicts_with = "agents")]
     pub(super) tui: bool,
     /// Show one line at most while it goes on
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! From flags to what a bench is asked to do.
 
 use super::flags::{BenchArgs, LoadArgs, QuestionArgs, RequestArgs};
+use super::sense;
 use flatout_lab::bench::question::OverloadPlan;
 use flatout_lab::bench::{Ask, Books, Speech, Work};
 use flatout_lab::cores::cores_allowed;
@@ -32,6 +33,9 @@ const SESSION_LENGTH_DEFAULT: &str = "5";
 /// Largest file that is sent as content, in bytes: it is kept in memory, and copied for each entry of a list.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
+/// Most levels of a run, of rates and connections together: the record of each is kept until the end.
+const LEVELS_MAX: usize = 1_000;
+
 /// Everything that a command line says.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -56,8 +60,9 @@ pub(super) enum Question {
 
 /// Reads a command line.
 pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
-    let BenchArgs { url, load, request, question, agents, .. } = args;
-    let url = Url::parse(&url).map_err(text)?;
+    let url = Url::parse(&args.url).map_err(text)?;
+    sense::check(&args, &url)?;
+    let BenchArgs { load, request, question, agents, .. } = args;
     let address = url.resolve().map_err(text)?;
     let cores = cores_allowed().len() as u32;
     // A server on the same machine needs cores as well.
@@ -110,7 +115,8 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &Ask) -> Result<Que
         return Ok(Question::Knee(requirement, plan));
     }
     if asked.overload {
-        let rate = load.rate.as_deref().map(|rate| parse_bounds(rate).map(|(low, _)| low)).transpose()?;
+        let rate = load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
+        let rate = rate.map(|rate| rate.from);
         let level_ns = nanoseconds(load.duration.unwrap_or(DURATION_DEFAULT));
         return Ok(Question::Overload(OverloadPlan {
             peak_per_s: rate,
@@ -134,7 +140,6 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &Ask) -> Result<Que
 /// `A..B`, or `A` alone for both ends.
 fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
-    let high = high.split(':').next().unwrap_or(high);
     let number = |text: &str| Sweep::parse(text).map(|sweep| sweep.from).map_err(self::text);
     let (low, high) = (number(low)?, number(high)?);
     if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} goes from nowhere to nowhere")) }
@@ -142,23 +147,23 @@ fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
 
 fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &QuestionArgs) -> Result<Vec<Plan>, String> {
     let streams = if request.http == "2" { request.streams } else { 1 };
+    let is_open = load.rate.is_some()
+        || load.arrivals.is_some()
+        || matches!(work, Work::Replayed(_))
+        || question.find_knee.is_some()
+        || question.overload;
     let base = Plan {
         kind: Loop::Closed,
         visit: visit(load, work)?,
         burst: load.burst.unwrap_or(1),
         think_ns: load.think.as_deref().map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time).map_err(text)?,
         warm_up: warm_up(load.warm_up.as_deref())?,
-        stop: stop(load)?,
+        stop: stop(load, is_open)?,
         drain_ns: nanoseconds(load.timeout),
         patience_ns: nanoseconds(load.timeout),
         seed: load.seed,
         ..Plan::default()
     };
-    let is_open = load.rate.is_some()
-        || load.arrivals.is_some()
-        || matches!(work, Work::Replayed(_))
-        || question.find_knee.is_some()
-        || question.overload;
     let connections = match (&load.connections, is_open, &base.visit) {
         (Some(connections), _, _) => connections.as_str(),
         (None, false, _) => "64",
@@ -196,13 +201,21 @@ fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &Questio
         }
         (None, Some(arrivals)) => Some(vec![Arrivals::parse(arrivals, None).map_err(text)?]),
     };
+    let levels = connections.levels().len() * rates.as_ref().map_or(1, Vec::len);
+    if levels > LEVELS_MAX {
+        return Err(format!("rates and connections make {levels} levels together; {LEVELS_MAX} are the most"));
+    }
     let mut plans = Vec::new();
     for connections in connections.levels() {
         let connections = connections_of(connections, streams)?;
         let base = Plan { connections, ..base.clone() };
         match &rates {
             Some(rates) => {
-                plans.extend(rates.iter().map(|arrivals| Plan { kind: Loop::Open(arrivals.clone()), ..base.clone() }));
+                plans.extend(rates.iter().map(|arrivals| Plan {
+                    stop: stop_of_steps(load, arrivals).unwrap_or(base.stop),
+                    kind: Loop::Open(arrivals.clone()),
+                    ..base.clone()
+                }));
             }
             None if question.find_knee.is_some() || question.overload => {
                 let kind = load.arrivals.as_deref().unwrap_or("fixed");
@@ -233,8 +246,6 @@ fn visit(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
     match load.per.as_deref() {
         Some("session") => session(load, work),
         Some("connection") => Ok(Visit::Connection { calls }),
-        Some(_) if load.calls.is_some() => Err("--calls is for --per connection".to_owned()),
-        Some(_) if load.close => Err("--close is short for --per connection".to_owned()),
         None if load.session_length.is_some() => session(load, work),
         None if load.close || load.calls.is_some() => Ok(Visit::Connection { calls }),
         Some(_) | None => Ok(Visit::Request),
@@ -247,14 +258,30 @@ fn session(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
     Ok(Visit::Session { length: Dist::parse_number(length).map_err(text)? })
 }
 
-fn stop(load: &LoadArgs) -> Result<Stop, String> {
+/// Steps that nothing else is said of last as long as all of them.
+fn stop_of_steps(load: &LoadArgs, arrivals: &Arrivals) -> Option<Stop> {
+    let is_said = load.duration.is_some() || load.requests.is_some() || load.until_tight.is_some();
+    let has_steps = load.rate.is_none() && !is_said;
+    let duration_ns = || arrivals.levels.iter().map(|level| level.duration_ns).fold(0, u64::saturating_add);
+    has_steps.then(|| Stop::After { duration_ns: duration_ns() })
+}
+
+fn stop(load: &LoadArgs, is_open: bool) -> Result<Stop, String> {
     if let Some(percent) = &load.until_tight {
         let share = parse_percent(percent)?;
         let duration_ns_max = nanoseconds(load.duration.unwrap_or(TIGHT_WAIT_MAX));
         return Ok(Stop::Tight { share, duration_ns_max });
     }
     Ok(match load.requests {
-        Some(requests) => Stop::Count(requests),
+        // The clock brings arrivals, a closed loop bursts.
+        Some(arrivals) if is_open => Stop::Count(arrivals),
+        Some(requests) => {
+            let burst = u64::from(load.burst.unwrap_or(1).max(1));
+            if requests % burst != 0 {
+                return Err(format!("{requests} requests are no whole number of bursts of {burst}"));
+            }
+            Stop::Count(requests / burst)
+        }
         None => Stop::After { duration_ns: nanoseconds(load.duration.unwrap_or(DURATION_DEFAULT)) },
     })
 }
@@ -390,8 +417,9 @@ mod tests {
             assert!(parse_share(text).is_err(), "{text}");
         }
         assert_eq!(parse_bounds("100..2000"), Ok((100.0, 2000.0)));
-        assert_eq!(parse_bounds("100..2000:50"), Ok((100.0, 2000.0)));
         assert_eq!(parse_bounds("500"), Ok((500.0, 500.0)));
-        assert!(parse_bounds("5..1").is_err() && parse_bounds("x").is_err());
+        for text in ["5..1", "x", "100..2000:50"] {
+            assert!(parse_bounds(text).is_err(), "{text}");
+        }
     }
 }

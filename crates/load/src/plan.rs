@@ -128,6 +128,27 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// What arrives, for those who compare rates of arrivals with rates of requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrival {
+    /// Its plural; `requests` where each is one request.
+    pub name: &'static str,
+    /// Requests of each, on average; at least 1.
+    pub requests: f64,
+}
+
+impl std::fmt::Display for Arrival {
+    /// What a rate is of: `requests/s`, `connections/s of 4 requests`.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/s", self.name)?;
+        if self.requests > 1.0 {
+            // Two digits behind the point at most, and none that say nothing.
+            write!(formatter, " of {} requests", (100.0 * self.requests).round() / 100.0)?;
+        }
+        Ok(())
+    }
+}
+
 /// Default of [`Plan::backlog_max`]: a guess, a minute at about 17,000 arrivals a second. Waiting arrivals take no memory.
 pub const BACKLOG_MAX_DEFAULT: u64 = 1_000_000;
 
@@ -235,12 +256,46 @@ impl Plan {
 
     /// Most requests a second the plan offers, where the clock decides; bursts and sessions counted by their means.
     pub fn offered_per_s(&self) -> Option<f64> {
+        Some(self.visits_per_s()? * self.arrival().requests)
+    }
+
+    /// What arrives: a rate of arrivals times its requests is a rate of requests.
+    pub fn arrival(&self) -> Arrival {
         let bursts = match &self.visit {
             Visit::Request => 1.0,
             Visit::Connection { calls } => f64::from(*calls),
-            Visit::Session { length } => length.mean(),
+            Visit::Session { length } => length.mean_count(),
         };
-        Some(self.visits_per_s()? * bursts * f64::from(self.burst))
+        let requests = bursts * f64::from(self.burst);
+        Arrival { name: if requests > 1.0 { self.visits() } else { "requests" }, requests }
+    }
+
+    /// Whether its rate is another one later: it has steps, or the times of a log.
+    pub fn changes(&self) -> bool {
+        let Loop::Open(arrivals) = &self.kind else { return false };
+        let mut rates = arrivals.levels.iter().flat_map(|level| [level.from_per_s, level.to_per_s]);
+        let first = rates.next();
+        arrivals.replay.is_some() || rates.any(|rate| first.is_some_and(|first| rate.total_cmp(&first).is_ne()))
+    }
+
+    /// What its visits are, in the plural.
+    pub const fn visits(&self) -> &'static str {
+        match &self.visit {
+            Visit::Request if self.burst > 1 => "bursts",
+            Visit::Request => "requests",
+            Visit::Connection { .. } => "connections",
+            Visit::Session { .. } => "sessions",
+        }
+    }
+
+    /// What it ends after, where it ends after so many: visits of an open loop, requests of a closed one; how many, and
+    /// what they are in the plural.
+    pub const fn counted(&self) -> Option<(u64, &'static str)> {
+        match (self.stop, &self.kind) {
+            (Stop::Count(visits), Loop::Open(_)) => Some((visits, self.visits())),
+            (Stop::Count(bursts), Loop::Closed) => Some((bursts.saturating_mul(self.burst as u64), "requests")),
+            (Stop::After { .. } | Stop::Tight { .. }, _) => None,
+        }
     }
 
     /// Mean rate of visits as far as the plan goes: a run may end before its last level of rate begins.

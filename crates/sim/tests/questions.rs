@@ -43,7 +43,7 @@ fn the_knee_of_a_queue_is_where_erlang_has_it() {
             let arrivals = Arrivals::constant(ArrivalKind::Exp, trial.rate_per_s);
             let plan = plan(arrivals, trial.duration_ns, 1000 * seed + number);
             let driven = drive(&plan, Server::new(ONE_WORKER), 0).unwrap();
-            let p99_ns = driven.recorder.response.0.value_at_quantile(0.99);
+            let p99_ns = driven.recorder.response.histogram().value_at_quantile(0.99);
             search.handle(if p99_ns < 5_000_000 { TrialOutcome::Met } else { TrialOutcome::Missed });
         }
         let knee = search.knee();

@@ -111,7 +111,7 @@ fn plan(case: &Case, kind: Loop, connections: u32) -> Plan {
 }
 
 fn quantiles(times: &Hdr) -> [f64; 4] {
-    QUANTILES.map(|q| times.0.value_at_quantile(q) as f64)
+    QUANTILES.map(|q| times.histogram().value_at_quantile(q) as f64)
 }
 
 fn open_loop(case: &Case) -> [f64; 4] {
@@ -181,7 +181,7 @@ fn a_late_client_is_seen_in_its_lag_and_in_the_response() {
     let arrivals = Arrivals::constant(ArrivalKind::Fixed, 100.0);
     let plan = plan(case, Loop::Open(arrivals), 100);
     let driven = drive(&plan, Server::new(case.model), 5 * MS).unwrap();
-    let p50 = |times: &Hdr| times.0.value_at_quantile(0.5) as f64;
+    let p50 = |times: &Hdr| times.histogram().value_at_quantile(0.5) as f64;
     assert!(is_true(p50(&driven.recorder.lag), 5e6), "{}", p50(&driven.recorder.lag));
     assert!(is_true(p50(&driven.recorder.response), 6e6) && is_true(p50(&driven.recorder.service), 1e6));
 }
@@ -195,7 +195,7 @@ fn too_few_connections_make_requests_wait_and_the_waiting_counts() {
     let driven = drive(&plan, Server::new(case.model), 0).unwrap();
     assert_eq!(driven.recorder.counts.responses, 10_000);
     for (q, truth) in [(0.2, 1e6), (0.5, 3e6), (0.9, 5e6), (0.999, 5e6)] {
-        let value = driven.recorder.response.0.value_at_quantile(q) as f64;
+        let value = driven.recorder.response.histogram().value_at_quantile(q) as f64;
         assert!(is_true(value, truth), "{q}: {value} instead of {truth}");
     }
     assert!(driven.tally.waited >= 8000, "{:?}", driven.tally);

@@ -28,7 +28,7 @@ reasons! {
     ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established, a second.";
     OfferedPerS, "offered-per-s", "1/s", true, "Requests offered, a second, where the clock decides.";
     GoodputPerS, "goodput-per-s", "1/s", true, "Right answers within a second of when they were due, a second.";
-    KneePerS, "knee-per-s", "1/s", true, "The highest rate at which the requirement was met.";
+    KneePerS, "knee-per-s", "1/s", true, "The highest rate of arrivals at which the requirement was met.";
     KeptShare, "kept-share", "", true, "Goodput beyond the peak, at its worst, as a share of the peak.";
     ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server for each answer.";
     ServerCpuPerMib, "server-cpu-per-mib", "ns", false, "CPU time of the server for each MiB received.";
@@ -119,7 +119,7 @@ impl Measure {
 /// Answers that were right and in time. Wrong ones are quick as a rule, so they are taken from those in time.
 fn good(step: &StepReport) -> u64 {
     let classes = step.record.counts.status_classes;
-    step.record.response.0.count_between(0, IN_TIME_NS).saturating_sub(classes[3] + classes[4])
+    step.record.response.histogram().count_between(0, IN_TIME_NS).saturating_sub(classes[3] + classes[4])
 }
 
 /// The last second is seldom a whole one, and is left out; a run of less than two has its mean.

@@ -80,6 +80,38 @@ fn overload_tells_what_is_left_and_how_soon_it_recovers() {
 }
 
 #[test]
+fn a_rate_of_connections_is_told_from_one_of_requests() {
+    // Every second answer comes too late to be of use.
+    let seen = AtomicU64::new(0);
+    let address = respond(move |_, arrived_ns| {
+        let late_ns = (seen.fetch_add(1, Ordering::Relaxed) % 2) * 300 * MS;
+        Answer::At(arrived_ns + late_ns, ok(64))
+    });
+    let url = format!("http://{address}/");
+    let run = bench(&[&url, "--overload", "-d", "500ms", "--in-time", "200ms", "--calls", "4", "-c", "8"]);
+    let found = &run.json["findings"]["overload"];
+    let levels = found["levels"].as_array().unwrap();
+    let closed = run.steps().next().unwrap()["responses_per_s"].as_f64().unwrap();
+    for (level, part) in levels.iter().zip([0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0]) {
+        let offered = level["offered_per_s"].as_f64().unwrap();
+        assert!((offered / (part * closed) - 1.0).abs() < 1e-6, "{part} of {closed} requests/s: {offered}");
+    }
+    // Half of the answers in time are two for each connection: twice the rate of arrivals, and not what was offered.
+    assert!(found["recovery"].get("not-within").is_some(), "{found:#}");
+
+    let run = bench(&[&url, "--find-knee", "p99<60s", "--rate", "5..10", "-d", "300ms", "--calls", "4"]);
+    let knee = &run.json["findings"]["knee"];
+    assert_eq!((&knee["arrivals"], &knee["requests_per_arrival"]), (&"connections".into(), &4.0.into()), "{knee:#}");
+    assert_eq!(
+        run.step()["offered"]["visits_per_s"].as_f64().map(|visits| 4.0 * visits),
+        run.step()["offered"]["rate_per_s"].as_f64()
+    );
+    let sentence = knee["sentence"].as_str().unwrap();
+    let is_told = sentence.contains("connections/s of 4 requests") || knee["search"]["met_per_s"].is_null();
+    assert!(is_told && run.stdout.contains(sentence), "{sentence}");
+}
+
+#[test]
 fn of_two_servers_the_slower_one_is_told() {
     let _alone = before_others_alone();
     let (quick, slow) = (one_worker(2 * MS), one_worker(12 * MS));

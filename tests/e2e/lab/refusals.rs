@@ -162,6 +162,10 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["--body", "/nowhere"],
         &["--find-knee", "p99<5ms", "--overload"],
         &["--sources", "2", "--server-log", "/nowhere/log"],
+        &["--close", "--calls", "4"],
+        &["--vs", "http://127.0.0.1:8/", "--limit"],
+        &["--find-knee", "p99<5ms", "--until-tight", "2"],
+        &["--insecure"],
     ] {
         let run = bench(&[&["http://127.0.0.1:9/", "-d", "1s"][..], arguments].concat());
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments:?} {run:#?}");
@@ -169,6 +173,147 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     }
     let run = bench(&["http://[::1]:9/", "--sources", "2", "-n", "1"]);
     assert_eq!(run.code, Some(2), "{run:#?}");
+}
+
+#[test]
+fn one_output_that_cannot_be_written_costs_no_other() {
+    let site = site();
+    let server = Server::start(site.path(), &[]);
+    let folder = Folder::new();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // A device that is always full stands in the way of a table, and of a bundle's first file.
+    fs::create_dir(at("tables")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("tables/series.csv")).unwrap();
+    fs::create_dir(at("bundle")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("bundle/run.json.part")).unwrap();
+    let output = flatout()
+        .args(["bench", &server.url("/a.txt"), "-n", "10", "-c", "1", "--json", "/dev/full"])
+        .args(["--csv", &at("tables"), "--bundle", &at("bundle"), "--html", &at("page.html"), "--hlog", &at("hlog")])
+        .args(["--prometheus", "/dev/full"])
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stdout} {stderr}");
+    assert!(stdout.contains("requests/s") && stdout.contains("latency"), "{stdout}");
+    for lost in ["to /dev/full", "series.csv", "run.json"] {
+        assert!(stderr.contains(lost), "{lost}: {stderr}");
+    }
+    for written in ["page.html", "hlog", "tables/steps.csv", "tables/percentiles.csv", "tables/errors.csv"] {
+        assert!(fs::metadata(at(written)).is_ok_and(|file| file.len() > 0), "{written}: {stderr}");
+    }
+    // Where the terminal itself takes nothing, the files have it.
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = flatout();
+    let command = command.args(["bench", &server.url("/a.txt"), "-n", "10", "-c", "1", "--json", &at("run.json")]);
+    let status = command.stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert!(fs::read_to_string(at("run.json")).unwrap().contains("\"responses\""));
+}
+
+/// The server's log: a line for each request, until the file is taken away at the fifteenth.
+#[test]
+fn books_that_are_gone_meanwhile_leave_the_levels_and_all_outputs() {
+    let folder = Folder::new();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let log = folder.path().join("access.log");
+    fs::write(&log, "").unwrap();
+    let (books, lines) = (log.clone(), std::sync::Mutex::new(0));
+    let address = respond(move |_, _| {
+        let mut lines = lines.lock().unwrap();
+        *lines += 1;
+        if *lines == 15 {
+            fs::remove_file(&books).unwrap();
+        } else if *lines < 15 {
+            let line = b"127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 5\n";
+            let mut file = fs::OpenOptions::new().append(true).open(&books).unwrap();
+            std::io::Write::write_all(&mut file, line).unwrap();
+        }
+        Answer::At(0, ok(5))
+    });
+    let run = bench(&[
+        &format!("http://{address}/"),
+        "-c",
+        "1..4:x2",
+        "-n",
+        "10",
+        "--server-log",
+        log.to_str().unwrap(),
+        "--csv",
+        &at("tables"),
+        "--bundle",
+        &at("bundle"),
+        "--html",
+        &at("page.html"),
+    ]);
+    let missing: Vec<bool> = run.steps().map(|step| super::reasons_of(step).contains(&"counts-missing")).collect();
+    assert_eq!((run.exit, missing), (Some(5), vec![false, true, true]), "{run:#?}");
+    assert!(run.steps().all(|step| step["record"]["counts"]["responses"] == 10), "{run:#?}");
+    assert_eq!(run.steps().next().unwrap()["evidence"]["reconciliation"]["server"]["requests"], 10);
+    assert!(run.stdout.contains("access.log") && run.stderr.contains("could not be measured"), "{run:#?}");
+    let rows = fs::read_to_string(folder.path().join("tables/steps.csv")).unwrap().lines().count();
+    assert_eq!(rows, 4, "a head and three levels");
+    assert!(fs::metadata(at("page.html")).is_ok() && fs::metadata(at("bundle/bundle.json")).is_ok());
+}
+
+/// Runs a bench in a network namespace of its own, which has a hundred local ports, against `flatout serve` there.
+fn bench_of_few_ports(arguments: &str) -> Option<(Option<i32>, String, serde_json::Value)> {
+    if !has_namespaces() {
+        return None;
+    }
+    let script =
+        "ip link set lo up && echo '40000 40099' > /proc/sys/net/ipv4/ip_local_port_range && exec \"$0\" \"$@\"";
+    let inner = format!(
+        "\"$0\" serve \"$1\" --listen 127.0.0.1:50000 > /dev/null & server=$!
+        for i in $(seq 200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
+        \"$0\" bench http://127.0.0.1:50000/a.txt --per connection --sources 1 {arguments} --json \"$2\"
+        code=$?; kill $server; exit $code"
+    );
+    let (site, folder) = (site(), Folder::new());
+    let result = folder.path().join("result.json");
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "sh", "-c", script, "bash", "-c", &inner]).arg(flatout().get_program());
+    let output = command.arg(site.path()).arg(&result).output().unwrap();
+    let text = fs::read_to_string(&result).unwrap_or_else(|_| panic!("{output:?}"));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    Some((output.status.code(), stdout, serde_json::from_str(&text).unwrap()))
+}
+
+#[test]
+fn a_question_that_runs_short_of_ports_keeps_what_it_found() {
+    // A short trial of the lowest rate has ports enough, and no long one.
+    let Some((code, stdout, json)) = bench_of_few_ports("--find-knee 'p99<10s' --rate 300..1000 -d 500ms") else {
+        return;
+    };
+    assert_eq!(code, Some(5), "{stdout}");
+    let search = &json["findings"]["knee"]["search"];
+    assert_eq!(
+        (&search["ending"], &search["met_per_s"]),
+        (&"client-limited".into(), &serde_json::Value::Null),
+        "{search:#}"
+    );
+    let trials = search["trials"].as_array().unwrap();
+    let is_long = |trial: &&serde_json::Value| trial["trial"]["is_long"] == true;
+    assert!(trials.iter().filter(is_long).all(|trial| trial["outcome"] == "client-limited"), "{search:#}");
+    let steps = json["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), trials.iter().filter(|trial| !is_long(trial)).count(), "{search:#}");
+    assert!(super::reasons_of(steps.last().unwrap()).contains(&"part-missing"), "{stdout}");
+    assert!(stdout.contains("source address"), "{stdout}");
+    // Four levels fit, three do not, and neither does the recovery.
+    let (code, stdout, json) = bench_of_few_ports("--overload --rate 100 -d 700ms").unwrap();
+    assert_eq!((code, json["findings"]["overload"]["levels"].as_array().unwrap().len()), (Some(5), 4), "{stdout}");
+    assert!(stdout.contains("goodput is highest at"), "{stdout}");
+}
+
+#[test]
+fn a_long_sweep_takes_no_more_memory_for_its_levels() {
+    let site = site();
+    let server = Server::start(site.path(), &[]);
+    let run = bench(&[&server.url("/a.txt"), "-c", "1..200:1", "-n", "20", "--threads", "1"]);
+    let peaks: Vec<u64> = run.steps().map(|step| step["client"]["memory_bytes_peak"].as_u64().unwrap()).collect();
+    assert_eq!(peaks.len(), 200, "{}", run.stderr);
+    // Open histograms would be 2.7 MB a level. The first levels find their room.
+    let grown = peaks[199] - peaks[9];
+    assert!(grown < 20 << 20, "{grown} bytes more after 190 levels");
 }
 
 #[test]

@@ -47,10 +47,19 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
         return Err(MergeError::Nothing(why.trim_end().to_owned()));
     };
     let first = first.name.clone();
-    for (result, report) in &parts {
-        if report.steps.len() != parts[0].1.steps.len() {
-            return Err(MergeError::Different(first, result.name.clone()));
-        }
+    // Who could not run a later level says so beside the last one; what all of them have is kept.
+    let (levels, most) = parts.iter().fold((usize::MAX, 0), |(least, most), (_, report)| {
+        (least.min(report.steps.len()), most.max(report.steps.len()))
+    });
+    let ends_early = |report: &RunReport| {
+        let says_why = report.steps.last().is_some_and(|step| step.evidence.part_missing.is_some());
+        report.steps.len() < most && says_why
+    };
+    let others = parts.iter().find(|(_, report)| report.steps.len() != parts[0].1.steps.len());
+    if let Some((other, _)) = others
+        && parts.iter().any(|(_, report)| report.steps.len() < most && !ends_early(report))
+    {
+        return Err(MergeError::Different(first, other.name.clone()));
     }
     let mut whole = parts[0].1.clone();
     whole.agents = results.len() as u32;
@@ -58,8 +67,7 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     // The limit and the answers to questions are one machine's own.
     whole.limit = None;
     whole.findings = serde_json::Map::new();
-    let steps: Result<Vec<StepReport>, MergeError> =
-        (0..whole.steps.len()).map(|index| step(index, &parts, results)).collect();
+    let steps: Result<Vec<StepReport>, MergeError> = (0..levels).map(|index| step(index, &parts, results)).collect();
     whole.steps = steps?;
     Ok(whole)
 }
@@ -114,11 +122,17 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         server: None,
         kernel: None,
         reconciliation: None,
+        counts_missing: None,
         agents_lost: lost,
         interrupted,
         overload: base.evidence.overload,
     };
     let mut step = StepReport::of(record, facts);
+    for (part, report) in parts {
+        if let Some(what) = &report.steps[index].evidence.part_missing {
+            step.add_missing(format!("agent {}: {what}", part.name));
+        }
+    }
     step.notes.extend(notes(results));
     Ok(step)
 }

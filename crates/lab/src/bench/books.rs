@@ -1,12 +1,11 @@
 //! The server's own count of a run's requests: from its log, or from its metrics.
 
-use super::BenchError;
 use crate::url::Url;
 use flatout_load::judge::reconcile::ServerCounts;
 use flatout_load::workload::log::parse_line;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -18,8 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How long one look at the metrics may take from its first byte to its last, however slowly they come.
+const LOOK_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Longest answer that is believed to be metrics, in bytes.
-const METRICS_BYTES_MAX: u64 = 16 << 20;
+const METRICS_BYTES_MAX: usize = 16 << 20;
 
 /// Where the server's count is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +52,14 @@ pub(super) struct Metrics {
 
 impl Books {
     /// Opens them at the present moment.
-    pub(super) fn open(&self) -> Result<Page, BenchError> {
+    ///
+    /// # Errors
+    /// Where they are and why they cannot be read, in words; so for [`Books::close`].
+    pub(super) fn open(&self) -> Result<Page, String> {
         match self {
             Self::Log(path) => {
                 let length = File::open(path).and_then(|file| file.metadata()).map(|metadata| metadata.len());
-                length.map(Page::LogBytes).map_err(|error| BenchError::Books(format!("{}: {error}", path.display())))
+                length.map(Page::LogBytes).map_err(|error| format!("{}: {error}", path.display()))
             }
             Self::Metrics(url) => {
                 let first = read_metrics(url)?;
@@ -65,7 +70,7 @@ impl Books {
     }
 
     /// What was counted since `opened`, as soon as that is `expected` requests or more, or else at the end of patience.
-    pub(super) fn close(&self, opened: &Page, expected: u64) -> Result<ServerCounts, BenchError> {
+    pub(super) fn close(&self, opened: &Page, expected: u64) -> Result<ServerCounts, String> {
         let begun = Instant::now();
         for looks in 1.. {
             let counts = self.count(opened, looks)?;
@@ -78,17 +83,17 @@ impl Books {
     }
 
     /// What was counted since `opened`, which was followed by so many looks, this one included.
-    fn count(&self, opened: &Page, looks: u64) -> Result<ServerCounts, BenchError> {
+    fn count(&self, opened: &Page, looks: u64) -> Result<ServerCounts, String> {
         match (self, opened) {
             (Self::Log(path), Page::LogBytes(from)) => {
-                count_log(path, *from).map_err(|error| BenchError::Books(format!("{}: {error}", path.display())))
+                count_log(path, *from).map_err(|error| format!("{}: {error}", path.display()))
             }
             (Self::Metrics(url), Page::Metrics(before, own)) => {
                 let counts = read_metrics(url)?.since(before, own * looks);
                 let by_status = (1..=5_u16).map(|class| 100 * class).zip(counts.classes).collect();
                 Ok(ServerCounts { source: url.to_string(), by_status, requests: counts.requests })
             }
-            _ => Err(BenchError::Books("they were opened as others".to_owned())),
+            _ => Err("they were opened as others".to_owned()),
         }
     }
 }
@@ -105,7 +110,7 @@ impl Metrics {
 }
 
 /// Counts the lines behind the first `from` bytes.
-fn count_log(path: &Path, from: u64) -> std::io::Result<ServerCounts> {
+fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
     let mut file = File::open(path)?;
     // A log that was rotated meanwhile is shorter, and begins anew.
     let from = if file.metadata()?.len() < from { 0 } else { from };
@@ -127,30 +132,54 @@ fn count_log(path: &Path, from: u64) -> std::io::Result<ServerCounts> {
     Ok(ServerCounts { source: path.display().to_string(), by_status: by_status.into_iter().collect(), requests })
 }
 
-fn read_metrics(url: &Url) -> Result<Metrics, BenchError> {
-    let failed = |what: String| BenchError::Books(format!("{url}: {what}"));
-    let text = fetch(url).map_err(|error| failed(error.to_string()))?;
-    parse_metrics(&text).ok_or_else(|| failed("there is no flatout_requests_total".into()))
+fn read_metrics(url: &Url) -> Result<Metrics, String> {
+    let text = fetch(url, LOOK_PATIENCE).map_err(|error| format!("{url}: {error}"))?;
+    parse_metrics(&text).ok_or_else(|| format!("{url}: there is no flatout_requests_total"))
 }
 
-/// A request of HTTP/1.0, whose answer ends with the connection.
-fn fetch(url: &Url) -> std::io::Result<String> {
+/// A request of HTTP/1.0, whose answer ends with the connection. All of it is over after `patience`: whoever sends a byte
+/// now and then is as good as gone.
+fn fetch(url: &Url, patience: Duration) -> io::Result<String> {
     if url.secure {
-        return Err(std::io::Error::other("metrics are read over http alone"));
+        return Err(io::Error::other("metrics are read over http alone"));
     }
-    let address = url.resolve().map_err(|error| std::io::Error::other(error.to_string()))?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let address = url.resolve().map_err(|error| io::Error::other(error.to_string()))?;
+    let deadline = Instant::now() + patience;
+    let left = || match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(late(patience)),
+        left => Ok(left),
+    };
+    let mut stream = TcpStream::connect_timeout(&address, left()?)?;
+    stream.set_write_timeout(Some(left()?))?;
     let request = format!("GET {} HTTP/1.0\r\nHost: {}\r\n\r\n", url.target, url.authority());
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(METRICS_BYTES_MAX).read_to_end(&mut answer)?;
+    let mut piece = [0; 16 << 10];
+    loop {
+        stream.set_read_timeout(Some(left()?))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(bytes) if answer.len() + bytes > METRICS_BYTES_MAX => {
+                return Err(io::Error::other(format!("it sends more than {METRICS_BYTES_MAX} bytes")));
+            }
+            Ok(bytes) => answer.extend_from_slice(&piece[..bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Err(late(patience));
+            }
+            Err(error) => return Err(error),
+        }
+    }
     let text = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     match head.split_ascii_whitespace().nth(1) {
         Some("200") => Ok(body.to_owned()),
-        status => Err(std::io::Error::other(format!("it answers {}", status.unwrap_or("nothing")))),
+        status => Err(io::Error::other(format!("it answers {}", status.unwrap_or("nothing")))),
     }
+}
+
+fn late(patience: Duration) -> io::Error {
+    io::Error::other(format!("it has not answered whole within {patience:?}"))
 }
 
 fn parse_metrics(text: &str) -> Option<Metrics> {
@@ -168,9 +197,43 @@ fn parse_metrics(text: &str) -> Option<Metrics> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Books, Metrics, count_log, parse_metrics};
+    use super::{Books, METRICS_BYTES_MAX, Metrics, count_log, fetch, parse_metrics};
+    use crate::url::Url;
     use std::fs;
-    use std::io::Write;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+    use std::time::Duration;
+
+    /// A server that sends the same piece over and over, with so long between, for as long as anybody takes it.
+    fn endless(piece: Vec<u8>, gap: Duration) -> Url {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _): (TcpStream, _) = listener.accept().unwrap();
+            let _request = stream.read(&mut [0; 4096]);
+            while stream.write_all(&piece).is_ok() {
+                thread::sleep(gap);
+            }
+        });
+        Url::parse(&url).unwrap()
+    }
+
+    #[test]
+    fn metrics_that_never_end_are_given_up() {
+        // A byte now and then keeps every single read within its time, and the whole beyond any.
+        let dripping = endless(b"f".to_vec(), Duration::from_millis(5));
+        let error = fetch(&dripping, Duration::from_millis(200)).unwrap_err();
+        assert!(error.to_string().contains("within 200ms"), "{error}");
+        let flooding = endless(vec![b'x'; METRICS_BYTES_MAX / 4], Duration::ZERO);
+        let error = fetch(&flooding, Duration::from_secs(600)).unwrap_err();
+        assert!(error.to_string().contains("more than"), "{error}");
+        // Nobody answers at all: the listener's backlog takes the connection.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let error = fetch(&silent, Duration::from_millis(50)).unwrap_err();
+        assert!(error.to_string().contains("within 50ms"), "{error}");
+    }
 
     #[test]
     fn a_log_is_counted_from_where_it_was_opened() {

@@ -279,8 +279,8 @@ impl Drive for LabDrive {
             *standing = Some(Standing {
                 responses: self.recorder.counts.responses,
                 failures: self.recorder.counts.failures_total(),
-                latency: self.recorder.response.0.clone(),
-                lag: self.recorder.lag.0.clone(),
+                latency: self.recorder.response.histogram().into_owned(),
+                lag: self.recorder.lag.histogram().into_owned(),
             });
         }
     }

@@ -1,6 +1,6 @@
 //! Levels of load, one after another: each measured, with what server and machine did meanwhile.
 
-use super::books::{self, Books};
+use super::books::{Books, Page};
 use super::drive::Choice;
 use super::kernel::KernelCounters;
 use super::span::{self, Span, SpanPlan, run_span};
@@ -35,6 +35,8 @@ pub struct Bench {
     last: Option<Span>,
     limit: Option<Limit>,
     interrupted: bool,
+    /// Why something could not be measured: said beside the last level that was.
+    missing: Option<BenchError>,
 }
 
 /// What is known of server and machine before a part of a run.
@@ -53,7 +55,8 @@ struct Around {
 }
 
 impl Bench {
-    /// Makes everything ready that can be made ready before the first request.
+    /// Makes everything ready that can be made ready before the first request. From here on what was measured is never
+    /// lost: whatever goes wrong is kept and told in the report.
     pub fn prepare(ask: Ask, books: Option<Books>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
         let address = ask.url.resolve().map_err(BenchError::Url)?;
@@ -67,6 +70,10 @@ impl Bench {
         if let (Some(count), false) = (ask.sources, ports.has_more) {
             let text = format!("--sources {count} needs a server at an address of 127.0.0.0/8");
             return Err(BenchError::Plan(PlanError::Meaningless(text)));
+        }
+        // Books that cannot be read now need not be waited for until the end of a level.
+        if let Some(books) = &books {
+            books.open().map_err(BenchError::Books)?;
         }
         // As many connections as the system allows; where that is too few, failures will say fd-unavail.
         let _limit = flatout_net::socket::raise_descriptor_limit();
@@ -109,6 +116,7 @@ impl Bench {
             last: None,
             limit: None,
             interrupted: false,
+            missing: None,
             ask,
         })
     }
@@ -118,63 +126,93 @@ impl Bench {
         &self.steps
     }
 
-    /// Whether somebody asked for the end: no other level should be begun.
-    pub const fn is_interrupted(&self) -> bool {
-        self.interrupted
+    /// Whether no other level should be begun: somebody asked for the end, or the client itself could not go on. Too few
+    /// ports for one level may be enough for another.
+    pub const fn is_over(&self) -> bool {
+        self.interrupted || matches!(&self.missing, Some(error) if !matches!(error, BenchError::Ports(_)))
     }
 
-    /// Runs a level and adds it. `overload`: it is past the knee on purpose.
-    pub fn step(
-        &mut self,
-        plan: &Plan,
-        overload: bool,
-        progress: &mut dyn Progress,
-    ) -> Result<&StepReport, BenchError> {
-        check_ports(plan, &self.ask, Ports::here(self.like.address))?;
-        let page = self.books.as_ref().map(Books::open).transpose()?;
-        let (span, around) = self.part(plan, progress)?;
-        self.add_step(plan, span, around, page.as_ref(), overload)
+    /// Whether what was asked for was measured, all of it so far.
+    pub const fn is_whole(&self) -> bool {
+        !self.interrupted && self.missing.is_none()
+    }
+
+    /// Keeps why something is missing: the first reason, from which others follow as a rule. What ends the run is told
+    /// before what only left a level out.
+    pub(super) fn miss(&mut self, error: BenchError) {
+        let ends = !matches!(error, BenchError::Ports(_));
+        if self.missing.is_none() || ends && !self.is_over() {
+            self.missing = Some(error);
+        }
+    }
+
+    /// Runs a level and adds it; nothing when it could not be run. `overload`: it is past the knee on purpose.
+    pub fn step(&mut self, plan: &Plan, overload: bool, progress: &mut dyn Progress) -> Option<&StepReport> {
+        let measured = check_ports(plan, &self.ask, Ports::here(self.like.address)).and_then(|()| {
+            let page = self.open_books();
+            let (span, around) = self.part(plan, progress)?;
+            Ok((span, around, page))
+        });
+        match measured {
+            Ok((span, around, page)) => Some(self.add_step(plan, span, around, page, overload)),
+            Err(error) => {
+                self.miss(error);
+                None
+            }
+        }
     }
 
     /// Runs a level in two halves, and between them the bare loop.
-    pub(super) fn step_with_limit(&mut self, plan: &Plan, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let page = self.books.as_ref().map(Books::open).transpose()?;
+    pub(super) fn step_with_limit(&mut self, plan: &Plan, progress: &mut dyn Progress) {
+        let page = self.open_books();
         let (first, second) = halves(plan);
-        let (mut span, mut around) = self.part(&first, progress)?;
+        let (mut span, mut around) = match self.part(&first, progress) {
+            Ok(part) => part,
+            Err(error) => return self.miss(error),
+        };
         let answers = span.recorder.counts.responses > 0;
-        let mut measured = None;
-        if answers && !self.interrupted {
-            let bare = limit::measure(&self.like, &span, &self.busy_tasks(), progress)?;
-            self.interrupted |= bare.interrupted();
-            measured = (!self.interrupted).then_some(bare);
-        }
+        let bare = (answers && !self.interrupted)
+            .then(|| limit::measure(&self.like, &span, &self.busy_tasks(), progress))
+            .and_then(|bare| self.take(bare));
+        self.interrupted |= bare.as_ref().is_some_and(limit::Measured::interrupted);
+        let bare = bare.filter(|_| !self.interrupted);
         // A server that answered nothing at all need not be asked a second time.
         if let (true, false, Some(second)) = (answers, self.interrupted, second) {
-            let (more, more_around) = self.part(&second, progress)?;
-            around = around.merge(more_around, span.whole_ns, more.whole_ns);
-            span.append(&more)?;
+            let more = self.part(&second, progress);
+            if let Some((more, more_around)) = self.take(more) {
+                around = around.merge(more_around, span.whole_ns, more.whole_ns);
+                let appended = span.append(&more);
+                self.take(appended);
+            }
         }
-        self.add_step(plan, span, around, page.as_ref(), false)?;
-        if let (Some(measured), Some(step)) = (measured, self.steps.last()) {
-            let cpu = step.server.and_then(|server| server.cpu_ns_per_response);
-            self.limit = Some(measured.compare(step.responses_per_s, cpu));
-        }
-        Ok(())
+        let step = self.add_step(plan, span, around, page, false);
+        let (rate, cpu) = (step.responses_per_s, step.server.and_then(|server| server.cpu_ns_per_response));
+        self.limit = bare.map(|bare| bare.compare(rate, cpu));
     }
 
     /// Measures the bare loop after the levels, in the way of the last one.
-    pub(super) fn measure_limit(&mut self, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let Some(last) = self.last.take().filter(|span| span.recorder.counts.responses > 0 && !self.interrupted) else {
-            return Ok(());
+    pub(super) fn measure_limit(&mut self, progress: &mut dyn Progress) {
+        let Some(last) = self.last.take().filter(|span| span.recorder.counts.responses > 0 && !self.is_over()) else {
+            return;
         };
-        let bare = limit::measure(&self.like, &last, &self.busy_tasks(), progress)?;
+        let bare = limit::measure(&self.like, &last, &self.busy_tasks(), progress);
+        let Some(bare) = self.take(bare) else { return };
         self.interrupted |= bare.interrupted();
         let best = self.steps.iter().max_by(|one, two| one.responses_per_s.total_cmp(&two.responses_per_s));
         if let (Some(step), false) = (best, self.interrupted) {
             let cpu = step.server.and_then(|server| server.cpu_ns_per_response);
             self.limit = Some(bare.compare(step.responses_per_s, cpu));
         }
-        Ok(())
+    }
+
+    /// What was measured, or nothing, and then the reason is kept.
+    fn take<T>(&mut self, measured: Result<T, BenchError>) -> Option<T> {
+        measured.map_err(|error| self.miss(error)).ok()
+    }
+
+    /// The server's books as they are before a level, or why they cannot be read.
+    fn open_books(&self) -> Option<Result<Page, String>> {
+        self.books.as_ref().map(Books::open)
     }
 
     /// Runs one span of load and looks at server and machine before and after it.
@@ -234,23 +272,27 @@ impl Bench {
         plan: &Plan,
         span: Span,
         around: Around,
-        page: Option<&books::Page>,
+        page: Option<Result<Page, String>>,
         overload: bool,
-    ) -> Result<&StepReport, BenchError> {
-        let reconciliation = match (&self.books, page) {
-            (Some(books), Some(page)) => {
-                let whole = span.whole;
-                // What failed may or may not have reached the server.
-                let expected = whole.requests.saturating_sub(whole.uncertain);
-                Some(Reconciliation {
-                    server: books.close(page, expected)?,
-                    client_classes: whole.classes,
-                    uncertain: whole.uncertain,
-                    client_requests: whole.requests,
-                })
+    ) -> &StepReport {
+        let (mut reconciliation, mut counts_missing) = (None, None);
+        if let (Some(books), Some(page)) = (&self.books, page) {
+            let whole = span.whole;
+            // What failed may or may not have reached the server.
+            let expected = whole.requests.saturating_sub(whole.uncertain);
+            match page.and_then(|page| books.close(&page, expected)) {
+                Ok(server) => {
+                    reconciliation = Some(Reconciliation {
+                        server,
+                        client_classes: whole.classes,
+                        uncertain: whole.uncertain,
+                        client_requests: whole.requests,
+                    });
+                }
+                // The load was measured all the same, and so are further levels.
+                Err(why) => counts_missing = Some(why),
             }
-            _ => None,
-        };
+        }
         let facts = StepFacts {
             step: u16::try_from(self.steps.len()).unwrap_or(u16::MAX),
             plan: plan.clone(),
@@ -272,26 +314,34 @@ impl Bench {
             server: around.server,
             kernel: around.kernel,
             reconciliation,
+            counts_missing,
             agents_lost: 0,
             interrupted: span.interrupted || self.interrupted,
             overload,
         };
-        self.steps.push(StepReport::of(span.recorder.clone(), facts));
+        let step = StepReport::of(span.recorder.clone(), facts);
         self.last = Some(span);
-        self.steps.last().ok_or(BenchError::Recorder)
+        let index = self.steps.len();
+        self.steps.push(step);
+        &self.steps[index]
     }
 
     fn busy_tasks(&self) -> Vec<u32> {
         if self.server.is_ok() { self.used.busy_tasks(self.whole_ns) } else { Vec::new() }
     }
 
-    /// The report of all levels.
-    pub fn finish(self) -> BenchReport {
+    /// The report of all levels that were measured, or why there is none.
+    pub fn finish(mut self) -> Result<BenchReport, BenchError> {
+        if let Some(error) = self.missing.take() {
+            // Where nothing was measured there is nothing to lose.
+            let Some(step) = self.steps.last_mut() else { return Err(error) };
+            step.add_missing(format!("a part could not be measured: {error}"));
+        }
         let mut report = self.sum_up();
         if let Some(finding) = question::scalability(&report.run) {
             report.run.findings.insert("scalability".to_owned(), finding);
         }
-        report
+        Ok(report)
     }
 
     fn sum_up(self) -> BenchReport {
@@ -411,6 +461,8 @@ fn unix_ms() -> u64 {
 /// A plan in two halves; a run of one request has only one. What is decided while it goes on is not halved.
 pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
     let (first, second) = match plan.stop {
+        // The second half would begin anew, at the first times or the first rate.
+        _ if plan.changes() => return (plan.clone(), None),
         Stop::After { duration_ns } => {
             let half_ns = duration_ns / 2;
             (Stop::After { duration_ns: half_ns }, Stop::After { duration_ns: duration_ns - half_ns })

@@ -168,7 +168,15 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
             drop(ended);
             report.map(|report| ThreadOutcome { cpu: ticks.split(report.cpu_ns), report, wait_ns })
         });
-        threads.push(thread.map_err(BenchError::Thread)?);
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                // Nobody would hear of what the others go on with.
+                signals.stop.store(true, Ordering::Relaxed);
+                threads.into_iter().for_each(|thread| drop(thread.join()));
+                return Err(BenchError::Thread(error));
+            }
+        }
     }
     drop(ended);
     let mut attendant = Attendant::new(&span.plan, start_ns);

@@ -1,12 +1,15 @@
 //! Whole benches against the bare loop and against servers of a few lines.
 
 use super::levels::halves;
-use super::{Ask, BenchReport, Live, Phase, Progress, Unwatched, run};
+use super::{Ask, Bench, BenchReport, Books, Live, Phase, Progress, Unwatched, run};
 use crate::cores::Placement;
 use crate::limits::responder::{Reply, Responder, ResponderPlan};
 use crate::url::Url;
 use flatout_load::FailureKind;
-use flatout_load::plan::{Plan, Stop, Visit};
+use flatout_load::judge::InvalidReason;
+use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, Visit};
+use flatout_load::report::RunReport;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
@@ -152,4 +155,75 @@ fn halves_add_up() {
     assert_eq!(stops(Stop::Count(1)), (Stop::Count(1), None));
     let after = |duration_ns| Stop::After { duration_ns };
     assert_eq!(stops(after(9)), (after(4), Some(after(5))));
+    // Rates that change, and times of a log, would begin anew in the second.
+    let open = |arrivals| Plan { kind: Loop::Open(arrivals), ..plan(after(9)) };
+    let steps = |text| open(Arrivals::parse(text, None).unwrap());
+    for whole in [steps("steps:5@1s,9@1s"), steps("steps:5..9@1s")] {
+        let (first, second) = halves(&whole);
+        assert!(first == whole && second.is_none(), "{whole:?}");
+    }
+    assert!(halves(&steps("steps:5@1s")).1.is_some());
+    assert!(halves(&open(Arrivals::constant(ArrivalKind::Exp, 5.0))).1.is_some());
+}
+
+fn reasons_of(run: &RunReport) -> Vec<Vec<InvalidReason>> {
+    let of_ours = |reason: &InvalidReason| matches!(reason, InvalidReason::CountsMissing | InvalidReason::PartMissing);
+    let reasons =
+        run.steps.iter().map(|step| step.invalid.iter().map(|invalid| invalid.reason).filter(of_ours).collect());
+    reasons.collect()
+}
+
+#[test]
+fn books_that_are_gone_at_a_later_level_cost_no_level() {
+    let responder = responder(false);
+    let path = std::env::temp_dir().join(format!("flatout-bench-books-{}", std::process::id()));
+    let line = "127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 5\n";
+    fs::write(&path, "").unwrap();
+    let asked = asked(responder.address(), Stop::Count(20));
+    let plan = asked.plans[0].clone();
+    let mut bench = Bench::prepare(asked.clone(), Some(Books::Log(path.clone()))).unwrap();
+    // The bare loop keeps no books; these have more than it answered, so that nobody waits for them.
+    let before = thread::spawn({
+        let path = path.clone();
+        move || fs::write(path, line.repeat(100)).unwrap()
+    });
+    before.join().unwrap();
+    assert!(bench.step(&plan, false, &mut Unwatched).is_some());
+    fs::remove_file(&path).unwrap();
+    assert!(bench.step(&plan, false, &mut Unwatched).is_some() && !bench.is_over());
+    assert!(bench.step(&plan, false, &mut Unwatched).is_some());
+    let report = bench.finish().unwrap();
+    let missing = vec![InvalidReason::CountsMissing];
+    assert_eq!(reasons_of(&report.run), [vec![], missing.clone(), missing]);
+    let text = report.run.steps[1].evidence.counts_missing.as_deref().unwrap();
+    assert!(text.contains("flatout-bench-books"), "{text}");
+    assert!(report.run.steps.iter().all(|step| step.record.counts.responses == 20));
+    // Before anything was sent nothing can be lost, and books that are not there are said at once.
+    assert!(Bench::prepare(asked, Some(Books::Log(path))).is_err_and(|error| error.is_usage()));
+}
+
+#[test]
+fn a_level_that_cannot_be_run_costs_no_other() {
+    let responder = responder(true);
+    let mut asked = asked(responder.address(), Stop::Count(5));
+    asked.sources = Some(1);
+    let at = |rate| Plan {
+        kind: Loop::Open(Arrivals::constant(ArrivalKind::Fixed, rate)),
+        visit: Visit::Connection { calls: 1 },
+        stop: Stop::Count(if rate > 1e6 { 1_000_000 } else { 5 }),
+        ..asked.plans[0].clone()
+    };
+    let mut bench = Bench::prepare(Ask { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
+    assert!(bench.step(&at(100.0), false, &mut Unwatched).is_some());
+    assert!(bench.step(&at(9e6), false, &mut Unwatched).is_none(), "nobody has so many ports");
+    assert!(!bench.is_over() && !bench.is_whole(), "fewer may be enough for another");
+    assert!(bench.step(&at(200.0), false, &mut Unwatched).is_some());
+    let report = bench.finish().unwrap();
+    assert_eq!(reasons_of(&report.run), [vec![], vec![InvalidReason::PartMissing]]);
+    let text = report.run.steps[1].evidence.part_missing.as_deref().unwrap();
+    assert!(text.contains("give --sources"), "{text}");
+    // A run that has nothing else is refused.
+    let mut bench = Bench::prepare(Ask { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
+    assert!(bench.step(&at(9e6), false, &mut Unwatched).is_none());
+    assert!(bench.finish().is_err_and(|error| error.is_usage()));
 }

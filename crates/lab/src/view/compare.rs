@@ -104,8 +104,9 @@ fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<C
     add(Measure::cost("mean response time"), &|step| step.record.sums.response_ns.mean());
     add(Measure::cost("server CPU per answer"), &|step| step.server?.cpu_ns_per_response);
     for (name, quantile) in [("p50 response time", 0.5), ("p99 response time", 0.99)] {
-        let pairs: Vec<(&Histogram<u64>, &Histogram<u64>)> =
-            steps.iter().map(|(a, b)| (&a.record.response.0, &b.record.response.0)).collect();
+        let histogram = |step: &StepReport| step.record.response.histogram().into_owned();
+        let unpacked: Vec<_> = steps.iter().map(|(a, b)| (histogram(a), histogram(b))).collect();
+        let pairs: Vec<(&Histogram<u64>, &Histogram<u64>)> = unpacked.iter().map(|(a, b)| (a, b)).collect();
         let ratio = bootstrap.quantile_ratio(&pairs, quantile);
         comparisons.extend(ratio.map(|ratio| Comparison::of(Measure::cost(name), ratio, bootstrap.level, None)));
     }

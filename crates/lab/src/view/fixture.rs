@@ -133,6 +133,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
         kernel: Some(KernelReport { tcp_retransmits: 3, listen_overflows: 2, ..KernelReport::default() }),
         reconciliation: None,
         agents_lost: 0,
+        counts_missing: None,
         interrupted: false,
         overload: false,
     };

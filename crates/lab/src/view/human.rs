@@ -7,7 +7,7 @@ use crate::limits::{LimitsReport, Unit};
 use crate::request::HttpVersion;
 use flatout_load::FailureKind;
 use flatout_load::judge::validity::Invalid;
-use flatout_load::plan::{Loop, Plan, Stop, Visit};
+use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Percentiles, Reason, StepReport};
 use std::fmt::Write as _;
 
@@ -90,16 +90,16 @@ fn how(report: &BenchReport, step: &StepReport) -> String {
     let elapsed = units::duration(step.elapsed_ns as f64);
     let load = match (&plan.kind, step.offered.visits_per_s) {
         (Loop::Open(_), Some(rate)) => {
-            format!("{} {}/s, up to {connections}", units::figure(rate), visits(&plan.visit))
+            format!("{} {}/s, up to {connections}", units::figure(rate), plan.visits())
         }
         _ => connections,
     };
-    match plan.stop {
-        Stop::Count(requests) => {
-            let requests = units::plural(requests, "request", "requests");
-            format!("{requests} in {elapsed}, {load}, {used}, {threads}")
+    match plan.counted() {
+        Some((count, what)) => {
+            let counted = units::plural(count, what.trim_end_matches('s'), what);
+            format!("{counted} in {elapsed}, {load}, {used}, {threads}")
         }
-        Stop::After { .. } | Stop::Tight { .. } => format!("{load}, {used}, {threads}, {elapsed}"),
+        None => format!("{load}, {used}, {threads}, {elapsed}"),
     }
 }
 
@@ -112,14 +112,6 @@ fn connections_of(report: &BenchReport, plan: &Plan) -> String {
             format!("{connections} of {streams} streams")
         }
         _ => units::plural(u64::from(slots), "connection", "connections"),
-    }
-}
-
-const fn visits(visit: &Visit) -> &'static str {
-    match visit {
-        Visit::Request => "requests",
-        Visit::Connection { .. } => "connections",
-        Visit::Session { .. } => "sessions",
     }
 }
 

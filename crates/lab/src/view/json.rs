@@ -43,7 +43,8 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
             json!({ "after_ns": duration_ns })
         }
-        Stop::Count(requests) => json!({ "requests": requests }),
+        // What a visit of an open loop is, the plan itself says.
+        Stop::Count(count) => json!({ "requests": step.plan.counted().map_or(count, |(count, _)| count) }),
     };
     json!({
         "plan": {

@@ -21,7 +21,10 @@ pub fn of(plan: &Plan) -> String {
     });
     parts.push(match plan.stop {
         Stop::After { duration_ns } => format!("for {}", units::duration(duration_ns as f64)),
-        Stop::Count(count) => format!("until {} are begun", units::count(count)),
+        Stop::Count(_) => {
+            let (count, what) = plan.counted().unwrap_or_default();
+            format!("until {} {what} are begun", units::count(count))
+        }
         Stop::Tight { share, duration_ns_max } => format!(
             "until the mean is known to ± {}, at most {}",
             units::percent(share),
@@ -34,11 +37,7 @@ pub fn of(plan: &Plan) -> String {
 fn kind(plan: &Plan) -> String {
     let connections = units::plural(u64::from(plan.connections), "connection", "connections");
     let Loop::Open(arrivals) = &plan.kind else { return format!("closed loop of {connections}") };
-    let what = match plan.visit {
-        Visit::Request => "requests",
-        Visit::Connection { .. } => "connections",
-        Visit::Session { .. } => "sessions",
-    };
+    let what = plan.visits();
     if arrivals.replay.is_some() {
         return format!("open loop, {what} at the times of a log, at most {connections}");
     }

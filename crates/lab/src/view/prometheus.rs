@@ -93,7 +93,7 @@ pub fn metrics(report: &RunReport) -> String {
     {
         page.head(name, "summary", help);
         for step in &report.steps {
-            let histogram = &times(step)[index].1.0;
+            let histogram = times(step)[index].1.histogram();
             for (label, quantile) in QUANTILES.iter().filter(|_| !histogram.is_empty()) {
                 let value_s = histogram.value_at_quantile(*quantile) as f64 / 1e9;
                 page.sample(name, step, &format!(",quantile=\"{label}\""), value_s);

@@ -164,8 +164,9 @@ fn percentiles(report: &RunReport) -> String {
     let mut table = Table::new(&["step", "time", "quantile", "value_ns"]);
     for step in &report.steps {
         for (name, histogram) in times(step) {
-            for quantile in QUANTILES.iter().filter(|_| !histogram.0.is_empty()) {
-                table.row(&[&step.step, &name, quantile, &histogram.0.value_at_quantile(*quantile)]);
+            let histogram = histogram.histogram();
+            for quantile in QUANTILES.iter().filter(|_| !histogram.is_empty()) {
+                table.row(&[&step.step, &name, quantile, &histogram.value_at_quantile(*quantile)]);
             }
         }
     }

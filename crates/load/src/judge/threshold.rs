@@ -223,7 +223,7 @@ fn histogram_of(recorder: &Recorder, times: Times) -> &Hdr {
 }
 
 fn find_time(histogram: &Hdr, statistic: Statistic) -> Option<f64> {
-    let histogram = Some(&histogram.0).filter(|histogram| !histogram.is_empty())?;
+    let histogram = Some(histogram.histogram()).filter(|histogram| !histogram.is_empty())?;
     Some(match statistic {
         Statistic::Percentile(share) => histogram.value_at_quantile(share) as f64,
         Statistic::Mean => histogram.mean(),

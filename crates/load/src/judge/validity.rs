@@ -16,6 +16,8 @@ flatout_reason::reasons! {
     ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows and were never begun";
     LittlesLaw,           "littles-law",           "requests in flight over time differ by more than 2 % from the answers' rate times their mean service time";
     CountsDiffer,         "counts-differ",         "the client's counts and the server's own do not agree";
+    CountsMissing,        "counts-missing",        "the server's own counts were to be compared with, and could not be read";
+    PartMissing,          "part-missing",          "a part of what was asked for could not be measured: a later level, or the machine's limit";
     AgentLost,            "agent-lost",            "an agent did not bring its part of the run to an end";
     NoSteadyState,        "no-steady-state",       "the service time never became steady, so there is no figure that holds";
     Interrupted,          "interrupted",           "somebody ended the run before its time";
@@ -102,6 +104,10 @@ pub struct Evidence {
     pub little: Option<Little>,
     /// Agreement with the server's own counts, where those were read.
     pub reconciliation: Option<Reconciliation>,
+    /// Why the server's own counts could not be read, where they were asked for.
+    pub counts_missing: Option<String>,
+    /// What else was asked for and could not be measured, and why.
+    pub part_missing: Option<String>,
     /// Agents lost.
     pub agents_lost: u32,
     /// Whether a warm-up by steady state was asked for and none was found.
@@ -205,6 +211,12 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
             let text = format!("{}: {}", reconciliation.server.source, differences.join("; "));
             add(InvalidReason::CountsDiffer, text);
         }
+    }
+    if let Some(text) = &evidence.counts_missing {
+        add(InvalidReason::CountsMissing, text.clone());
+    }
+    if let Some(text) = &evidence.part_missing {
+        add(InvalidReason::PartMissing, text.clone());
     }
     if evidence.agents_lost > 0 {
         let agents = if evidence.agents_lost == 1 { "agent was" } else { "agents were" };

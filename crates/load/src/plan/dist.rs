@@ -127,6 +127,29 @@ impl Dist {
         }
     }
 
+    /// The mean of what [`Dist::draw_count`] draws: whole numbers of at least 1.
+    pub fn mean_count(&self) -> f64 {
+        match self {
+            Self::Fixed(value) => value.round().max(1.0),
+            // Of k - 1/2 and more one in exp((k - 1/2)/mean) is drawn, for each k from 1; what is less than 1/2 counts 1.
+            Self::Exp(mean) if *mean > 0.0 => {
+                let half = (-0.5 / mean).exp();
+                half / (1.0 - (-1.0 / mean).exp()) + (1.0 - half)
+            }
+            Self::Exp(_) => 1.0,
+            Self::Uniform { from, to } => {
+                let from = from.ceil();
+                let count = (to.floor() - from + 1.0).max(1.0);
+                let mean = from + (count - 1.0) / 2.0;
+                // Nought counts as 1.
+                if from <= 0.0 { mean + 1.0 / count } else { mean }
+            }
+            Self::Mix(parts) => {
+                parts.iter().map(|(weight, part)| weight * part.mean_count()).sum::<f64>() / Self::weights(parts)
+            }
+        }
+    }
+
     /// Whether it is always nought.
     pub fn is_zero(&self) -> bool {
         matches!(self, Self::Fixed(value) if *value <= 0.0)

@@ -11,6 +11,7 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::io::{Read, Write};
 
 /// Significant decimal digits of every recorded time.
@@ -64,8 +65,25 @@ impl std::fmt::Display for HdrError {
 impl std::error::Error for HdrError {}
 
 /// A histogram of nanoseconds from 1 to [`TIME_NS_MAX`]. In JSON a string: compressed HdrHistogram V2 in base64.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hdr(pub Histogram<u64>);
+///
+/// While it is recorded it has room for every count, a quarter of a megabyte. One that is finished can be packed
+/// ([`Hdr::pack`]) into the few kilobytes of the counts it has: a sweep keeps ten of them for each of its levels.
+#[derive(Clone, Debug)]
+pub struct Hdr(Store);
+
+#[derive(Clone, Debug)]
+enum Store {
+    /// Every count has its place.
+    Open(Histogram<u64>),
+    /// Plain V2 bytes, as [`encode_plain`] writes them.
+    Packed(Box<[u8]>),
+}
+
+impl PartialEq for Hdr {
+    fn eq(&self, other: &Self) -> bool {
+        self.histogram() == other.histogram()
+    }
+}
 
 impl Hdr {
     /// An empty histogram of three digits.
@@ -75,22 +93,67 @@ impl Hdr {
 
     /// An empty histogram of 1 to 5 digits.
     pub fn with_digits(digits: u8) -> Result<Self, RecordError> {
-        Histogram::new_with_bounds(1, TIME_NS_MAX, digits).map(Self).map_err(|_| RecordError::Histogram)
+        Histogram::new_with_bounds(1, TIME_NS_MAX, digits).map(Self::of).map_err(|_| RecordError::Histogram)
     }
 
-    /// Records a time; never fails, never allocates.
+    const fn of(histogram: Histogram<u64>) -> Self {
+        Self(Store::Open(histogram))
+    }
+
+    /// Its counts; one that is packed is unpacked for it, and stays packed.
+    pub fn histogram(&self) -> Cow<'_, Histogram<u64>> {
+        match &self.0 {
+            Store::Open(histogram) => Cow::Borrowed(histogram),
+            Store::Packed(bytes) => Cow::Owned(unpack(bytes)),
+        }
+    }
+
+    /// Makes it as small as its counts allow. Nothing is lost; recording and adding go on with it unpacked again.
+    pub fn pack(&mut self) {
+        let Store::Open(histogram) = &self.0 else { return };
+        let bytes = encode_plain(histogram);
+        // Counts that add up to more than can be counted are not read again; such a one stays as it is.
+        if decode_plain(&bytes).is_ok() {
+            self.0 = Store::Packed(bytes.into());
+        }
+    }
+
+    /// Room it takes beyond itself, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Store::Open(histogram) => histogram.distinct_values() * size_of::<u64>(),
+            Store::Packed(bytes) => bytes.len(),
+        }
+    }
+
+    /// Records a time; never fails, and never allocates unless it was packed.
     pub fn record(&mut self, value_ns: u64) {
-        self.0.saturating_record(value_ns);
+        self.change(|histogram| histogram.saturating_record(value_ns));
+    }
+
+    fn change<T>(&mut self, change: impl FnOnce(&mut Histogram<u64>) -> T) -> T {
+        match &mut self.0 {
+            Store::Open(histogram) => change(histogram),
+            Store::Packed(bytes) => {
+                let mut histogram = unpack(bytes);
+                let changed = change(&mut histogram);
+                self.0 = Store::Open(histogram);
+                changed
+            }
+        }
     }
 
     /// Adds another histogram.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
-        self.0.add(&other.0).map_err(|_| RecordError::Different)
+        self.change(|histogram| histogram.add(&*other.histogram())).map_err(|_| RecordError::Different)
     }
 
     /// The histogram as compressed HdrHistogram V2 in base64; begins with `HISTFAAA`.
     pub fn encode(&self) -> String {
-        let plain = encode_plain(&self.0);
+        let plain = match &self.0 {
+            Store::Open(histogram) => Cow::Owned(encode_plain(histogram)),
+            Store::Packed(bytes) => Cow::Borrowed(&**bytes),
+        };
         let mut bytes = COOKIE_COMPRESSED.to_be_bytes().to_vec();
         bytes.extend([0; 4]);
         let mut encoder = ZlibEncoder::new(bytes, Compression::default());
@@ -110,13 +173,13 @@ impl Hdr {
     pub fn decode(bytes: &[u8]) -> Result<Self, HdrError> {
         let (cookie, rest) = bytes.split_first_chunk::<4>().ok_or(HdrError::Truncated)?;
         match u32::from_be_bytes(*cookie) {
-            COOKIE => decode_plain(bytes),
+            COOKIE => decode_plain(bytes).map(Self::of),
             COOKIE_COMPRESSED => {
                 let (length, stream) = rest.split_first_chunk::<4>().ok_or(HdrError::Truncated)?;
                 if u32::from_be_bytes(*length) as usize != stream.len() {
                     return Err(HdrError::Truncated);
                 }
-                decode_plain(&inflate(stream)?)
+                decode_plain(&inflate(stream)?).map(Self::of)
             }
             _ => Err(HdrError::Cookie),
         }
@@ -124,7 +187,7 @@ impl Hdr {
 
     /// Percentiles, or nothing when it is empty.
     pub fn percentiles(&self) -> Option<crate::report::Percentiles> {
-        crate::report::Percentiles::of(&self.0)
+        crate::report::Percentiles::of(&self.histogram())
     }
 }
 
@@ -136,11 +199,16 @@ impl Serialize for Hdr {
 
 impl<'de> Deserialize<'de> for Hdr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let histogram = Self::parse(&text).map_err(serde::de::Error::custom)?;
+        let text = <Cow<'de, str>>::deserialize(deserializer)?;
+        let mut read = Self::parse(&text).map_err(serde::de::Error::custom)?;
+        let histogram = read.histogram();
         // A document holds many of them: none may be larger than those recorded here, and all must go together.
-        let is_ours = histogram.0.low() == 1 && histogram.0.high() == TIME_NS_MAX && histogram.0.sigfig() <= DIGITS;
-        if is_ours { Ok(histogram) } else { Err(serde::de::Error::custom(HdrError::Bounds)) }
+        let is_ours = histogram.low() == 1 && histogram.high() == TIME_NS_MAX && histogram.sigfig() <= DIGITS;
+        if !is_ours {
+            return Err(serde::de::Error::custom(HdrError::Bounds));
+        }
+        read.pack();
+        Ok(read)
     }
 }
 
@@ -229,7 +297,7 @@ fn inflate(stream: &[u8]) -> Result<Vec<u8>, HdrError> {
     }
 }
 
-fn decode_plain(bytes: &[u8]) -> Result<Hdr, HdrError> {
+fn decode_plain(bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
     let (header, counts) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(HdrError::Truncated)?;
     let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let wide = |at: usize| u64::from(number(at)) << 32 | u64::from(number(at + 4));
@@ -264,7 +332,12 @@ fn decode_plain(bytes: &[u8]) -> Result<Hdr, HdrError> {
         }
         index += 1;
     }
-    if index > layout.counts { Err(HdrError::Counts) } else { Ok(Hdr(histogram)) }
+    if index > layout.counts { Err(HdrError::Counts) } else { Ok(histogram) }
+}
+
+/// The histogram that was packed into these bytes.
+fn unpack(bytes: &[u8]) -> Histogram<u64> {
+    decode_plain(bytes).unwrap_or_else(|_| unreachable!("what cannot be read again is not packed"))
 }
 
 /// Zig-zag, then seven bits a byte; the ninth byte holds eight.

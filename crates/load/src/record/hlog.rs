@@ -76,7 +76,7 @@ impl Log {
                 let is_fine = |letter: &char| !matches!(letter, ',' | ' ' | '\r' | '\n');
                 let _infallible = write!(text, "Tag={},", tag.chars().filter(is_fine).collect::<String>());
             }
-            let largest = histogram.0.max() as f64 / MAX_VALUE_UNIT;
+            let largest = histogram.histogram().max() as f64 / MAX_VALUE_UNIT;
             let _infallible = writeln!(text, "{start_s:.3},{length_s:.3},{largest:.3},{}", histogram.encode());
         }
         text
@@ -100,7 +100,7 @@ impl Log {
                 return Err(error(format!("a log of more than {ROWS_MAX} rows")));
             }
             let row = parse_row(line).map_err(error)?;
-            counts = counts.saturating_add(row.histogram.0.distinct_values());
+            counts = counts.saturating_add(row.histogram.histogram().distinct_values());
             if counts > COUNTS_MAX {
                 return Err(error("the log's histograms take too much memory".to_owned()));
             }

@@ -72,7 +72,10 @@ fn one_sample_is_in_every_figure_it_belongs_to() {
         (&recorder.phases.wait, 500),
         (&recorder.phases.transfer, 600),
     ] {
-        assert_eq!((histogram.0.len(), histogram.0.max()), (1, histogram.0.highest_equivalent(value_ns)));
+        assert_eq!(
+            (histogram.histogram().len(), histogram.histogram().max()),
+            (1, histogram.histogram().highest_equivalent(value_ns))
+        );
     }
     assert_eq!((recorder.sums.response_ns.sum, recorder.sums.service_ns.sum), (2_000, 1_500));
     assert_eq!((recorder.sums.response_bytes.sum, recorder.sums.body_bytes.sum), (1_000, 900));
@@ -98,7 +101,10 @@ fn failures_are_counted_by_kind_and_detail_and_are_in_no_latency() {
     }
     assert_eq!((recorder.counts.failures_total(), recorder.counts.requests_sent), (4, 0));
     assert_eq!(recorder.counts.failures_of(FailureKind::BadResponse), 3);
-    assert_eq!((recorder.response.0.len(), recorder.service.0.len(), recorder.lag.0.len()), (0, 0, 4));
+    assert_eq!(
+        (recorder.response.histogram().len(), recorder.service.histogram().len(), recorder.lag.histogram().len()),
+        (0, 0, 4)
+    );
     assert_eq!((recorder.sums.failed_ns.count, recorder.sums.failed_ns.max), (4, 80));
     let detail = |detail, count| FailureDetail { kind: FailureKind::BadResponse, detail: Cow::Borrowed(detail), count };
     assert_eq!(recorder.details, vec![detail("bad status line", 2), detail("bad header", 1)]);
@@ -120,7 +126,10 @@ fn the_warm_up_is_in_no_figure_but_in_the_series() {
     recorder.record(&answered(3_400, 3_600, 3_700));
     recorder.record(&answered(3_600, 3_600, 3_700));
     assert_eq!((recorder.warm_up_samples, recorder.counts.responses, recorder.counts.requests_begun), (3, 1, 1));
-    assert_eq!((recorder.response.0.len(), recorder.counts.connections, recorder.connections.open), (1, 0, 1));
+    assert_eq!(
+        (recorder.response.histogram().len(), recorder.counts.connections, recorder.connections.open),
+        (1, 0, 1)
+    );
     assert_eq!(recorder.in_flight.now, 0);
     let point = &recorder.series.points()[0];
     assert_eq!((point.responses, point.begun, point.connections), (4, 4, 1));
@@ -158,7 +167,7 @@ fn classes_are_told_apart_and_add_up() {
         (class.requests, class.responses, class.failures, class.errors)
     };
     assert_eq!((of(0), of(1), of(2)), ((1, 1, 0, 0), (4, 3, 1, 1), (2, 2, 0, 0)));
-    assert_eq!(recorder.classes[1].response.0.len(), 3);
+    assert_eq!(recorder.classes[1].response.histogram().len(), 3);
 }
 
 #[test]
@@ -234,7 +243,7 @@ fn times_outside_the_range_are_kept_at_its_ends() {
     recorder.record(&answered(0, 0, u64::MAX));
     recorder.record(&Sample { result: Ok(0), ..answered(9, 5, 2) });
     recorder.record(&Sample { result: Ok(999), ..answered(0, 0, 1) });
-    assert_eq!(recorder.response.0.len(), 4);
-    assert!(recorder.response.0.max() >= TIME_NS_MAX);
+    assert_eq!(recorder.response.histogram().len(), 4);
+    assert!(recorder.response.histogram().max() >= TIME_NS_MAX);
     assert_eq!(recorder.counts.status_classes, [1, 2, 0, 0, 1]);
 }

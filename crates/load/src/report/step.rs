@@ -265,6 +265,8 @@ pub struct StepFacts {
     pub reconciliation: Option<Reconciliation>,
     /// Agents lost.
     pub agents_lost: u32,
+    /// Why the server's own counts, which were asked for, are not there.
+    pub counts_missing: Option<String>,
     /// Whether somebody ended it.
     pub interrupted: bool,
     /// Whether it was past the knee on purpose.
@@ -272,8 +274,9 @@ pub struct StepFacts {
 }
 
 impl StepReport {
-    /// Computes rates, percentiles and the verdict of a finished record.
-    pub fn of(record: Recorder, facts: StepFacts) -> Self {
+    /// Computes rates, percentiles and the verdict of a finished record, and packs its histograms: a run has as many
+    /// reports as levels.
+    pub fn of(mut record: Recorder, mut facts: StepFacts) -> Self {
         let seconds = facts.elapsed_ns as f64 / 1e9;
         let per_second = |count: u64| if facts.elapsed_ns == 0 { 0.0 } else { count as f64 / seconds };
         let visits_per_s = match &facts.plan.kind {
@@ -291,9 +294,11 @@ impl StepReport {
         };
         let evidence = evidence_of(&record, &facts);
         let requests_asked = match (&facts.plan.kind, facts.plan.stop) {
-            (Loop::Closed, Stop::Count(count)) => Some(count),
+            (Loop::Closed, Stop::Count(bursts)) => Some(bursts.saturating_mul(u64::from(facts.plan.burst))),
             _ => None,
         };
+        record.pack();
+        facts.client.loop_lag.histogram.pack();
         let failing = failing::failing(&record.counts, requests_asked);
         let notes = failing::notes(&record.counts, facts.client.other_cpu_share);
         Self {
@@ -323,6 +328,17 @@ impl StepReport {
     }
 }
 
+impl StepReport {
+    /// Says that something that was asked for is missing beside this step or after it, and why: the run is invalid for it.
+    pub fn add_missing(&mut self, what: String) {
+        match &mut self.evidence.part_missing {
+            Some(text) => *text = format!("{text}; {what}"),
+            none => *none = Some(what),
+        }
+        self.invalid = judge(&self.evidence);
+    }
+}
+
 fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
     let plan = &facts.plan;
     // In a closed loop of kept connections all are held all the time; otherwise they come and go.
@@ -330,7 +346,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
     // A plan by time is spread over its time, even where the last request of it was begun earlier.
     let planned_ns = if let Stop::After { duration_ns } = plan.stop { duration_ns } else { 0 };
     let begun_ns = record.begun_span_ns.max(planned_ns.min(facts.elapsed_ns)).max(1);
-    let at = |histogram: &Hdr, quantile| histogram.0.value_at_quantile(quantile);
+    let at = |histogram: &Hdr, quantile| histogram.histogram().value_at_quantile(quantile);
     Evidence {
         elapsed_ns: facts.elapsed_ns,
         responses: record.counts.responses,
@@ -352,6 +368,8 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         visits: facts.tally.visits,
         little: Little::of(record, facts.elapsed_ns),
         reconciliation: facts.reconciliation.clone(),
+        counts_missing: facts.counts_missing.clone(),
+        part_missing: None,
         agents_lost: facts.agents_lost,
         no_steady_state: match facts.warm_up.steady {
             None => false,

@@ -8,12 +8,13 @@
 //!
 //! The driver asks [`Search::next`] for a [`Trial`], runs it, and tells [`Search::handle`] what came of it.
 
+use crate::plan::Arrival;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a search.
+/// What is wanted of a search. A rate is one of arrivals: of requests where each is one, else of connections or sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneePlan {
-    /// Lowest rate of interest, in requests a second; the first trial. Above 0.
+    /// Lowest rate of interest, in arrivals a second; the first trial. Above 0.
     pub rate_min: f64,
     /// Highest rate to try, at least `rate_min`.
     pub rate_max: f64,
@@ -30,7 +31,7 @@ pub struct KneePlan {
 }
 
 impl KneePlan {
-    /// From 100 requests a second to ten million, to 2 %, by trials of 2 s and of 10 s, confirmed three times.
+    /// From 100 arrivals a second to ten million, to 2 %, by trials of 2 s and of 10 s, confirmed three times.
     pub const DEFAULT: Self = Self {
         rate_min: 100.0,
         rate_max: 10_000_000.0,
@@ -45,7 +46,7 @@ impl KneePlan {
 /// One measurement to make.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Requests a second to offer.
+    /// Arrivals a second to offer.
     pub rate_per_s: f64,
     /// For how long, in nanoseconds.
     pub duration_ns: u64,
@@ -65,7 +66,7 @@ pub enum TrialOutcome {
     ClientLimited,
 }
 
-/// A trial that was made.
+/// A trial that was made, or that this client could not make.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// What was measured.
@@ -108,7 +109,7 @@ impl KneeEnding {
 pub struct Knee {
     /// How it ended.
     pub ending: KneeEnding,
-    /// The highest rate that met the requirement as often as was wanted.
+    /// The highest rate, in arrivals a second, that met the requirement as often as was wanted.
     pub met_per_s: Option<f64>,
     /// The lowest rate above it that missed it.
     pub missed_per_s: Option<f64>,
@@ -119,28 +120,28 @@ pub struct Knee {
 }
 
 impl Knee {
-    /// The sentence, for a requirement as it was written.
-    pub fn sentence(&self, requirement: &str) -> String {
+    /// The sentence, for a requirement as it was written and rates of these arrivals.
+    pub fn sentence(&self, requirement: &str, arrival: Arrival) -> String {
         let times = if self.confirmations == 1 { "once".to_owned() } else { format!("{} times", self.confirmations) };
         match (self.ending, self.met_per_s, self.missed_per_s) {
             (KneeEnding::Found, Some(met), Some(missed)) => {
                 format!(
-                    "{requirement} holds up to {met:.0} requests/s (confirmed {times}), and no longer at {missed:.0}"
+                    "{requirement} holds up to {met:.0} {arrival} (confirmed {times}), and no longer at {missed:.0}"
                 )
             }
             (KneeEnding::AboveHighest, Some(met), _) => {
-                format!("{requirement} holds at {met:.0} requests/s, the highest rate that was to be tried")
+                format!("{requirement} holds at {met:.0} {arrival}, the highest rate that was to be tried")
             }
             (KneeEnding::BelowLowest, _, Some(missed)) => {
                 format!(
-                    "{requirement} does not hold even at {missed:.0} requests/s, the lowest rate that was to be tried"
+                    "{requirement} does not hold even at {missed:.0} {arrival}, the lowest rate that was to be tried"
                 )
             }
             (KneeEnding::ClientLimited, Some(met), _) => format!(
-                "{requirement} holds at {met:.0} requests/s (confirmed {times}); more this client cannot offer, so the knee lies higher"
+                "{requirement} holds at {met:.0} {arrival} (confirmed {times}); more this client cannot offer, so the knee lies higher"
             ),
             (_, Some(met), _) => {
-                format!("{requirement} holds at {met:.0} requests/s (confirmed {times}); where it ends is not settled")
+                format!("{requirement} holds at {met:.0} {arrival} (confirmed {times}); where it ends is not settled")
             }
             (_, None, _) => format!("at what rate {requirement} holds is not settled"),
         }

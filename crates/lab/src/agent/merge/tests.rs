@@ -28,7 +28,7 @@ fn counts_are_added_and_histograms_merged() {
     assert_eq!((whole.agents, whole.threads), (2, 2 * one.threads));
     assert_eq!(sum.record.counts.responses, 2 * part.record.counts.responses);
     assert_eq!(sum.record.counts.failures_total(), 24);
-    assert_eq!(sum.record.response.0.len(), 2 * part.record.response.0.len());
+    assert_eq!(sum.record.response.histogram().len(), 2 * part.record.response.histogram().len());
     assert_eq!(sum.response.unwrap().p50_ns, part.response.unwrap().p50_ns);
     assert_eq!(sum.tally.visits, 600);
     assert!((sum.responses_per_s - 2.0 * part.responses_per_s).abs() < 1e-6);
@@ -47,6 +47,22 @@ fn a_lost_agent_makes_it_invalid() {
     assert_eq!(step.evidence.agents_lost, 1);
     assert!(step.client.agents[1].lost && step.client.agents[1].responses == 0);
     assert!(step.notes.iter().any(|note| note.text == "agent lab1 was lost: it said nothing for ten seconds"));
+}
+
+#[test]
+fn an_agent_that_could_not_run_every_level_leaves_the_others_theirs() {
+    let whole = fixture::sweep("sweep", 10);
+    let mut short = whole.clone();
+    short.steps.truncate(4);
+    short.steps[3].add_missing("a part could not be measured: no ports".to_owned());
+    for (index, reports) in [[&whole, &short], [&short, &whole]].into_iter().enumerate() {
+        let records = reports.map(|report| report.encode().unwrap().into_bytes());
+        let merged = merge(&[result(0, records[0].clone()), result(1, records[1].clone())]).unwrap();
+        assert_eq!(merged.steps.len(), 4);
+        let text = merged.steps[3].evidence.part_missing.as_deref().unwrap();
+        assert_eq!(text, format!("agent lab{}: a part could not be measured: no ports", 1 - index));
+        assert!(!merged.is_valid() && merged.steps[2].evidence.part_missing.is_none());
+    }
 }
 
 #[test]

@@ -20,22 +20,32 @@ pub fn find_knee(
     let mut bench = Bench::prepare(ask, books)?;
     let mut search = Search::new(plan);
     while let Some(trial) = search.next() {
-        let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress)?;
-        let outcome = outcome_of(step, requirement);
-        if bench.is_interrupted() {
+        let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
+        // What this client has not the ports for says nothing of the server; what it can offer is searched on.
+        let outcome = step.map_or(TrialOutcome::ClientLimited, |step| outcome_of(step, requirement));
+        if bench.is_over() {
             break;
         }
         search.handle(outcome);
     }
     let knee = search.knee();
-    let mut report = bench.finish();
-    if knee.ending == KneeEnding::Unsettled && report.interrupted {
+    let was_broken_off = bench.is_over();
+    let mut report = bench.finish()?;
+    report.asked.overload = true;
+    if knee.ending == KneeEnding::Unsettled && was_broken_off && knee.met_per_s.is_none() {
         return Ok(report);
     }
-    let sentence = knee.sentence(requirement.text());
-    let finding = json!({ "requirement": requirement.text(), "sentence": sentence, "search": knee });
+    let arrival = base.arrival();
+    let sentence = knee.sentence(requirement.text(), arrival);
+    let finding = json!({
+        "requirement": requirement.text(),
+        "sentence": sentence,
+        // The search's rates are of these.
+        "arrivals": arrival.name,
+        "requests_per_arrival": arrival.requests,
+        "search": knee,
+    });
     report.run.findings.insert("knee".to_owned(), finding);
-    report.asked.overload = true;
     Ok(report)
 }
 

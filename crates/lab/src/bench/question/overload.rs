@@ -40,7 +40,9 @@ pub fn overload(
     progress: &mut dyn Progress,
 ) -> Result<BenchReport, BenchError> {
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
+    let requests_per_arrival = base.arrival().requests;
     let mut bench = Bench::prepare(ask, books)?;
+    // Rates are of arrivals, as plans have them; what is found is told in requests.
     let peak_per_s = if let Some(rate) = plan.peak_per_s {
         rate
     } else {
@@ -51,25 +53,28 @@ pub fn overload(
             stop: Stop::After { duration_ns: plan.level_ns },
             ..base.clone()
         };
-        bench.step(&closed, true, progress)?.responses_per_s
+        let done = bench.step(&closed, true, progress).map_or(0.0, |step| step.responses_per_s);
+        done / requests_per_arrival
     };
     let mut levels = Vec::new();
     for part in LEVELS {
-        if bench.is_interrupted() || peak_per_s <= 0.0 {
+        if bench.is_over() || peak_per_s <= 0.0 {
             break;
         }
-        let step = bench.step(&at_rate(&base, part * peak_per_s, plan.level_ns), true, progress)?;
-        levels.push(level_of(step, plan.in_time_ns));
+        let step = bench.step(&at_rate(&base, part * peak_per_s, plan.level_ns), true, progress);
+        levels.extend(step.map(|step| level_of(step, plan.in_time_ns)));
     }
     let mut recovered = None;
-    if !bench.is_interrupted() && peak_per_s > 0.0 {
+    if !bench.is_over() && peak_per_s > 0.0 {
         let calm_ns = plan.level_ns.max(CALM_NS_MIN);
         let storm = [(CALM, plan.level_ns), (STORM, plan.level_ns), (CALM, calm_ns)];
         let storm = storm.map(|(part, duration_ns)| (part * peak_per_s, duration_ns));
-        let step = bench.step(&with_levels(&base, &storm), true, progress)?;
-        recovered = recovery(&seconds_of(&step.record, 2 * plan.level_ns, CALM * peak_per_s, plan.in_time_ns));
+        let calm_per_s = CALM * peak_per_s * requests_per_arrival;
+        let step = bench.step(&with_levels(&base, &storm), true, progress);
+        recovered =
+            step.and_then(|step| recovery(&seconds_of(&step.record, 2 * plan.level_ns, calm_per_s, plan.in_time_ns)));
     }
-    let mut report = bench.finish();
+    let mut report = bench.finish()?;
     let found = Overload::of(&levels);
     let sentence = [
         found.as_ref().map(Overload::sentence),
@@ -99,7 +104,7 @@ pub fn overload(
 
 /// Answers that were right and in time. Wrong ones are quick as a rule, so they are taken from those in time.
 fn good(record: &Recorder, in_time_ns: u64) -> u64 {
-    let in_time = record.response.0.count_between(0, in_time_ns);
+    let in_time = record.response.histogram().count_between(0, in_time_ns);
     let wrong = record.counts.status_classes[3] + record.counts.status_classes[4];
     in_time.saturating_sub(wrong)
 }
@@ -114,7 +119,7 @@ fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
     }
 }
 
-/// Second by second from when the load was taken back.
+/// Second by second from when the load was taken back to so many requests a second.
 fn seconds_of(record: &Recorder, from_ns: u64, offered_per_s: f64, in_time_ns: u64) -> Vec<Second> {
     let step_ns = record.series.step_s * 1_000_000_000;
     let points = record.series.points();

@@ -28,32 +28,33 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
     // A takes the turns of both at first: what a machine makes of nothing must not be told of B.
     let mut same = Vec::new();
     for _ in &sides {
-        if first.is_interrupted() {
+        if !first.is_whole() {
             break;
         }
-        same.push(Turn::of(first.step(&turn, false, progress)?));
+        same.extend(first.step(&turn, false, progress).map(Turn::of));
     }
     let mut turns = Vec::new();
     for side in &sides {
-        if first.is_interrupted() || second.is_interrupted() {
+        if !first.is_whole() || !second.is_whole() {
             break;
         }
         let bench = match side {
             Side::A => &mut first,
             Side::B => &mut second,
         };
-        if first_is_over(bench, &same, sides.len()) {
-            break;
-        }
-        turns.push(Turn::of(bench.step(&turn, false, progress)?));
+        turns.extend(bench.step(&turn, false, progress).map(Turn::of));
     }
     let is_whole = turns.len() == sides.len() && same.len() == sides.len();
-    let (mut report, other) = (first.finish(), second.finish());
-    report.interrupted |= other.interrupted;
+    // Where B never had a turn, A tells why.
+    let other = second.finish().map_err(|error| first.miss(error)).ok();
+    let mut report = first.finish()?;
     // B's levels stand behind A's: what is wrong with either is wrong with the comparison.
-    for mut step in other.run.steps {
-        step.step = u16::try_from(report.run.steps.len()).unwrap_or(u16::MAX);
-        report.run.steps.push(step);
+    if let Some(other) = other {
+        report.interrupted |= other.interrupted;
+        for mut step in other.run.steps {
+            step.step = u16::try_from(report.run.steps.len()).unwrap_or(u16::MAX);
+            report.run.steps.push(step);
+        }
     }
     if !is_whole {
         return Ok(report);
@@ -77,10 +78,6 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
     });
     report.run.findings.insert("comparison".to_owned(), finding);
     Ok(report)
-}
-
-fn first_is_over(bench: &Bench, same: &[Turn], whole: usize) -> bool {
-    bench.is_interrupted() || same.len() < whole
 }
 
 /// A part of the plan's length: all turns of one side together take about twice as long as was asked for.

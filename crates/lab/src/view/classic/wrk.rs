@@ -12,7 +12,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let _ = writeln!(text, "Running {} test @ {}", seconds_text(elapsed_s, 0), report.url);
     let _ = writeln!(text, "  {threads} threads and {} connections", connections(step));
     let _ = writeln!(text, "  Thread Stats{:>6}{:>11}{:>8}{:>12}", "Avg", "Stdev", "Max", "+/- Stdev");
-    let service = &step.record.service.0;
+    let service = step.record.service.histogram();
     let (mean_us, deviation_us) =
         if service.is_empty() { (0.0, 0.0) } else { (service.mean() / 1e3, service.stdev() / 1e3) };
     let max_us = if service.is_empty() { 0.0 } else { service.max() as f64 / 1e3 };

@@ -123,7 +123,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
     let mut lines = Vec::new();
     let mut count = 0;
     let mut add = |name: String, look: usize, is_dashed: bool, histogram: &flatout_load::record::Hdr| {
-        count = count.max(histogram.0.len());
+        count = count.max(histogram.histogram().len());
         lines.push(Line { name, look, side: Side::Left, is_dashed, is_marked: false, points: quantiles(histogram) });
     };
     let caption = match reports {
@@ -162,7 +162,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
 
 /// A histogram as a curve: eight points for each tenth part of what is left above.
 fn quantiles(histogram: &flatout_load::record::Hdr) -> Vec<(f64, f64)> {
-    let values = &histogram.0;
+    let values = histogram.histogram();
     if values.is_empty() {
         return Vec::new();
     }

@@ -99,6 +99,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
         kernel: None,
         reconciliation: None,
         agents_lost: 0,
+        counts_missing: None,
         interrupted: false,
         overload: false,
     };

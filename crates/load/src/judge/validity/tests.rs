@@ -53,6 +53,8 @@ fn names_are_unique_and_every_reason_can_come_up() {
         arrivals_dropped: 7,
         little: Some(Little { in_flight: 0.4, rate_times_service: 0.41 }),
         reconciliation: Some(Reconciliation { server, client_classes: [0; 5], uncertain: 0, client_requests: 2 }),
+        counts_missing: Some("http://127.0.0.1:9/metrics: connection refused".to_owned()),
+        part_missing: Some("no level was run after this one".to_owned()),
         agents_lost: 1,
         no_steady_state: true,
         interrupted: true,

@@ -94,3 +94,16 @@ fn counts_are_whole_include_both_ends_and_are_at_least_one() {
     let ones = (0..100_000).filter(|_| mix.draw_count(&mut random) == 1).count();
     assert!(ones.abs_diff(30_000) < 750, "{ones}");
 }
+
+#[test]
+fn the_mean_of_counts_is_that_of_what_is_drawn() {
+    for text in ["5", "0", "2.6", "exp:5", "exp:0.4", "uniform:1..9", "0..3", "2.5..7.5", "30%:1,70%:uniform:5..15"] {
+        let dist = Dist::parse_number(text).unwrap();
+        let mut random = Random::new(3);
+        let drawn = 200_000;
+        let sum: u64 = (0..drawn).map(|_| u64::from(dist.draw_count(&mut random))).sum();
+        let mean = sum as f64 / f64::from(drawn);
+        assert!((mean / dist.mean_count() - 1.0).abs() < 0.02, "{text}: {mean} instead of {}", dist.mean_count());
+    }
+    assert!((Dist::Exp(0.0).mean_count() - 1.0).abs() < 1e-9);
+}

@@ -16,7 +16,7 @@ fn of(values: &[u64]) -> Hdr {
 
 #[test]
 fn a_histogram_of_the_java_library_is_read() {
-    let read = Hdr::parse(JAVA).unwrap().0;
+    let read = Hdr::parse(JAVA).unwrap().histogram().into_owned();
     assert_eq!((read.len(), read.min(), read.max()), (100_000, 0, read.highest_equivalent(99_999)));
     let mut same = Histogram::<u64>::new_with_bounds(read.low(), read.high(), read.sigfig()).unwrap();
     (0..100_000).for_each(|value| same.record(value).unwrap());
@@ -27,7 +27,7 @@ fn a_histogram_of_the_java_library_is_read() {
 fn what_is_written_has_the_formats_header() {
     let text = of(&[7]).encode();
     assert!(text.starts_with("HISTFAAA"), "{text}");
-    let plain = super::encode_plain(&of(&[7]).0);
+    let plain = super::encode_plain(&of(&[7]).histogram());
     let mut expected = vec![0x1c, 0x84, 0x93, 0x13, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
     expected.extend(1_u64.to_be_bytes());
     expected.extend(TIME_NS_MAX.to_be_bytes());
@@ -119,7 +119,7 @@ fn a_document_holds_histograms_of_our_bounds_only() {
     let in_document = |histogram: &Hdr| serde_json::from_str::<Hdr>(&format!("\"{}\"", histogram.encode()));
     assert_eq!(in_document(&of(&[5])).unwrap(), of(&[5]));
     assert!(in_document(&Hdr::with_digits(2).unwrap()).is_ok());
-    let other = Hdr(Histogram::new_with_bounds(1, 2 * TIME_NS_MAX, 3).unwrap());
+    let other = Hdr::of(Histogram::new_with_bounds(1, 2 * TIME_NS_MAX, 3).unwrap());
     assert!(in_document(&other).is_err() && in_document(&Hdr::with_digits(4).unwrap()).is_err());
     assert!(Hdr::parse(&other.encode()).is_ok(), "elsewhere they are welcome");
 }
@@ -139,7 +139,40 @@ fn a_stream_that_unpacks_to_too_much_is_refused() {
     assert!(matches!(Hdr::decode(&bytes), Err(HdrError::Compression | HdrError::Counts)));
 }
 
+#[test]
+fn what_is_packed_is_small_and_goes_on() {
+    let mut packed = of(&[]);
+    assert!(packed.memory_bytes() > 200_000);
+    packed.pack();
+    assert!(packed.memory_bytes() < 100 && packed.histogram().is_empty());
+    packed.record(5);
+    packed.pack();
+    let mut sum = of(&[5, 9]);
+    sum.merge(&packed).unwrap();
+    packed.merge(&of(&[9, 5])).unwrap();
+    assert_eq!((&packed, packed.percentiles()), (&sum, of(&[5, 5, 9]).percentiles()));
+    assert!(packed.merge(&Hdr::of(Histogram::new_with_bounds(1, 2 * TIME_NS_MAX, 3).unwrap())).is_ok());
+    // Counts beyond what can be written, and added up, are kept as they are.
+    let mut full = of(&[]);
+    for value in [5, 6, 7] {
+        full.change(|histogram| histogram.record_n(value, u64::MAX / 2)).unwrap();
+    }
+    let before = full.clone();
+    full.pack();
+    assert_eq!(full, before);
+}
+
 proptest! {
+    #[test]
+    fn what_is_packed_is_the_same(values in proptest::collection::vec(any::<u64>(), 0..200), shift in 0_u32..64) {
+        let histogram = of(&values.iter().map(|value| value >> shift).collect::<Vec<_>>());
+        let mut packed = histogram.clone();
+        packed.pack();
+        prop_assert!(packed.memory_bytes() <= 40 + 20 * values.len());
+        prop_assert_eq!(&packed, &histogram);
+        prop_assert_eq!(packed.encode(), histogram.encode());
+    }
+
     #[test]
     fn what_is_written_is_read_again(values in proptest::collection::vec(any::<u64>(), 0..200), shift in 0_u32..64) {
         let histogram = of(&values.iter().map(|value| value >> shift).collect::<Vec<_>>());
@@ -153,7 +186,7 @@ proptest! {
         framed[4..8].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
         framed.extend(&bytes);
         if let Ok(read) = Hdr::decode(&framed) {
-            prop_assert!(read.0.distinct_values() <= COUNTS_MAX);
+            prop_assert!(read.histogram().distinct_values() <= COUNTS_MAX);
         }
         prop_assert!(base64::decode(&base64::encode(&bytes)).as_deref() == Some(&bytes));
     }

@@ -20,9 +20,9 @@ fn logs_of_the_java_library_are_read() {
     assert_eq!(log.rows[0].histogram, log.rows[1].histogram);
     // The third field of each row is the largest value, as the library itself found it.
     for (row, max_ms) in log.rows.iter().zip([2.769, 2.769, 0.442, 0.442]) {
-        let found_ms = row.histogram.0.max() as f64 / 1e6;
+        let found_ms = row.histogram.histogram().max() as f64 / 1e6;
         assert!((found_ms - max_ms).abs() < 0.0006, "{found_ms} {max_ms}");
-        assert!(row.histogram.0.len() > 500 && (row.length_s - 1.0).abs() < 0.01);
+        assert!(row.histogram.histogram().len() > 500 && (row.length_s - 1.0).abs() < 0.01);
     }
 }
 
@@ -75,5 +75,8 @@ fn hostile_logs_are_refused_with_the_line() {
         assert!(error.to_string().contains(reason), "{line}: {error}");
     }
     let many = format!("1,2,3,{good}\n").repeat(ROWS_MAX + 1);
-    assert_eq!(Log::parse(&many).unwrap_err().line, super::COUNTS_MAX / Hdr::new().unwrap().0.distinct_values() + 1);
+    assert_eq!(
+        Log::parse(&many).unwrap_err().line,
+        super::COUNTS_MAX / Hdr::new().unwrap().histogram().distinct_values() + 1
+    );
 }

@@ -1,4 +1,5 @@
 use super::{Knee, KneeEnding, KneePlan, Search, Trial, TrialOutcome};
+use crate::plan::{Plan, Visit};
 use crate::random::Random;
 
 fn run(plan: KneePlan, mut server: impl FnMut(Trial) -> TrialOutcome) -> Knee {
@@ -86,7 +87,8 @@ fn short_trials_that_lie_are_found_out() {
 #[test]
 fn every_ending_has_its_sentence() {
     let plan = KneePlan { rate_max: 1600.0, ..KneePlan::DEFAULT };
-    let sentence = |knee: &Knee| knee.sentence("p99<50ms");
+    let arrival = Plan::default().arrival();
+    let sentence = |knee: &Knee| knee.sentence("p99<50ms", arrival);
     let knee = run(plan, |trial| outcome(trial.rate_per_s <= 500.0));
     assert!(sentence(&knee).starts_with("p99<50ms holds up to 4"), "{}", sentence(&knee));
     assert!(sentence(&knee).contains("(confirmed 3 times), and no longer at 50"), "{}", sentence(&knee));
@@ -112,6 +114,19 @@ fn every_ending_has_its_sentence() {
     assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::Unsettled, 9));
     assert!(sentence(&knee).ends_with("is not settled"));
     assert_eq!(Search::new(plan).knee().ending, KneeEnding::Unsettled);
+}
+
+#[test]
+fn a_rate_is_said_in_what_arrives() {
+    let plan = KneePlan { rate_max: 1600.0, ..KneePlan::DEFAULT };
+    let calls = Plan { visit: Visit::Connection { calls: 4 }, ..Plan::default() };
+    let knee = run(plan, |_| TrialOutcome::Met);
+    assert_eq!(
+        knee.sentence("p99<50ms", calls.arrival()),
+        "p99<50ms holds at 1600 connections/s of 4 requests, the highest rate that was to be tried"
+    );
+    let one = Plan { visit: Visit::Connection { calls: 1 }, ..Plan::default() };
+    assert!(knee.sentence("p99<50ms", one.arrival()).contains("1600 requests/s, the"));
 }
 
 #[test]
