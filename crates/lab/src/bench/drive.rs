@@ -174,6 +174,7 @@ impl Drive for LabDrive {
     fn next(&mut self, now_ns: u64) -> client::Move {
         match self.schedule.next(now_ns) {
             schedule::Move::Begin(begin) => client::Move::Begin(to_client(begin)),
+            schedule::Move::Close(slot) => client::Move::Close(slot),
             schedule::Move::WaitUntil(due_ns) => client::Move::WaitUntil(due_ns),
             schedule::Move::Idle => client::Move::Idle,
             schedule::Move::Done => client::Move::Done,

@@ -88,10 +88,17 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
         let begin = if let Some(begin) = next.take() {
             begin
         } else {
-            let begin = slot.wait().await;
+            let Some(begin) = slot.wait_or_close().await else {
+                if streams == 1 {
+                    group.forget(group.generation.get(), false);
+                    kept = None;
+                }
+                continue;
+            };
             begun_ns = precise_ns();
             begin
         };
+        slot.take_close();
         // Where streams share a connection, a schedule's wish for a new one is only one for a free stream.
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);

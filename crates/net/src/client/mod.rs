@@ -112,6 +112,8 @@ pub struct Begin {
 pub enum Move {
     /// These begin now.
     Begin(Begin),
+    /// The connection of this slot is of no more use to anybody: it is closed. What begins on the slot next makes a new one.
+    Close(u32),
     /// Nothing before then, on the monotonic clock, unless something ends.
     WaitUntil(u64),
     /// Nothing until something ends.
