@@ -219,7 +219,7 @@ impl Plan {
         match &self.kind {
             Loop::Open(arrivals) => {
                 arrivals.check()?;
-                if arrivals.replay.is_some() { self.check_replay() } else { Ok(()) }
+                if self.is_replay() { self.check_replay() } else { Ok(()) }
             }
             Loop::Closed => Ok(()),
         }
@@ -241,6 +241,11 @@ impl Plan {
     /// Whether visits arrive by the clock.
     pub fn is_open(&self) -> bool {
         matches!(self.kind, Loop::Open(_))
+    }
+
+    /// Whether visits are the lines of a log.
+    pub fn is_replay(&self) -> bool {
+        matches!(&self.kind, Loop::Open(arrivals) if arrivals.replay.is_some())
     }
 
     /// Connections that will really be used: a closed run of three requests opens three at most.

@@ -185,8 +185,9 @@ impl Drive for LabDrive {
         self.choice.choose(begin, nth)
     }
 
-    fn handle_begun(&mut self, begin: &client::Begin, now_ns: u64) {
+    fn handle_begun(&mut self, begin: &client::Begin, now_ns: u64) -> bool {
         self.recorder.record_begun(begin.burst, begin.intended_ns, now_ns);
+        begin.intended_ns >= self.recorder.measured_from_ns
     }
 
     fn handle_ended(&mut self, ended: &Ended) {

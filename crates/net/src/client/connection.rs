@@ -225,7 +225,9 @@ async fn exchange<D: Drive + 'static>(
 
 fn begin_burst<D: Drive>(shared: &Shared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
     let mut drive = shared.drive.borrow_mut();
-    drive.handle_begun(&begin, begun_ns);
+    if drive.handle_begun(&begin, begun_ns) {
+        shared.count_from_now();
+    }
     let requests = &shared.settings.requests;
     // A drive that chooses what there is not would be a defect; it must not become a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;

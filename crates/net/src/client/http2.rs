@@ -128,7 +128,9 @@ async fn run_burst<D: Drive + 'static>(
     begun_ns: u64,
     (under_way, kept): (&mut Vec<Stream>, &mut Option<Opened>),
 ) -> Result<u64, bool> {
-    shared.drive.borrow_mut().handle_begun(&begin, begun_ns);
+    if shared.drive.borrow_mut().handle_begun(&begin, begun_ns) {
+        shared.count_from_now();
+    }
     let mut frame = Frame { shared, begin, begun_ns, made: None };
     // The handle of a connection is dear to copy, so a slot keeps its own for as long as the group keeps the connection.
     let opened = match kept {
