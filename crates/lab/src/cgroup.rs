@@ -67,9 +67,14 @@ mod tests {
 
     #[test]
     fn quotas_are_told_from_none() {
-        for (text, expected) in
-            [("max 100000\n", false), ("5000 100000\n", true), ("-1\n", false), ("5000\n", true), ("", false), ("x", false)]
-        {
+        for (text, expected) in [
+            ("max 100000\n", false),
+            ("5000 100000\n", true),
+            ("-1\n", false),
+            ("5000\n", true),
+            ("", false),
+            ("x", false),
+        ] {
             assert_eq!(is_quota(text), expected, "{text:?}");
         }
     }

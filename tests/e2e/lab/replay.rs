@@ -28,7 +28,8 @@ impl Nginx {
         let ports = [0, 1, 2].map(|index: usize| listeners[index].local_addr().unwrap().port());
         drop(listeners);
         let [visited, http1, http2] = ports;
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};"));
+        let temporary =
+            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};"));
         let text = format!(
             "daemon off; master_process off; pid pid; error_log error.log;
              events {{ worker_connections 512; }}

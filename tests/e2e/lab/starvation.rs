@@ -92,7 +92,8 @@ fn a_client_with_a_quota_sleeps_until_something_is_due() {
     let Some(bounded) = Starved::new("quota", 90) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
-    let run = bench_by(bounded.command(flatout().get_program()), &[&[server.url("/a.txt").as_str()][..], &FEW].concat());
+    let run =
+        bench_by(bounded.command(flatout().get_program()), &[&[server.url("/a.txt").as_str()][..], &FEW].concat());
     assert_eq!(run.code, Some(0), "{} {}", run.stdout, run.stderr);
     assert_eq!(run.step()["client"]["busy_wait_ns"], 0);
     assert!(!run.stdout.contains("awake"), "{}", run.stdout);

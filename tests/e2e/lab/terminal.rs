@@ -37,9 +37,12 @@ fn a_foreign_result_is_shown_and_not_obeyed() {
     let site = Folder::with(&[("a", b"a"), ("b", b"bb"), ("urls", b"/a\n/b\n")]);
     let server = Server::start(site.path(), &[]);
     let urls = site.path().join("urls");
-    let run = bench(&[&server.url("/"), "--urls", urls.to_str().unwrap(), "-n", "50", "-c", "2", "--require", "p99<1h"]);
+    let run =
+        bench(&[&server.url("/"), "--urls", urls.to_str().unwrap(), "-n", "50", "-c", "2", "--require", "p99<1h"]);
     let mut result = run.json.clone();
-    for name in ["label", "url", "address", "protocol", "workload", "server_software", "command", "class_names", "thresholds"] {
+    for name in
+        ["label", "url", "address", "protocol", "workload", "server_software", "command", "class_names", "thresholds"]
+    {
         spoil(&mut result[name]);
     }
     for name in ["machine", "flatout_version"] {

@@ -3,8 +3,8 @@
 //! A run of one step is told line by line; a sweep is a table with a row for each step.
 
 use super::style::{Style, Weight};
-use super::verdict::{self, Tone, Verdict};
 use super::units::busy_wait;
+use super::verdict::{self, Tone, Verdict};
 use super::{plan_words, units};
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};

@@ -49,7 +49,9 @@ pub fn plural(count_of: u64, one: &str, several: &str) -> String {
 /// What the client spent on staying awake besides its work, behind the figure for its work; nothing where it slept.
 pub fn busy_wait(step: &StepReport) -> String {
     let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
-    each.map_or_else(String::new, |each_ns| format!(", and {} an answer awake for what was due or awaited", duration(each_ns)))
+    each.map_or_else(String::new, |each_ns| {
+        format!(", and {} an answer awake for what was due or awaited", duration(each_ns))
+    })
 }
 
 /// Picks the first unit in which the value stays below `below`.

@@ -208,11 +208,8 @@ fn threads_merge_to_what_one_would_have_recorded() {
 fn agents_with_clocks_of_their_own_merge_as_threads_do() {
     // The same second on two machines, of which one was booted a day before the other.
     let record = |booted_ns: u64, ended_ns: u64| {
-        let settings = RecorderSettings {
-            classes: 1,
-            start_ns: booted_ns,
-            measured_from_ns: booted_ns + 2_000_000_000,
-        };
+        let settings =
+            RecorderSettings { classes: 1, start_ns: booted_ns, measured_from_ns: booted_ns + 2_000_000_000 };
         let mut recorder = Recorder::new(settings).unwrap();
         let begun_ns = booted_ns + 3_000_000_000;
         recorder.record_begun(1, begun_ns, begun_ns);

@@ -1,8 +1,8 @@
 //! The client against servers of a few lines, each with one fault.
 
 use super::{
-    Begin, ClientSettings, ConnectionEnd, Drive, Ended, Failure, Made, Move, PreparedRequest, Sources, WorkerCpu, WorkerReport,
-    run_worker,
+    Begin, ClientSettings, ConnectionEnd, Drive, Ended, Failure, Made, Move, PreparedRequest, Sources, WorkerCpu,
+    WorkerReport, run_worker,
 };
 use crate::clock::precise_ns;
 use flatout_http::refusal::Refusal;
@@ -271,9 +271,19 @@ fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
         assert!(none.cpu.work_ns > 0 && (none.cpu.awake_ns > 0) == stays_awake);
         let last = run(399, stays_awake);
         // One in 400, and a tenth is room enough for any one of them.
-        assert!(last.counted.work_ns > 0 && last.counted.work_ns < last.cpu.work_ns / 2, "{last:?}");
+        assert!(
+            last.counted.work_ns > 0 && last.counted.work_ns < last.cpu.work_ns / 2,
+            "{:?} {:?}",
+            last.counted,
+            last.cpu
+        );
         let all = run(0, stays_awake);
-        assert!(all.counted.work_ns <= all.cpu.work_ns && all.counted.work_ns > all.cpu.work_ns / 2, "{all:?}");
+        assert!(
+            all.counted.work_ns <= all.cpu.work_ns && all.counted.work_ns > all.cpu.work_ns / 2,
+            "{:?} {:?}",
+            all.counted,
+            all.cpu
+        );
         assert!(all.counted.awake_ns <= all.cpu.awake_ns);
     }
 }
@@ -286,8 +296,12 @@ fn a_connection_that_nobody_wants_is_closed() {
     script.leaves = true;
     let report = run_script(ClientSettings { slots: 3, ..settings(address) }, script);
     assert_eq!((answered(&report), failures(&report).len(), report.drive.made.len()), (6, 0, 6));
-    assert!(report.drive.made.iter().all(|made| !made.is_reconnect), "{report:?}");
-    assert!(report.drive.connections.iter().all(|end| end.replies == 1 && !end.by_server), "{report:?}");
+    assert!(report.drive.made.iter().all(|made| !made.is_reconnect), "{:?}", report.drive.made);
+    assert!(
+        report.drive.connections.iter().all(|end| end.replies == 1 && !end.by_server),
+        "{:?}",
+        report.drive.connections
+    );
 }
 
 #[test]
