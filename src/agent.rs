@@ -9,7 +9,7 @@ use flatout_lab::agent::controller::Controller;
 use flatout_lab::agent::member::{Brought, Work, serve};
 use flatout_lab::agent::{merge, trust};
 use flatout_lab::cores::cores_allowed;
-use flatout_lab::view::command;
+use flatout_lab::view::{command, output};
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
 use flatout_net::client::watch_interrupts;
@@ -96,11 +96,11 @@ pub(crate) fn run(args: &AgentArgs) -> ExitCode {
 fn init(folder: &Path) -> Result<(), String> {
     let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     trust::init(folder, unix_s).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    println!(
-        "{} is good for a year. Copy it to every machine that takes part; who has it may take part.",
+    let told = format!(
+        "{} is good for a year. Copy it to every machine that takes part; who has it may take part.\n",
         folder.display()
     );
-    Ok(())
+    output::show(&told).map_err(|error| format!("this could not be told: {error}"))
 }
 
 fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> {
@@ -288,7 +288,7 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout agent: {text}");
+    output::complain("agent", text);
     ExitCode::from(code)
 }
 

@@ -11,7 +11,7 @@ pub(crate) use plan::parse_duration;
 use crate::agent::{self, AgentsPlan};
 use flatout_lab::bench::{BenchError, BenchReport, Progress, question, run as run_bench};
 use flatout_lab::view::style::Style;
-use flatout_lab::view::{command, human, json, text};
+use flatout_lab::view::{command, human, json, output, text};
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
 use plan::{Question, Run};
@@ -140,6 +140,6 @@ fn code_of(run: &RunReport, passed: bool, overload: bool, interrupted: bool) -> 
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout bench: {text}");
+    output::complain("bench", text);
     ExitCode::from(code)
 }

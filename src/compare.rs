@@ -3,7 +3,7 @@
 use clap::Args;
 use flatout_lab::view::bundle;
 use flatout_lab::view::compare::compare;
-use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::output::{self, Output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &CompareArgs) -> ExitCode {
         written = output.write(&format!("{:#}", compared.value((&a, &b))));
     }
     if output != Some(Output::Stdout) {
-        written = written.and(print(&compared.print((&a, &b))));
+        written = written.and(output::show(&compared.print((&a, &b))));
     }
     match written {
         Err(error) => complain(&format!("the comparison could not be written: {error}"), FAILED),
@@ -69,6 +69,6 @@ pub(crate) fn run(args: &CompareArgs) -> ExitCode {
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout compare: {text}");
+    output::complain("compare", text);
     ExitCode::from(code)
 }

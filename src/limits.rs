@@ -6,7 +6,7 @@ use flatout_lab::cores::Placement;
 use flatout_lab::limits::responder::{MEMORY_BYTES_MAX, Reply, Responder, ResponderPlan};
 use flatout_lab::limits::{LimitsPlan, PROBE_MIN, run as run_limits};
 use flatout_lab::view::live::LiveLine;
-use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::output::{self, Output};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::{human, json};
 use flatout_net::client::watch_interrupts;
@@ -92,7 +92,7 @@ fn measure(args: &LimitsArgs) -> ExitCode {
         written = output.write(&format!("{:#}", json::limits_value(&report)));
     }
     if output != Some(Output::Stdout) {
-        written = written.and(print(&human::print_limits(&report, Style::of(&io::stdout()))));
+        written = written.and(output::show(&human::print_limits(&report, Style::of(&io::stdout()))));
     }
     match written {
         Ok(()) if report.is_whole() => ExitCode::SUCCESS,
@@ -133,7 +133,7 @@ fn respond(address: SocketAddr, args: LimitsArgs) -> ExitCode {
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout limits: {text}");
+    output::complain("limits", text);
     ExitCode::from(code)
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use flatout_lab::view::classic::Classic;
-use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::output::{self, Output};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::{bundle, hlog, html, prometheus, series, text};
 use flatout_load::report::RunReport;
@@ -102,7 +102,7 @@ fn show(args: &ReportArgs) -> Result<(), String> {
         }
         None => reports.iter().map(|report| text::print(report, style)).collect(),
     };
-    print(&shown.join("\n")).map_err(|error| format!("the report could not be written: {error}"))
+    output::show(&shown.join("\n")).map_err(|error| format!("the report could not be written: {error}"))
 }
 
 fn json(reports: &[RunReport]) -> Result<String, String> {
@@ -132,6 +132,6 @@ pub(crate) fn write_tables(folder: &Path, report: &RunReport) -> Result<(), Stri
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout report: {text}");
+    output::complain("report", text);
     ExitCode::from(code)
 }

@@ -1,7 +1,7 @@
 //! `flatout rerun`: a bench again, as its bundle has it.
 
 use clap::Args;
-use flatout_lab::view::{bundle, command};
+use flatout_lab::view::{bundle, command, output};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -65,8 +65,10 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
     words.extend(args.arguments);
     let line = command::shell_line(&words);
     if args.show {
-        println!("flatout {line}");
-        return ExitCode::SUCCESS;
+        return match output::show(&format!("flatout {line}\n")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&format!("the command could not be written: {error}"), FAILED),
+        };
     }
     let version = env!("CARGO_PKG_VERSION");
     if report.flatout_version != version {
@@ -89,6 +91,6 @@ fn gives_header(word: &str, name: &str) -> bool {
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout rerun: {text}");
+    output::complain("rerun", text);
     ExitCode::from(code)
 }

@@ -4,8 +4,8 @@ use crate::config::Color;
 use clap::{Args, Subcommand};
 use flatout_config::{Diagnostics, Disk};
 use flatout_lab::view::live::LiveLine;
-use flatout_lab::view::output::{Output, print};
-use flatout_lab::view::style::Style;
+use flatout_lab::view::output::{self, Output, print};
+use flatout_lab::view::style::{Style, shown};
 use flatout_lab::view::units;
 use flatout_net::client::{watch_endings, watch_interrupts};
 use flatout_suite::document::{Given, Verdict};
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &SuiteArgs) -> ExitCode {
         SuiteVerb::Probe(args) => match server::ready::probe(args.address, args.path.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {
-                eprintln!("{text}");
+                eprintln!("{}", shown(&text));
                 ExitCode::from(FAILED)
             }
         },
@@ -361,7 +361,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
                     // A reader that has gone away is no failure of ours.
                     let page = out.join("report.html");
                     let text = flatout_suite::report::text(&report, Style::of(&io::stdout()));
-                    let _printed = print(&format!("{text}{}\n{}\n", out.display(), page.display()));
+                    let _printed = output::show(&format!("{text}{}\n{}\n", out.display(), page.display()));
                 }
                 reports.push(report);
             }
@@ -439,18 +439,18 @@ impl Progress for Shown {
 
     fn say(&mut self, line: &str) {
         self.line.clear();
-        eprintln!("{line}");
+        eprintln!("{}", shown(line));
     }
 }
 
 fn printed(text: &str) -> ExitCode {
-    match print(text) {
+    match output::show(text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&format!("standard output: {error}"), FAILED),
     }
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    eprintln!("flatout suite: {text}");
+    output::complain("suite", text);
     ExitCode::from(code)
 }

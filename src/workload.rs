@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use flatout_lab::view::live::LiveLine;
-use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::output::{self, Output, print};
 use flatout_lab::workload::{ReadError, make, read_list, read_log};
 use flatout_load::workload::fileset::Fileset;
 use flatout_load::workload::log::parse_line;
@@ -159,7 +159,7 @@ pub(crate) fn run(arguments: &WorkloadArgs) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err((text, code)) => {
-            eprintln!("flatout workload: {text}");
+            output::complain("workload", &text);
             ExitCode::from(code)
         }
     }
@@ -173,8 +173,18 @@ fn unreadable(error: &ReadError) -> Complaint {
     (error.to_string(), code)
 }
 
+/// For people.
 fn show(text: &str) -> Result<(), Complaint> {
-    print(text).map_err(|error| (format!("the result could not be written: {error}"), FAILED))
+    told(output::show(text))
+}
+
+/// For programs.
+fn put(text: &str) -> Result<(), Complaint> {
+    told(print(text))
+}
+
+fn told(written: std::io::Result<()>) -> Result<(), Complaint> {
+    written.map_err(|error| (format!("the result could not be written: {error}"), FAILED))
 }
 
 fn document(kind: &str, mut fields: Value) -> String {
@@ -214,7 +224,7 @@ fn run_make(arguments: &MakeArgs) -> Result<(), Complaint> {
     if arguments.json {
         let parameters: serde_json::Map<_, _> =
             set.parameters.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-        return show(&document(
+        return put(&document(
             "fileset",
             json!({
                 "set": set.name, "files": total, "bytes": set.bytes_total(), "folder": arguments.folder,
@@ -245,7 +255,7 @@ fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
     }
     let Some(path) = &arguments.output else {
         eprintln!("{}", summary(&log, &mined));
-        return show(&mined.text);
+        return put(&mined.text);
     };
     let text = mined.text.trim_end_matches('\n');
     Output::File(path.clone())
@@ -256,7 +266,7 @@ fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
             "log": log_value(&log), "filelist": path, "urls": mined.urls, "requests": mined.requests,
             "urls_left_out": mined.left_out,
         });
-        return show(&document("mined", fields));
+        return put(&document("mined", fields));
     }
     eprintln!("{}", summary(&log, &mined));
     Ok(())
@@ -336,7 +346,7 @@ fn tell(
         if arguments.json {
             fields["faults"] = json!([]);
             fields["faults_count"] = json!(0);
-            return show(&document(kind, fields));
+            return put(&document(kind, fields));
         }
         return show(text);
     };
@@ -347,7 +357,7 @@ fn tell(
         };
         fields["faults"] = faults.first.iter().map(of).collect();
         fields["faults_count"] = json!(faults.count);
-        show(&document(kind, fields))?;
+        put(&document(kind, fields))?;
     } else {
         show(text)?;
     }

@@ -30,6 +30,9 @@ const TIGHT_WAIT_MAX: Duration = Duration::from_mins(5);
 /// Requests of a session when nothing is said about it; for want of a better number.
 const SESSION_LENGTH_DEFAULT: &str = "5";
 
+/// Most connections of a replay when nothing is said about it: as many as most systems let a process open twice over.
+const REPLAY_CONNECTIONS_MAX: u32 = 10_000;
+
 /// Largest file that is sent as content, in bytes: it is kept in memory, and copied for each entry of a list.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
@@ -172,17 +175,28 @@ fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &Questio
     };
     let connections = Sweep::parse(connections).map_err(text)?;
     if let Work::Replayed(replay) = work {
-        let times: Arc<[u64]> = replay.times_ns().collect();
+        let lines = replay.lines();
         let stop = match load.requests {
             Some(_) => base.stop,
             // All of it, unless less was asked for.
             None => match load.duration {
                 Some(_) => base.stop,
-                None => Stop::Count(times.len() as u64),
+                None => Stop::Count(lines.len() as u64),
             },
         };
-        let connections = connections_of(connections.from, streams)?;
-        return Ok(vec![Plan { kind: Loop::Open(Arrivals::replay(times)), connections, stop, ..base }]);
+        if streams > 1 || question.find_knee.is_some() || question.overload {
+            let text = "a replay has the rates of its log, and connections of their own for the clients of it; \
+                --find-knee, --overload and --streams have no place beside it";
+            return Err(text.to_owned());
+        }
+        let connections = match load.connections {
+            Some(_) => connections_of(connections.from, streams)?,
+            // Room for all clients that are there at once, even where every answer is late.
+            None => lines.sessions_at_once(base.drain_ns).clamp(connections.from as u32, REPLAY_CONNECTIONS_MAX),
+        };
+        let plan = Plan { kind: Loop::Open(Arrivals::replay(Arc::new(lines))), connections, stop, ..base };
+        plan.check().map_err(text)?;
+        return Ok(vec![plan]);
     }
     let rates = match (&load.rate, &load.arrivals) {
         (None, None) => None,

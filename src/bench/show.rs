@@ -5,7 +5,7 @@ use crate::report::write_tables;
 use flatout_lab::bench::Progress;
 use flatout_lab::view::classic::Classic;
 use flatout_lab::view::live::LiveLine;
-use flatout_lab::view::output::{Output, print};
+use flatout_lab::view::output::{Output, show};
 use flatout_lab::view::tui::LiveScreen;
 use flatout_lab::view::{bundle, hlog, html, prometheus};
 use flatout_load::report::RunReport;
@@ -92,7 +92,7 @@ impl Outputs {
         let mut lost = Vec::new();
         if !self.files().any(|output| *output == Output::Stdout) {
             let shown = self.view.map(|view| view.print(run));
-            if let Err(error) = print(shown.as_deref().unwrap_or(text)) {
+            if let Err(error) = show(shown.as_deref().unwrap_or(text)) {
                 lost.push(format!("to standard output: {error}"));
             }
         }

@@ -8,11 +8,13 @@ mod live;
 mod overdue;
 mod questions;
 mod refusals;
+mod replay;
 mod report;
 mod responder;
 pub(crate) mod schema;
 mod secure;
 mod starvation;
+mod terminal;
 mod truth;
 
 use super::harness::{Folder, flatout};

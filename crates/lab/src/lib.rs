@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod cgroup;
 pub mod cores;
 pub mod crowd;
 pub mod limits;

@@ -9,12 +9,14 @@
 
 pub mod arrivals;
 pub mod dist;
+pub mod lines;
 pub mod quantity;
 pub mod random;
 pub mod sweep;
 
 pub use arrivals::{ArrivalKind, Arrivals, Level};
 pub use dist::Dist;
+pub use lines::{Line, Lines};
 pub use sweep::Sweep;
 
 use serde::{Deserialize, Serialize};
@@ -236,14 +238,35 @@ impl Plan {
         }
         self.think_ns.check("the think time")?;
         match &self.kind {
-            Loop::Open(arrivals) => arrivals.check(),
+            Loop::Open(arrivals) => {
+                arrivals.check()?;
+                if self.is_replay() { self.check_replay() } else { Ok(()) }
+            }
             Loop::Closed => Ok(()),
         }
+    }
+
+    /// A replay asks for each line once, when it is due: what would ask several times or later is none.
+    fn check_replay(&self) -> Result<(), PlanError> {
+        let asks_once = matches!(self.visit, Visit::Request | Visit::Connection { calls: 1 });
+        if asks_once && self.burst == 1 && self.think_ns.is_zero() {
+            return Ok(());
+        }
+        Err(PlanError::Meaningless(
+            "a replay asks for each line of its log once, when the log says: bursts, several calls of a connection, \
+             sessions of a drawn length and think times have no place in it"
+                .to_owned(),
+        ))
     }
 
     /// Whether visits arrive by the clock.
     pub fn is_open(&self) -> bool {
         matches!(self.kind, Loop::Open(_))
+    }
+
+    /// Whether visits are the lines of a log.
+    pub fn is_replay(&self) -> bool {
+        matches!(&self.kind, Loop::Open(arrivals) if arrivals.replay.is_some())
     }
 
     /// Connections that will really be used: a closed run of three requests opens three at most.

@@ -159,9 +159,9 @@ pub struct Recorder {
     pub details: Vec<FailureDetail>,
     /// Requests that ended and had been intended before measuring began.
     pub warm_up_samples: u64,
-    /// From when samples count.
+    /// From when samples count, by the clock of [`Series::start_ns`].
     pub measured_from_ns: u64,
-    /// When the last measured sample ended; 0 before any did.
+    /// When the last measured sample ended, by the same clock; 0 before any did.
     pub last_ended_ns: u64,
     /// From the start of the measured part to when the last request was intended, in nanoseconds.
     #[serde(default)]
@@ -320,9 +320,21 @@ impl Recorder {
         }
     }
 
-    /// Adds another thread's record of the same step, made at the same time.
+    /// Adds another thread's record of the same step, made at the same time; an agent's too, whose clock is another one. All
+    /// began together, so a moment of theirs is as long after our start as it was after theirs.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
         self.add(other)?;
+        let ours = |theirs_ns: u64| {
+            let since_ns = theirs_ns.saturating_sub(other.series.start_ns);
+            self.series.start_ns.saturating_add(since_ns)
+        };
+        // Neither is a time while it is not known.
+        if other.measured_from_ns != u64::MAX {
+            self.measured_from_ns = self.measured_from_ns.min(ours(other.measured_from_ns));
+        }
+        if other.last_ended_ns > 0 {
+            self.last_ended_ns = self.last_ended_ns.max(ours(other.last_ended_ns));
+        }
         self.connections.peak += other.connections.peak;
         self.connections.open += other.connections.open;
         self.in_flight.peak += other.in_flight.peak;
@@ -332,11 +344,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds a record of the same step that was made later: a second half.
+    /// Adds a record of the same step that was made later, by the same clock: a second half.
     pub fn append(&mut self, other: &Self) -> Result<(), RecordError> {
         self.add(other)?;
         self.connections.peak = self.connections.peak.max(other.connections.peak);
         self.connections.open = other.connections.open;
+        self.measured_from_ns = self.measured_from_ns.min(other.measured_from_ns);
+        self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
         self.in_flight.peak = self.in_flight.peak.max(other.in_flight.peak);
         self.series.append(&other.series);
         self.intended_span_ns = self.intended_span_ns.saturating_add(other.intended_span_ns);
@@ -367,8 +381,6 @@ impl Recorder {
             }
         }
         self.warm_up_samples += other.warm_up_samples;
-        self.measured_from_ns = self.measured_from_ns.min(other.measured_from_ns);
-        self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
         Ok(())
     }
 }

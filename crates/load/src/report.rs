@@ -2,12 +2,14 @@
 
 pub mod percentiles;
 pub mod step;
+pub mod visible;
 
 pub use percentiles::Percentiles;
 pub use step::{
     AgentReport, ClientReport, Cpu, KernelReport, MachineReport, Offered, PhasesReport, Reason, ServerReport,
     StepFacts, StepReport, Times, WarmUpReport,
 };
+pub use visible::visible;
 
 use crate::judge::threshold::ThresholdOutcome;
 use crate::plan::Plan;
@@ -100,7 +102,7 @@ pub enum ReadError {
 impl std::fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Malformed(what) => write!(formatter, "not a result of flatout bench: {what}"),
+            Self::Malformed(what) => write!(formatter, "not a result of flatout bench: {}", visible(what)),
             Self::OtherSchema(schema) if schema.is_empty() => {
                 write!(formatter, "not a result of flatout bench: it names no schema")
             }
@@ -116,7 +118,8 @@ impl std::fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl RunReport {
-    /// Reads a document.
+    /// Reads a document. It may come from elsewhere, and is made to be shown: what cannot be seen in a text stands there in
+    /// letters ([`visible`]), but for the command.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
         #[derive(Deserialize)]
         struct Head {
@@ -133,7 +136,18 @@ impl RunReport {
         if head.schema_version > SCHEMA_VERSION {
             return Err(ReadError::Newer(head.schema_version));
         }
-        serde_json::from_str(text).map_err(malformed)
+        // A document of our own has nothing of the kind, as a rule; an escape may be one.
+        if !text.contains('\\') && !text.chars().any(|character| visible::is_unseen(character) && character != '\n') {
+            return serde_json::from_str(text).map_err(malformed);
+        }
+        let mut document: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).map_err(malformed)?;
+        let command = document.remove("command");
+        let mut document = serde_json::Value::Object(document);
+        visible::make_visible(&mut document);
+        if let (Some(fields), Some(command)) = (document.as_object_mut(), command) {
+            fields.insert("command".to_owned(), command);
+        }
+        serde_json::from_value(document).map_err(malformed)
     }
 
     /// Writes the document, indented for people.

@@ -6,10 +6,14 @@
 //! what a stalled server should have answered meanwhile is measured (no coordinated omission). Waiting arrivals take no
 //! memory: they are generated again when their turn comes.
 //!
+//! In a replay a connection is used for one client of the log and for no other. A client whose last answer is late opens
+//! another one for its next line, which is due when the log says.
+//!
 //! Asking for the next move and telling events allocate nothing.
 
 mod backlog;
 mod cursor;
+mod free;
 mod retry;
 mod slot;
 mod visits;
@@ -19,11 +23,12 @@ pub use retry::{RETRY_PAUSE_NS_MAX, RETRY_PAUSE_NS_MIN};
 use crate::plan::{Loop, Plan, PlanError, Share, Stop, Visit, WarmUp, portion};
 use crate::random::Random;
 use cursor::Cursor;
+use free::Free;
 use retry::{Retries, Retry};
 use serde::{Deserialize, Serialize};
 use slot::{Holding, Slot};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 /// What the streams of closed-loop starts are called among the streams of a seed.
 const PURPOSE_START: u64 = 3;
@@ -55,6 +60,8 @@ pub struct Begin {
 pub enum Move {
     /// Begin a burst, then ask again.
     Begin(Begin),
+    /// Close the connection of this slot, of which nobody makes use any more, then ask again.
+    Close(u32),
     /// Ask again at this time, or after any event.
     WaitUntil(u64),
     /// Ask again after any event.
@@ -118,10 +125,7 @@ pub struct Schedule {
     plan: Plan,
     share: Share,
     slots: Box<[Slot]>,
-    /// Free slots with a connection, the one that was free longest first: so that all connections are used alike.
-    free_open: VecDeque<u32>,
-    /// Free slots without one.
-    free_closed: VecDeque<u32>,
+    free: Free,
     /// When which slot goes on.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     open: Option<Open>,
@@ -156,12 +160,16 @@ impl Schedule {
             }
         };
         let count = share.connections as usize;
+        let sessions = match &plan.kind {
+            Loop::Open(arrivals) => arrivals.replay.as_ref().map_or(0, |lines| lines.sessions()),
+            Loop::Closed => 0,
+        };
+        let clients = sessions.div_ceil(share.shares) as usize;
         let mut schedule = Self {
             plan: plan.clone(),
             share,
             slots: vec![Slot::new(); count].into_boxed_slice(),
-            free_open: VecDeque::with_capacity(count),
-            free_closed: VecDeque::with_capacity(count),
+            free: Free::new(count, clients),
             timers: BinaryHeap::with_capacity(count),
             open,
             measured_from_ns: None,
@@ -189,7 +197,7 @@ impl Schedule {
         let mut random = Random::stream(self.plan.seed, PURPOSE_START, u64::from(self.share.index));
         for slot in 0..self.share.connections {
             if self.open.is_some() {
-                self.free_closed.push_back(slot);
+                self.free.put_closed(slot);
                 continue;
             }
             // Those who think do not all begin at once, or they would come in waves ever after.
@@ -203,6 +211,13 @@ impl Schedule {
     pub fn next(&mut self, now_ns: u64) -> Move {
         if self.stopped {
             return Move::Done;
+        }
+        while let Some(slot) = self.free.take_leaving() {
+            let state = &self.slots[slot as usize];
+            // What was begun on it meanwhile has closed it already.
+            if state.holding == Holding::Nothing && !state.is_open {
+                return Move::Close(slot);
+            }
         }
         while let Some(&Reverse((due_ns, slot))) = self.timers.peek() {
             if due_ns > now_ns {

@@ -7,11 +7,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop};
+use flatout_load::plan::{ArrivalKind, Arrivals, Lines, Loop, Plan, Stop};
 use flatout_load::record::Hdr;
 use flatout_sim::truth::md1_quantile;
 use flatout_sim::{Mix, Model, Part, Server, drive};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -190,7 +191,7 @@ fn a_late_client_is_seen_in_its_lag_and_in_the_response() {
 fn too_few_connections_make_requests_wait_and_the_waiting_counts() {
     // Ten requests at once and two connections: five rounds of 1 ms.
     let case = &cases()[0];
-    let arrivals = Arrivals::replay((0..10_000_u64).map(|n| n / 10 * 100 * MS).collect());
+    let arrivals = Arrivals::replay(Arc::new(Lines::of((0..10_000).map(|n| (u64::from(n) / 10 * 100 * MS, n)))));
     let plan = Plan { stop: Stop::After { duration_ns: 2000 * 1000 * MS }, ..plan(case, Loop::Open(arrivals), 2) };
     let driven = drive(&plan, Server::new(case.model), 0).unwrap();
     assert_eq!(driven.recorder.counts.responses, 10_000);

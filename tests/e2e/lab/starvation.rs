@@ -1,25 +1,30 @@
 //! Who is short of processor time: the client, and then its figures are worth nothing, or the server, and then they are.
 //!
-//! A cgroup with a quota of 5 % of a core holds back one of the two. Where this user may make no cgroup, nothing can be
+//! A cgroup with a quota of 5 % of a core holds back one of the two, and one with a quota of nearly a whole core a client that
+//! would stay awake. Where this user may make no cgroup, nothing can be
 //! shown and the tests say so.
 
 use super::bench_by;
 use crate::e2e::harness::{Folder, Server, flatout};
+use crate::e2e::tool::tool;
+use flatout_lab::cgroup;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A group whose processes get 5 ms of every 100 ms of a core.
+/// A group whose processes get so many milliseconds of every 100 ms of a core.
 struct Starved(PathBuf);
 
 impl Starved {
-    fn new(name: &str) -> Option<Self> {
+    fn new(name: &str, quota_ms: u32) -> Option<Self> {
+        let quota_us = (1_000 * quota_ms).to_string();
+        let max = format!("{quota_us} 100000");
         let name = format!("flatout-{name}-{}", std::process::id());
         let first = Path::new("/sys/fs/cgroup/cpu");
         let (folder, quota) = if first.is_dir() {
-            (first.join(name), [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "5000")])
+            (first.join(name), [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", quota_us.as_str())])
         } else {
-            (Path::new("/sys/fs/cgroup").join(name), [("cpu.max", "5000 100000"), ("cgroup.type", "domain")])
+            (Path::new("/sys/fs/cgroup").join(name), [("cpu.max", max.as_str()), ("cgroup.type", "domain")])
         };
         let made = fs::create_dir(&folder).is_ok();
         let starved = made.then(|| Self(folder.clone()));
@@ -67,7 +72,7 @@ fn site() -> Folder {
 
 #[test]
 fn a_starved_client_calls_its_run_invalid() {
-    let Some(starved) = Starved::new("client") else { return };
+    let Some(starved) = Starved::new("client", 5) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
     for load in [&["-c", "16"][..], &["--rate", "20000"]] {
@@ -79,9 +84,45 @@ fn a_starved_client_calls_its_run_invalid() {
     }
 }
 
+/// Arrivals that a thread would stay awake for.
+const FEW: [&str; 6] = ["--rate", "100", "-d", "1s", "--threads", "1"];
+
+#[test]
+fn a_client_with_a_quota_sleeps_until_something_is_due() {
+    let Some(bounded) = Starved::new("quota", 90) else { return };
+    let site = site();
+    let server = Server::start(site.path(), &[]);
+    let run =
+        bench_by(bounded.command(flatout().get_program()), &[&[server.url("/a.txt").as_str()][..], &FEW].concat());
+    assert_eq!(run.code, Some(0), "{} {}", run.stdout, run.stderr);
+    assert_eq!(run.step()["client"]["busy_wait_ns"], 0);
+    assert!(!run.stdout.contains("awake"), "{}", run.stdout);
+}
+
+#[test]
+fn time_spent_on_staying_awake_is_told_and_is_no_more_than_was_spent() {
+    let site = site();
+    let server = Server::start(site.path(), &[]);
+    let mut command = tool("bash");
+    command.arg("-c").arg("TIMEFORMAT='%U %S'; time \"$0\" \"$@\"").arg(flatout().get_program());
+    let run = bench_by(command, &[&[server.url("/a.txt").as_str()][..], &FEW].concat());
+    assert_eq!(run.code, Some(0), "{} {}", run.stdout, run.stderr);
+    let client = &run.step()["client"];
+    let of = |name: &str| client["cpu"][name].as_u64().unwrap();
+    let (work_ns, awake_ns) = (of("user_ns") + of("system_ns"), client["busy_wait_ns"].as_u64().unwrap());
+    // What the shell says the whole process used, to a millisecond.
+    let used_s: f64 =
+        run.stderr.lines().last().unwrap().split_whitespace().map(|number| number.parse::<f64>().unwrap()).sum();
+    assert!(work_ns > 0 && ((work_ns + awake_ns) as f64) < used_s * 1e9 + 2e6, "{work_ns} {awake_ns} {used_s}");
+    // On one core, or with a quota of our own, nobody may stay awake.
+    let may = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) && !cgroup::has_quota();
+    assert_eq!(awake_ns > 0, may, "{client}");
+    assert_eq!(run.stdout.contains("an answer awake for what was due or awaited"), may, "{}", run.stdout);
+}
+
 #[test]
 fn a_starved_server_leaves_the_run_valid() {
-    let Some(starved) = Starved::new("server") else { return };
+    let Some(starved) = Starved::new("server", 5) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
     starved.take(server.pid());

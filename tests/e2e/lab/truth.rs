@@ -4,7 +4,8 @@
 //! start; so what the lab should have reported follows from the server's own notes. The lab's percentiles must be these
 //! to within 1 %, or 50 µs. Both sides run before all other work on the machine, where the user may ask for that, so
 //! that the tests beside this one are not measured with it. What the machine itself takes from both (a hypervisor's other
-//! guests) a witness measures at the same time; a machine that was later than 50 µs cannot show more than its lateness.
+//! guests) a witness measures at the same time. Where no run is true by that measure, each percentile may be wrong by what
+//! the witness was late at the same percentile besides; how often the strict measure held is told.
 
 use super::responder::{Answer, ok, put_before_others, respond_before_others};
 use super::{Bench, before_others, before_others_alone, bench_by};
@@ -29,7 +30,8 @@ fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
     let _alone = before_others_alone();
     let mut told = String::new();
     let mut is_explained = false;
-    for _ in 0..ATTEMPTS {
+    let mut strict = [0; QUANTILES.len()];
+    for attempt in 1..=ATTEMPTS {
         told.clear();
         let departures: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; requests as usize]));
         let begun_ns = precise_ns();
@@ -65,27 +67,30 @@ fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
                 "300",
             ],
         );
-        // The server may be late as well as the lab, each by as much.
-        let machine_ns = 2 * witness.lateness_ns();
+        let lateness_ns = witness.finish();
         assert_eq!(run.number("responses"), requests, "{run:#?}");
         let truth = truth_of(&run, &departures.lock().unwrap(), rate);
-        if machine_ns < 5 * MS {
+        if at(&lateness_ns, 1.0) < 2 * MS {
             check(&truth);
         }
         let mut is_true = true;
         is_explained = true;
-        for (name, quantile) in [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p99_9_ns", 0.999)] {
+        for ((name, quantile), strict) in QUANTILES.into_iter().zip(&mut strict) {
             let reported = run.json["latency"][name].as_u64().unwrap();
-            let index = ((quantile * requests as f64).ceil() as usize).clamp(1, truth.len()) - 1;
-            let (expected, difference) = (truth[index], reported.abs_diff(truth[index]));
-            let allowed = 50_000.max(expected / 100);
+            let (expected, late_ns) = (at(&truth, quantile), at(&lateness_ns, quantile));
+            let (difference, allowed) = (reported.abs_diff(expected), 50_000.max(expected / 100));
             is_true &= difference <= allowed;
+            *strict += u32::from(difference <= allowed);
             // Nothing makes an answer come before it left.
-            is_explained &= reported + allowed >= expected && difference <= allowed.max(machine_ns);
+            is_explained &= reported + allowed >= expected && difference <= allowed + late_ns;
             let _ = writeln!(
                 told,
-                "{name}: reported {reported}, true {expected}, {difference} apart; the machine was late by {machine_ns}"
+                "{name}: reported {reported}, true {expected}, {difference} apart; the machine was late by {late_ns}"
             );
+        }
+        if is_true || attempt == ATTEMPTS {
+            let names = QUANTILES.iter().zip(strict).map(|((name, _), held)| format!("{name} {held}"));
+            eprintln!("within 1 % or 50 µs, of {attempt} runs: {}", names.collect::<Vec<_>>().join(", "));
         }
         if is_true {
             return;
@@ -95,10 +100,18 @@ fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
     eprintln!("shown no better than this machine keeps time:\n{told}");
 }
 
+/// What is compared.
+const QUANTILES: [(&str, f64); 4] = [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p99_9_ns", 0.999)];
+
+/// A quantile of values in order, as the lab takes it.
+fn at(values: &[u64], quantile: f64) -> u64 {
+    values[((quantile * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1]
+}
+
 /// A thread of the same standing that only wakes every millisecond: how late it does is the machine's doing.
 struct Witness {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<u64>,
+    thread: JoinHandle<Vec<u64>>,
 }
 
 impl Witness {
@@ -107,19 +120,20 @@ impl Witness {
         let over = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             put_before_others();
-            let mut latest_ns = 0;
-            while !over.load(Ordering::Relaxed) {
+            let mut lateness_ns = Vec::new();
+            while !over.load(Ordering::Relaxed) || lateness_ns.is_empty() {
                 let due_ns = precise_ns() + MS;
                 thread::sleep(Duration::from_nanos(MS));
-                latest_ns = precise_ns().saturating_sub(due_ns).max(latest_ns);
+                lateness_ns.push(precise_ns().saturating_sub(due_ns));
             }
-            latest_ns
+            lateness_ns.sort_unstable();
+            lateness_ns
         });
         Self { is_over, thread }
     }
 
-    /// The latest it woke.
-    fn lateness_ns(self) -> u64 {
+    /// By how much it was late, in order.
+    fn finish(self) -> Vec<u64> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

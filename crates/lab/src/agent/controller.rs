@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, FrameLimits};
 use super::link::{Link, LinkEnd};
-use super::muster::{AgentLoss, AgentResult, Muster, Order};
+use super::muster::{AgentLoss, AgentResult, Muster, Order, STRANGERS_MAX};
 use super::trust::controller_config;
 use flatout_net::clock::precise_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,14 +93,16 @@ impl Controller {
     }
 
     fn accept(&mut self) {
-        while self.muster.has_room() {
+        // Those who are here already are heard between one crowd and the next.
+        for _ in 0..STRANGERS_MAX {
             // Who is gone before we come to it, or finds no descriptor, comes again.
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));
             let link =
                 tls.map_err(io::Error::other).and_then(|tls| Link::new(socket, tls.into(), FrameLimits::STRANGER));
             let Ok(link) = link else { continue };
-            let who = self.muster.handle_connected(precise_ns());
+            let (who, orders) = self.muster.handle_connected(precise_ns());
+            self.obey(orders);
             if self.links.len() <= who {
                 self.links.resize_with(who + 1, || None);
             }

@@ -93,6 +93,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         elapsed_ns = elapsed_ns.max(step.elapsed_ns);
         client.cpu.user_ns += step.client.cpu.user_ns;
         client.cpu.system_ns += step.client.cpu.system_ns;
+        client.busy_wait_ns += step.client.busy_wait_ns;
         let taken = |client: &ClientReport| client.busy_share + client.wait_share;
         if taken(&step.client) > taken(&client) {
             (client.busy_share, client.wait_share) = (step.client.busy_share, step.client.wait_share);

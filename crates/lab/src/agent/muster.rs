@@ -7,6 +7,7 @@
 use super::clock::Offset;
 use super::frame::FrameRefusal;
 use super::message::{Message, PROTOCOL};
+use flatout_load::report::visible;
 use serde_json::Value;
 
 /// Questions for the time before an agent is given work. The quickest answer counts.
@@ -21,7 +22,15 @@ const ASK_INTERVAL_NS: u64 = 1_000_000_000;
 /// An agent that says nothing for so long is lost, in nanoseconds.
 pub const SILENCE_NS_MAX: u64 = 10_000_000_000;
 
-/// Most agents of one run.
+/// Who has connected must have said who it is within this time, in nanoseconds, however busily it sends: certificates and a
+/// greeting take milliseconds.
+pub const GREETING_NS_MAX: u64 = 10_000_000_000;
+
+/// Most connections of those who have not said who they are. One more, and the first of them is sent away: so nobody can
+/// keep an agent out by holding places, and to be faster than an agent's greeting takes thousands of connections a second.
+pub const STRANGERS_MAX: usize = 64;
+
+/// Most agents of one run, and most that are remembered of those who were turned away.
 pub const AGENTS_MAX: usize = 1_000;
 
 flatout_reason::reasons! {
@@ -29,6 +38,8 @@ flatout_reason::reasons! {
     pub enum AgentLoss { name, text, }
     Closed, "closed", "its connection ended before its result was here";
     Silent, "silent", "it said nothing for ten seconds";
+    Unnamed, "unnamed", "it did not say who it is within ten seconds";
+    Crowded, "crowded", "too many others came before it had said who it is";
     BadFrame, "bad-frame", "what it sent is no frame of the protocol";
     OutOfTurn, "out-of-turn", "it said something that had no place there";
     OtherVersion, "other-version", "it is another version of flatout";
@@ -89,6 +100,7 @@ struct Agent {
     offset: Option<Offset>,
     /// The question that is not answered yet, and when it was asked.
     asked: Option<(u64, u64)>,
+    connected_ns: u64,
     heard_ns: u64,
     begun_ns: Option<u64>,
     facts: Value,
@@ -141,8 +153,15 @@ impl Muster {
         Self { wanted, flatout, task, agents: Vec::new(), nonce: 0, begins_ns: None, is_stopped: false }
     }
 
-    /// Somebody has connected. The number names it from now on.
-    pub fn handle_connected(&mut self, now_ns: u64) -> usize {
+    /// Somebody has connected. The number names it from now on. Another may have to go for it.
+    pub fn handle_connected(&mut self, now_ns: u64) -> (usize, Vec<Order>) {
+        let strangers = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == Step::Strange);
+        let mut orders = Vec::new();
+        if strangers.clone().count() >= STRANGERS_MAX
+            && let Some((first, _)) = strangers.min_by_key(|(_, agent)| agent.connected_ns)
+        {
+            orders = self.lose(first, AgentLoss::Crowded, String::new());
+        }
         let agent = Agent {
             name: String::new(),
             cores: 0,
@@ -151,6 +170,7 @@ impl Muster {
             index: None,
             offset: None,
             asked: None,
+            connected_ns: now_ns,
             heard_ns: now_ns,
             begun_ns: None,
             facts: Value::Null,
@@ -158,18 +178,17 @@ impl Muster {
         };
         // Whoever knocks and goes again takes no memory for ever: one who left without work leaves its number too.
         let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
-        if let Some(who) = self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
-            self.agents[who] = agent;
-            who
-        } else {
-            self.agents.push(agent);
-            self.agents.len() - 1
-        }
-    }
-
-    /// Whether another connection may be taken.
-    pub fn has_room(&self) -> bool {
-        self.agents.iter().filter(|agent| !matches!(agent.step, Step::Lost(_))).count() < AGENTS_MAX
+        let who = match self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
+            Some(who) => {
+                self.agents[who] = agent;
+                who
+            }
+            None => {
+                self.agents.push(agent);
+                self.agents.len() - 1
+            }
+        };
+        (who, orders)
     }
 
     /// Somebody said something.
@@ -187,7 +206,7 @@ impl Muster {
                     return self.lose(who, AgentLoss::OtherVersion, words);
                 }
                 // A name is shown to people, so it has one line and an end.
-                agent.name = name.chars().filter(|character| !character.is_control()).take(64).collect();
+                agent.name = visible(&name).chars().take(64).collect();
                 agent.cores = cores;
                 agent.step = Step::Timed { left: PINGS };
                 let taken = self.agents.iter().filter(|agent| is_here(agent)).count();
@@ -270,7 +289,10 @@ impl Muster {
                 continue;
             }
             let silent_ns = now_ns.saturating_sub(agent.heard_ns);
-            if silent_ns >= SILENCE_NS_MAX {
+            let unnamed_ns = now_ns.saturating_sub(agent.connected_ns);
+            if agent.step == Step::Strange && unnamed_ns >= GREETING_NS_MAX {
+                orders.extend(self.lose(who, AgentLoss::Unnamed, String::new()));
+            } else if silent_ns >= SILENCE_NS_MAX {
                 orders.extend(self.lose(who, AgentLoss::Silent, String::new()));
             } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != Step::Strange {
                 orders.push(self.ask(who, now_ns));
@@ -352,7 +374,8 @@ impl Muster {
     fn lose(&mut self, who: usize, loss: AgentLoss, words: String) -> Vec<Order> {
         let agent = &mut self.agents[who];
         agent.step = Step::Lost(loss);
-        agent.words = words;
+        // It may be in their own words.
+        agent.words = visible(&words).into_owned();
         agent.record = Vec::new();
         let text = if agent.words.is_empty() { loss.text().to_owned() } else { agent.words.clone() };
         let mut orders = vec![Order::Say(who, Message::Failed { text }), Order::Dismiss(who)];

@@ -5,7 +5,7 @@ use super::frame::FrameLimits;
 use super::link::Link;
 use super::member::{Brought, Work, serve};
 use super::message::Message;
-use super::muster::{AgentLoss, AgentResult};
+use super::muster::{AgentLoss, AgentResult, STRANGERS_MAX};
 use super::trust::{self, agent_config};
 use rustls::ClientConnection;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
@@ -149,6 +149,35 @@ fn strangers_get_nowhere_and_the_run_goes_on() {
     assert_eq!(here.recv().unwrap(), 1);
     let results = run.join().unwrap().unwrap();
     assert_eq!((results.len(), results[0].name.as_str()), (1, "friend"));
+}
+
+#[test]
+fn a_crowd_of_strangers_keeps_no_agent_out() {
+    let trust = Trust::new("crowd");
+    let (address, run, _) = control(&trust.0, 1);
+    // More than there are places, each of which goes on sending a little: the beginning of a long TLS record.
+    let mut crowd: Vec<TcpStream> = (0..3 * STRANGERS_MAX)
+        .map(|_| {
+            let mut stranger = TcpStream::connect(address).unwrap();
+            stranger.write_all(&[22, 3, 1, 16, 0]).unwrap();
+            stranger
+        })
+        .collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let dripping = thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            // Those that were sent away cannot send any more.
+            crowd.retain_mut(|stranger| stranger.write_all(&[0]).is_ok());
+            thread::sleep(Duration::from_millis(10));
+        }
+        crowd.len()
+    });
+    work(address, &trust.0, "friend", false).join().unwrap().unwrap();
+    let results = run.join().unwrap().unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    dripping.join().unwrap();
+    assert_eq!((results.len(), results[0].name.as_str(), &results[0].lost), (1, "friend", &None));
 }
 
 #[test]

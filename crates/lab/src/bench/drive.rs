@@ -174,6 +174,7 @@ impl Drive for LabDrive {
     fn next(&mut self, now_ns: u64) -> client::Move {
         match self.schedule.next(now_ns) {
             schedule::Move::Begin(begin) => client::Move::Begin(to_client(begin)),
+            schedule::Move::Close(slot) => client::Move::Close(slot),
             schedule::Move::WaitUntil(due_ns) => client::Move::WaitUntil(due_ns),
             schedule::Move::Idle => client::Move::Idle,
             schedule::Move::Done => client::Move::Done,
@@ -184,8 +185,9 @@ impl Drive for LabDrive {
         self.choice.choose(begin, nth)
     }
 
-    fn handle_begun(&mut self, begin: &client::Begin, now_ns: u64) {
+    fn handle_begun(&mut self, begin: &client::Begin, now_ns: u64) -> bool {
         self.recorder.record_begun(begin.burst, begin.intended_ns, now_ns);
+        begin.intended_ns >= self.recorder.measured_from_ns
     }
 
     fn handle_ended(&mut self, ended: &Ended) {

@@ -5,6 +5,7 @@ use super::drive::Choice;
 use super::kernel::KernelCounters;
 use super::span::{self, Span, SpanPlan, run_span};
 use super::{Ask, BenchError, BenchReport, Limit, Phase, Ports, Progress, ServerFound, limit, question};
+use crate::cgroup;
 use crate::cores::{Placement, cores_allowed, leave_room};
 use crate::crowd::CrowdWatch;
 use crate::machine::Machine;
@@ -99,7 +100,7 @@ impl Bench {
             digest_every: ask.digest_every(),
             request_timeout_ns: ask.request_timeout_ns,
             placement: Placement::Anywhere,
-            may_stay_awake: leaves_room && !procfs::is_realtime(),
+            may_stay_awake: leaves_room && !procfs::is_realtime() && !cgroup::has_quota(),
             handle_interrupts: true,
             share: ask.share,
             begin_at_ns: ask.begin_at_ns,
@@ -301,7 +302,8 @@ impl Bench {
             warm_up: span.warm_up,
             client: ClientReport {
                 cpu: span.client_cpu,
-                cpu_ns_per_response: per_answer(span.client_cpu.total_ns(), span.answers_whole()),
+                cpu_ns_per_response: per_answer(span.client_cpu.total_ns(), span.recorder.counts.responses),
+                busy_wait_ns: span.client_awake_ns,
                 busy_share: span.busy_share,
                 wait_share: span.wait_share,
                 loop_lag: Times::of(span.loop_lag.clone()),
@@ -460,6 +462,10 @@ fn unix_ms() -> u64 {
 
 /// A plan in two halves; a run of one request has only one. What is decided while it goes on is not halved.
 pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
+    if plan.is_replay() {
+        // The second half would be the log's first one again.
+        return (plan.clone(), None);
+    }
     let (first, second) = match plan.stop {
         // The second half would begin anew, at the first times or the first rate.
         _ if plan.changes() => return (plan.clone(), None),

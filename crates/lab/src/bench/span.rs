@@ -74,7 +74,9 @@ pub(crate) struct Span {
     /// From the start to the end, warm-up included, in nanoseconds.
     pub(crate) whole_ns: u64,
     pub(crate) warm_up: WarmUpReport,
+    /// What the client's threads used for the measured part, and what they used of it besides to stay awake.
     pub(crate) client_cpu: Cpu,
+    pub(crate) client_awake_ns: u64,
     /// Share of its time that the busiest thread was on a core, and that it was ready and waited for one.
     pub(crate) busy_share: f64,
     pub(crate) wait_share: f64,
@@ -114,6 +116,7 @@ impl Span {
         self.tally.merge(&other.tally);
         self.whole.merge(&other.whole);
         add_cpu(&mut self.client_cpu, other.client_cpu);
+        self.client_awake_ns += other.client_awake_ns;
         self.interrupted |= other.interrupted;
         Ok(())
     }
@@ -166,7 +169,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
             let wait_ns = waited_ns().saturating_sub(wait_before_ns);
             let ticks = procfs::read_own_ticks().unwrap_or_default().since(ticks_before);
             drop(ended);
-            report.map(|report| ThreadOutcome { cpu: ticks.split(report.cpu_ns), report, wait_ns })
+            report.map(|report| ThreadOutcome { cpu: ticks.split(report.counted.work_ns), report, wait_ns })
         });
         match thread {
             Ok(thread) => threads.push(thread),
@@ -348,7 +351,8 @@ fn sum_up(outcomes: Vec<ThreadOutcome>, start_ns: u64, attendant: &Attendant) ->
             whole_ns,
             warm_up: WarmUpReport::default(),
             client_cpu: cpu,
-            busy_share: report.cpu_ns as f64 / thread_ns,
+            client_awake_ns: report.counted.awake_ns,
+            busy_share: report.cpu.work_ns as f64 / thread_ns,
             wait_share: wait_ns as f64 / thread_ns,
             interrupted: report.interrupted,
         };

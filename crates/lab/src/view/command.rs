@@ -3,6 +3,9 @@
 //! Three kinds of flags have to be known: those that name files to read, which a bundle takes along; those that say where
 //! results go, which a rerun leaves out; and those that carry what is nobody's business, which no result keeps.
 
+use flatout_load::report::visible::is_unseen;
+use std::fmt::Write as _;
+
 /// Flags that name a file to read. A bundle has a copy of each.
 const INPUTS: [&str; 5] = ["--urls", "--filelist", "--replay", "--body", "--cacert"];
 
@@ -150,6 +153,9 @@ pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -
 /// The command as a shell takes it.
 pub fn shell_line(words: &[String]) -> String {
     let quoted = |word: &String| {
+        if word.chars().any(is_unseen) {
+            return ansi_quoted(word);
+        }
         let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(character);
         if !word.is_empty() && word.chars().all(is_plain) {
             word.clone()
@@ -158,6 +164,25 @@ pub fn shell_line(words: &[String]) -> String {
         }
     };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The quotes of bash and most other shells in which every byte can be written.
+fn ansi_quoted(word: &str) -> String {
+    let mut quoted = String::from("$'");
+    for character in word.chars() {
+        if is_unseen(character) {
+            let mut bytes = [0; 4];
+            for byte in character.encode_utf8(&mut bytes).bytes() {
+                // Writing to a String cannot fail. Three digits of eight always end the escape.
+                let _ = write!(quoted, "\\{byte:03o}");
+            }
+        } else {
+            quoted.extend((character == '\'' || character == '\\').then_some('\\'));
+            quoted.push(character);
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 #[cfg(test)]
@@ -183,6 +208,9 @@ mod tests {
     fn a_shell_takes_the_line_as_it_was() {
         let line = shell_line(&words("flatout|bench|http://a/?b=c&d|-H|X: it's|"));
         assert_eq!(line, r"flatout bench 'http://a/?b=c&d' -H 'X: it'\''s' ''");
+        // And a terminal takes no orders from it.
+        let line = shell_line(&["a\x1b[2J'\\1\n\u{9b}é".to_owned()]);
+        assert_eq!(line, r"$'a\033[2J\'\\1\012\302\233é'");
     }
 
     #[test]

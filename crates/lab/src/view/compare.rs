@@ -7,7 +7,7 @@
 use super::html::whole_points;
 use super::plan_words;
 use flatout_load::record::Point;
-use flatout_load::report::{RunReport, StepReport};
+use flatout_load::report::{RunReport, StepReport, visible};
 use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
 use flatout_load::stats::compare::{Comparison, Measure};
 use hdrhistogram::Histogram;
@@ -208,7 +208,8 @@ fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
 impl Compared {
     /// The comparison as text for people.
     pub fn print(&self, names: (&str, &str)) -> String {
-        let mut lines = vec![format!("A is {}", names.0), format!("B is {}", names.1), String::new()];
+        let (a, b) = (visible(names.0), visible(names.1));
+        let mut lines = vec![format!("A is {a}"), format!("B is {b}"), String::new()];
         let (shown, rest): (Vec<_>, Vec<_>) = self.levels.iter().partition(|level| !level.comparisons.is_empty());
         for level in shown {
             lines.push(format!("At {}:", level.load));

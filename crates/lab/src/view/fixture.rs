@@ -113,6 +113,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
         client: ClientReport {
             cpu: Cpu { user_ns: SECOND_NS / 4, system_ns: SECOND_NS / 2 },
             cpu_ns_per_response: Some(0.75e9 / responses.max(1) as f64),
+            busy_wait_ns: SECOND_NS / 8,
             busy_share: 0.125,
             wait_share: 0.01,
             loop_lag: Times::of(loop_lag),

@@ -285,7 +285,8 @@ fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let threads = units::plural(report.threads as u64, "thread", "threads");
         let busy = units::percent(step.client.busy_share);
-        let rest = format!("{threads}, {}{busy} busy", if report.threads > 1 { "the busiest " } else { "" });
+        let whose = if report.threads > 1 { "the busiest " } else { "" };
+        let rest = format!("{threads}, {whose}{busy} busy{}", units::busy_wait(step));
         page.line("client CPU", &per_request(cost_ns), &rest);
     }
     match &report.server {

@@ -98,6 +98,7 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
         "client": {
             "cpu_ns": step.client.cpu.total_ns(),
             "cpu_ns_per_request": step.client.cpu_ns_per_response,
+            "busy_wait_ns": step.client.busy_wait_ns,
             "busy_share": step.client.busy_share,
             "wait_share": step.client.wait_share,
         },

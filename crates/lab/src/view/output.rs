@@ -1,5 +1,6 @@
 //! Where a result is written: standard output, or a file that is whole whenever it is there.
 
+use super::style::shown;
 use rustix::fs::{Access, access};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -104,7 +105,18 @@ fn own_descriptor(path: &Path) -> Option<u32> {
     is_own.then_some(descriptor)
 }
 
-/// Writes to standard output. A reader that has gone away (`| head`) is no error.
+/// Shows text to whoever looks at standard output, a terminal perhaps: what it would obey is shown as well, but for our own
+/// colours.
+pub fn show(text: &str) -> io::Result<()> {
+    print(&shown(text))
+}
+
+/// Tells on standard error why a verb failed, in the same way.
+pub fn complain(verb: &str, text: &str) {
+    eprintln!("flatout {verb}: {}", shown(text));
+}
+
+/// Writes to standard output as it is, for programs. A reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -56,6 +56,10 @@ pub fn metrics(report: &RunReport) -> String {
     page.each(report, "client_cpu_seconds_total", "counter", "On-CPU time of the client.", |step| {
         Some(step.client.cpu.total_ns() as f64 / 1e9)
     });
+    let busy_wait = "On-CPU time of the client in which it only stayed awake.";
+    page.each(report, "client_busy_wait_seconds_total", "counter", busy_wait, |step| {
+        Some(step.client.busy_wait_ns as f64 / 1e9)
+    });
     page.each(
         report,
         "client_busy_ratio",

@@ -1,5 +1,7 @@
 //! Colour, where it helps and is wanted.
 
+use flatout_load::report::visible::{visible, visible_but};
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 /// How text is set off.
@@ -36,30 +38,60 @@ impl Style {
         Self { coloured: stream.is_terminal() && !unwanted }
     }
 
-    /// Sets text off.
+    /// Sets a line of text off. What a terminal would obey in it is shown instead.
     pub fn paint(self, weight: Weight, text: &str) -> String {
+        let text = visible(text);
         if !self.coloured || text.is_empty() {
-            return text.to_owned();
+            return text.into_owned();
         }
         let code = match weight {
-            Weight::Strong => "1",
-            Weight::Faint => "2",
-            Weight::Good => "32",
-            Weight::Bad => "1;31",
-            Weight::Warning => "33",
+            Weight::Strong => STRONG,
+            Weight::Faint => FAINT,
+            Weight::Good => GOOD,
+            Weight::Bad => BAD,
+            Weight::Warning => WARNING,
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("{code}{text}{PLAIN}")
     }
+}
+
+const STRONG: &str = "\x1b[1m";
+const FAINT: &str = "\x1b[2m";
+const GOOD: &str = "\x1b[32m";
+const BAD: &str = "\x1b[1;31m";
+const WARNING: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Lines of text as they may go to a terminal: of what it would obey only ends of lines, tabs and our own few colours are
+/// left, whoever wrote the rest.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    visible_but(text, |rest| {
+        if rest.starts_with(['\n', '\t']) {
+            return Some(1);
+        }
+        let code = [STRONG, FAINT, GOOD, BAD, WARNING, PLAIN].into_iter().find(|code| rest.starts_with(code));
+        code.map(str::len)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Style, Weight};
+    use super::{Style, Weight, shown};
 
     #[test]
     fn plain_text_stays_as_it_is() {
         assert_eq!(Style::PLAIN.paint(Weight::Bad, "x"), "x");
         assert_eq!(Style::COLOURED.paint(Weight::Faint, "x"), "\x1b[2mx\x1b[0m");
         assert_eq!(Style::COLOURED.paint(Weight::Faint, ""), "");
+    }
+
+    #[test]
+    fn a_terminal_is_given_no_orders_but_ours() {
+        for style in [Style::PLAIN, Style::COLOURED] {
+            let painted = style.paint(Weight::Good, "a\x1b[2Jb\n\u{9b}c\u{202e}");
+            assert!(painted.contains("a\\u{1b}[2Jb\\u{a}\\u{9b}c\\u{202e}"), "{painted:?}");
+            let text = format!("x\x1b[2J\x1b[31m\t{painted}\r\n\x1b");
+            assert_eq!(shown(&text), format!("x\\u{{1b}}[2J\\u{{1b}}[31m\t{painted}\\u{{d}}\n\\u{{1b}}"));
+        }
     }
 }

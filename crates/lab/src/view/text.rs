@@ -3,6 +3,7 @@
 //! A run of one step is told line by line; a sweep is a table with a row for each step.
 
 use super::style::{Style, Weight};
+use super::units::busy_wait;
 use super::verdict::{self, Tone, Verdict};
 use super::{plan_words, units};
 use flatout_load::FailureKind;
@@ -159,7 +160,7 @@ fn add_step(page: &mut Page, step: &StepReport) {
     page.line("answers", &units::count(counts.responses), &format!("{}   {of}", classes.join("  ")));
     add_errors(page, step);
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
-        let busy = format!("busiest thread {} busy", units::percent(step.client.busy_share));
+        let busy = format!("busiest thread {} busy{}", units::percent(step.client.busy_share), busy_wait(step));
         page.line("client CPU", &format!("{} an answer", units::duration(cost_ns)), &busy);
     }
     if let Some((server, cost_ns)) = step.server.and_then(|server| Some((server, server.cpu_ns_per_response?))) {

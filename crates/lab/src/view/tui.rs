@@ -10,6 +10,7 @@ pub use draw::draw;
 pub use screen::LiveScreen;
 
 use flatout_load::record::series::heat_class;
+use flatout_load::report::visible;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,7 +77,7 @@ impl Watch {
     /// A run of which nothing is known yet.
     pub fn new(title: &str) -> Self {
         Self {
-            title: title.to_owned(),
+            title: visible(title).into_owned(),
             part: String::new(),
             offered_per_s: None,
             readings: VecDeque::new(),

@@ -1,5 +1,7 @@
 //! Quantities as people read them: three digits, and the unit that makes them short.
 
+use flatout_load::report::StepReport;
+
 /// A whole number with its thousands apart: `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -42,6 +44,14 @@ pub fn percent(share: f64) -> String {
 /// One thing, or several.
 pub fn plural(count_of: u64, one: &str, several: &str) -> String {
     format!("{} {}", count(count_of), if count_of == 1 { one } else { several })
+}
+
+/// What the client spent on staying awake besides its work, behind the figure for its work; nothing where it slept.
+pub fn busy_wait(step: &StepReport) -> String {
+    let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
+    each.map_or_else(String::new, |each_ns| {
+        format!(", and {} an answer awake for what was due or awaited", duration(each_ns))
+    })
 }
 
 /// Picks the first unit in which the value stays below `below`.

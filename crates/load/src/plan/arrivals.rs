@@ -4,6 +4,7 @@
 //! and nothing else. Arrival `n` happens when the integral of the rate reaches the n-th point of that process.
 
 use super::PlanError;
+use super::lines::{Line, Lines};
 use super::quantity::{parse_number, parse_time_ns};
 use super::random::Random;
 use serde::{Deserialize, Serialize};
@@ -69,10 +70,10 @@ pub struct Arrivals {
     pub kind: ArrivalKind,
     /// The rate over time, at least one level; after the last one its end rate holds.
     pub levels: Vec<Level>,
-    /// Times of a replay, in nanoseconds from the start, in order; they then are the arrivals, and levels and kind are
-    /// only for show. Not part of the plan's text: a replay names its log.
+    /// Lines of a replay, which then are the arrivals; levels and kind are only for show. Not part of the plan's text: a
+    /// replay names its log.
     #[serde(skip)]
-    pub replay: Option<Arc<[u64]>>,
+    pub replay: Option<Arc<Lines>>,
 }
 
 impl Arrivals {
@@ -82,11 +83,10 @@ impl Arrivals {
         Self { kind, levels: vec![level], replay: None }
     }
 
-    /// Arrivals at given times, in nanoseconds from the start, in order.
-    pub fn replay(times_ns: Arc<[u64]>) -> Self {
-        let last_ns = times_ns.last().copied().unwrap_or(0).max(1);
-        let rate_per_s = (times_ns.len() as f64 * 1e9 / last_ns as f64).min(RATE_PER_S_MAX);
-        Self { replay: Some(times_ns), ..Self::constant(ArrivalKind::Fixed, rate_per_s) }
+    /// Arrivals as a log has them.
+    pub fn replay(lines: Arc<Lines>) -> Self {
+        let rate_per_s = (lines.len() as f64 * 1e9 / lines.last_ns().max(1) as f64).min(RATE_PER_S_MAX);
+        Self { replay: Some(lines), ..Self::constant(ArrivalKind::Fixed, rate_per_s) }
     }
 
     /// Reads `fixed`, `exp` or `uniform[:SPREAD]`, at `rate_per_s`; or levels, `steps:100@10s,100..500@1m`, with a kind
@@ -113,12 +113,8 @@ impl Arrivals {
     /// Says whether they mean something.
     pub fn check(&self) -> Result<(), PlanError> {
         let meaningless = |what: String| Err(PlanError::Meaningless(what));
-        if let Some(times_ns) = &self.replay {
-            return match times_ns.windows(2).position(|pair| pair[0] > pair[1]) {
-                _ if times_ns.is_empty() => meaningless("a replay needs at least one request".to_owned()),
-                Some(index) => meaningless(format!("request {} of the replay is before the one before it", index + 2)),
-                None => Ok(()),
-            };
+        if let Some(lines) = &self.replay {
+            return lines.check().or_else(meaningless);
         }
         if let ArrivalKind::Uniform { spread } = self.kind
             && !(0.0..=1.0).contains(&spread)
@@ -154,7 +150,7 @@ impl Arrivals {
     /// Mean rate over the first `duration_ns`, in visits a second.
     pub fn rate_mean_until(&self, duration_ns: u64) -> f64 {
         let visits = match &self.replay {
-            Some(times_ns) => times_ns.partition_point(|time_ns| *time_ns < duration_ns) as f64,
+            Some(lines) => lines.due_before(duration_ns) as f64,
             None => self.visits_until(duration_ns),
         };
         visits * 1e9 / duration_ns.max(1) as f64
@@ -235,6 +231,11 @@ impl Times {
         self.index
     }
 
+    /// The line of a replay that comes next; `None` where there is none, and without a replay.
+    pub fn line(&self) -> Option<Line> {
+        self.arrivals.replay.as_ref()?.get(self.index)
+    }
+
     /// Leaves out arrivals: as if they had been taken.
     pub fn leave_out(&mut self, count: u64) {
         if self.arrivals.replay.is_some() || self.arrivals.kind == ArrivalKind::Fixed {
@@ -283,10 +284,10 @@ impl Iterator for Times {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        if let Some(times_ns) = &self.arrivals.replay {
-            let time_ns = times_ns.get(usize::try_from(self.index).ok()?).copied();
-            self.index += u64::from(time_ns.is_some());
-            return time_ns;
+        if let Some(lines) = &self.arrivals.replay {
+            let line = lines.get(self.index)?;
+            self.index += 1;
+            return Some(line.at_ns);
         }
         // A Poisson process has its first arrival after a gap like any other; the regular ones begin with one.
         let point = match self.arrivals.kind {

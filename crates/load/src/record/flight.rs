@@ -41,12 +41,12 @@ impl InFlight {
         self.last_ns = self.last_ns.max(now_ns);
     }
 
-    /// Adds another's sums; what is in flight at once is for the caller to say.
+    /// Adds another's sums; what is in flight at once is for the caller to say. Both are finished, and the other's clock may
+    /// be another one.
     pub(super) fn add(&mut self, other: &Self) {
         self.now += other.now;
         self.integral_ns = self.integral_ns.saturating_add(other.integral_ns);
         self.service_sum_ns = self.service_sum_ns.saturating_add(other.service_sum_ns);
         self.ended += other.ended;
-        self.last_ns = self.last_ns.max(other.last_ns);
     }
 }

@@ -214,6 +214,37 @@ fn threads_merge_to_what_one_would_have_recorded() {
 }
 
 #[test]
+fn agents_with_clocks_of_their_own_merge_as_threads_do() {
+    // The same second on two machines, of which one was booted a day before the other.
+    let record = |booted_ns: u64, ended_ns: u64| {
+        let settings =
+            RecorderSettings { classes: 1, start_ns: booted_ns, measured_from_ns: booted_ns + 2_000_000_000 };
+        let mut recorder = Recorder::new(settings).unwrap();
+        let begun_ns = booted_ns + 3_000_000_000;
+        recorder.record_begun(1, begun_ns, begun_ns);
+        recorder.record(&answered(begun_ns, begun_ns, booted_ns + ended_ns));
+        recorder.finish(booted_ns + ended_ns);
+        recorder
+    };
+    const DAY_NS: u64 = 86_400_000_000_000;
+    for (ours, theirs) in [(DAY_NS, 1), (1, DAY_NS)] {
+        let mut merged = record(ours, 4_000_000_000);
+        merged.merge(&record(theirs, 5_000_000_000)).unwrap();
+        assert_eq!(merged.measured_from_ns, ours + 2_000_000_000);
+        assert_eq!(merged.last_ended_ns, ours + 5_000_000_000);
+        assert_eq!(merged.series.points().iter().map(|point| point.responses).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
+        // Samples of whole seconds are found where the measured part is.
+        let (_, rates) = merged.series.reply_rates(1, merged.measured_from_ns, ours + 6_000_000_000);
+        assert_eq!(rates, [0.0, 0.0, 1.0, 1.0]);
+    }
+    // One that measured nothing, or does not know yet from when it does, says nothing about when.
+    let mut merged = record(DAY_NS, 4_000_000_000);
+    let unknown = RecorderSettings { classes: 1, start_ns: 7, measured_from_ns: u64::MAX };
+    merged.merge(&Recorder::new(unknown).unwrap()).unwrap();
+    assert_eq!((merged.measured_from_ns, merged.last_ended_ns), (DAY_NS + 2_000_000_000, DAY_NS + 4_000_000_000));
+}
+
+#[test]
 fn a_record_is_the_same_after_being_written_and_read() {
     let mut recorder = recorder(2, 0);
     for index in 0..500_u64 {

@@ -141,10 +141,14 @@ impl Cpu {
 /// What a step took of the client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientReport {
-    /// On-CPU time of all client threads.
+    /// On-CPU time of all client threads in the measured part, busy-waiting left out.
     pub cpu: Cpu,
-    /// CPU for each response, in nanoseconds.
+    /// The same for each response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
+    /// On-CPU time of all client threads in the measured part in which they only stayed awake for what was due or awaited
+    /// (busy-waiting), in nanoseconds.
+    #[serde(default)]
+    pub busy_wait_ns: u64,
     /// Share of its time that the busiest client thread was on a core, 0 to 1.
     pub busy_share: f64,
     /// Share of its time that this thread was ready and waited for a core, 0 to 1.
@@ -158,6 +162,13 @@ pub struct ClientReport {
     /// One for each agent, where there were any.
     #[serde(default)]
     pub agents: Vec<AgentReport>,
+}
+
+impl ClientReport {
+    /// Busy-waiting for each of so many responses, in nanoseconds; `None` where nobody waited busily, or nothing came.
+    pub fn busy_wait_ns_per_response(&self, responses: u64) -> Option<f64> {
+        (self.busy_wait_ns > 0 && responses > 0).then(|| self.busy_wait_ns as f64 / responses as f64)
+    }
 }
 
 /// An agent's part in a step.

@@ -57,6 +57,7 @@ fn facts(seconds: u64) -> StepFacts {
         client: ClientReport {
             cpu: Cpu { user_ns: 4, system_ns: 5 },
             cpu_ns_per_response: Some(9.0),
+            busy_wait_ns: 0,
             busy_share: 0.2,
             wait_share: 0.0,
             loop_lag: Times::of(Hdr::new().unwrap()),

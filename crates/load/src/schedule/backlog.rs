@@ -2,11 +2,11 @@
 
 use super::cursor::Arrival;
 use super::{Begin, Open, Schedule};
-use crate::plan::Stop;
+use crate::plan::{Stop, Visit};
 
 impl Schedule {
     fn has_free(&self) -> bool {
-        !self.free_open.is_empty() || !self.free_closed.is_empty()
+        !self.free.is_empty()
     }
 
     /// The next arrival, unless all arrivals are over.
@@ -28,12 +28,36 @@ impl Schedule {
         }
         self.bound_backlog(now_ns);
         let arrival = self.peek_arrival().filter(|arrival| arrival.intended_ns <= now_ns)?;
-        // All connections of the plan are opened before one is used again; a visit with a connection of its own takes
-        // slots that have none first, for the same reason.
-        let slot = self.free_closed.pop_front().or_else(|| self.free_open.pop_front())?;
+        let client = self.client_of(arrival);
+        let slot = match client {
+            None => self.free.take()?,
+            Some(client) => {
+                let (slot, is_own) = self.free.take_for(client)?;
+                self.slots[slot as usize].is_open &= is_own;
+                slot
+            }
+        };
+        self.slots[slot as usize].client = client;
         self.open.as_mut()?.head.take();
+        self.see_off(arrival);
         self.start_visit(slot, arrival.number, arrival.intended_ns);
         Some(self.start_burst(slot, arrival.intended_ns))
+    }
+
+    /// Who asks, in a replay, among this share's clients. A visit with a connection of its own needs not be told from others.
+    fn client_of(&self, arrival: Arrival) -> Option<u32> {
+        let line = arrival.line.filter(|_| matches!(self.plan.visit, Visit::Request))?;
+        Some(line.session / self.share.shares.max(1))
+    }
+
+    /// Closes what a client has of connections that are free, when it asks for the last time. Others follow when they are.
+    fn see_off(&mut self, arrival: Arrival) {
+        let Some(client) = self.client_of(arrival).filter(|_| arrival.line.is_some_and(|line| line.is_last)) else {
+            return;
+        };
+        while let Some(slot) = self.free.take_from_gone(client) {
+            self.slots[slot as usize].is_open = false;
+        }
     }
 
     /// When [`Schedule::next`] has to be asked again for the arrivals' sake.
@@ -78,6 +102,7 @@ impl Schedule {
         for _ in backlog_max..backlog {
             let Some(arrival) = self.open.as_mut().and_then(|open| open.head.take()) else { return };
             self.tally.dropped += u64::from(self.is_measured(arrival.intended_ns));
+            self.see_off(arrival);
         }
     }
 

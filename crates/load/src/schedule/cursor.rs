@@ -1,7 +1,8 @@
-//! One share's arrivals of an open loop: every arrival of the plan is generated, and every n-th is this share's.
+//! One share's arrivals of an open loop: every arrival of the plan is generated, and every n-th is this share's; in a
+//! replay, those of every n-th session.
 
-use crate::plan::Share;
 use crate::plan::arrivals::Times;
+use crate::plan::{Line, Share};
 
 /// An arrival of this share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub(super) struct Arrival {
     pub(super) number: u64,
     /// When it is wanted, in nanoseconds of the driver's clock.
     pub(super) intended_ns: u64,
+    /// The line of a replay.
+    pub(super) line: Option<Line>,
 }
 
 /// Arrivals of a share, of which the next one can be looked at. A clone goes on from where the original stood, which is
@@ -20,6 +23,7 @@ pub(super) struct Cursor {
     fresh: Times,
     times: Times,
     start_ns: u64,
+    index: u64,
     shares: u64,
     /// The next arrival, and none when there is none any more.
     peeked: Option<Arrival>,
@@ -30,19 +34,27 @@ pub(super) struct Cursor {
 impl Cursor {
     pub(super) fn new(fresh: Times, share: Share, start_ns: u64) -> Self {
         let mut times = fresh.clone();
-        times.leave_out(u64::from(share.index));
-        let shares = u64::from(share.shares.max(1));
-        let mut cursor = Self { fresh, times, start_ns, shares, peeked: None, taken: 0 };
+        let (index, shares) = (u64::from(share.index), u64::from(share.shares.max(1)));
+        if times.line().is_none() {
+            times.leave_out(index);
+        }
+        let mut cursor = Self { fresh, times, start_ns, index, shares, peeked: None, taken: 0 };
         cursor.look();
         cursor
     }
 
     fn look(&mut self) {
-        let number = self.times.index();
-        self.peeked = self.times.next().map(|time_ns| {
-            self.times.leave_out(self.shares - 1);
-            Arrival { number, intended_ns: self.start_ns.saturating_add(time_ns) }
-        });
+        self.peeked = loop {
+            let (number, line) = (self.times.index(), self.times.line());
+            let Some(time_ns) = self.times.next() else { break None };
+            match line {
+                // A client's connections are one thread's.
+                Some(line) if u64::from(line.session) % self.shares != self.index => continue,
+                Some(_) => {}
+                None => self.times.leave_out(self.shares - 1),
+            }
+            break Some(Arrival { number, intended_ns: self.start_ns.saturating_add(time_ns), line });
+        };
     }
 
     pub(super) fn peek(&self) -> Option<Arrival> {

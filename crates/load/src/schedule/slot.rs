@@ -21,6 +21,8 @@ pub(super) struct Slot {
     pub(super) holding: Holding,
     /// Whether it has a connection that can be used.
     pub(super) is_open: bool,
+    /// Whose connection it is, among this share's clients of a replay.
+    pub(super) client: Option<u32>,
     /// Number of the visit.
     pub(super) visit: u64,
     /// Bursts of the visit begun so far.
@@ -40,6 +42,7 @@ impl Slot {
         Self {
             holding: Holding::Nothing,
             is_open: false,
+            client: None,
             visit: 0,
             call: 0,
             calls_left: 0,

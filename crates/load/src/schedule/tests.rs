@@ -3,6 +3,7 @@
 mod closed;
 mod open;
 mod properties;
+mod replay;
 
 use super::{Begin, Move, Schedule, Tally};
 use crate::plan::Plan;
@@ -82,6 +83,7 @@ fn run_watched(
                         let (share, slot, fate) = begin_one(share, begin, now_ns, &mut events);
                         assert!(fates.insert((share, slot), fate).is_none(), "slot {slot} was not free");
                     }
+                    Move::Close(slot) => assert!(!fates.contains_key(&(share, slot)), "slot {slot} is at work"),
                     Move::WaitUntil(due_ns) => {
                         assert!(due_ns > now_ns, "a wait for what is due");
                         wake_ns = wake_ns.min(due_ns);

@@ -152,10 +152,11 @@ impl Schedule {
     }
 
     fn free(&mut self, slot: u32) {
-        if self.slots[slot as usize].is_open {
-            self.free_open.push_back(slot);
+        let state = &mut self.slots[slot as usize];
+        if state.is_open {
+            state.is_open = self.free.put_open(slot, state.client);
         } else {
-            self.free_closed.push_back(slot);
+            self.free.put_closed(slot);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::log::{Log, LogRequest, Skip};
 use super::{Address, Entry, Faults, Method, Workload};
+use crate::plan::Lines;
 use crate::workload::fault::FaultKind;
 
 /// A client that asks for nothing for so long begins a new session. A convention of those who read logs.
@@ -82,9 +83,9 @@ impl Replay {
         Ok(Self { workload, requests, sessions: sessions.count, passed_over: log.skips().collect() })
     }
 
-    /// When each request is to begin, in nanoseconds after the first one, in order.
-    pub fn times_ns(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.requests.iter().map(|request| request.at_ns)
+    /// The requests as arrivals.
+    pub fn lines(&self) -> Lines {
+        Lines::of(self.requests.iter().map(|request| (request.at_ns, request.session)))
     }
 }
 
@@ -144,6 +145,10 @@ mod tests {
         format!("{client} - - [21/Nov/2026:{time} +0000] \"GET {target} HTTP/1.1\" 200 {bytes}")
     }
 
+    fn times_ms(replay: &Replay) -> Vec<u64> {
+        replay.requests.iter().map(|request| request.at_ns / 1_000_000).collect()
+    }
+
     #[test]
     fn a_second_is_shared_out_and_times_are_put_in_order() {
         let lines = [
@@ -160,7 +165,7 @@ mod tests {
         let expected = [(0, "/1", 0), (1000, "/2", 0), (1250, "/3", 1), (1500, "/2", 0), (1750, "/5", 1)];
         assert_eq!(found, expected.map(|(at, target, session)| (at, target.to_owned(), session)));
         // Twice as fast, in half the time.
-        let fast: Vec<_> = Replay::of(&log, 2.0).unwrap().times_ns().map(|at_ns| at_ns / 1_000_000).collect();
+        let fast = times_ms(&Replay::of(&log, 2.0).unwrap());
         assert_eq!(fast, [0, 500, 625, 750, 875]);
         // A size that changed is none.
         let sizes: Vec<_> = replay.workload.entries.iter().map(|entry| entry.body_bytes).collect();
@@ -176,7 +181,7 @@ mod tests {
             )
         };
         let replay = Replay::of(&log(&[&line(5, "a.example"), &line(907, "b.example:8080")]), 1.0).unwrap();
-        assert_eq!(replay.times_ns().collect::<Vec<_>>(), [0, 902_000_000]);
+        assert_eq!(times_ms(&replay), [0, 902]);
         let hosts: Vec<_> = replay.workload.entries.iter().map(|entry| entry.host.as_deref()).collect();
         assert_eq!(hosts, [Some("a.example"), Some("b.example:8080")]);
         assert!(replay.workload.entries.iter().all(|entry| entry.method == Method::Head && entry.body_bytes.is_none()));

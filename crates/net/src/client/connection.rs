@@ -46,6 +46,8 @@ enum Woken {
     Begin(Begin),
     /// The connection is of no more use; perhaps something was given at the same time.
     Lost(Option<Begin>),
+    /// Nobody will use the connection again.
+    Closed,
 }
 
 /// Runs a slot for as long as the runtime lives.
@@ -60,6 +62,8 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
             Some(begin) => begin,
             None => slot.wait().await,
         };
+        // What was to be closed before this connection was made is not this one.
+        slot.take_close();
         let mut burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
         shared.drive.borrow_mut().handle_connecting(burst.begun_ns);
         let opened = {
@@ -133,6 +137,9 @@ async fn run_connection<D: Drive + 'static>(
                     Some(begin) => (begin, answered.ended_ns),
                     None => match wait_begin_or_loss(shared, slot, link).await {
                         Woken::Begin(begin) => (begin, precise_ns()),
+                        Woken::Closed => {
+                            return Left { next: None, asks: false, ended_ns: precise_ns(), by_server: false };
+                        }
                         Woken::Lost(next) => {
                             if next.is_none() {
                                 shared.drive.borrow_mut().handle_closed(slot.index);
@@ -218,7 +225,9 @@ async fn exchange<D: Drive + 'static>(
 
 fn begin_burst<D: Drive>(shared: &Shared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
     let mut drive = shared.drive.borrow_mut();
-    drive.handle_begun(&begin, begun_ns);
+    if drive.handle_begun(&begin, begun_ns) {
+        shared.count_from_now();
+    }
     let requests = &shared.settings.requests;
     // A drive that chooses what there is not would be a defect; it must not become a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
@@ -319,6 +328,8 @@ async fn wait_begin_or_loss<D: Drive + 'static>(shared: &Shared<D>, slot: &Slot,
         }
         if let Some(begin) = slot.take() {
             Poll::Ready(Woken::Begin(begin))
+        } else if slot.take_close() {
+            Poll::Ready(Woken::Closed)
         } else {
             slot.register(context);
             Poll::Pending

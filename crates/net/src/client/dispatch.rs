@@ -24,6 +24,11 @@ impl<D: Drive + 'static> Shared<D> {
                         self.give(begin);
                     }
                 }
+                Move::Close(slot) => {
+                    if let Some(slot) = self.slots.get(slot as usize) {
+                        slot.close();
+                    }
+                }
                 Move::WaitUntil(due_ns) => {
                     if let Err(error) = self.pacer.set(due_ns) {
                         self.break_off(error);

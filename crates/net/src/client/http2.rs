@@ -88,10 +88,17 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
         let begin = if let Some(begin) = next.take() {
             begin
         } else {
-            let begin = slot.wait().await;
+            let Some(begin) = slot.wait_or_close().await else {
+                if streams == 1 {
+                    group.forget(group.generation.get(), false);
+                    kept = None;
+                }
+                continue;
+            };
             begun_ns = precise_ns();
             begin
         };
+        slot.take_close();
         // Where streams share a connection, a schedule's wish for a new one is only one for a free stream.
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);
@@ -121,7 +128,9 @@ async fn run_burst<D: Drive + 'static>(
     begun_ns: u64,
     (under_way, kept): (&mut Vec<Stream>, &mut Option<Opened>),
 ) -> Result<u64, bool> {
-    shared.drive.borrow_mut().handle_begun(&begin, begun_ns);
+    if shared.drive.borrow_mut().handle_begun(&begin, begun_ns) {
+        shared.count_from_now();
+    }
     let mut frame = Frame { shared, begin, begun_ns, made: None };
     // The handle of a connection is dear to copy, so a slot keeps its own for as long as the group keeps the connection.
     let opened = match kept {

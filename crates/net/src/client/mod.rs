@@ -40,7 +40,7 @@ pub use failure::Failure;
 pub use interrupt::{watch_endings, watch_interrupts};
 pub use table::{DIGEST_BYTES, Http2Request, PreparedRequest};
 pub use tls::{ClientTls, ClientTlsSettings, TlsFailure};
-pub use worker::{WorkerReport, run_worker, thread_cpu_ns};
+pub use worker::{WorkerCpu, WorkerReport, run_worker, thread_cpu_ns};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -112,6 +112,8 @@ pub struct Begin {
 pub enum Move {
     /// These begin now.
     Begin(Begin),
+    /// The connection of this slot is of no more use to anybody: it is closed. What begins on the slot next makes a new one.
+    Close(u32),
     /// Nothing before then, on the monotonic clock, unless something ends.
     WaitUntil(u64),
     /// Nothing until something ends.
@@ -188,8 +190,9 @@ pub trait Drive {
     /// Which request of the table the `nth` of a burst is, from 0.
     fn choose(&mut self, begin: &Begin, nth: u32) -> u32;
 
-    /// A burst begins: the client connects for it, or sends it.
-    fn handle_begun(&mut self, begin: &Begin, now_ns: u64);
+    /// A burst begins: the client connects for it, or sends it. Says whether it counts: what the worker costs is told from
+    /// the first one on that does ([`WorkerReport::counted`]).
+    fn handle_begun(&mut self, begin: &Begin, now_ns: u64) -> bool;
 
     /// Notes how one request ended. Told of each that was begun, exactly once.
     fn handle_ended(&mut self, ended: &Ended);

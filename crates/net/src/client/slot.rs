@@ -14,6 +14,8 @@ pub(super) struct Slot {
     pub(super) deadline: Deadline,
     begins: Cell<Option<Begin>>,
     has_task: Cell<bool>,
+    /// Whether its connection is to be closed.
+    closes: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -24,6 +26,7 @@ impl Slot {
             deadline: Deadline::new(),
             begins: Cell::new(None),
             has_task: Cell::new(false),
+            closes: Cell::new(false),
             waker: RefCell::new(None),
         }
     }
@@ -41,10 +44,31 @@ impl Slot {
         self.begins.take()
     }
 
+    /// Closes its connection, if it has one and nothing is begun on it before that.
+    pub(super) fn close(&self) {
+        self.closes.set(true);
+        self.wake();
+    }
+
+    /// Whether its connection is to be closed. Says so once.
+    pub(super) fn take_close(&self) -> bool {
+        self.closes.take()
+    }
+
     /// Waits until it is given something.
     pub(super) async fn wait(&self) -> Begin {
+        loop {
+            if let Some(begin) = self.wait_or_close().await {
+                return begin;
+            }
+        }
+    }
+
+    /// Waits until it is given something, or its connection is to be closed.
+    pub(super) async fn wait_or_close(&self) -> Option<Begin> {
         poll_fn(|context| {
-            if let Some(begin) = self.take() {
+            let begin = self.take();
+            if begin.is_some() || self.take_close() {
                 Poll::Ready(begin)
             } else {
                 self.register(context);

@@ -1,8 +1,8 @@
 //! The client against servers of a few lines, each with one fault.
 
 use super::{
-    Begin, ClientSettings, ConnectionEnd, Drive, Ended, Failure, Made, Move, PreparedRequest, Sources, WorkerReport,
-    run_worker,
+    Begin, ClientSettings, ConnectionEnd, Drive, Ended, Failure, Made, Move, PreparedRequest, Sources, WorkerCpu,
+    WorkerReport, run_worker,
 };
 use crate::clock::precise_ns;
 use flatout_http::refusal::Refusal;
@@ -29,6 +29,11 @@ struct Script {
     slots: Vec<u32>,
     under_way: u32,
     begun: u32,
+    /// Requests at the beginning that do not count.
+    uncounted: u32,
+    /// Whether each connection is closed after its answer, and those that are to be.
+    leaves: bool,
+    leaving: Vec<u32>,
     ended: Vec<Ended>,
     made: Vec<Made>,
     connections: Vec<ConnectionEnd>,
@@ -48,6 +53,9 @@ impl Script {
             slots: vec![0; slots as usize],
             under_way: 0,
             begun: 0,
+            uncounted: 0,
+            leaves: false,
+            leaving: Vec::new(),
             ended: Vec::new(),
             made: Vec::new(),
             connections: Vec::new(),
@@ -73,6 +81,9 @@ impl Script {
 
 impl Drive for Script {
     fn next(&mut self, now_ns: u64) -> Move {
+        if let Some(slot) = self.leaving.pop() {
+            return Move::Close(slot);
+        }
         if self.bursts_left == 0 || self.gave_up {
             return if self.under_way == 0 { Move::Done } else { Move::Idle };
         }
@@ -90,8 +101,9 @@ impl Drive for Script {
         nth
     }
 
-    fn handle_begun(&mut self, begin: &Begin, _now_ns: u64) {
+    fn handle_begun(&mut self, begin: &Begin, _now_ns: u64) -> bool {
         self.begun += begin.burst;
+        self.begun > self.uncounted
     }
 
     fn handle_ended(&mut self, ended: &Ended) {
@@ -103,6 +115,12 @@ impl Drive for Script {
         self.under_way -= 1;
         if !is_open {
             self.slots[slot as usize] = 0;
+        }
+        if self.leaves {
+            self.slots[slot as usize] = 0;
+            self.leaving.push(slot);
+            self.free.push((slot, now_ns));
+            return None;
         }
         if self.bursts_left == 0 {
             return None;
@@ -235,7 +253,55 @@ fn a_kept_connection_carries_every_request() {
         assert_eq!((ended.sent_bytes, ended.body_bytes), (REQUEST.len() as u64, 2));
         assert_eq!(ended.head_bytes, OK.len() as u64 - 2);
     }
-    assert!(report.elapsed_ns > 0 && report.cpu_ns > 0 && !report.interrupted);
+    assert!(report.elapsed_ns > 0 && report.cpu.work_ns > 0 && !report.interrupted);
+    assert_eq!((report.cpu.awake_ns, report.counted.awake_ns), (0, 0), "it sleeps");
+}
+
+#[test]
+fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
+    let serve = || server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    let run = |uncounted: u32, stays_awake: bool| {
+        let mut script = Script::new(1, 400);
+        script.uncounted = uncounted;
+        run_script(ClientSettings { stays_awake, ..settings(serve()) }, script)
+    };
+    for stays_awake in [false, true] {
+        let none = run(400, stays_awake);
+        assert_eq!(none.counted, WorkerCpu::default(), "nothing counts");
+        assert!(none.cpu.work_ns > 0 && (none.cpu.awake_ns > 0) == stays_awake);
+        let last = run(399, stays_awake);
+        // One in 400, and a tenth is room enough for any one of them.
+        assert!(
+            last.counted.work_ns > 0 && last.counted.work_ns < last.cpu.work_ns / 2,
+            "{:?} {:?}",
+            last.counted,
+            last.cpu
+        );
+        let all = run(0, stays_awake);
+        assert!(
+            all.counted.work_ns <= all.cpu.work_ns && all.counted.work_ns > all.cpu.work_ns / 2,
+            "{:?} {:?}",
+            all.counted,
+            all.cpu
+        );
+        assert!(all.counted.awake_ns <= all.cpu.awake_ns);
+    }
+}
+
+#[test]
+fn a_connection_that_nobody_wants_is_closed() {
+    // It serves the next connection when the one before has ended, and none ends by itself.
+    let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    let mut script = Script::new(3, 6);
+    script.leaves = true;
+    let report = run_script(ClientSettings { slots: 3, ..settings(address) }, script);
+    assert_eq!((answered(&report), failures(&report).len(), report.drive.made.len()), (6, 0, 6));
+    assert!(report.drive.made.iter().all(|made| !made.is_reconnect), "{:?}", report.drive.made);
+    assert!(
+        report.drive.connections.iter().all(|end| end.replies == 1 && !end.by_server),
+        "{:?}",
+        report.drive.connections
+    );
 }
 
 #[test]

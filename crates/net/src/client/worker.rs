@@ -71,6 +71,8 @@ pub(super) struct Shared<D> {
     /// What ended the run against its will.
     pub(super) broken: Cell<Option<io::Error>>,
     pub(super) interrupts: Cell<u32>,
+    /// What had been used when the first burst that counts was begun.
+    uncounted: Cell<Option<WorkerCpu>>,
     main: RefCell<Option<Waker>>,
 }
 
@@ -93,6 +95,19 @@ impl<D: Drive> Shared<D> {
         if left == 0 && self.done.get() {
             self.wake_main();
         }
+    }
+
+    /// A burst that counts is begun.
+    pub(super) fn count_from_now(&self) {
+        if self.uncounted.get().is_none() {
+            self.uncounted.set(Some(self.cpu()));
+        }
+    }
+
+    /// What the thread has used in its whole life.
+    fn cpu(&self) -> WorkerCpu {
+        let awake_ns = self.vigil.awake_ns();
+        WorkerCpu { work_ns: thread_cpu_ns().saturating_sub(awake_ns), awake_ns }
     }
 
     pub(super) fn break_off(&self, error: io::Error) {
@@ -126,15 +141,34 @@ impl<D: Drive> Drop for Alarm<D> {
     }
 }
 
+/// CPU time of a worker's thread, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCpu {
+    /// In which it did anything.
+    pub work_ns: u64,
+    /// In which it only stayed awake: see [`ClientSettings::stays_awake`].
+    pub awake_ns: u64,
+}
+
+impl WorkerCpu {
+    /// What was used since `before`.
+    fn since(self, before: Self) -> Self {
+        Self {
+            work_ns: self.work_ns.saturating_sub(before.work_ns),
+            awake_ns: self.awake_ns.saturating_sub(before.awake_ns),
+        }
+    }
+}
+
 /// What a worker did, besides what its drive was told.
 #[derive(Debug)]
 pub struct WorkerReport<D> {
     /// The drive, with all it was told.
     pub drive: D,
-    /// On-CPU time of the thread while it ran, in nanoseconds, its vigil left out.
-    pub cpu_ns: u64,
-    /// CPU time in which it only stayed awake, in nanoseconds: see [`ClientSettings::stays_awake`].
-    pub awake_ns: u64,
+    /// What the thread used while it ran.
+    pub cpu: WorkerCpu,
+    /// What it used of that from the first burst on that counted.
+    pub counted: WorkerCpu,
     /// From before the first connection to after the last one, in nanoseconds.
     pub elapsed_ns: u64,
     /// When the last answer had ended, on the monotonic clock.
@@ -152,7 +186,7 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
     let early_ns = if settings.stays_awake { vigil::EARLY_NS } else { 0 };
     let pacer = runtime.block_on(async { Pacer::new(early_ns) })?;
     let shared = Rc::new(build_shared(settings, drive, pacer));
-    let (started_ns, cpu_before_ns) = (precise_ns(), thread_cpu_ns());
+    let (started_ns, cpu_before) = (precise_ns(), shared.cpu());
     runtime.block_on(async {
         let watch = tokio::task::spawn_local(watch(Rc::clone(&shared)));
         let interrupts =
@@ -166,14 +200,15 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
         }
         run
     })?;
-    let awake_ns = shared.vigil.awake_ns();
-    let (ended_ns, cpu_ns) = (precise_ns(), (thread_cpu_ns() - cpu_before_ns).saturating_sub(awake_ns));
+    let (ended_ns, cpu_after) = (precise_ns(), shared.cpu());
+    let cpu = cpu_after.since(cpu_before);
+    let counted = shared.uncounted.get().map(|before| cpu_after.since(before)).unwrap_or_default();
     let elapsed_ns = ended_ns - started_ns;
     // Tasks that wait for nothing more are dropped with the runtime, and with them their hold on what is shared.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
-    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu_ns, awake_ns, elapsed_ns, ended_ns, interrupted })
+    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu, counted, elapsed_ns, ended_ns, interrupted })
 }
 
 fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> Shared<D> {
@@ -200,6 +235,7 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
         under_way: Cell::new(0),
         broken: Cell::new(None),
         interrupts: Cell::new(0),
+        uncounted: Cell::new(None),
         main: RefCell::new(None),
         settings,
     }

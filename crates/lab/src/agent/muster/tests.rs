@@ -1,4 +1,4 @@
-use super::{AGENTS_MAX, AgentLoss, LEAD_NS, Muster, Order, PINGS, SILENCE_NS_MAX};
+use super::{AGENTS_MAX, AgentLoss, GREETING_NS_MAX, LEAD_NS, Muster, Order, PINGS, SILENCE_NS_MAX, STRANGERS_MAX};
 use crate::agent::message::{Message, PROTOCOL};
 use serde_json::json;
 
@@ -28,9 +28,16 @@ impl Field {
         self.muster.handle_message(who, self.now_ns, message)
     }
 
+    /// Connects where nobody has to go for it.
+    fn connect(&mut self) -> usize {
+        let (who, orders) = self.muster.handle_connected(self.now_ns);
+        assert!(orders.is_empty(), "{orders:?}");
+        who
+    }
+
     /// Connects, greets and answers all questions; the orders after the last answer.
     fn join(&mut self, name: &str) -> (usize, Vec<Order>) {
-        let who = self.muster.handle_connected(self.now_ns);
+        let who = self.connect();
         let mut orders = self.say(who, hello(name));
         assert_eq!(orders.remove(0), Order::Trust(who));
         for _ in 0..PINGS {
@@ -101,7 +108,7 @@ fn who_goes_before_there_is_work_leaves_its_place() {
     assert_eq!(orders.len(), 2);
     assert_eq!(field.muster.turned_away().collect::<Vec<_>>(), [("a", AgentLoss::Closed, "")]);
     // And who comes when all places are taken is told so.
-    let late = field.muster.handle_connected(field.now_ns);
+    let late = field.connect();
     let orders = field.say(late, hello("d"));
     assert!(matches!(&orders[..], [Order::Say(to, Message::Failed { .. }), Order::Dismiss(_)] if *to == late));
 }
@@ -110,12 +117,49 @@ fn who_goes_before_there_is_work_leaves_its_place() {
 fn who_knocks_and_goes_takes_no_memory_for_ever() {
     let mut field = Field::new(1);
     for _ in 0..3 * AGENTS_MAX {
-        let who = field.muster.handle_connected(field.now_ns);
+        let who = field.connect();
         field.muster.handle_lost(who, AgentLoss::Closed, String::new());
     }
     assert_eq!(field.muster.agents.len(), AGENTS_MAX);
-    assert!(field.muster.has_room() && field.muster.here() == 0);
+    assert_eq!(field.muster.here(), 0);
     assert_eq!(field.join("late").1.len(), 1);
+}
+
+#[test]
+fn who_drips_bytes_and_never_greets_is_sent_away() {
+    let mut field = Field::new(1);
+    let drip = field.connect();
+    for _ in 1..10 {
+        field.now_ns += GREETING_NS_MAX / 10;
+        field.muster.handle_bytes(drip, field.now_ns);
+        assert!(field.muster.handle_time(field.now_ns).is_empty());
+    }
+    field.now_ns += GREETING_NS_MAX / 10;
+    field.muster.handle_bytes(drip, field.now_ns);
+    assert!(field.muster.handle_time(field.now_ns).contains(&Order::Dismiss(drip)));
+    assert_eq!(field.muster.turned_away().collect::<Vec<_>>(), [("", AgentLoss::Unnamed, "")]);
+}
+
+#[test]
+fn strangers_hold_no_place_that_an_agent_wants() {
+    let mut field = Field::new(2);
+    let (first_agent, _) = field.join("a");
+    let strangers: Vec<usize> = (0..STRANGERS_MAX)
+        .map(|_| {
+            field.now_ns += 1;
+            field.connect()
+        })
+        .collect();
+    // Those that came first go first, and the agents stay.
+    for expected in strangers.iter().take(3) {
+        field.now_ns += 1;
+        let (_, orders) = field.muster.handle_connected(field.now_ns);
+        assert!(orders.contains(&Order::Dismiss(*expected)), "{expected} {orders:?}");
+    }
+    field.muster.handle_lost(strangers[9], AgentLoss::Closed, String::new());
+    let (_, orders) = field.join("b");
+    assert_eq!((orders.len(), field.muster.here(), first_agent), (2, 2, 0));
+    assert_eq!(field.muster.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::Crowded).count(), 3);
 }
 
 #[test]
@@ -166,7 +210,7 @@ fn the_silent_are_asked_and_then_lost() {
 fn what_has_no_place_there_is_the_end() {
     let stranger = |message: Message| {
         let mut field = Field::new(1);
-        let who = field.muster.handle_connected(0);
+        let who = field.connect();
         field.say(who, message);
         field.muster.turned_away().map(|(_, loss, _)| loss).collect::<Vec<_>>()
     };
@@ -193,5 +237,7 @@ fn stopping_reaches_who_runs_and_names_are_fit_to_be_shown() {
     assert_eq!(field.muster.stop(), [Order::Say(0, Message::Stop {}), Order::Say(1, Message::Stop {})]);
     let mut field = Field::new(1);
     let (who, _) = field.join("evil\x1b[2J\nname");
-    assert_eq!(field.muster.agents[who].name, "evil[2Jname");
+    assert_eq!(field.muster.agents[who].name, r"evil\u{1b}[2J\u{a}name");
+    field.say(who, Message::Failed { text: "\u{9b}31m\u{202e}".to_owned() });
+    assert_eq!(field.muster.agents[who].words, r"\u{9b}31m\u{202e}");
 }

@@ -251,13 +251,14 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
-                    @for head in ["client CPU an answer", "busiest thread", "loop late (p99)", "other work", "server CPU an answer", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
+                    @for head in ["client CPU an answer", "awake besides", "busiest thread", "loop late (p99)", "other work", "server CPU an answer", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in rows(reports, names) {
                     @let (client, server, kernel) = (&step.client, step.server.as_ref(), step.kernel.as_ref());
                     tr {
                         th scope="row" { (name) }
                         td { (per_answer(client.cpu_ns_per_response)) }
+                        td { (per_answer(client.busy_wait_ns_per_response(step.record.counts.responses))) }
                         td { (units::percent(client.busy_share)) }
                         td { (duration(client.loop_lag.summary.map(|lag| lag.p99_ns))) }
                         td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), units::percent)) }
@@ -270,7 +271,7 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
                         td { (number(kernel.map(|kernel| kernel.listen_overflows))) }
                     }
                 } }
-                caption { "The kernel counts for the whole machine. A dash: not known." }
+                caption { "Awake besides: CPU an answer that the client spent on nothing but waiting for what was due or awaited. The kernel counts for the whole machine. A dash: not known, or none." }
             } }
             @for (report, name) in reports.iter().zip(names) { @if let Some(limit) = &report.limit {
                 p {

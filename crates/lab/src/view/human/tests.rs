@@ -84,6 +84,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
         client: ClientReport {
             cpu: Cpu { user_ns: 8_000_000, system_ns: 0 },
             cpu_ns_per_response: Some(4_000.0),
+            busy_wait_ns: 0,
             busy_share: 0.4,
             wait_share: 0.0,
             loop_lag: Times::of(Hdr::new().unwrap()),

@@ -1,5 +1,5 @@
 use super::{Begin, Fate, MS, Outcome, SECOND_NS, answered, assert_requests_distinct, run, run_watched};
-use crate::plan::{ArrivalKind, Arrivals, Dist, Loop, Plan, Stop, Visit, WarmUp};
+use crate::plan::{ArrivalKind, Arrivals, Dist, Lines, Loop, Plan, Stop, Visit, WarmUp};
 use std::sync::Arc;
 
 fn open(kind: ArrivalKind, rate_per_s: f64, connections: u32, stop: Stop) -> Plan {
@@ -52,6 +52,7 @@ fn agents_share_a_plan_as_threads_do() {
                     numbers.push(begin.visit);
                     schedule.handle_answered(begin.slot, now_ns, true);
                 }
+                super::Move::Close(_) => {}
                 super::Move::WaitUntil(due_ns) => now_ns = due_ns,
                 super::Move::Idle | super::Move::Done => break,
             }
@@ -251,9 +252,9 @@ fn bursts_are_sent_whole() {
 
 #[test]
 fn a_replay_keeps_the_times_of_its_log() {
-    let times: Arc<[u64]> = Arc::from(vec![0, MS, MS, 50 * MS, 51 * MS]);
+    let times = [0, MS, MS, 50 * MS, 51 * MS];
     let plan = Plan {
-        kind: Loop::Open(Arrivals::replay(Arc::clone(&times))),
+        kind: Loop::Open(Arrivals::replay(Arc::new(Lines::of(times.into_iter().zip([0, 1, 0, 2, 1]))))),
         connections: 3,
         stop: Stop::Count(1_000),
         ..Plan::default()

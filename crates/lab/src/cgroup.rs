@@ -1,0 +1,81 @@
+//! Whether this process may use only so much processor time, by a quota of its cgroup.
+//!
+//! A quota is a bound on each period, of 100 ms as a rule: whoever has used it up stands still until the next one begins.
+//! Time spent on staying awake would bring that about.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where cgroups are mounted on Linux.
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Deepest folder that is looked at; the kernel's own depth is not bounded below this.
+const DEPTH_MAX: usize = 64;
+
+/// Whether this process's cgroup, or one above it, has a quota. Where none can be read there is none.
+pub fn has_quota() -> bool {
+    let Ok(own) = fs::read_to_string("/proc/self/cgroup") else { return false };
+    files(&own).into_iter().any(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
+}
+
+/// The files that would tell of a quota, from what `/proc/self/cgroup` says: `0::/path` of the second version, and of the
+/// first one `4:cpu,cpuacct:/path`.
+fn files(own: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let of_first = controllers.split(',').any(|controller| controller == "cpu");
+        let (roots, name): (&[&str], _) = match (controllers, of_first) {
+            // Beside the first version the second one has a folder of its own.
+            ("", _) => (&[ROOT, "/sys/fs/cgroup/unified"], "cpu.max"),
+            (_, true) => (&["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"], "cpu.cfs_quota_us"),
+            (_, false) => continue,
+        };
+        for root in roots {
+            let own = Path::new(path.trim_start_matches('/'));
+            // Within a container the path is the host's, and the container's own folder is the root.
+            files.extend(own.ancestors().take(DEPTH_MAX).map(|folder| Path::new(root).join(folder).join(name)));
+        }
+    }
+    files
+}
+
+/// `max 100000` and `-1` are no quota; `5000 100000` and `5000` are.
+fn is_quota(text: &str) -> bool {
+    text.split_ascii_whitespace().next().and_then(|quota| quota.parse::<i64>().ok()).is_some_and(|quota| quota >= 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{files, is_quota};
+
+    #[test]
+    fn a_quota_is_looked_for_from_the_own_group_up() {
+        let names = |own: &str| -> Vec<String> {
+            files(own).into_iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        };
+        let second = names("0::/a.slice/b.scope\n");
+        for file in ["a.slice/b.scope/cpu.max", "a.slice/cpu.max", "cpu.max"] {
+            assert!(second.contains(&format!("/sys/fs/cgroup/{file}")), "{second:?}");
+        }
+        let first = names("5:memory:/x\n4:cpu,cpuacct:/x:y\n1:name=systemd:/x\n");
+        assert!(first.contains(&"/sys/fs/cgroup/cpu/x:y/cpu.cfs_quota_us".to_owned()), "{first:?}");
+        assert!(first.iter().all(|file| !file.contains("memory") && !file.contains("cpu.max")), "{first:?}");
+        assert!(names("").is_empty() && names("nonsense\n0:\n").is_empty());
+    }
+
+    #[test]
+    fn quotas_are_told_from_none() {
+        for (text, expected) in [
+            ("max 100000\n", false),
+            ("5000 100000\n", true),
+            ("-1\n", false),
+            ("5000\n", true),
+            ("", false),
+            ("x", false),
+        ] {
+            assert_eq!(is_quota(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The lines of a log as arrivals: when each is due, and which client of the log asks.
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// When it is due, in nanoseconds from the start.
+    pub at_ns: u64,
+    /// Who asks, a number below [`Lines::sessions`].
+    pub session: u32,
+    /// Whether nothing more comes from there: its connections are of no more use.
+    pub is_last: bool,
+}
+
+/// All lines of a replay, in the order of their times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    lines: Box<[Line]>,
+    sessions: u32,
+}
+
+impl Lines {
+    /// From times in nanoseconds from the start, each with who asks.
+    pub fn of(asked: impl IntoIterator<Item = (u64, u32)>) -> Self {
+        let line = |(at_ns, session)| Line { at_ns, session, is_last: false };
+        let mut lines: Box<[Line]> = asked.into_iter().map(line).collect();
+        let sessions = lines.iter().map(|line| line.session.saturating_add(1)).max().unwrap_or(0);
+        // Numbers that count more sessions than there are lines are refused before anything is made of them.
+        let mut goes_on = vec![false; (sessions as usize).min(lines.len())];
+        for line in lines.iter_mut().rev() {
+            if let Some(goes_on) = goes_on.get_mut(line.session as usize) {
+                line.is_last = !*goes_on;
+                *goes_on = true;
+            }
+        }
+        Self { lines, sessions }
+    }
+
+    /// Why these are no arrivals, where they are none.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.lines.is_empty() {
+            return Err("a replay needs at least one request".to_owned());
+        }
+        if self.sessions as usize > self.lines.len() {
+            return Err(format!("{} requests of a replay are not of {} sessions", self.lines.len(), self.sessions));
+        }
+        match self.lines.windows(2).position(|pair| pair[0].at_ns > pair[1].at_ns) {
+            Some(index) => Err(format!("request {} of the replay is before the one before it", index + 2)),
+            None => Ok(()),
+        }
+    }
+
+    /// The line of a number.
+    pub fn get(&self, number: u64) -> Option<Line> {
+        self.lines.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> u32 {
+        self.sessions
+    }
+
+    /// When the last line is due, in nanoseconds from the start.
+    pub fn last_ns(&self) -> u64 {
+        self.lines.last().map_or(0, |line| line.at_ns)
+    }
+
+    /// How many lines are due before `until_ns`.
+    pub fn due_before(&self, until_ns: u64) -> usize {
+        self.lines.partition_point(|line| line.at_ns < until_ns)
+    }
+
+    /// Most sessions that are not over at one time, when each lasts from its first line until `more_ns` after its last.
+    pub fn sessions_at_once(&self, more_ns: u64) -> u32 {
+        let mut has_begun = vec![false; (self.sessions as usize).min(self.lines.len())];
+        let mut ends = self.lines.iter().filter(|line| line.is_last).peekable();
+        let (mut at_once, mut most) = (0_u32, 0);
+        for line in &self.lines {
+            while ends.next_if(|end| end.at_ns.saturating_add(more_ns) < line.at_ns).is_some() {
+                at_once -= 1;
+            }
+            if let Some(has_begun) = has_begun.get_mut(line.session as usize)
+                && !std::mem::replace(has_begun, true)
+            {
+                at_once += 1;
+                most = most.max(at_once);
+            }
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lines;
+
+    #[test]
+    fn sessions_end_with_their_last_lines() {
+        let lines = Lines::of([(0, 0), (5, 1), (5, 0), (9, 2), (20, 1)]);
+        let last: Vec<_> = (0..5).map(|number| lines.get(number).unwrap().is_last).collect();
+        assert_eq!((last, lines.sessions(), lines.len()), (vec![false, false, true, true, true], 3, 5));
+        assert_eq!((lines.get(5), lines.last_ns(), lines.due_before(9)), (None, 20, 3));
+        // The third comes when the first is over, or not yet.
+        assert_eq!((lines.sessions_at_once(3), lines.sessions_at_once(4), lines.sessions_at_once(u64::MAX)), (2, 3, 3));
+    }
+
+    #[test]
+    fn what_is_no_replay_is_refused() {
+        for (asked, reason) in [
+            (&[][..], "at least one"),
+            (&[(2, 0), (1, 0)], "request 2"),
+            (&[(0, u32::MAX)], "not of 4294967295 sessions"),
+        ] {
+            let error = Lines::of(asked.iter().copied()).check().unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert_eq!(Lines::of([(1, 0), (1, 1)]).check(), Ok(()));
+    }
+}

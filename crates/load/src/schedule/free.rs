@@ -1,0 +1,232 @@
+//! Slots that hold no visit: those without a connection, and those with an open one.
+//!
+//! In a replay an open connection belongs to a client of the log. It is used for that client alone, and closed when the
+//! client has asked for the last time. Where every connection that the plan allows is taken, the one that was free longest
+//! is closed for a client that has none.
+
+use std::collections::VecDeque;
+
+/// No slot, and nobody.
+const NONE: u32 = u32::MAX;
+
+/// In place of a client's slot: the client has asked for the last time.
+const GONE: u32 = u32::MAX - 1;
+
+/// Where an open slot stands among the others.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// The one that was put here before it, and after it.
+    older: u32,
+    newer: u32,
+    client: u32,
+    /// The client's next newer one; after its newest its oldest.
+    next_of_client: u32,
+}
+
+/// All of them. Nothing is allocated after the beginning.
+#[derive(Clone, Debug)]
+pub(super) struct Free {
+    closed: VecDeque<u32>,
+    oldest: u32,
+    newest: u32,
+    links: Box<[Link]>,
+    /// Each client's newest open slot, [`NONE`] or [`GONE`].
+    newest_of: Box<[u32]>,
+    /// Slots whose connections are to be closed.
+    leaving: VecDeque<u32>,
+}
+
+impl Free {
+    /// None yet, of so many slots and clients.
+    pub(super) fn new(slots: usize, clients: usize) -> Self {
+        let link = Link { older: NONE, newer: NONE, client: NONE, next_of_client: NONE };
+        Self {
+            closed: VecDeque::with_capacity(slots),
+            oldest: NONE,
+            newest: NONE,
+            links: vec![link; slots].into_boxed_slice(),
+            newest_of: vec![NONE; clients].into_boxed_slice(),
+            leaving: VecDeque::with_capacity(if clients == 0 { 0 } else { slots }),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.closed.is_empty() && self.oldest == NONE
+    }
+
+    /// A slot without a connection.
+    pub(super) fn put_closed(&mut self, slot: u32) {
+        self.closed.push_back(slot);
+    }
+
+    /// A slot with a connection; says whether it is kept, and not to be closed because its client has gone.
+    pub(super) fn put_open(&mut self, slot: u32, client: Option<u32>) -> bool {
+        let client = client.unwrap_or(NONE);
+        let newest_of = self.newest_of.get(client as usize).copied().unwrap_or(NONE);
+        if newest_of == GONE {
+            self.leaving.push_back(slot);
+            self.closed.push_back(slot);
+            return false;
+        }
+        let mut link = Link { older: self.newest, newer: NONE, client, next_of_client: slot };
+        if let Some(before) = self.links.get_mut(newest_of as usize) {
+            link.next_of_client = std::mem::replace(&mut before.next_of_client, slot);
+        }
+        match self.links.get_mut(self.newest as usize) {
+            Some(newest) => newest.newer = slot,
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+        self.links[slot as usize] = link;
+        if let Some(newest_of) = self.newest_of.get_mut(client as usize) {
+            *newest_of = slot;
+        }
+        true
+    }
+
+    /// For a visit of nobody in particular: all connections of the plan are opened before one is used again, and then the
+    /// one that was free longest, so that all are used alike.
+    pub(super) fn take(&mut self) -> Option<u32> {
+        self.closed.pop_front().or_else(|| self.take_oldest())
+    }
+
+    /// For a visit of a client; says whether its connection is the client's own.
+    pub(super) fn take_for(&mut self, client: u32) -> Option<(u32, bool)> {
+        match self.take_own(client) {
+            Some(slot) => Some((slot, true)),
+            None => Some((self.take()?, false)),
+        }
+    }
+
+    /// Takes one of the open slots of a client that has asked for the last time: its connection is to be closed.
+    pub(super) fn take_from_gone(&mut self, client: u32) -> Option<u32> {
+        let taken = self.take_own(client);
+        match (taken, self.newest_of.get_mut(client as usize)) {
+            (Some(slot), _) => {
+                self.leaving.push_back(slot);
+                self.closed.push_back(slot);
+            }
+            (None, Some(newest_of)) => *newest_of = GONE,
+            (None, None) => {}
+        }
+        taken
+    }
+
+    /// The next slot whose connection is to be closed. It may be taken again meanwhile.
+    pub(super) fn take_leaving(&mut self) -> Option<u32> {
+        self.leaving.pop_front()
+    }
+
+    fn take_oldest(&mut self) -> Option<u32> {
+        let client = self.links.get(self.oldest as usize)?.client;
+        // The oldest of all is the oldest of its client.
+        self.take_own(client).or_else(|| Some(self.unlink(self.oldest)))
+    }
+
+    /// Takes the client's oldest.
+    fn take_own(&mut self, client: u32) -> Option<u32> {
+        let newest_of = self.newest_of.get_mut(client as usize)?;
+        let oldest = self.links.get(*newest_of as usize)?.next_of_client;
+        if *newest_of == oldest {
+            *newest_of = NONE;
+        } else {
+            let next = self.links[oldest as usize].next_of_client;
+            self.links[*newest_of as usize].next_of_client = next;
+        }
+        Some(self.unlink(oldest))
+    }
+
+    fn unlink(&mut self, slot: u32) -> u32 {
+        let Link { older, newer, .. } = self.links[slot as usize];
+        match self.links.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.links.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Free;
+    use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
+
+    const SLOTS: u32 = 6;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Take,
+        TakeFor(u32),
+        PutOpen(u32),
+        PutClosed,
+        Gone(u32),
+    }
+
+    fn any_act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            Just(Act::Take),
+            (0..4_u32).prop_map(Act::TakeFor),
+            (0..4_u32).prop_map(Act::PutOpen),
+            Just(Act::PutClosed),
+            (0..4_u32).prop_map(Act::Gone),
+        ]
+    }
+
+    proptest! {
+        /// Against lists that are searched: the same slots in the same order, whoever takes them.
+        #[test]
+        fn it_is_as_good_as_searching(acts in proptest::collection::vec(any_act(), 0..200)) {
+            let mut free = Free::new(SLOTS as usize, 4);
+            let (mut closed, mut open): (Vec<u32>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
+            let (mut taken, mut gone): (Vec<u32>, Vec<u32>) = ((0..SLOTS).collect(), Vec::new());
+            for act in acts {
+                match act {
+                    Act::Take | Act::TakeFor(_) => {
+                        let own = if let Act::TakeFor(client) = act {
+                            open.iter().position(|(_, of)| *of == client)
+                        } else {
+                            None
+                        };
+                        let expected = match own {
+                            Some(index) => Some((open.remove(index).0, true)),
+                            None if !closed.is_empty() => Some((closed.remove(0), false)),
+                            None if !open.is_empty() => Some((open.remove(0).0, false)),
+                            None => None,
+                        };
+                        let found = match act {
+                            Act::TakeFor(client) => free.take_for(client),
+                            _ => free.take().map(|slot| (slot, false)),
+                        };
+                        prop_assert_eq!(found, expected);
+                        taken.extend(found.map(|(slot, _)| slot));
+                    }
+                    Act::PutOpen(client) => if let Some(slot) = taken.pop() {
+                        let is_kept = free.put_open(slot, Some(client));
+                        prop_assert_eq!(is_kept, !gone.contains(&client));
+                        if is_kept { open.push((slot, client)) } else { closed.push(slot) }
+                    },
+                    Act::PutClosed => if let Some(slot) = taken.pop() {
+                        free.put_closed(slot);
+                        closed.push(slot);
+                    },
+                    Act::Gone(client) => {
+                        while let Some(slot) = free.take_from_gone(client) {
+                            let index = open.iter().position(|(_, of)| *of == client);
+                            prop_assert_eq!(index.map(|index| open.remove(index).0), Some(slot));
+                            closed.push(slot);
+                            prop_assert!(free.leaving.contains(&slot));
+                        }
+                        prop_assert!(open.iter().all(|(_, of)| *of != client));
+                        gone.push(client);
+                    }
+                }
+                prop_assert_eq!(free.is_empty(), closed.is_empty() && open.is_empty());
+                while free.take_leaving().is_some() {}
+            }
+        }
+    }
+}

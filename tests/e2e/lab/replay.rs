@@ -1,0 +1,132 @@
+//! A log asked for again: every client of it over connections of its own, as a real server sees them.
+
+use super::bench;
+use crate::e2e::harness::{Folder, wait_until};
+use crate::e2e::tool::{run, tool};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+
+/// Clients, each at an address of its own.
+const CLIENTS: usize = 4;
+
+/// Visits of each, of two requests.
+const ROUNDS: usize = 5;
+
+/// nginx with a place to be visited at, whose log is replayed, and two to replay it to, which note connections.
+struct Nginx {
+    folder: Folder,
+    ports: [u16; 3],
+    child: Child,
+}
+
+impl Nginx {
+    fn start() -> Self {
+        let folder = Folder::new();
+        let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports = [0, 1, 2].map(|index: usize| listeners[index].local_addr().unwrap().port());
+        drop(listeners);
+        let [visited, http1, http2] = ports;
+        let temporary =
+            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};"));
+        let text = format!(
+            "daemon off; master_process off; pid pid; error_log error.log;
+             events {{ worker_connections 512; }}
+             http {{
+                 {}
+                 log_format connections '$connection $connection_requests $request_uri';
+                 server {{ listen 127.0.0.1:{visited}; access_log visits.log combined; location / {{ return 200 'visited'; }} }}
+                 server {{ listen 127.0.0.1:{http1}; access_log http1.log connections; location / {{ return 200 'visited'; }} }}
+                 server {{ listen 127.0.0.1:{http2} http2; access_log http2.log connections; location / {{ return 200 'visited'; }} }}
+             }}",
+            temporary.join(" ")
+        );
+        folder.write("nginx.conf", text.as_bytes());
+        let mut command = tool("nginx");
+        command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("nginx listens", || TcpStream::connect(("127.0.0.1", visited)).is_ok());
+        Self { folder, ports, child }
+    }
+
+    fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}
+
+/// Whose request it is, and which of that client's.
+fn of_target(target: &str) -> (usize, usize) {
+    let (client, nth) = target.trim_start_matches("/client").split_once('/').unwrap();
+    (client.parse().unwrap(), nth.parse().unwrap())
+}
+
+#[test]
+fn clients_of_a_log_have_connections_of_their_own() {
+    let nginx = Nginx::start();
+    // Real clients make the log, one after another and again and again.
+    for round in 0..ROUNDS {
+        for client in 0..CLIENTS {
+            let url = |nth: usize| format!("http://127.0.0.1:{}/client{client}/{nth}", nginx.ports[0]);
+            let mut curl = tool("curl");
+            curl.args(["--silent", "--show-error", "--fail", "--interface", &format!("127.0.0.{}", client + 2)]);
+            run(curl.args([url(2 * round), url(2 * round + 1)]));
+        }
+    }
+    let requests = 2 * ROUNDS * CLIENTS;
+    wait_until("the log is whole", || nginx.log("visits.log").lines().count() == requests);
+    let log = nginx.folder.path().join("visits.log");
+    let log = log.to_str().unwrap();
+    for (port, name, version) in [(nginx.ports[1], "http1.log", "1.1"), (nginx.ports[2], "http2.log", "2")] {
+        let url = format!("http://127.0.0.1:{port}/");
+        let played = bench(&[&url, "--replay", log, "--http", version, "--threads", "1"]);
+        assert_eq!(played.code, Some(0), "{} {}", played.stdout, played.stderr);
+        assert_eq!(played.number("responses"), requests as u64);
+        wait_until("the log of the replay is whole", || nginx.log(name).lines().count() == requests);
+        let mut of_connections: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
+        let mut of_clients: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+        for line in nginx.log(name).lines() {
+            let [connection, _, target] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let (connection, request) = (connection.parse().unwrap(), of_target(target));
+            of_connections.entry(connection).or_default().push(request);
+            of_clients.entry(request.0).or_default().insert(connection);
+        }
+        for requests in of_connections.values() {
+            assert!(requests.iter().all(|(client, _)| *client == requests[0].0), "HTTP/{version}: {of_connections:?}");
+            assert!(requests.is_sorted_by_key(|(_, nth)| *nth), "HTTP/{version}: {of_connections:?}");
+        }
+        assert_eq!(of_clients.len(), CLIENTS);
+        for connections in of_clients.values() {
+            // One, and another only where an answer was late.
+            assert!(connections.len() < 2 * ROUNDS, "HTTP/{version}: {of_connections:?}");
+        }
+        assert_eq!(played.number("connections"), of_connections.len() as u64);
+    }
+}
+
+#[test]
+fn what_has_no_place_beside_a_log_is_refused() {
+    let folder = Folder::with(&[("log", b"a - - [21/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n")]);
+    let log = folder.path().join("log");
+    for more in [
+        &["--calls", "2"][..],
+        &["--burst", "2"],
+        &["--think", "1s"],
+        &["--per", "session"],
+        &["--find-knee", "p99<1s"],
+        &["--overload"],
+        &["--http", "2", "--streams", "2"],
+    ] {
+        let arguments = [&["http://127.0.0.1:9/", "--replay", log.to_str().unwrap()][..], more].concat();
+        let refused = bench(&arguments);
+        assert_eq!(refused.exit, Some(2), "{more:?} {} {}", refused.stdout, refused.stderr);
+        assert!(refused.stderr.contains("a replay "), "{more:?} {}", refused.stderr);
+    }
+}
