@@ -57,6 +57,9 @@ pub(crate) struct LimitsArgs {
     /// With --responder: answer with this file by sendfile
     #[arg(long, value_name = "FILE", hide = true, requires = "responder")]
     sendfile: Option<PathBuf>,
+    /// With --responder: lend the body to the kernel by MSG_ZEROCOPY
+    #[arg(long, hide = true, requires = "responder", conflicts_with = "sendfile")]
+    zerocopy: bool,
     /// With --responder: threads
     #[arg(long, value_name = "N", hide = true, requires = "responder", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -118,6 +121,7 @@ fn follow_interrupts() -> io::Result<Arc<AtomicBool>> {
 fn respond(address: SocketAddr, args: LimitsArgs) -> ExitCode {
     let reply = match args.sendfile {
         Some(path) => Reply::File(path),
+        None if args.zerocopy => Reply::MemoryLent { body_bytes: args.size },
         None => Reply::Memory { body_bytes: args.size },
     };
     let placements = vec![Placement::Anywhere; usize::from(args.threads)];

@@ -4,7 +4,9 @@
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, listen, recv, send, socket_with,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -131,6 +133,24 @@ fn set_option(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: 
         )
     };
     if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)) }
+}
+
+/// Sets SO_ZEROCOPY: a send with MSG_ZEROCOPY lends its pages to the kernel instead of having them copied, until a notice
+/// in the socket's error queue gives them back. Inherited by accepted connections.
+pub fn set_zerocopy(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?)
+}
+
+/// Sends `bytes`, which nobody may change before [`take_zerocopy_notices`] has told of them, without a copy.
+pub fn send_zerocopy(socket: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+    const ZEROCOPY: SendFlags = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
+    send(socket, bytes, SendFlags::NOSIGNAL.union(ZEROCOPY))
+}
+
+/// Empties the socket's error queue of the notices that pages have been given back.
+pub fn take_zerocopy_notices(socket: BorrowedFd<'_>) {
+    // What a notice says is control data, for which there is no room here: it goes, and frees its place.
+    while recv(socket, &mut [0_u8; 1], RecvFlags::ERRQUEUE).is_ok() {}
 }
 
 /// Bytes handed to the kernel that the peer has not acknowledged (SIOCOUTQ).

@@ -59,11 +59,11 @@ impl Responder {
     /// Listens, and starts the threads. When this returns, every thread is ready to answer.
     pub fn start(plan: &ResponderPlan) -> io::Result<Self> {
         let reply = Arc::new(plan.reply.assemble(plan.closes).map_err(ReplyError::into_io)?);
-        let first = listen_at(plan.address, plan.closes)?;
+        let first = listen_at(plan.address, plan.closes, reply.is_lent())?;
         let address = SocketAddr::try_from(rustix::net::getsockname(&first)?)?;
         let mut listeners = vec![first];
         for _ in 1..plan.placements.len().max(1) {
-            listeners.push(listen_at(address, plan.closes)?);
+            listeners.push(listen_at(address, plan.closes, reply.is_lent())?);
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (started, starting) = mpsc::channel();
@@ -116,7 +116,7 @@ impl Drop for Responder {
     }
 }
 
-fn listen_at(address: SocketAddr, closes: bool) -> io::Result<OwnedFd> {
+fn listen_at(address: SocketAddr, closes: bool, lends: bool) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -125,6 +125,9 @@ fn listen_at(address: SocketAddr, closes: bool) -> io::Result<OwnedFd> {
     if closes {
         // The connection is then handed over together with its request: no wait between accept and receive.
         flatout_net::socket::set_tcp_defer_accept(listener.as_fd(), DEFER_ACCEPT_S)?;
+    }
+    if lends {
+        flatout_net::socket::set_zerocopy(listener.as_fd())?;
     }
     bind(&listener, &address)?;
     listen(&listener, BACKLOG)?;

@@ -3,6 +3,7 @@
 //! Owed answers are seen as one endless stream that repeats with the response's length as its period. How far a
 //! connection is, then, is one number: the bytes it is still owed.
 
+use flatout_net::socket::send_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -25,6 +26,11 @@ const SENDFILE_BYTES_MAX: u64 = 1 << 30;
 pub enum Reply {
     /// A body of this many bytes, sent from memory together with its head.
     Memory {
+        /// Length of the body, up to 1 GiB.
+        body_bytes: u64,
+    },
+    /// The same, lent to the kernel by MSG_ZEROCOPY instead of being copied.
+    MemoryLent {
         /// Length of the body, up to 1 GiB.
         body_bytes: u64,
     },
@@ -77,13 +83,16 @@ impl Reply {
     /// Builds the bytes, once.
     pub(super) fn assemble(&self, closes: bool) -> Result<Assembled, ReplyError> {
         match self {
-            Self::Memory { body_bytes } if *body_bytes > MEMORY_BYTES_MAX => Err(ReplyError::TooLarge(*body_bytes)),
-            Self::Memory { body_bytes } => {
+            Self::Memory { body_bytes } | Self::MemoryLent { body_bytes } if *body_bytes > MEMORY_BYTES_MAX => {
+                Err(ReplyError::TooLarge(*body_bytes))
+            }
+            Self::Memory { body_bytes } | Self::MemoryLent { body_bytes } => {
                 let mut once = head(*body_bytes, closes);
                 once.resize(once.len() + *body_bytes as usize, b'x');
                 let period = once.len() as u64;
                 let times = if closes { 1 } else { (REPEATED_BYTES_MAX / once.len()).max(1) };
-                Ok(Assembled { memory: once.repeat(times), file: None, period })
+                let lent = matches!(self, Self::MemoryLent { .. });
+                Ok(Assembled { memory: once.repeat(times), file: None, period, lent })
             }
             Self::MemoryFile { body_bytes } => {
                 let file = memfd_create("flatout-responder", MemfdFlags::CLOEXEC)?;
@@ -132,13 +141,20 @@ pub(super) struct Assembled {
     file: Option<OwnedFd>,
     /// Length of one response.
     period: u64,
+    /// Whether memory is lent to the kernel; it is never changed, so when it is given back does not matter.
+    lent: bool,
 }
 
 impl Assembled {
     fn from_file(file: OwnedFd, body_bytes: u64, closes: bool) -> Self {
         let memory = head(body_bytes, closes);
         let period = memory.len() as u64 + body_bytes;
-        Self { memory, file: Some(file), period }
+        Self { memory, file: Some(file), period, lent: false }
+    }
+
+    /// Whether sending leaves notices in the socket's error queue.
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent
     }
 
     /// Bytes owed for `heads` requests.
@@ -163,7 +179,11 @@ impl Assembled {
     fn send_once(&self, socket: BorrowedFd<'_>, position: u64, owed_bytes: u64) -> Result<u64, Errno> {
         let Some(file) = &self.file else {
             let end = (position + owed_bytes).min(self.memory.len() as u64);
-            return Ok(send(socket, &self.memory[position as usize..end as usize], SendFlags::NOSIGNAL)? as u64);
+            let bytes = &self.memory[position as usize..end as usize];
+            if self.lent {
+                return Ok(send_zerocopy(socket, bytes)? as u64);
+            }
+            return Ok(send(socket, bytes, SendFlags::NOSIGNAL)? as u64);
         };
         let head_bytes = self.memory.len() as u64;
         if position < head_bytes {

@@ -55,6 +55,19 @@ fn close_mode_waits_for_a_head_that_arrives_in_pieces() {
 }
 
 #[test]
+fn a_lent_body_arrives_as_a_copied_one_does() {
+    for closes in [false, true] {
+        let responder = start(Reply::MemoryLent { body_bytes: 200_000 }, closes, 1);
+        let copied = start(Reply::Memory { body_bytes: 200_000 }, closes, 1);
+        let whole = ask(&copied, b"GET / HTTP/1.0\r\n\r\n", if closes { None } else { Some(200_100) });
+        for _ in 0..20 {
+            let count = if closes { None } else { Some(whole.len()) };
+            assert_eq!(ask(&responder, REQUEST, count), whole);
+        }
+    }
+}
+
+#[test]
 fn pipelined_requests_are_each_answered() {
     let responder = start(Reply::Memory { body_bytes: 1000 }, false, 1);
     let one = ask(&responder, REQUEST, Some(1)).len();

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::reply::Assembled;
+use flatout_net::socket::take_zerocopy_notices;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
@@ -106,6 +107,9 @@ impl Worker {
 
     /// Receives once (again only if the buffer was filled) and sends all that is owed.
     fn serve(&mut self, connection: &mut Connection) -> After {
+        if self.reply.is_lent() {
+            take_zerocopy_notices(connection.socket.as_fd());
+        }
         loop {
             let received = match recv(&connection.socket, &mut self.buffer[..], RecvFlags::empty()) {
                 Ok((0, _)) => return After::Close,
