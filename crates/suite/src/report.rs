@@ -7,6 +7,7 @@ mod bars;
 mod columns;
 mod effects;
 mod figures;
+mod memory;
 mod page;
 mod pictures;
 mod rank;

@@ -113,7 +113,13 @@ fn tarantula_is_whole() {
     run(
         "tarantula",
         &steps,
-        &["TarantulaWEB, 1999", "As httperf would print it", "against what was offered", "--quick leaves it out"],
+        &[
+            "TarantulaWEB, 1999",
+            "As httperf would print it",
+            "against what was offered",
+            "--quick leaves it out",
+            "Memory over the run",
+        ],
     );
 }
 

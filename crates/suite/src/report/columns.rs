@@ -34,7 +34,7 @@ pub(super) fn of_table(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
         match **measure {
             "goodput-per-s" => is_open(step) && medians().next().is_some(),
             "connections-per-s" => opens_many(step) && medians().next().is_some(),
-            "bytes-per-s-peak" => step.testbed.is_some() && medians().next().is_some(),
+            "bytes-per-s-peak" => (step.testbed.is_some() || has_large(step)) && medians().next().is_some(),
             "error-share" => medians().any(|share| share > 0.0),
             "all-cpu-per-request" => step.cells.iter().flat_map(|cell| &cell.runs).any(|run| run.processes.len() > 1),
             _ => medians().next().is_some(),
@@ -78,6 +78,16 @@ fn judged(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
 /// Whether the clock decided when requests were due.
 pub(super) fn is_open(step: &StepEntry) -> bool {
     step.cells.iter().any(|cell| cell.figure("offered-per-s").is_some())
+}
+
+/// Whether answers are long, such as a large file's: then how fast the best second was says something.
+fn has_large(step: &StepEntry) -> bool {
+    /// Mean length of an answer, in bytes.
+    const LARGE_BYTES: f64 = 1_048_576.0;
+    step.cells.iter().any(|cell| {
+        let median = |name: &str| cell.figure(name).map_or(0.0, |figure| figure.median);
+        median("bytes-per-s") > LARGE_BYTES * median("requests-per-s")
+    })
 }
 
 /// Whether connections are opened while it is measured.

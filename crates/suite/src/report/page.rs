@@ -1,6 +1,6 @@
 //! The page: what came of the checks first, what is needed to repeat it last.
 
-use super::{Runs, checks_by_weight, headline, rank, repeat, seeds, steps};
+use super::{Runs, checks_by_weight, headline, memory, rank, repeat, seeds, steps};
 use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_lab::view::html::{date, document};
 use maud::{Markup, html};
@@ -18,6 +18,7 @@ pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {
         (checks(report))
         (repeat::troubles(report))
         (steps::all(report, runs))
+        (memory::section(report))
         (rank::section(report))
         (seeds::section(report))
         (steps::glossary(report))
