@@ -134,7 +134,8 @@ impl Bundle {
             return Err(BundleError::Foreign(folder));
         }
         let lock_path = folder.join("lock");
-        let lock = File::create(&lock_path).map_err(io(&lock_path))?;
+        // Never emptied: where it is a link, what it leads to is somebody's.
+        let lock = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(io(&lock_path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| BundleError::Busy(folder.clone()))?;
         end_leftovers(&folder);
         if known && fresh {

@@ -4,6 +4,7 @@ use super::version;
 use crate::document::Why;
 use crate::model::{Program, VersionAsked};
 use crate::why::Reason;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +18,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most that is read of what it says, in bytes.
 const SAID_BYTES_MAX: u64 = 64 * 1024;
+
+const KILL: i32 = 9;
 
 /// A program that is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +97,9 @@ fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
 
 /// What a program says when asked for its version, on either output.
 fn say_version(path: &Path, arguments: &[String]) -> String {
+    use std::os::unix::process::CommandExt;
     let spawned = Command::new(path)
+        .process_group(0)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -106,8 +111,8 @@ fn say_version(path: &Path, arguments: &[String]) -> String {
     while begun.elapsed() < VERSION_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // One that still runs has said nothing of use.
-    let _killed = child.kill();
+    // One that still runs has said nothing of use, and what it left running must not hold its outputs open.
+    super::group::signal(child.id(), &BTreeSet::from([child.id()]), KILL);
     let _ended = child.wait();
     let mut said = String::new();
     let outputs: [Option<Box<dyn Read>>; 2] =
@@ -153,6 +158,9 @@ mod tests {
         let why = find(&asked, Path::new("/x"), "1").unwrap_err();
         assert_eq!((why.name.as_str(), why.text.contains("sh is 2.0.1, and 9.1 or later")), ("too-old", true));
         asked.version = Some(version("2", "sh/2.0.1"));
+        assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
+        // One that leaves a process behind, which would hold its outputs open for a day.
+        asked.version = Some(version("2", "sh/2.0.1; sleep 86400 & true"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
         asked.version = Some(version("2", "nothing"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap_err().name, "version-unknown");
