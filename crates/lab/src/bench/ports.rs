@@ -102,7 +102,11 @@ impl Ports {
                 };
                 (most + peak_per_s * warm_up_s).min(peak_per_s * self.hold_s)
             }
-            Loop::Open(_) => 0.0,
+            // Every client of a log opens a connection when it first comes, and closes it when it has gone.
+            Loop::Open(arrivals) => arrivals
+                .replay
+                .as_ref()
+                .map_or(0.0, |lines| f64::from(lines.sessions_begun_within((self.hold_s * 1e9) as u64))),
             Loop::Closed => held,
         };
         let available = self.per_source as f64 * f64::from(sources.max(1));
