@@ -176,7 +176,9 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
             Err(error) => {
                 // Nobody would hear of what the others go on with.
                 signals.stop.store(true, Ordering::Relaxed);
-                threads.into_iter().for_each(|thread| drop(thread.join()));
+                for thread in threads {
+                    drop(thread.join());
+                }
                 return Err(BenchError::Thread(error));
             }
         }
