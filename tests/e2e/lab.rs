@@ -3,6 +3,7 @@
 mod agents;
 mod beside;
 mod connections;
+mod costs;
 mod counts;
 mod live;
 mod overdue;

@@ -9,10 +9,10 @@ use std::net::TcpListener;
 use std::thread;
 
 /// An escape sequence that sets the title, the C1 beginning of one that clears the screen, and an override of direction.
-const ORDERS: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{2066}\r\nVALID";
+const ORDERS: &str = "\u{1b}[1m\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{2066}\r\nVALID";
 
 /// The same for people.
-const SHOWN: &str = r"\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{2066}\u{d}\u{a}VALID";
+const SHOWN: &str = r"\u{1b}[1m\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{2066}\u{d}\u{a}VALID";
 
 fn assert_harmless(what: &str, text: &str) {
     let is_order = |character: char| {

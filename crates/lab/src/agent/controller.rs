@@ -136,7 +136,7 @@ impl Controller {
                 LinkEnd::Io(error) if was_handshaking => (AgentLoss::NotTrusted, error.to_string()),
                 LinkEnd::Io(error) => (AgentLoss::Closed, error.to_string()),
             };
-            let orders = self.muster.handle_lost(who, loss, words);
+            let orders = self.muster.handle_lost(who, loss, &words);
             self.obey(orders);
             self.links[who] = None;
         }

@@ -160,7 +160,7 @@ impl Muster {
         if strangers.clone().count() >= STRANGERS_MAX
             && let Some((first, _)) = strangers.min_by_key(|(_, agent)| agent.connected_ns)
         {
-            orders = self.lose(first, AgentLoss::Crowded, String::new());
+            orders = self.lose(first, AgentLoss::Crowded, "");
         }
         let agent = Agent {
             name: String::new(),
@@ -178,16 +178,12 @@ impl Muster {
         };
         // Whoever knocks and goes again takes no memory for ever: one who left without work leaves its number too.
         let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
-        let who = match self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX) {
-            Some(who) => {
-                self.agents[who] = agent;
-                who
-            }
-            None => {
-                self.agents.push(agent);
-                self.agents.len() - 1
-            }
-        };
+        let left = self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX);
+        let who = left.unwrap_or(self.agents.len());
+        match self.agents.get_mut(who) {
+            Some(place) => *place = agent,
+            None => self.agents.push(agent),
+        }
         (who, orders)
     }
 
@@ -203,7 +199,7 @@ impl Muster {
                         "it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}",
                         self.flatout
                     );
-                    return self.lose(who, AgentLoss::OtherVersion, words);
+                    return self.lose(who, AgentLoss::OtherVersion, &words);
                 }
                 // A name is shown to people, so it has one line and an end.
                 agent.name = visible(&name).chars().take(64).collect();
@@ -211,14 +207,14 @@ impl Muster {
                 agent.step = Step::Timed { left: PINGS };
                 let taken = self.agents.iter().filter(|agent| is_here(agent)).count();
                 if taken > self.wanted as usize {
-                    return self.lose(who, AgentLoss::Surplus, String::new());
+                    return self.lose(who, AgentLoss::Surplus, "");
                 }
                 vec![Order::Trust(who), self.ask(who, now_ns)]
             }
-            (Step::Strange, _) => self.lose(who, AgentLoss::OutOfTurn, String::new()),
+            (Step::Strange, _) => self.lose(who, AgentLoss::OutOfTurn, ""),
             (step, Message::Pong { nonce, at_ns }) => {
                 let Some((_, asked_ns)) = agent.asked.take_if(|(asked, _)| *asked == nonce) else {
-                    return self.lose(who, AgentLoss::OutOfTurn, "an answer to nothing".to_owned());
+                    return self.lose(who, AgentLoss::OutOfTurn, "an answer to nothing");
                 };
                 let offset = Offset::from_answer(asked_ns, now_ns, at_ns);
                 agent.offset = Some(agent.offset.map_or(offset, |best| best.or_better(offset)));
@@ -244,8 +240,8 @@ impl Muster {
                 agent.facts = facts;
                 Vec::new()
             }
-            (_, Message::Failed { text }) => self.lose(who, AgentLoss::Failed, text),
-            (_, message) => self.lose(who, AgentLoss::OutOfTurn, format!("it said {}", message.name())),
+            (_, Message::Failed { text }) => self.lose(who, AgentLoss::Failed, &text),
+            (_, message) => self.lose(who, AgentLoss::OutOfTurn, &format!("it said {}", message.name())),
         }
     }
 
@@ -259,7 +255,7 @@ impl Muster {
                 vec![Order::Say(who, Message::Bye {}), Order::Dismiss(who)]
             }
             Some(agent) if !matches!(agent.step, Step::Lost(_)) => {
-                self.lose(who, AgentLoss::OutOfTurn, "it sent a record".to_owned())
+                self.lose(who, AgentLoss::OutOfTurn, "it sent a record")
             }
             _ => Vec::new(),
         }
@@ -273,7 +269,7 @@ impl Muster {
     }
 
     /// The connection is of no more use.
-    pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: String) -> Vec<Order> {
+    pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<Order> {
         match self.agents.get(who).map(|agent| agent.step) {
             None | Some(Step::Done | Step::Lost(_)) => Vec::new(),
             Some(_) => self.lose(who, loss, words),
@@ -291,9 +287,9 @@ impl Muster {
             let silent_ns = now_ns.saturating_sub(agent.heard_ns);
             let unnamed_ns = now_ns.saturating_sub(agent.connected_ns);
             if agent.step == Step::Strange && unnamed_ns >= GREETING_NS_MAX {
-                orders.extend(self.lose(who, AgentLoss::Unnamed, String::new()));
+                orders.extend(self.lose(who, AgentLoss::Unnamed, ""));
             } else if silent_ns >= SILENCE_NS_MAX {
-                orders.extend(self.lose(who, AgentLoss::Silent, String::new()));
+                orders.extend(self.lose(who, AgentLoss::Silent, ""));
             } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != Step::Strange {
                 orders.push(self.ask(who, now_ns));
             }
@@ -371,11 +367,11 @@ impl Muster {
         Order::Say(who, Message::Ping { nonce: self.nonce })
     }
 
-    fn lose(&mut self, who: usize, loss: AgentLoss, words: String) -> Vec<Order> {
+    fn lose(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<Order> {
         let agent = &mut self.agents[who];
         agent.step = Step::Lost(loss);
         // It may be in their own words.
-        agent.words = visible(&words).into_owned();
+        agent.words = visible(words).into_owned();
         agent.record = Vec::new();
         let text = if agent.words.is_empty() { loss.text().to_owned() } else { agent.words.clone() };
         let mut orders = vec![Order::Say(who, Message::Failed { text }), Order::Dismiss(who)];

@@ -462,10 +462,6 @@ fn unix_ms() -> u64 {
 
 /// A plan in two halves; a run of one request has only one. What is decided while it goes on is not halved.
 pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
-    if plan.is_replay() {
-        // The second half would be the log's first one again.
-        return (plan.clone(), None);
-    }
     let (first, second) = match plan.stop {
         // The second half would begin anew, at the first times or the first rate.
         _ if plan.changes() => return (plan.clone(), None),

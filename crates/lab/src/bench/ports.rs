@@ -102,7 +102,11 @@ impl Ports {
                 };
                 (most + peak_per_s * warm_up_s).min(peak_per_s * self.hold_s)
             }
-            Loop::Open(_) => 0.0,
+            // Every client of a log opens a connection when it first comes, and closes it when it has gone.
+            Loop::Open(arrivals) => arrivals
+                .replay
+                .as_ref()
+                .map_or(0.0, |lines| f64::from(lines.sessions_begun_within((self.hold_s * 1e9) as u64))),
             Loop::Closed => held,
         };
         let available = self.per_source as f64 * f64::from(sources.max(1));
@@ -116,7 +120,8 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::Ports;
-    use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, Visit};
+    use flatout_load::plan::{ArrivalKind, Arrivals, Lines, Loop, Plan, Stop, Visit};
+    use std::sync::Arc;
 
     fn open(rate: f64, seconds: u64, visit: Visit) -> Plan {
         Plan {
@@ -126,6 +131,20 @@ mod tests {
             stop: Stop::After { duration_ns: seconds * 1_000_000_000 },
             ..Plan::default()
         }
+    }
+
+    #[test]
+    fn every_client_of_a_log_takes_a_port_until_it_is_free_again() {
+        let ports = Ports::of("32768\t60999\n", "0\n", "192.0.2.1".parse().unwrap());
+        let replay = |clients: u32, gap_ns: u64| {
+            let lines = (0..clients).map(|client| (u64::from(client) * gap_ns, client));
+            let kind = Loop::Open(Arrivals::replay(Arc::new(Lines::of(lines))));
+            Plan { kind, ..open(1.0, 600, Visit::Request) }
+        };
+        assert!(ports.check(&replay(28_232, 1), 1).is_ok() && ports.check(&replay(28_233, 1), 1).is_err());
+        // The first one's port is free again when the last one comes.
+        assert!(ports.check(&replay(28_233, 60_000_000_000 / 28_232), 1).is_err());
+        assert!(ports.check(&replay(28_233, 60_000_000_000 / 28_232 + 1), 1).is_ok());
     }
 
     #[test]

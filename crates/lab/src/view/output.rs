@@ -1,6 +1,7 @@
 //! Where a result is written: standard output, or a file that is whole whenever it is there.
 
 use super::style::shown;
+use flatout_load::report::visible::visible_lines;
 use rustix::fs::{Access, access};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -111,9 +112,9 @@ pub fn show(text: &str) -> io::Result<()> {
     print(&shown(text))
 }
 
-/// Tells on standard error why a verb failed, in the same way.
+/// Tells on standard error why a verb failed, in the same way and without colours.
 pub fn complain(verb: &str, text: &str) {
-    eprintln!("flatout {verb}: {}", shown(text));
+    eprintln!("flatout {verb}: {}", visible_lines(text));
 }
 
 /// Writes to standard output as it is, for programs. A reader that has gone away (`| head`) is no error.

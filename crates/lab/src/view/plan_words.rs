@@ -39,7 +39,9 @@ fn kind(plan: &Plan) -> String {
     let Loop::Open(arrivals) = &plan.kind else { return format!("closed loop of {connections}") };
     let what = plan.visits();
     if arrivals.replay.is_some() {
-        return format!("open loop, {what} at the times of a log, at most {connections}");
+        return format!(
+            "open loop, {what} at the times of a log, each of its clients apart from the others, at most {connections}"
+        );
     }
     let gaps = match arrivals.kind {
         ArrivalKind::Fixed => "equal gaps".to_owned(),

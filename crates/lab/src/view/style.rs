@@ -1,6 +1,6 @@
 //! Colour, where it helps and is wanted.
 
-use flatout_load::report::visible::{visible, visible_but};
+use flatout_load::report::visible::{visible_but, visible_lines};
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
@@ -38,9 +38,9 @@ impl Style {
         Self { coloured: stream.is_terminal() && !unwanted }
     }
 
-    /// Sets a line of text off. What a terminal would obey in it is shown instead.
+    /// Sets text off. What a terminal would obey in it is shown instead.
     pub fn paint(self, weight: Weight, text: &str) -> String {
-        let text = visible(text);
+        let text = visible_lines(text);
         if !self.coloured || text.is_empty() {
             return text.into_owned();
         }
@@ -89,7 +89,7 @@ mod tests {
     fn a_terminal_is_given_no_orders_but_ours() {
         for style in [Style::PLAIN, Style::COLOURED] {
             let painted = style.paint(Weight::Good, "a\x1b[2Jb\n\u{9b}c\u{202e}");
-            assert!(painted.contains("a\\u{1b}[2Jb\\u{a}\\u{9b}c\\u{202e}"), "{painted:?}");
+            assert!(painted.contains("a\\u{1b}[2Jb\n\\u{9b}c\\u{202e}"), "{painted:?}");
             let text = format!("x\x1b[2J\x1b[31m\t{painted}\r\n\x1b");
             assert_eq!(shown(&text), format!("x\\u{{1b}}[2J\\u{{1b}}[31m\t{painted}\\u{{d}}\n\\u{{1b}}"));
         }

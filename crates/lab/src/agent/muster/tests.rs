@@ -101,7 +101,7 @@ fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
 fn who_goes_before_there_is_work_leaves_its_place() {
     let mut field = Field::new(2);
     let (first, _) = field.join("a");
-    field.muster.handle_lost(first, AgentLoss::Closed, String::new());
+    field.muster.handle_lost(first, AgentLoss::Closed, "");
     assert_eq!(field.muster.here(), 0);
     field.join("b");
     let (_, orders) = field.join("c");
@@ -118,7 +118,7 @@ fn who_knocks_and_goes_takes_no_memory_for_ever() {
     let mut field = Field::new(1);
     for _ in 0..3 * AGENTS_MAX {
         let who = field.connect();
-        field.muster.handle_lost(who, AgentLoss::Closed, String::new());
+        field.muster.handle_lost(who, AgentLoss::Closed, "");
     }
     assert_eq!(field.muster.agents.len(), AGENTS_MAX);
     assert_eq!(field.muster.here(), 0);
@@ -156,7 +156,7 @@ fn strangers_hold_no_place_that_an_agent_wants() {
         let (_, orders) = field.muster.handle_connected(field.now_ns);
         assert!(orders.contains(&Order::Dismiss(*expected)), "{expected} {orders:?}");
     }
-    field.muster.handle_lost(strangers[9], AgentLoss::Closed, String::new());
+    field.muster.handle_lost(strangers[9], AgentLoss::Closed, "");
     let (_, orders) = field.join("b");
     assert_eq!((orders.len(), field.muster.here(), first_agent), (2, 2, 0));
     assert_eq!(field.muster.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::Crowded).count(), 3);
@@ -165,7 +165,7 @@ fn strangers_hold_no_place_that_an_agent_wants() {
 #[test]
 fn a_lost_agent_is_in_the_result() {
     let mut field = Field::running();
-    field.muster.handle_lost(0, AgentLoss::Closed, "reset".to_owned());
+    field.muster.handle_lost(0, AgentLoss::Closed, "reset");
     assert!(!field.muster.is_over());
     field.finish(1, 0);
     assert!(field.muster.is_over());
