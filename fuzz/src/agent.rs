@@ -83,7 +83,7 @@ pub(crate) fn check_muster(bytes: &[u8]) {
             4 => muster.handle_message(who, now_ns, Message::Done { begun_ns: now_ns, facts: serde_json::Value::Null }),
             5 => muster.handle_record(who, now_ns, vec![*byte]),
             6 => muster.handle_time(now_ns),
-            _ => muster.handle_lost(who, AgentLoss::Closed, String::new()),
+            _ => muster.handle_lost(who, AgentLoss::Closed, ""),
         };
         for order in &orders {
             let (Order::Say(to, _) | Order::Trust(to) | Order::Dismiss(to)) = order;
@@ -96,7 +96,7 @@ pub(crate) fn check_muster(bytes: &[u8]) {
     }
     let had_work = muster.is_over();
     for who in 0..agents {
-        muster.handle_lost(who, AgentLoss::Closed, String::new());
+        muster.handle_lost(who, AgentLoss::Closed, "");
     }
     assert!(muster.is_over() || !had_work, "it was over and is not any more");
     for result in muster.into_results() {
