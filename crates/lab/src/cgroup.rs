@@ -14,8 +14,42 @@ const DEPTH_MAX: usize = 64;
 
 /// Whether this process's cgroup, or one above it, has a quota. Where none can be read there is none.
 pub fn has_quota() -> bool {
-    let Ok(own) = fs::read_to_string("/proc/self/cgroup") else { return false };
-    files(&own).into_iter().any(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
+    quotas().next().is_some()
+}
+
+/// The files of the quotas that hold for this process.
+fn quotas() -> impl Iterator<Item = PathBuf> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    files(&own).into_iter().filter(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
+}
+
+/// How often quotas have held this process's cgroups back so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBack {
+    /// Periods in which somebody in the group wanted to run.
+    periods: u64,
+    /// Those of them in which the quota was used up.
+    throttled: u64,
+}
+
+impl HeldBack {
+    /// What stands in `cpu.stat` beside the innermost quota. Nothing where there is no quota.
+    pub fn read() -> Option<Self> {
+        quotas()
+            .find_map(|quota| fs::read_to_string(quota.with_file_name("cpu.stat")).ok().and_then(|text| parse(&text)))
+    }
+
+    /// Share of the periods since `before` in which the group was held back, 0 to 1; 0 when there was none.
+    pub fn share_since(self, before: Self) -> f64 {
+        let periods = self.periods.saturating_sub(before.periods).max(1);
+        self.throttled.saturating_sub(before.throttled).min(periods) as f64 / periods as f64
+    }
+}
+
+/// Of `nr_periods 30` and `nr_throttled 2`, which both versions have among others.
+fn parse(text: &str) -> Option<HeldBack> {
+    let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(HeldBack { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
 }
 
 /// The files that would tell of a quota, from what `/proc/self/cgroup` says: `0::/path` of the second version, and of the
@@ -48,7 +82,7 @@ fn is_quota(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{files, is_quota};
+    use super::{HeldBack, files, is_quota, parse};
 
     #[test]
     fn a_quota_is_looked_for_from_the_own_group_up() {
@@ -63,6 +97,16 @@ mod tests {
         assert!(first.contains(&"/sys/fs/cgroup/cpu/x:y/cpu.cfs_quota_us".to_owned()), "{first:?}");
         assert!(first.iter().all(|file| !file.contains("memory") && !file.contains("cpu.max")), "{first:?}");
         assert!(names("").is_empty() && names("nonsense\n0:\n").is_empty());
+    }
+
+    #[test]
+    fn being_held_back_is_a_share_of_the_periods_between_two_looks() {
+        let at = |periods: u64, throttled: u64| {
+            parse(&format!("usage_usec 7\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 9\n")).unwrap()
+        };
+        assert_eq!(at(30, 28).share_since(at(10, 10)), 0.9);
+        assert_eq!((at(10, 0).share_since(at(10, 0)), at(0, 0).share_since(at(9, 9))), (0.0, 0.0));
+        assert_eq!((parse(""), parse("nr_periods x\nnr_throttled 1\n")), (None::<HeldBack>, None));
     }
 
     #[test]

@@ -98,6 +98,10 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         if taken(&step.client) > taken(&client) {
             (client.busy_share, client.wait_share) = (step.client.busy_share, step.client.wait_share);
         }
+        client.held_back_share = match (client.held_back_share, step.client.held_back_share) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
         let merged = client.loop_lag.histogram.merge(&step.client.loop_lag.histogram);
         merged.map_err(|_| different(other))?;
         client.memory_bytes_peak = client.memory_bytes_peak.max(step.client.memory_bytes_peak);

@@ -306,6 +306,7 @@ impl Bench {
                 busy_wait_ns: span.client_awake_ns,
                 busy_share: span.busy_share,
                 wait_share: span.wait_share,
+                held_back_share: span.held_back_share,
                 loop_lag: Times::of(span.loop_lag.clone()),
                 memory_bytes_peak: procfs::read_process_status(std::process::id())
                     .ok()

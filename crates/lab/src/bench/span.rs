@@ -6,6 +6,7 @@
 use super::BenchError;
 use super::drive::{Choice, Desk, Driven, LabDrive, NOT_KNOWN, Signals, Standing, Sums, Whole};
 use super::progress::{Live, Phase, Progress};
+use crate::cgroup::HeldBack;
 use crate::cores::Placement;
 use crate::procfs;
 use flatout_load::judge::steady::Watch;
@@ -80,6 +81,8 @@ pub(crate) struct Span {
     /// Share of its time that the busiest thread was on a core, and that it was ready and waited for one.
     pub(crate) busy_share: f64,
     pub(crate) wait_share: f64,
+    /// Share of the periods of its cgroup's quota in which the process was held back, where it has a quota.
+    pub(crate) held_back_share: Option<f64>,
     pub(crate) interrupted: bool,
 }
 
@@ -94,6 +97,10 @@ impl Span {
         let weigh = |one: f64, two: f64| (one * mine_ns + two * theirs_ns) / (mine_ns + theirs_ns).max(1.0);
         self.busy_share = weigh(self.busy_share, other.busy_share);
         self.wait_share = weigh(self.wait_share, other.wait_share);
+        self.held_back_share = match (self.held_back_share, other.held_back_share) {
+            (Some(one), Some(two)) => Some(weigh(one, two)),
+            (one, two) => one.or(two),
+        };
         self.elapsed_ns += other.elapsed_ns;
         self.whole_ns += other.whole_ns;
         Ok(())
@@ -143,6 +150,7 @@ struct ThreadOutcome {
 /// Runs a span on threads of its own and waits for them, telling `progress` where they stand.
 pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
     progress.handle_begin(phase, &span.plan);
+    let held_before = HeldBack::read();
     let is_live = progress.is_live();
     let (ended, ending) = mpsc::channel::<()>();
     let signals = Arc::new(Signals::new());
@@ -198,7 +206,9 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     for thread in threads {
         outcomes.push(thread.join().map_err(|_| BenchError::ThreadPanicked)?.map_err(BenchError::Thread)?);
     }
-    sum_up(outcomes, start_ns, &attendant)
+    let mut whole = sum_up(outcomes, start_ns, &attendant)?;
+    whole.held_back_share = held_before.and_then(|before| Some(HeldBack::read()?.share_since(before)));
+    Ok(whole)
 }
 
 fn thread_parts(
@@ -356,6 +366,7 @@ fn sum_up(outcomes: Vec<ThreadOutcome>, start_ns: u64, attendant: &Attendant) ->
             client_awake_ns: report.counted.awake_ns,
             busy_share: report.cpu.work_ns as f64 / thread_ns,
             wait_share: wait_ns as f64 / thread_ns,
+            held_back_share: None,
             interrupted: report.interrupted,
         };
         let Some(all) = &mut sum else {

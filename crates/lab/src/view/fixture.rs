@@ -116,6 +116,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
             busy_wait_ns: SECOND_NS / 8,
             busy_share: 0.125,
             wait_share: 0.01,
+            held_back_share: None,
             loop_lag: Times::of(loop_lag),
             memory_bytes_peak: Some(12 << 20),
             other_cpu_share: Some(0.03),

@@ -101,6 +101,7 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
             "busy_wait_ns": step.client.busy_wait_ns,
             "busy_share": step.client.busy_share,
             "wait_share": step.client.wait_share,
+            "held_back_share": step.client.held_back_share,
         },
         "server": match &report.server {
             Ok(found) => json!({

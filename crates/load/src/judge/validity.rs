@@ -34,6 +34,9 @@ pub struct Invalid {
     pub text: String,
 }
 
+/// Share of the periods of a quota in which the client may be held back before the quota was likely the limit.
+pub const HELD_BACK_SHARE_MAX: f64 = 0.1;
+
 /// Share of its time a client thread may be busy, or waiting for a core, before the client was likely the limit.
 pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
 
@@ -74,6 +77,8 @@ pub struct Evidence {
     pub client_busy_share: f64,
     /// Share of its time that this thread was ready and waited for a core, 0 to 1; by a cgroup's quota too.
     pub client_wait_share: f64,
+    /// Share of the periods of its cgroup's quota in which the client stood still for the rest, 0 to 1, where it has a quota.
+    pub client_held_back_share: Option<f64>,
     /// Requests a second that the plan offers, where the clock decides.
     pub offered_per_s: Option<f64>,
     /// Requests a second begun.
@@ -176,7 +181,14 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         }
     }
     let (busy, wait) = (evidence.client_busy_share, evidence.client_wait_share);
-    if is_judged && busy + wait > CLIENT_BUSY_SHARE_MAX {
+    let held_back = evidence.client_held_back_share.filter(|share| *share > HELD_BACK_SHARE_MAX);
+    if let Some(share) = held_back.filter(|_| is_judged) {
+        let text = format!(
+            "the client was likely the limit: its control group's quota held it back in {:.0} % of the periods",
+            100.0 * share
+        );
+        add(InvalidReason::ClientSaturated, text);
+    } else if is_judged && busy + wait > CLIENT_BUSY_SHARE_MAX {
         let waited = if wait >= 0.01 { format!(" and waited for one {:.0} %", 100.0 * wait) } else { String::new() };
         let text = format!(
             "the client was likely the limit: its busiest thread was on a core {:.0} % of the time{waited}",

@@ -153,6 +153,10 @@ pub struct ClientReport {
     pub busy_share: f64,
     /// Share of its time that this thread was ready and waited for a core, 0 to 1.
     pub wait_share: f64,
+    /// Share of the periods of its cgroup's quota in which the quota was used up and the client stood still, 0 to 1; nothing
+    /// where there is no quota.
+    #[serde(default)]
+    pub held_back_share: Option<f64>,
     /// How late the loops of the client threads woke up.
     pub loop_lag: Times,
     /// Most memory of the client's process, in bytes.
@@ -363,6 +367,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         responses: record.counts.responses,
         client_busy_share: facts.client.busy_share,
         client_wait_share: facts.client.wait_share,
+        client_held_back_share: facts.client.held_back_share,
         offered_per_s: plan.offered_per_s(),
         begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
         intended_span_ns: record.intended_span_ns,

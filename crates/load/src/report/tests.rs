@@ -60,6 +60,7 @@ fn facts(seconds: u64) -> StepFacts {
             busy_wait_ns: 0,
             busy_share: 0.2,
             wait_share: 0.0,
+            held_back_share: None,
             loop_lag: Times::of(Hdr::new().unwrap()),
             memory_bytes_peak: None,
             other_cpu_share: Some(0.3),

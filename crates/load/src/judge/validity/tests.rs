@@ -11,6 +11,7 @@ fn good() -> Evidence {
         responses: 10_000,
         client_busy_share: 0.3,
         client_wait_share: 0.05,
+        client_held_back_share: None,
         offered_per_s: Some(1_000.0),
         begun_per_s: 1_000.0,
         intended_span_ns: 9_999 * MS,
@@ -93,6 +94,12 @@ fn a_client_without_time_left_is_the_limit() {
     assert_eq!(busy(0.6, 0.3, JUDGED_NS_MIN), Vec::<String>::new());
     assert!(busy(0.05, 0.93, JUDGED_NS_MIN)[0].ends_with("on a core 5 % of the time and waited for one 93 %"));
     assert_eq!(busy(1.0, 0.0, JUDGED_NS_MIN - 1), Vec::<String>::new());
+    let held_back = |share, elapsed_ns| {
+        let evidence = Evidence { client_held_back_share: Some(share), elapsed_ns, ..good() };
+        judge(&evidence).into_iter().map(|invalid| invalid.text).collect::<Vec<_>>()
+    };
+    assert_eq!(held_back(0.1, JUDGED_NS_MIN), Vec::<String>::new());
+    assert!(held_back(0.93, JUDGED_NS_MIN)[0].ends_with("quota held it back in 93 % of the periods"));
 }
 
 #[test]
