@@ -131,6 +131,15 @@ fn bordermanager_is_whole() {
 
 #[test]
 fn iss_is_whole() {
-    let steps = ["round-trip", "bandwidth", "simple", "standard", "features-simple", "reuseport", "features-standard"];
+    let steps = [
+        "round-trip",
+        "bandwidth",
+        "simple",
+        "standard",
+        "features-simple",
+        "reuseport",
+        "zerocopy",
+        "features-standard",
+    ];
     run("iss", &steps, &["WebStone", "linux-2.0.29-iss", "no-defer-accept", "As webstone would print it", "own limit"]);
 }
