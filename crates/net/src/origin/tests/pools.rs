@@ -228,7 +228,9 @@ fn a_connection_closed_meanwhile_is_seen_before_it_is_used() {
             assert_eq!(client.counts().connections_opened.get(), round + 1);
             pause_ms(30).await;
         }
-        assert_eq!((client.counts().repeats.get(), client.counts().connections_stale.get()), (0, 2));
+        // The last one is not asked for again, and the sweep of idle ones may have come by or not.
+        let (repeats, stale) = (client.counts().repeats.get(), client.counts().connections_stale.get());
+        assert!(repeats == 0 && (2..=3).contains(&stale), "{repeats} {stale}");
     });
 }
 
