@@ -118,7 +118,6 @@ fn what_has_no_place_beside_a_log_is_refused() {
     for more in [
         &["--calls", "2"][..],
         &["--burst", "2"],
-        &["--think", "1s"],
         &["--per", "session"],
         &["--find-knee", "p99<1s"],
         &["--overload"],

@@ -396,8 +396,10 @@ impl ServerConnection {
         }
         if !self.exchanges.lingers() {
             // What is with the kernel has waited for the end. Closing alone would throw it away, should the client have
-            // sent more than it said.
-            let _ = shutdown(fd, Shutdown::Write);
+            // sent more than it said. TLS says its own end first, and has nothing that waits.
+            if self.tls.is_none() {
+                let _ = shutdown(fd, Shutdown::Write);
+            }
             return Some(Next::Close(reason));
         }
         self.lingering = true;
