@@ -104,8 +104,9 @@ mod tests {
         let at = |periods: u64, throttled: u64| {
             parse(&format!("usage_usec 7\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 9\n")).unwrap()
         };
-        assert_eq!(at(30, 28).share_since(at(10, 10)), 0.9);
-        assert_eq!((at(10, 0).share_since(at(10, 0)), at(0, 0).share_since(at(9, 9))), (0.0, 0.0));
+        let percent = |now: HeldBack, before| (100.0 * now.share_since(before)).round() as u32;
+        assert_eq!(percent(at(30, 28), at(10, 10)), 90);
+        assert_eq!((percent(at(10, 0), at(10, 0)), percent(at(0, 0), at(9, 9))), (0, 0));
         assert_eq!((parse(""), parse("nr_periods x\nnr_throttled 1\n")), (None::<HeldBack>, None));
     }
 

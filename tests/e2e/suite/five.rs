@@ -98,7 +98,7 @@ fn look(name: &str, folder: &Folder, out: &Path, words: &[&str]) {
 
 #[test]
 fn coyote_is_whole() {
-    let steps = ["hits-close", "hits-kept", "clients-close", "clients-kept", "static", "wire-active", "wire-static"];
+    let steps = ["hits-close", "hits-kept", "clients-close", "clients-kept", "wire-active", "wire-static"];
     run("coyote", &steps, &["Coyote, 1998", "84.2", "hits an hour", "204317"]);
 }
 

@@ -52,12 +52,20 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     text
 }
 
-/// How many there are, and how many of them count for nothing.
+/// How many there are, how many of them tell only what the server cost, and how many count for nothing.
 fn measurements(report: &SuiteReport) -> String {
     let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
-    let invalid = runs().filter(|run| !run.invalid.is_empty()).count();
-    let count = units::plural(runs().count() as u64, "measurement", "measurements");
-    if invalid > 0 { format!("{count}, {invalid} of them not to be believed") } else { count }
+    let worthless = runs().filter(|run| !run.invalid.is_empty() && !run.cost_only).count();
+    let mut text = units::plural(runs().count() as u64, "measurement", "measurements");
+    let cost_only = runs().filter(|run| run.cost_only).count();
+    if cost_only > 0 {
+        let _ =
+            write!(text, "; in {cost_only} of them the client was the limit: they tell what servers cost, and no rate");
+    }
+    if worthless > 0 {
+        let _ = write!(text, "; {worthless} of them must not be believed");
+    }
+    text
 }
 
 fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: Style) {
