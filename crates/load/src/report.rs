@@ -119,7 +119,7 @@ impl std::error::Error for ReadError {}
 
 impl RunReport {
     /// Reads a document. It may come from elsewhere, and is made to be shown: what cannot be seen in a text stands there in
-    /// letters ([`visible`]), but for the command.
+    /// letters ([`mod@visible`]), but for the command.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
         #[derive(Deserialize)]
         struct Head {
