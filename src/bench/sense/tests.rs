@@ -88,6 +88,7 @@ fn flags_that_would_be_ignored_are_refused() {
         (&replayed("--burst 3"), "once for each line"),
         (&replayed("--per session"), "once for each line"),
         (&replayed("--session-length 3"), "once for each line"),
+        (&replayed("--http 2 --streams 4"), "connections of their own"),
         (&replayed("--rate 5"), "cannot be used with"),
         (&replayed("--arrivals exp"), "cannot be used with"),
         (&replayed("--urls x"), "cannot be used with"),
@@ -113,8 +114,7 @@ fn flags_that_would_be_ignored_are_refused() {
         let said = asked(&format!("{URL} {flags}")).expect_err(flags);
         assert!(said.contains(words), "{flags}: {said}");
     }
-    for (flags, levels) in [(&*replay, 1), (&replayed("--close -n 1"), 1), (&replayed("-d 1s --http 2 --streams 4"), 1)]
-    {
+    for (flags, levels) in [(&*replay, 1), (&replayed("--close -n 1"), 1), (&replayed("-d 1s --http 2"), 1)] {
         assert_eq!(asked(&format!("{URL} {flags}")), Ok(levels), "{flags}");
     }
     std::fs::remove_file(&log).unwrap();
