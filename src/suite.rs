@@ -45,7 +45,7 @@ const END_TIMEOUT: Duration = Duration::from_mins(1);
 #[command(after_help = "Examples:
   flatout suite list suites/coyote.kdl               its servers, steps and how long they take
   flatout suite run suites/coyote.kdl --quick        see that everything works
-  flatout suite run suites/coyote.kdl --out results  the experiment, and a folder with all of it
+  flatout suite run suites/coyote.kdl --out coyote   the experiment, and a folder with all of it
 
 A suite that was interrupted goes on where it was when it is run again with the same --out. The exit
 code is 0 when all was measured and every check was met or could not be judged here; 1 when a server,
@@ -283,12 +283,9 @@ fn lasting(seconds: f64) -> String {
     }
 }
 
-/// This program: it makes every measurement. Tests name another.
+/// This program: it makes every measurement.
 fn own_program() -> Result<PathBuf, String> {
-    match std::env::var_os("FLATOUT_BIN") {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => std::env::current_exe().map_err(|error| format!("this program's own path is not known: {error}")),
-    }
+    std::env::current_exe().map_err(|error| format!("this program's own path is not known: {error}"))
 }
 
 /// The wish to end, for the threads that watch for signals.

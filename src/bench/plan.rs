@@ -30,7 +30,7 @@ const TIGHT_WAIT_MAX: Duration = Duration::from_mins(5);
 /// Requests of a session when nothing is said about it; for want of a better number.
 const SESSION_LENGTH_DEFAULT: &str = "5";
 
-/// Most connections of a replay when nothing is said about it: as many as most systems let a process open twice over.
+/// Most connections of a replay when nothing is said about it: a guess, half of 20,000 descriptors.
 const REPLAY_CONNECTIONS_MAX: u32 = 10_000;
 
 /// Largest file that is sent as content, in bytes: it is kept in memory, and copied for each entry of a list.
@@ -150,11 +150,7 @@ fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
 
 fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &QuestionArgs) -> Result<Vec<Plan>, String> {
     let streams = if request.http == "2" { request.streams } else { 1 };
-    let is_open = load.rate.is_some()
-        || load.arrivals.is_some()
-        || matches!(work, Work::Replayed(_))
-        || question.find_knee.is_some()
-        || question.overload;
+    let is_open = sense::is_open(load, request, question);
     let base = Plan {
         kind: Loop::Closed,
         visit: visit(load, work)?,
@@ -184,11 +180,6 @@ fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &Questio
                 None => Stop::Count(lines.len() as u64),
             },
         };
-        if streams > 1 || question.find_knee.is_some() || question.overload {
-            let text = "a replay has the rates of its log, and connections of their own for the clients of it; \
-                --find-knee, --overload and --streams have no place beside it";
-            return Err(text.to_owned());
-        }
         let connections = match load.connections {
             Some(_) => connections_of(connections.from, streams)?,
             // Room for all clients that are there at once, even where every answer is late.
@@ -274,10 +265,11 @@ fn session(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
 
 /// Steps that nothing else is said of last as long as all of them.
 fn stop_of_steps(load: &LoadArgs, arrivals: &Arrivals) -> Option<Stop> {
-    let is_said = load.duration.is_some() || load.requests.is_some() || load.until_tight.is_some();
-    let has_steps = load.rate.is_none() && !is_said;
-    let duration_ns = || arrivals.levels.iter().map(|level| level.duration_ns).fold(0, u64::saturating_add);
-    has_steps.then(|| Stop::After { duration_ns: duration_ns() })
+    if load.rate.is_some() || load.duration.is_some() || load.requests.is_some() || load.until_tight.is_some() {
+        return None;
+    }
+    let duration_ns = arrivals.levels.iter().map(|level| level.duration_ns).fold(0, u64::saturating_add);
+    Some(Stop::After { duration_ns })
 }
 
 fn stop(load: &LoadArgs, is_open: bool) -> Result<Stop, String> {

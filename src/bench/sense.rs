@@ -35,6 +35,12 @@ fn has_steps(load: &LoadArgs) -> bool {
     load.arrivals.as_deref().is_some_and(|arrivals| arrivals.contains("steps:"))
 }
 
+/// Whether the clock decides when requests are due.
+pub(super) fn is_open(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) -> bool {
+    let has_times = load.rate.is_some() || load.arrivals.is_some() || request.replay.is_some();
+    has_times || question.find_knee.is_some() || question.overload
+}
+
 fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
     let (knee, overload, versus) = (question.find_knee.is_some(), question.overload, question.vs.is_some());
     let name = match (knee, overload, versus) {
@@ -80,11 +86,7 @@ fn of_visits(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) ->
     let is_session = per == Some("session") || per.is_none() && length;
     let connects = is_session || per == Some("connection") || calls || close;
     let asks_once = !is_session && load.calls.unwrap_or(1) == 1;
-    let is_open = load.rate.is_some()
-        || load.arrivals.is_some()
-        || request.replay.is_some()
-        || question.find_knee.is_some()
-        || question.overload;
+    let is_open = is_open(load, request, question);
     let rule = |is_broken: bool, text: &str| (is_broken, text.to_owned());
     vec![
         rule(calls && per == Some("request"), "--calls is for --per connection"),
@@ -133,6 +135,10 @@ fn of_replays(load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
             "--until-tight waits for one mean, and a replay has none: give --duration or --requests for a part of it",
         ),
         rule(is_sweep(load.connections.as_deref()), "a replay is one level: give -c N"),
+        rule(
+            request.streams > 1,
+            "a replay has connections of its own for each client of the log, and these are not shared: leave out --streams",
+        ),
         rule(
             is_session || several,
             "a replay asks once for each line of its log: leave out --calls, --burst and --session-length",

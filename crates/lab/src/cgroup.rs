@@ -23,9 +23,12 @@ fn quotas() -> impl Iterator<Item = PathBuf> {
     files(&own).into_iter().filter(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
 }
 
-/// How often quotas have held this process's cgroups back so far.
+/// How often each quota that holds for this process has held it back so far, the innermost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldBack(Vec<Periods>);
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldBack {
+struct Periods {
     /// Periods in which somebody in the group wanted to run.
     periods: u64,
     /// Those of them in which the quota was used up.
@@ -33,23 +36,31 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// What stands in `cpu.stat` beside the innermost quota. Nothing where there is no quota.
+    /// What stands in `cpu.stat` beside each quota. Nothing where there is no quota.
     pub fn read() -> Option<Self> {
-        quotas()
-            .find_map(|quota| fs::read_to_string(quota.with_file_name("cpu.stat")).ok().and_then(|text| parse(&text)))
+        let read = |quota: PathBuf| parse(&fs::read_to_string(quota.with_file_name("cpu.stat")).ok()?);
+        let all: Vec<Periods> = quotas().filter_map(read).collect();
+        (!all.is_empty()).then_some(Self(all))
     }
 
-    /// Share of the periods since `before` in which the group was held back, 0 to 1; 0 when there was none.
-    pub fn share_since(self, before: Self) -> f64 {
+    /// Share of the periods since `before` in which the hardest of the quotas held back, 0 to 1; 0 when none did.
+    pub fn share_since(&self, before: &Self) -> f64 {
+        let shares = self.0.iter().zip(&before.0).map(|(now, before)| now.share_since(*before));
+        shares.fold(0.0, f64::max)
+    }
+}
+
+impl Periods {
+    fn share_since(self, before: Self) -> f64 {
         let periods = self.periods.saturating_sub(before.periods).max(1);
         self.throttled.saturating_sub(before.throttled).min(periods) as f64 / periods as f64
     }
 }
 
 /// Of `nr_periods 30` and `nr_throttled 2`, which both versions have among others.
-fn parse(text: &str) -> Option<HeldBack> {
+fn parse(text: &str) -> Option<Periods> {
     let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    Some(HeldBack { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
+    Some(Periods { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
 }
 
 /// The files that would tell of a quota, from what `/proc/self/cgroup` says: `0::/path` of the second version, and of the
@@ -82,7 +93,7 @@ fn is_quota(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{HeldBack, files, is_quota, parse};
+    use super::{HeldBack, Periods, files, is_quota, parse};
 
     #[test]
     fn a_quota_is_looked_for_from_the_own_group_up() {
@@ -104,10 +115,13 @@ mod tests {
         let at = |periods: u64, throttled: u64| {
             parse(&format!("usage_usec 7\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 9\n")).unwrap()
         };
-        let percent = |now: HeldBack, before| (100.0 * now.share_since(before)).round() as u32;
+        let percent = |now: Periods, before| (100.0 * now.share_since(before)).round() as u32;
         assert_eq!(percent(at(30, 28), at(10, 10)), 90);
+        // The outer of two quotas is the narrow one.
+        let (before, now) = (HeldBack(vec![at(0, 0), at(0, 0)]), HeldBack(vec![at(50, 1), at(40, 30)]));
+        assert_eq!((100.0 * now.share_since(&before)).round() as u32, 75);
         assert_eq!((percent(at(10, 0), at(10, 0)), percent(at(0, 0), at(9, 9))), (0, 0));
-        assert_eq!((parse(""), parse("nr_periods x\nnr_throttled 1\n")), (None::<HeldBack>, None));
+        assert_eq!((parse(""), parse("nr_periods x\nnr_throttled 1\n")), (None::<Periods>, None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The result of a run as a document: everything any view needs, versioned, written and read as JSON.
 
+pub mod goodput;
 pub mod percentiles;
 pub mod step;
 pub mod visible;

@@ -322,7 +322,8 @@ impl Schedule {
                 let connections = self.plan.connections_used();
                 let before = |connection| portion(count, connection, connections);
                 let end = self.share.first_connection.saturating_add(self.share.connections);
-                self.requests_left = before(end.min(connections)) - before(self.share.first_connection);
+                let bursts = before(end.min(connections)) - before(self.share.first_connection);
+                self.requests_left = bursts.saturating_mul(u64::from(self.plan.burst));
             }
             Stop::Count(_) => {}
         }

@@ -29,7 +29,6 @@ const LAYOUT: &str = "flatout-suite-bundle/1";
 /// What a bundle holds of ours: `--fresh` removes these and nothing else.
 const OURS: &[&str] = &[
     "suite.kdl",
-    "state.json",
     "machine.json",
     "suite.json",
     "report.html",
@@ -38,6 +37,8 @@ const OURS: &[&str] = &[
     "logs",
     "configs",
     "work",
+    // The last: without it the folder is nobody's.
+    "state.json",
 ];
 
 /// What a resumption must agree with.
@@ -118,7 +119,7 @@ impl Bundle {
     /// Makes or resumes a bundle.
     ///
     /// # Errors
-    /// Why that is not possible; nothing was changed then.
+    /// Why that is not possible; nothing of a folder that is not ours was changed then.
     pub fn open(folder: &Path, suite: &Suite, quick: bool, fresh: bool, own: &Path) -> Result<Self, BundleError> {
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -167,9 +168,10 @@ impl Bundle {
             }
             state.begun_unix_ms = there.begun_unix_ms;
         } else {
-            write_whole(&suite_path, suite.source.as_bytes()).map_err(io(&suite_path))?;
+            // By its state a folder is known as ours, so that goes first.
             let text = serde_json::to_string_pretty(&state).unwrap_or_default();
             write_whole(&state_path, text.as_bytes()).map_err(io(&state_path))?;
+            write_whole(&suite_path, suite.source.as_bytes()).map_err(io(&suite_path))?;
         }
         Ok(Self { folder, begun_unix_ms: state.begun_unix_ms, is_resumed, _lock: lock })
     }

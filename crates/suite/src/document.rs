@@ -269,6 +269,9 @@ pub struct CheckFinding {
     pub verdict: Verdict,
     /// One sentence, of the same form whichever way it came out.
     pub sentence: String,
+    /// The measure judged instead of the check's, where the client was the limit; `bound` and `is_at_most` are of it then.
+    #[serde(default)]
+    pub instead: Option<String>,
     /// The figure judged, a median.
     pub ours: Option<f64>,
     /// What it is held against: another figure's median, or the bound itself.

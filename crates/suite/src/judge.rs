@@ -4,6 +4,8 @@ use crate::combine::{self, Values};
 use crate::document::{Cell, CheckEntry, CheckFinding, StepEntry, SuiteReport, Verdict};
 use crate::measure::Measure;
 use crate::model::{Against, Bound, Check, Suite};
+use crate::why::Reason;
+use std::fmt::Write as _;
 
 /// Judges all checks of a suite by its result.
 pub fn judge(suite: &Suite, report: &SuiteReport, quick: bool) -> Vec<CheckEntry> {
@@ -38,31 +40,37 @@ struct Known<'r> {
     unit: &'r str,
 }
 
+/// What a check holds against each other: its server's figure, and another's or none.
+type Pair<'r> = (Known<'r>, Option<Known<'r>>);
+
 fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
-    let (bound, is_at_most) = match check.bound {
+    let (mut bound, mut is_at_most) = match check.bound {
         Bound::AtMost(bound) => (bound, true),
         Bound::AtLeast(bound) => (bound, false),
     };
     let mut finding = CheckFinding { values: values.clone(), bound, is_at_most, ..CheckFinding::default() };
-    let measure = check.measure.text.as_str();
-    let head = head(check, values);
+    let mut measure = check.measure.text.as_str();
+    let mut head = head(check, values);
+    let mut held = pair(report, check, values, measure);
+    if let (Err(_), Some(cost)) = (&held, &check.client_limit)
+        && is_client_limit(report, check, values)
+        && let Ok(known) = pair(report, check, values, &cost.text)
+    {
+        measure = &cost.text;
+        head.push_str(": the client was the limit");
+        (bound, is_at_most, held) = (1.0 / bound, !is_at_most, Ok(known));
+        finding = CheckFinding { bound, is_at_most, instead: Some(cost.text.clone()), ..finding };
+    }
     let not_judged = |finding: CheckFinding, why: String| CheckFinding {
         verdict: Verdict::NotJudged,
         sentence: format!("{head}: not judged: {why}"),
         ..finding
     };
-    let Some(step) = report.step(&check.step.text) else {
-        return not_judged(finding, format!("the step {} has not run", check.step.text));
-    };
-    let ours = match figure(step, &check.of.text, values, measure) {
-        Ok(ours) => ours,
+    let (ours, theirs) = match held {
+        Ok(pair) => pair,
         Err(why) => return not_judged(finding, why),
     };
     finding.ours = Some(ours.median);
-    let theirs = match against(report, step, check, values, measure) {
-        Ok(theirs) => theirs,
-        Err(why) => return not_judged(finding, why),
-    };
     let word = if is_at_most { "at most" } else { "at least" };
     let (judged, held, asked) = match &theirs {
         Some(theirs) if theirs.median != 0.0 => {
@@ -86,6 +94,18 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
     finding
 }
 
+/// Both figures of a measure, or why one of them is not known.
+fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &str) -> Result<Pair<'r>, String> {
+    let step = report.step(&check.step.text).ok_or_else(|| format!("the step {} has not run", check.step.text))?;
+    Ok((figure(step, &check.of.text, values, measure)?, against(report, step, check, values, measure)?))
+}
+
+/// Whether the client was the limit in any run that the check looks at.
+fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
+    let cells = report.step(&check.step.text).into_iter().flat_map(|step| &step.cells);
+    cells.filter(|cell| cell.values == *values).flat_map(|cell| &cell.runs).any(|run| run.cost_only)
+}
+
 fn head(check: &Check, values: &Values) -> String {
     let mut head = check.step.text.clone();
     for (name, value) in values {
@@ -106,9 +126,11 @@ fn against<'r>(
         Against::Number => Ok(None),
         Against::Server(server) => figure(step, &server.text, values, measure).map(Some),
         Against::Best => {
+            // A server that was not there does not count; one whose figure cannot be believed may be the best.
             let others = step.servers.iter().filter(|server| *server != of);
-            let known = others.filter_map(|server| figure(step, server, values, measure).ok());
-            best(known, measure).map(Some).ok_or_else(|| "no other server has this figure".to_owned())
+            let there = others.filter(|server| step.cell(server, values).is_some_and(was_there));
+            let known = there.map(|server| figure(step, server, values, measure)).collect::<Result<Vec<_>, _>>()?;
+            best(known.into_iter(), measure).map(Some).ok_or_else(|| "no other server has this figure".to_owned())
         }
         Against::Peak(variable) => {
             let cells = step.cells.iter().filter(|cell| {
@@ -117,9 +139,15 @@ fn against<'r>(
                 };
                 cell.server == of && cell.values.iter().all(is_same)
             });
-            let known = cells.filter_map(|cell| known(cell, measure).ok());
-            let peak = best(known, measure).ok_or_else(|| format!("{of} has no {measure} at any {}", variable.text))?;
-            Ok(Some(Known { whose: format!("its best over {}", variable.text), ..peak }))
+            let all: Vec<_> = cells.map(|cell| known(cell, measure).ok()).collect();
+            let (values, of_known) = (all.len(), all.iter().flatten().count());
+            let peak = best(all.into_iter().flatten(), measure)
+                .ok_or_else(|| format!("{of} has no {measure} at any {}", variable.text))?;
+            let mut whose = format!("its best over {}", variable.text);
+            if of_known < values {
+                write!(whose, " (known at {of_known} of {values})").unwrap_or_default();
+            }
+            Ok(Some(Known { whose, ..peak }))
         }
         Against::Step(other) => {
             let step = report.step(&other.text).ok_or_else(|| format!("the step {} has not run", other.text))?;
@@ -127,6 +155,11 @@ fn against<'r>(
             Ok(Some(Known { whose: format!("step {}", other.text), ..found }))
         }
     }
+}
+
+/// Whether a server took part, be it only for a time: who failed in one repetition has been measured in others.
+fn was_there(cell: &Cell) -> bool {
+    !cell.runs.is_empty() || cell.absent.as_ref().and_then(Reason::of).is_none_or(Reason::is_failure)
 }
 
 fn best<'r>(known: impl Iterator<Item = Known<'r>>, measure: &str) -> Option<Known<'r>> {
@@ -155,7 +188,7 @@ fn known<'r>(cell: &'r Cell, measure: &str) -> Result<Known<'r>, String> {
             (None, None) => format!("{server} has no {measure}"),
         });
     };
-    // The ones that can be believed say nothing of those that cannot; half of them is too few to quote.
+    // The ones that can be believed say nothing of those that cannot; fewer than half of them are too few to quote.
     if figure.values.len() * 2 < cell.runs.len() {
         let (valid, all) = (figure.values.len(), cell.runs.len());
         return Err(format!("only {valid} of {all} runs of {server} can be believed"));

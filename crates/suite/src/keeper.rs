@@ -2,7 +2,8 @@
 //!
 //! Whatever way the child ends, by a panic or by SIGKILL, all that it had started becomes the keeper's by the kernel's rule
 //! for orphans, and is ended by it, with networks and shares. When the keeper is killed, the kernel tells the child, which
-//! then ends in order. So only who kills both at once leaves something behind, and the next run takes that away.
+//! then ends in order. So only who kills both at once leaves something behind: the next run takes networks away with all
+//! that runs in them, and the next one into the same folder ends the servers that were ready.
 
 use crate::server::group;
 use crate::testbed;

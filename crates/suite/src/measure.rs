@@ -5,6 +5,7 @@
 //! from what all processes of the suite's server took while the bench ran.
 
 use crate::document::ProcessCost;
+use flatout_load::report::goodput::{good, sustained_per_s};
 use flatout_load::report::{RunReport, StepReport};
 use flatout_reason::reasons;
 use serde_json::Value;
@@ -28,6 +29,7 @@ reasons! {
     ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established, a second.";
     OfferedPerS, "offered-per-s", "1/s", true, "Requests offered, a second, where the clock decides.";
     GoodputPerS, "goodput-per-s", "1/s", true, "Right answers within a second of when they were due, a second.";
+    SustainedPerS, "sustained-per-s", "1/s", true, "Right answers within the timeout, a second, in the whole seconds in which load was offered.";
     KneePerS, "knee-per-s", "1/s", true, "The highest rate of arrivals at which the requirement was met.";
     KeptShare, "kept-share", "", true, "Goodput beyond the peak, at its worst, as a share of the peak.";
     ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server for each answer.";
@@ -82,7 +84,8 @@ impl Measure {
             Self::BytesPerSPeak => bytes_peak(step),
             Self::ConnectionsPerS => Some(counts.connections as f64 / seconds),
             Self::OfferedPerS => step.offered.rate_per_s,
-            Self::GoodputPerS => Some(good(step) as f64 / seconds),
+            Self::GoodputPerS => Some(good(step, IN_TIME_NS) as f64 / seconds),
+            Self::SustainedPerS => Some(sustained_per_s(step, run.request_timeout_ns)),
             Self::KneePerS => number(run, &["knee", "search", "met_per_s"]),
             Self::KeptShare => number(run, &["overload", "overload", "kept_share"]),
             Self::ServerCpuPerRequest => cpu_per_request(step, server, processes),
@@ -116,17 +119,16 @@ impl Measure {
     }
 }
 
-/// Answers that were right and in time. Wrong ones are quick as a rule, so they are taken from those in time.
-fn good(step: &StepReport) -> u64 {
-    let classes = step.record.counts.status_classes;
-    step.record.response.histogram().count_between(0, IN_TIME_NS).saturating_sub(classes[3] + classes[4])
-}
-
-/// The last second is seldom a whole one, and is left out; a run of less than two has its mean.
+/// The last second is seldom a whole one, and is left out; a run of less than two has its mean. Bytes are counted when their
+/// answer has ended, so a second tells of itself only where answers are shorter than that.
 fn bytes_peak(step: &StepReport) -> Option<f64> {
     let (points, length_s) = (step.record.series.points(), step.record.series.step_s.max(1));
     let whole = points.len().saturating_sub(1).max(1);
-    let best = points.iter().take(whole).map(|point| point.bytes_in).max()?;
+    let whole = points.get(..whole)?;
+    if whole.iter().any(|point| point.responses == 0) {
+        return None;
+    }
+    let best = whole.iter().map(|point| point.bytes_in).max()?;
     Some((best as f64 / length_s as f64).max(step.bytes_in_per_s))
 }
 

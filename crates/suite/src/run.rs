@@ -9,7 +9,7 @@ pub mod progress;
 mod step;
 
 pub use engine::{measurements_of, run, seconds_of_step};
-pub use progress::{Progress, Silent};
+pub use progress::Progress;
 
 use crate::bundle::BundleError;
 use crate::document::Given;

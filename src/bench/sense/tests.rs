@@ -88,7 +88,7 @@ fn flags_that_would_be_ignored_are_refused() {
         (&replayed("--burst 3"), "once for each line"),
         (&replayed("--per session"), "once for each line"),
         (&replayed("--session-length 3"), "once for each line"),
-        (&replayed("--http 2 --streams 4"), "connections of their own"),
+        (&replayed("--http 2 --streams 4"), "a replay has connections"),
         (&replayed("--rate 5"), "cannot be used with"),
         (&replayed("--arrivals exp"), "cannot be used with"),
         (&replayed("--urls x"), "cannot be used with"),

@@ -88,6 +88,9 @@ fn sessions_bursts_and_calls_are_what_was_asked_for() {
         "1",
     ]);
     assert_eq!((run.number("responses"), run.number("connections")), (120, 20), "{run:#?}");
+    // Three bursts of four, over two connections.
+    let run = bench(&[&url, "-n", "12", "--burst", "4", "-c", "2", "--threads", "1"]);
+    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 12, 2), "{run:#?}");
     // Five sessions of four requests.
     let run = bench(&[
         &url,

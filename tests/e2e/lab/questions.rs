@@ -92,7 +92,8 @@ fn a_rate_of_connections_is_told_from_one_of_requests() {
     let found = &run.json["findings"]["overload"];
     let levels = found["levels"].as_array().unwrap();
     let closed = run.steps().next().unwrap()["responses_per_s"].as_f64().unwrap();
-    for (level, part) in levels.iter().zip([0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0]) {
+    assert_eq!(levels.len(), 8, "{found:#}");
+    for (level, part) in levels.iter().zip([0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0]) {
         let offered = level["offered_per_s"].as_f64().unwrap();
         assert!((offered / (part * closed) - 1.0).abs() < 1e-6, "{part} of {closed} requests/s: {offered}");
     }

@@ -110,22 +110,3 @@ fn clients_of_a_log_have_connections_of_their_own() {
         assert_eq!(played.number("connections"), of_connections.len() as u64);
     }
 }
-
-#[test]
-fn what_has_no_place_beside_a_log_is_refused() {
-    let folder = Folder::with(&[("log", b"a - - [21/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n")]);
-    let log = folder.path().join("log");
-    for more in [
-        &["--calls", "2"][..],
-        &["--burst", "2"],
-        &["--per", "session"],
-        &["--find-knee", "p99<1s"],
-        &["--overload"],
-        &["--http", "2", "--streams", "2"],
-    ] {
-        let arguments = [&["http://127.0.0.1:9/", "--replay", log.to_str().unwrap()][..], more].concat();
-        let refused = bench(&arguments);
-        assert_eq!(refused.exit, Some(2), "{more:?} {} {}", refused.stdout, refused.stderr);
-        assert!(refused.stderr.contains("a replay "), "{more:?} {}", refused.stderr);
-    }
-}

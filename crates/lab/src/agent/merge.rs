@@ -38,28 +38,23 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
         let text = std::str::from_utf8(&result.record).map_err(|error| unreadable(error.to_string()))?;
         parts.push((result, RunReport::parse(text).map_err(|error| unreadable(error.to_string()))?));
     }
-    let Some((first, _)) = parts.first() else {
+    if parts.is_empty() {
         let lost = results.iter().find_map(|result| Some((result, result.lost.as_ref()?)));
         let why = lost.map_or_else(
             || "none came".to_owned(),
             |(result, (loss, words))| format!("{}: {} {words}", result.name, loss.text()),
         );
         return Err(MergeError::Nothing(why.trim_end().to_owned()));
-    };
-    let first = first.name.clone();
+    }
     // Who could not run a later level says so beside the last one; what all of them have is kept.
     let (levels, most) = parts.iter().fold((usize::MAX, 0), |(least, most), (_, report)| {
         (least.min(report.steps.len()), most.max(report.steps.len()))
     });
-    let ends_early = |report: &RunReport| {
-        let says_why = report.steps.last().is_some_and(|step| step.evidence.part_missing.is_some());
-        report.steps.len() < most && says_why
-    };
-    let others = parts.iter().find(|(_, report)| report.steps.len() != parts[0].1.steps.len());
-    if let Some((other, _)) = others
-        && parts.iter().any(|(_, report)| report.steps.len() < most && !ends_early(report))
-    {
-        return Err(MergeError::Different(first, other.name.clone()));
+    let says_why = |report: &RunReport| report.steps.last().is_some_and(|step| step.evidence.part_missing.is_some());
+    let whole = parts.iter().find(|(_, report)| report.steps.len() == most);
+    let silent = parts.iter().find(|(_, report)| report.steps.len() < most && !says_why(report));
+    if let (Some((whole, _)), Some((silent, _))) = (whole, silent) {
+        return Err(MergeError::Different(whole.name.clone(), silent.name.clone()));
     }
     let mut whole = parts[0].1.clone();
     whole.agents = results.len() as u32;

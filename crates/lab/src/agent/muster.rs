@@ -27,7 +27,8 @@ pub const SILENCE_NS_MAX: u64 = 10_000_000_000;
 pub const GREETING_NS_MAX: u64 = 10_000_000_000;
 
 /// Most connections of those who have not said who they are. One more, and the first of them is sent away: so nobody can
-/// keep an agent out by holding places, and to be faster than an agent's greeting takes thousands of connections a second.
+/// keep an agent out by holding places, unless they connect as often within the time that an agent's greeting takes, which is
+/// some round trips.
 pub const STRANGERS_MAX: usize = 64;
 
 /// Most agents of one run, and most that are remembered of those who were turned away.

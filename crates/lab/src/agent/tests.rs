@@ -13,10 +13,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 struct Trust(PathBuf);
 
@@ -164,15 +164,23 @@ fn a_crowd_of_strangers_keeps_no_agent_out() {
         })
         .collect();
     let is_over = Arc::new(AtomicBool::new(false));
-    let over = Arc::clone(&is_over);
-    let dripping = thread::spawn(move || {
-        while !over.load(Ordering::Relaxed) {
-            // Those that were sent away cannot send any more.
-            crowd.retain_mut(|stranger| stranger.write_all(&[0]).is_ok());
-            thread::sleep(Duration::from_millis(10));
+    let (over, left) = (Arc::clone(&is_over), Arc::new(AtomicUsize::new(usize::MAX)));
+    let dripping = thread::spawn({
+        let left = Arc::clone(&left);
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                // Those that were sent away cannot send any more.
+                crowd.retain_mut(|stranger| stranger.write_all(&[0]).is_ok());
+                left.store(crowd.len(), Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(10));
+            }
         }
-        crowd.len()
     });
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while left.load(Ordering::Relaxed) > STRANGERS_MAX {
+        assert!(Instant::now() < deadline, "{} strangers hold places", left.load(Ordering::Relaxed));
+        thread::sleep(Duration::from_millis(10));
+    }
     work(address, &trust.0, "friend", false).join().unwrap().unwrap();
     let results = run.join().unwrap().unwrap();
     is_over.store(true, Ordering::Relaxed);

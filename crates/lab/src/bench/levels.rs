@@ -122,11 +122,6 @@ impl Bench {
         })
     }
 
-    /// Levels so far.
-    pub fn steps(&self) -> &[StepReport] {
-        &self.steps
-    }
-
     /// Whether no other level should be begun: somebody asked for the end, or the client itself could not go on. Too few
     /// ports for one level may be enough for another.
     pub const fn is_over(&self) -> bool {

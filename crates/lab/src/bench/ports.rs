@@ -1,6 +1,6 @@
 //! Whether there are ports enough for the connections a plan opens, before it opens them.
 
-use flatout_load::plan::{Loop, Plan, Stop, WarmUp};
+use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
@@ -85,6 +85,12 @@ impl Ports {
     pub fn check(&self, plan: &Plan, sources: u32) -> Result<(), PortsShort> {
         let held = f64::from(plan.connections_used());
         let opened = match &plan.kind {
+            // Every line of a log opens a connection, or every client of it when it first comes; it is closed with its last.
+            Loop::Open(Arrivals { replay: Some(lines), .. }) => {
+                let hold_ns = (self.hold_s * 1e9) as u64;
+                let each_connects = super::ask::connects(&plan.visit);
+                f64::from(if each_connects { lines.due_within(hold_ns) } else { lines.sessions_at_once(hold_ns) })
+            }
             Loop::Open(arrivals) if super::ask::connects(&plan.visit) => {
                 let peak_per_s =
                     arrivals.levels.iter().map(|level| level.from_per_s.max(level.to_per_s)).fold(0.0, f64::max);
@@ -102,11 +108,7 @@ impl Ports {
                 };
                 (most + peak_per_s * warm_up_s).min(peak_per_s * self.hold_s)
             }
-            // Every client of a log opens a connection when it first comes, and closes it when it has gone.
-            Loop::Open(arrivals) => arrivals
-                .replay
-                .as_ref()
-                .map_or(0.0, |lines| f64::from(lines.sessions_begun_within((self.hold_s * 1e9) as u64))),
+            Loop::Open(_) => 0.0,
             Loop::Closed => held,
         };
         let available = self.per_source as f64 * f64::from(sources.max(1));

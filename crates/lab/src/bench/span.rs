@@ -207,7 +207,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
         outcomes.push(thread.join().map_err(|_| BenchError::ThreadPanicked)?.map_err(BenchError::Thread)?);
     }
     let mut whole = sum_up(outcomes, start_ns, &attendant)?;
-    whole.held_back_share = held_before.and_then(|before| Some(HeldBack::read()?.share_since(before)));
+    whole.held_back_share = held_before.and_then(|before| Some(HeldBack::read()?.share_since(&before)));
     Ok(whole)
 }
 

@@ -79,17 +79,12 @@ impl Lines {
         self.lines.partition_point(|line| line.at_ns < until_ns)
     }
 
-    /// Most sessions that begin within so long a time.
-    pub fn sessions_begun_within(&self, span_ns: u64) -> u32 {
-        let mut has_begun = vec![false; (self.sessions as usize).min(self.lines.len())];
-        let is_first = |line: &&Line| {
-            has_begun.get_mut(line.session as usize).is_some_and(|has_begun| !std::mem::replace(has_begun, true))
+    /// Most lines that are due within so long a time.
+    pub fn due_within(&self, span_ns: u64) -> u32 {
+        let within = |(index, from): (usize, &Line)| {
+            self.lines[index..].partition_point(|line| line.at_ns - from.at_ns < span_ns) as u32
         };
-        let begins_ns: Vec<u64> = self.lines.iter().filter(is_first).map(|line| line.at_ns).collect();
-        let within = |(index, from_ns): (usize, &u64)| {
-            begins_ns[index..].partition_point(|at_ns| at_ns - from_ns < span_ns) as u32
-        };
-        begins_ns.iter().enumerate().map(within).max().unwrap_or(0)
+        self.lines.iter().enumerate().map(within).max().unwrap_or(0)
     }
 
     /// Most sessions that are not over at one time, when each lasts from its first line until `more_ns` after its last.
@@ -122,7 +117,7 @@ mod tests {
         let last: Vec<_> = (0..5).map(|number| lines.get(number).unwrap().is_last).collect();
         assert_eq!((last, lines.sessions(), lines.len()), (vec![false, false, true, true, true], 3, 5));
         assert_eq!((lines.get(5), lines.last_ns(), lines.due_before(9)), (None, 20, 3));
-        assert_eq!([0, 5, 6, 9, 10].map(|span_ns| lines.sessions_begun_within(span_ns)), [0, 2, 2, 2, 3]);
+        assert_eq!([0, 5, 6, 10, 21].map(|span_ns| lines.due_within(span_ns)), [0, 3, 3, 4, 5]);
         // The third comes when the first is over, or not yet.
         assert_eq!((lines.sessions_at_once(3), lines.sessions_at_once(4), lines.sessions_at_once(u64::MAX)), (2, 3, 3));
     }

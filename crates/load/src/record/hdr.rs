@@ -119,7 +119,8 @@ impl Hdr {
     }
 
     /// Room it takes beyond itself, in bytes.
-    pub fn memory_bytes(&self) -> usize {
+    #[cfg(test)]
+    fn memory_bytes(&self) -> usize {
         match &self.0 {
             Store::Open(histogram) => histogram.distinct_values() * size_of::<u64>(),
             Store::Packed(bytes) => bytes.len(),

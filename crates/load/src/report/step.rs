@@ -341,9 +341,7 @@ impl StepReport {
             plan: facts.plan,
         }
     }
-}
 
-impl StepReport {
     /// Says that something that was asked for is missing beside this step or after it, and why: the run is invalid for it.
     pub fn add_missing(&mut self, what: String) {
         match &mut self.evidence.part_missing {

@@ -1,3 +1,4 @@
+use super::goodput::{good, sustained_per_s};
 use super::{
     ClientReport, Cpu, MachineReport, ReadError, RunReport, SCHEMA, SCHEMA_VERSION, StepFacts, StepReport, Times,
     WarmUpReport,
@@ -135,6 +136,30 @@ fn a_run_by_count_that_sent_too_few_fails() {
     let plan = Plan { stop: Stop::Count(4_000), warm_up: WarmUp::None, ..Plan::default() };
     let step = StepReport::of(record(30, |_| MS), StepFacts { plan, ..facts(30) });
     assert_eq!(step.failing[0].text, "3000 of 4000 requests were sent");
+}
+
+#[test]
+fn goodput_is_of_the_seconds_in_which_load_was_offered() {
+    let plan = |stop| Plan { stop, ..facts(10).plan };
+    let step = |stop, service: fn(u64) -> u64| {
+        StepReport::of(record(10, service), StepFacts { plan: plan(stop), elapsed_ns: 13 * SECOND_NS, ..facts(10) })
+    };
+    let ten = Stop::After { duration_ns: 10 * SECOND_NS };
+    // From the fifth second on answers take three seconds: those of the last three come when nothing is offered any more.
+    let queue = |second| if second < 5 { 2 * MS } else { 3 * SECOND_NS };
+    let sustained = |step: &StepReport, in_time_ns| (10.0 * sustained_per_s(step, in_time_ns)).round() as u64;
+    assert_eq!(sustained(&step(ten, queue), 5 * SECOND_NS), 700);
+    assert_eq!(sustained(&step(ten, queue), SECOND_NS), 500);
+    assert_eq!((good(&step(ten, queue), 5 * SECOND_NS), good(&step(ten, queue), SECOND_NS)), (1_000, 500));
+    // A warm-up of two and a half seconds, counted in no figure.
+    let mut warmed = step(Stop::After { duration_ns: 7 * SECOND_NS + SECOND_NS / 2 }, queue);
+    warmed.record.measured_from_ns += 2 * SECOND_NS + SECOND_NS / 2;
+    assert_eq!(sustained(&warmed, SECOND_NS), 286, "of the third to the ninth second: two of seven");
+    // By number, the last second is not known to be a whole one.
+    assert_eq!(sustained(&step(Stop::Count(1_000), |_| 2 * MS), SECOND_NS), 1_000);
+    // Less than a second is taken with all its time.
+    let short = Stop::After { duration_ns: SECOND_NS / 2 };
+    assert_eq!(sustained(&step(short, |_| 2 * MS), SECOND_NS), 769, "a thousand in thirteen seconds");
 }
 
 #[test]

@@ -69,10 +69,8 @@ impl Schedule {
         if state.calls_left == 0 {
             self.unfinished -= 1;
         }
-        let mut burst = self.plan.burst;
+        let burst = self.plan.burst;
         if is_measured {
-            // The last burst of an exact count is shorter.
-            burst = u64::from(burst).min(self.requests_left) as u32;
             if self.requests_left != u64::MAX {
                 self.requests_left -= u64::from(burst);
             }

@@ -90,6 +90,9 @@ fn lists_of_urls_have_comments_and_fragments() {
     let list = urls::parse(b"# urls\n/a#top\nhttp://h/b # words\n\n /c\n").unwrap();
     let found: Vec<_> = list.entries.iter().map(|entry| entry.address.to_string()).collect();
     assert_eq!(found, ["/a", "http://h/b", "/c"]);
+    // A weight, as WebStone's lists have one, means nothing here; a second one is a mistake.
+    assert_eq!(urls::parse(b"/a 5\n/b -1 # none\n").unwrap().entries.len(), 2);
+    assert_eq!(urls::parse(b"/a 5 6\n").unwrap_err().first[0].kind, FaultKind::TooManyWords);
     let faults = urls::parse(b"/a\n/b /c\nnothing\n").unwrap_err();
     let found: Vec<_> = faults.first.iter().map(|fault| (fault.line, fault.kind)).collect();
     assert_eq!(found, [(2, FaultKind::TooManyWords), (3, FaultKind::NoAddress)]);

@@ -22,8 +22,9 @@ fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
     let mut words = line.split_ascii_whitespace();
     let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
     // A list with weights can be asked for in turn as well: then they mean nothing.
-    let mut words = words.skip_while(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
-    match words.next() {
+    let more = words.next();
+    let is_weight = more.is_some_and(|word| word.parse::<i64>().is_ok());
+    match if is_weight { words.next() } else { more } {
         Some(more) if !more.starts_with('#') => Err(FaultKind::TooManyWords),
         _ => Address::parse(word).map(|address| Some(Entry::get(address))),
     }

@@ -139,7 +139,7 @@ struct Arrival {
 
 /// Accepts until the queue is empty, or enough for one turn. As many as there were the last time, `usual`, are expected
 /// again: only beyond those does it look first whether there is one, because an accept that finds nobody has made a
-/// socket and a file for nothing, and costs as much as six looks.
+/// socket and a file for nothing.
 fn accept_batch<H: Handler>(
     worker: &Rc<Worker<H>>,
     listener: BorrowedFd<'_>,

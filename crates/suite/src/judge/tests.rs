@@ -103,6 +103,57 @@ fn what_cannot_be_judged_says_why() {
 }
 
 #[test]
+fn where_the_client_was_the_limit_cost_is_judged() {
+    let mut report = report();
+    let check = format!("{FIGURE} at-least 1.25; times \"best\"; client-limit \"server-cpu-per-request\"");
+    assert_eq!(one(&check, &report).0, Verdict::Missed, "rates are known");
+    // One of the others could do more than was asked of it: no rate is better than another any more.
+    let c = &mut report.steps[0].cells[2];
+    c.figures.clear();
+    c.runs[0] = RunEntry { invalid: vec!["the client was busy".to_owned()], ..RunEntry::default() };
+    let (verdict, sentence) = one(&check, &report);
+    assert_eq!(verdict, Verdict::NotJudged);
+    assert!(sentence.ends_with("no run of c can be believed: the client was busy"), "{sentence}");
+    let costs = [("a", 8_000.0), ("b", 30_000.0), ("c", 10_000.0)];
+    for ((server, cost), cell) in costs.iter().zip(&mut report.steps[0].cells) {
+        cell.figures.extend(self::cell(server, "1", "server-cpu-per-request", &[*cost]).figures);
+        cell.runs.truncate(1);
+    }
+    assert_eq!(one(&check, &report).0, Verdict::NotJudged, "what made it invalid was not the client alone");
+    report.steps[0].cells[2].runs[0].cost_only = true;
+    let (verdict, sentence) = one(&check, &report);
+    assert_eq!(
+        (verdict, sentence.as_str()),
+        (
+            Verdict::Met,
+            "s, n 1: the client was the limit: a's server-cpu-per-request is 8.00 µs, 0.80 × c's 10.0 µs; \
+             asked: at most 0.80 ×: met"
+        )
+    );
+}
+
+#[test]
+fn the_best_is_of_all_who_were_there() {
+    let mut report = report();
+    let best = format!("{FIGURE} at-least 2; times \"best\"");
+    let why = |name: &str| Some(Why { name: name.to_owned(), text: String::new() });
+    // It died in a later repetition: what it gave before counts.
+    report.steps[0].cells[2].absent = why("died");
+    assert!(one(&best, &report).1.contains("0.50 × c's"));
+    // It died before it gave anything: nobody knows whether it would have been the best.
+    report.steps[0].cells[2].runs.clear();
+    report.steps[0].cells[2].figures.clear();
+    assert_eq!(one(&best, &report).0, Verdict::NotJudged);
+    report.steps[0].cells[2].absent = why("program-missing");
+    assert!(one(&best, &report).1.contains("2.00 × b's"));
+    // A peak says when it is of some values only.
+    let peak = "step \"s\"; measure \"requests-per-s\"; of \"a\"; where \"n\" 2; at-least 0.95; times-peak \"n\"";
+    report.steps[0].cells[0].figures.clear();
+    let (_, sentence) = one(peak, &report);
+    assert!(sentence.contains("1.00 × its best over n (known at 1 of 2)'s 40.0/s"), "{sentence}");
+}
+
+#[test]
 fn the_worst_finding_is_the_checks_own() {
     let check = "check \"c\" { step \"s\"; measure \"requests-per-s\"; of \"a\"; at-least 50 }";
     let entries = judge(&suite(check), &report(), false);

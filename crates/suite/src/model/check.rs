@@ -14,6 +14,9 @@ pub struct Check {
     pub step: Placed,
     /// The figure, by the name of its measure.
     pub measure: Placed,
+    /// The measure judged instead, with the bound turned over, where the client was the limit of a figure: what a server
+    /// takes for what it gives is known then as well.
+    pub client_limit: Option<Placed>,
     /// The server it is of.
     pub of: Placed,
     /// Which values of variables it is judged for.

@@ -24,6 +24,8 @@ pub(super) struct References {
     texts: Vec<(String, Span, Vec<String>)>,
     /// Values of variables that are named elsewhere: variable, value, place.
     values: Vec<(String, String, Span)>,
+    /// What checks name of their steps: step, kind, name, place.
+    pub(super) parts: Vec<(String, &'static str, String, Span)>,
 }
 
 impl References {
@@ -77,7 +79,7 @@ impl Reader<'_> {
 
     /// Looks at everything that was noted.
     pub(super) fn resolve(&mut self, suite: &Suite) {
-        let References { known, referred, texts, values } = std::mem::take(&mut self.references);
+        let References { known, referred, texts, values, parts } = std::mem::take(&mut self.references);
         let names = |kind: &str| -> Vec<&str> {
             known.iter().filter(|(of, ..)| *of == kind).map(|(_, name, _)| name.as_str()).collect()
         };
@@ -94,6 +96,18 @@ impl Reader<'_> {
                 let message = format!("`{}` has no value {value}", variable.name);
                 let note = format!("its values: {}", variable.values.join(", "));
                 self.report.add(Code::WordUnknown, *span, message).note(note);
+            }
+        }
+        for (step, kind, name, span) in &parts {
+            let Some(step) = suite.step(step).filter(|_| names(kind).contains(&name.as_str())) else { continue };
+            let there: Vec<&str> = if *kind == "server" {
+                step.servers.iter().map(|server| server.text.as_str()).collect()
+            } else {
+                crate::combine::variables_of(suite, step).into_iter().map(|variable| variable.name.as_str()).collect()
+            };
+            if !there.contains(&name.as_str()) {
+                let message = format!("the step `{}` has no {kind} `{name}`", step.name);
+                self.report.add(Code::WordUnknown, *span, message).note(format!("it has: {}", there.join(", ")));
             }
         }
         let servers = names("server");

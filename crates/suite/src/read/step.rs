@@ -1,5 +1,6 @@
 //! Steps.
 
+use super::refer::BUILT_IN;
 use super::{REPETITIONS_MAX, Reader};
 use crate::measure::Measure;
 use crate::model::{Placed, Step, Take};
@@ -146,6 +147,12 @@ impl Reader<'_> {
     fn take(&mut self, node: &Node) -> Option<Take> {
         self.plain(node, &[]);
         let name = self.name_of(node)?;
+        if BUILT_IN.contains(&name.as_str())
+            || ["variable", "fixture"].iter().any(|kind| self.references_has(kind, &name))
+        {
+            let message = format!("`{{{name}}}` has a meaning already");
+            self.report.add(Code::SameTwice, node.span, message).note("choose another name");
+        }
         let one = Placed { text: "1".to_owned(), place: self.texts.place(node.span) };
         let place = self.texts.place(node.span);
         let mut take = Take { name, place, times: one, ..Take::default() };

@@ -99,6 +99,39 @@ fn all_mistakes_are_told_at_once_with_their_places() {
 }
 
 #[test]
+fn a_check_names_what_its_step_has() {
+    let text = r#"suite "x" {
+    let "n" 1 2
+    let "m" 1 2
+    server "a" { program "a" }
+    server "b" { program "b" }
+    step "s" { servers "a"; path "/{n}"; take "port" { step "s"; measure "memory" } }
+    check "c" { step "s"; measure "memory"; of "b"; at-most 1; times-peak "m" }
+    check "d" { step "s"; measure "memory"; of "a"; where "m" 1; at-most 1; times "b"; times-peak "n" }
+    check "e" { step "s"; measure "requests-per-s"; client-limit "bytes-per-s"; of "a"; at-least 1; times "a" }
+    check "f" { step "s"; measure "requests-per-s"; client-limit "memory"; of "a"; at-least 1 }
+    check "g" { step "s"; measure "requests-per-s"; client-limit "requests-per-cpu-s"; of "a"; at-least 1; times "a" }
+    check "h" { step "s"; measure "requests-per-s"; client-limit "memory"; of "a"; at-least 1; times "best" }
+}
+"#;
+    assert_eq!(
+        mistakes(text),
+        [
+            "6:42 `{port}` has a meaning already",
+            "6:61 no step `s` stands before this one",
+            "7:48 the step `s` has no server `b`",
+            "7:75 the step `s` has no variable `m`",
+            "8:59 the step `s` has no variable `m`",
+            "8:83 the step `s` has no server `b`",
+            "8:88 a check is held against one figure, and this is another",
+            "9:66 bytes-per-s is not known where the client is the limit",
+            "10:66 memory is judged by the same multiple turned over, and this check has none: give `times`",
+            "11:66 of requests-per-cpu-s more is better, as of requests-per-s: the bound cannot be turned over",
+        ]
+    );
+}
+
+#[test]
 fn every_kind_of_block_says_what_it_lacks() {
     for (text, message) in [
         ("", "the file has no `suite`"),

@@ -38,6 +38,7 @@ pub(super) fn heading(measure: &str) -> String {
         "requests-per-s" => "answers a second".to_owned(),
         "bytes-per-s" => "bytes a second".to_owned(),
         "connections-per-s" => "connections a second".to_owned(),
+        "sustained-per-s" => "right and within the timeout, a second, under load".to_owned(),
         "goodput-per-s" => "right and in time, a second".to_owned(),
         "server-cpu-per-request" => "server CPU an answer".to_owned(),
         "server-cpu-per-mib" => "server CPU a MiB".to_owned(),

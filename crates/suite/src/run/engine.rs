@@ -31,6 +31,8 @@ pub(super) struct Engine<'r> {
     pub(super) places: Vec<Whereabouts>,
     /// The network of the present step.
     pub(super) network: Option<Network>,
+    /// The folder of the suite's file; servers start in folders of their own, so it holds from anywhere.
+    pub(super) suite_dir: PathBuf,
     /// Folders of fixtures.
     pub(super) fixtures: Vec<(String, PathBuf)>,
     /// Why a fixture could not be made.
@@ -80,6 +82,10 @@ pub fn run(suite: &Suite, options: &Options, watch: &mut dyn Progress, stop: &St
         instances: Vec::new(),
         places: Vec::new(),
         network: None,
+        suite_dir: std::path::absolute(&suite.file)
+            .ok()
+            .and_then(|file| Some(file.parent()?.to_owned()))
+            .unwrap_or_default(),
         fixtures: Vec::new(),
         fixture_fault: None,
         clock: Clock::new(all, expected_s),
@@ -346,7 +352,7 @@ impl Engine<'_> {
         self.places.retain(|place| place.server != name);
     }
 
-    fn keep(&mut self) -> Result<(), BundleError> {
+    pub(super) fn keep(&mut self) -> Result<(), BundleError> {
         self.report.ended_unix_ms = now_unix_ms();
         self.report.interrupted = self.stop.is_asked();
         self.report.checks = crate::judge::judge(self.suite, &self.report, self.options.quick);

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-impl Engine<'_> {
+impl<'r> Engine<'r> {
     pub(super) fn network_for(&mut self, step: &Step, values: &Values) -> Result<(), Why> {
         let Some(testbed) = step.testbed.as_ref().and_then(|name| self.suite.testbed(&name.text)) else {
             return Ok(());
@@ -42,21 +42,28 @@ impl Engine<'_> {
                 Ok(())
             }
             Err(why) => {
-                self.trouble(&why, &testbed.place, None, Some(&step.name), Vec::new());
+                if Reason::of(&why).is_none_or(Reason::is_failure) {
+                    self.trouble(&why, &testbed.place, None, Some(&step.name), Vec::new());
+                } else if let Some(entry) = self.report.testbeds.iter_mut().find(|entry| entry.name == testbed.name) {
+                    // What cannot be had here is said once, and left out from here on.
+                    if entry.absent.is_none() {
+                        self.watch.say(&why.text);
+                    }
+                    entry.absent = Some(why.clone());
+                }
                 Err(why)
             }
         }
     }
 
     /// The servers that take part when one of a step's is measured.
-    pub(super) fn involved(&self, step: &Step, server: &str) -> Vec<&Server> {
+    pub(super) fn involved(&self, step: &Step, server: &str) -> Vec<&'r Server> {
+        let suite = self.suite;
         let alone = Step {
             servers: step.servers.iter().filter(|other| other.text == server).cloned().collect(),
             ..step.clone()
         };
-        let names: Vec<String> =
-            combine::servers_of(self.suite, &alone).into_iter().map(|server| server.name.clone()).collect();
-        self.suite.servers.iter().filter(|server| names.contains(&server.name)).collect()
+        combine::servers_of(suite, &alone)
     }
 
     /// Has all servers run that a measurement needs.
@@ -67,12 +74,7 @@ impl Engine<'_> {
         values: &Values,
         health: &mut Health,
     ) -> Result<(), Why> {
-        let suite = self.suite;
-        let alone = Step {
-            servers: step.servers.iter().filter(|other| other.text == cell.server).cloned().collect(),
-            ..step.clone()
-        };
-        let needed = combine::servers_of(suite, &alone);
+        let needed = self.involved(step, &cell.server);
         for server in &needed {
             self.place(server)
                 .map_err(|error| Reason::StartFailed.why(format!("no port is free for {}: {error}", server.name)))?;
@@ -145,8 +147,14 @@ impl Engine<'_> {
                 && configs.iter().all(|(name, text)| {
                     std::fs::read_to_string(launch.dir.join(name)).is_ok_and(|there| there == *text)
                 });
-            if is_same && runs.is_running() {
+            let was_running = runs.is_running();
+            if is_same && was_running {
                 return Ok(());
+            }
+            if !was_running {
+                let (ending, log) = (runs.ending(), runs.log_tail());
+                let why = Reason::Died.why(format!("{} ended between two measurements ({ending})", server.name));
+                self.trouble(&why, &server.place, Some(&server.name), None, log);
             }
             let place = self.places.iter().find(|place| place.server == server.name).cloned();
             let instance = self.instances.remove(index);
@@ -165,6 +173,8 @@ impl Engine<'_> {
             entry.command.clone_from(&launch.command);
             entry.logs.push(format!("logs/{}-{start}.log", server.name));
         }
+        // A run after a crash goes on with these numbers, and keeps these files.
+        self.keep().map_err(|error| Reason::WriteFailed.why(error.to_string()))?;
         let stop = self.stop;
         let instance = Instance::start(launch, &|| stop.is_asked())?;
         self.instances.push(instance);
@@ -201,7 +211,6 @@ impl Engine<'_> {
             cores: self.suite.cores.server.clone(),
             within: self.network.as_ref().map(Network::server_words),
             address: place.address,
-            port2: place.port2,
             ready_path: server.ready.path.as_ref().map(|path| fill.fill(&path.text)),
             ready_socket: server.ready.socket.as_ref().map(|socket| Path::new(&fill.fill(&socket.text)).to_owned()),
             prober,
@@ -244,7 +253,7 @@ impl Engine<'_> {
                 0 => flatout_lab::cores::cores_allowed().len(),
                 cores => cores,
             },
-            suite_dir: self.suite.file.parent().unwrap_or(Path::new("")),
+            suite_dir: &self.suite_dir,
             own: &self.options.own,
         }
     }

@@ -24,16 +24,6 @@ pub struct Told<'t> {
     pub left_s: f64,
 }
 
-/// Whoever wants to know nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Progress for Silent {
-    fn tell(&mut self, _: &Told<'_>) {}
-
-    fn say(&mut self, _: &str) {}
-}
-
 /// Counts measurements, and learns from those that were made what the others will take.
 #[derive(Debug)]
 pub struct Clock {

@@ -44,8 +44,6 @@ pub struct Launch {
     pub within: Option<Vec<String>>,
     /// Where it listens.
     pub address: SocketAddr,
-    /// A second port that was free when it was started.
-    pub port2: u16,
     /// What is asked for to see that it is ready.
     pub ready_path: Option<String>,
     /// A socket in the file system that is tried instead.
@@ -112,18 +110,12 @@ impl Instance {
     fn wait_until_ready(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Why> {
         let begun = Instant::now();
         loop {
-            let fault = match self.probe() {
-                Ok(()) if self.is_running() => return Ok(()),
-                Ok(()) => "another process answers in its place".to_owned(),
-                Err(fault) => fault,
-            };
-            let name = &self.launch.name;
-            if let Some(status) = self.ended {
-                return Err(Reason::DiedStarting.why(format!("{name} ended before it was ready ({status})")));
-            }
+            let answer = self.probe();
             if !self.is_running() {
-                continue;
+                let (name, ending) = (&self.launch.name, self.ending());
+                return Err(Reason::DiedStarting.why(format!("{name} ended before it was ready ({ending})")));
             }
+            let Err(fault) = answer else { return Ok(()) };
             if is_stopped() {
                 return Err(
                     Reason::Interrupted.why(format!("the suite was ended while {} was starting", self.launch.name))

@@ -4,8 +4,10 @@ use super::version;
 use crate::document::Why;
 use crate::model::{Program, VersionAsked};
 use crate::why::Reason;
+use rustix::fs::MemfdFlags;
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,7 +78,8 @@ pub fn look_up(name: &str) -> Option<PathBuf> {
         path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(is_program);
+        // It is started in another folder than this one.
+        return std::path::absolute(name).ok().filter(is_program);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(PathBuf::from)).collect();
@@ -98,12 +101,17 @@ fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
 /// What a program says when asked for its version, on either output.
 fn say_version(path: &Path, arguments: &[String]) -> String {
     use std::os::unix::process::CommandExt;
+    // Not a pipe, which whoever is left running could hold open.
+    let Ok(said) = rustix::fs::memfd_create("version", MemfdFlags::CLOEXEC).map(File::from) else {
+        return String::new();
+    };
+    let (Ok(out), Ok(err)) = (said.try_clone(), said.try_clone()) else { return String::new() };
     let spawned = Command::new(path)
         .process_group(0)
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(out)
+        .stderr(err)
         .env("LC_ALL", "C")
         .spawn();
     let Ok(mut child) = spawned else { return String::new() };
@@ -111,19 +119,15 @@ fn say_version(path: &Path, arguments: &[String]) -> String {
     while begun.elapsed() < VERSION_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // One that still runs has said nothing of use, and what it left running must not hold its outputs open.
+    // One that still runs has said nothing of use.
     super::group::signal(child.id(), &BTreeSet::from([child.id()]), KILL);
     let _ended = child.wait();
-    let mut said = String::new();
-    let outputs: [Option<Box<dyn Read>>; 2] =
-        [child.stdout.take().map(|out| Box::new(out) as _), child.stderr.take().map(|err| Box::new(err) as _)];
-    for output in outputs.into_iter().flatten() {
-        let mut bytes = Vec::new();
-        let _read = output.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
-        said.push_str(&String::from_utf8_lossy(&bytes));
-        said.push('\n');
+    let mut said = said;
+    let mut bytes = Vec::new();
+    if said.rewind().is_ok() {
+        let _read = said.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
     }
-    said
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

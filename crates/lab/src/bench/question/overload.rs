@@ -4,8 +4,8 @@ use super::{at_rate, with_levels};
 use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
 use flatout_load::plan::{Loop, Plan, Stop};
 use flatout_load::record::Recorder;
-use flatout_load::record::series::heat_floor_ns;
 use flatout_load::report::StepReport;
+use flatout_load::report::goodput::{good_of_point, sustained_per_s};
 use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery};
 use serde_json::json;
 
@@ -102,18 +102,10 @@ pub fn overload(
     Ok(report)
 }
 
-/// Answers that were right and in time. Wrong ones are quick as a rule, so they are taken from those in time.
-fn good(record: &Recorder, in_time_ns: u64) -> u64 {
-    let in_time = record.response.histogram().count_between(0, in_time_ns);
-    let wrong = record.counts.status_classes[3] + record.counts.status_classes[4];
-    in_time.saturating_sub(wrong)
-}
-
 fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
-    let seconds = step.elapsed_ns.max(1) as f64 / 1e9;
     Level {
         offered_per_s: step.offered.rate_per_s.unwrap_or(0.0),
-        goodput_per_s: good(&step.record, in_time_ns) as f64 / seconds,
+        goodput_per_s: sustained_per_s(step, in_time_ns),
         error_share: step.error_share,
         p99_ns: step.response.map(|response| response.p99_ns),
     }
@@ -127,18 +119,10 @@ fn seconds_of(record: &Recorder, from_ns: u64, offered_per_s: f64, in_time_ns: u
     (0_u64..)
         .zip(points.iter().take(whole))
         .filter(|(index, _)| index * step_ns >= from_ns)
-        .map(|(index, point)| {
-            let in_time: u64 = point
-                .heat
-                .iter()
-                .filter(|(class, _)| heat_floor_ns(*class) < in_time_ns)
-                .map(|(_, count)| u64::from(*count))
-                .sum();
-            Second {
-                after_ns: index * step_ns - from_ns,
-                offered: (offered_per_s * record.series.step_s as f64) as u64,
-                good: in_time.saturating_sub(point.errors),
-            }
+        .map(|(index, point)| Second {
+            after_ns: index * step_ns - from_ns,
+            offered: (offered_per_s * record.series.step_s as f64) as u64,
+            good: good_of_point(point, in_time_ns),
         })
         .collect()
 }

@@ -19,8 +19,9 @@ fn a_count_is_exact_over_any_threads_connections_and_bursts() {
     ] {
         let plan = Plan { burst, ..closed(connections, Stop::Count(count)) };
         let outcome = run(&plan, threads, answered(MS));
-        assert_eq!(outcome.requests(), count, "{connections} {threads} {count} {burst}");
-        assert_eq!((outcome.tally.requests, outcome.tally.bursts), (count, outcome.begun.len() as u64));
+        let requests = count * u64::from(burst);
+        assert_eq!(outcome.requests(), requests, "{connections} {threads} {count} {burst}");
+        assert_eq!((outcome.tally.requests, outcome.tally.bursts), (requests, outcome.begun.len() as u64));
         assert_requests_distinct(&outcome.begun);
     }
 }
