@@ -69,7 +69,7 @@ fn an_agent_that_could_not_run_every_level_leaves_the_others_theirs() {
 fn what_does_not_belong_together_is_not_made_one() {
     let sweep = fixture::sweep("sweep", 10).encode().unwrap().into_bytes();
     let error = merge(&[result(0, record()), result(1, sweep)]).unwrap_err();
-    assert_eq!(error, MergeError::Different("lab0".to_owned(), "lab1".to_owned()));
+    assert_eq!(error, MergeError::Different("lab1".to_owned(), "lab0".to_owned()));
     for bytes in [&b"\xff"[..], b"{}", b""] {
         assert!(matches!(merge(&[result(0, bytes.to_vec())]), Err(MergeError::Unreadable(..))));
     }
