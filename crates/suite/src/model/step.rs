@@ -32,7 +32,8 @@ pub struct Step {
     pub expected_seconds: Option<f64>,
     /// A variable made of a figure of an earlier step.
     pub takes: Vec<Take>,
-    /// Whether failed requests are what the step is about, as past the knee: they are shown, and no error.
+    /// Whether failed requests are what the step is about, as past the knee: they are shown, and no error; nor are
+    /// arrivals that wait for a connection, or find none.
     pub failures_expected: bool,
     /// Whether the client's own limit is what the step is about, as where a link is measured: it is no fault of a run.
     pub client_limit: bool,

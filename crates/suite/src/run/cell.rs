@@ -14,7 +14,7 @@ pub(super) fn entry(
     report: &RunReport,
     processes: Vec<ProcessCost>,
 ) -> RunEntry {
-    let (invalid, cost_only) = judged(step.client_limit, report.steps.iter().flat_map(|level| &level.invalid));
+    let (invalid, cost_only) = judged(step, report.steps.iter().flat_map(|level| &level.invalid));
     let failing = report.steps.iter().flat_map(|step| &step.failing);
     let mut entry = RunEntry {
         repetition,
@@ -34,10 +34,16 @@ pub(super) fn entry(
     entry
 }
 
-/// What is said against a run, and whether that is the client's limit alone, which leaves what the server cost.
-fn judged<'i>(client_limit: bool, invalid: impl Iterator<Item = &'i Invalid>) -> (Vec<String>, bool) {
+/// What is said against a run, and whether that is the client's limit alone, which leaves what the server cost. Beyond what
+/// a server bears, what waits and what is never begun is what the step is about, as it is of `--overload`.
+fn judged<'i>(step: &Step, invalid: impl Iterator<Item = &'i Invalid>) -> (Vec<String>, bool) {
     let is_by_client = |invalid: &&Invalid| invalid.reason == InvalidReason::ClientSaturated;
-    let left: Vec<&Invalid> = invalid.filter(|invalid| !(client_limit && is_by_client(invalid))).collect();
+    let is_meant = |invalid: &&Invalid| match invalid.reason {
+        InvalidReason::ClientSaturated => step.client_limit,
+        InvalidReason::ConnectionsShort | InvalidReason::RateNotReached => step.failures_expected,
+        _ => false,
+    };
+    let left: Vec<&Invalid> = invalid.filter(|invalid| !is_meant(invalid)).collect();
     let cost_only = !left.is_empty() && left.iter().all(is_by_client);
     (left.into_iter().map(|invalid| invalid.text.clone()).collect(), cost_only)
 }
@@ -108,18 +114,26 @@ mod tests {
 
     #[test]
     fn where_the_client_was_the_limit_the_servers_cost_is_a_figure_and_nothing_else() {
-        let made = |client_limit: bool, reason| {
+        let made = |step: &Step, reason| {
             let invalid = [Invalid { reason, text: "so".to_owned() }];
-            let (invalid, cost_only) = judged(client_limit, invalid.iter());
+            let (invalid, cost_only) = judged(step, invalid.iter());
             let mut cell = Cell::default();
             let entry = RunEntry { invalid, cost_only, ..RunEntry::default() };
             add(&mut cell, entry, vec![(Measure::RequestsPerS, 10.0), (Measure::ServerCpuPerRequest, 5.0)]);
             let has = |name: &str| cell.figure(name).is_some();
             (has("requests-per-s"), has("server-cpu-per-request"), cell.has_invalid())
         };
-        assert_eq!(made(false, InvalidReason::ClientSaturated), (false, true, true));
-        assert_eq!(made(true, InvalidReason::ClientSaturated), (true, true, false));
-        assert_eq!(made(true, InvalidReason::ScheduleLag), (false, false, true));
-        assert_eq!(made(false, InvalidReason::ScheduleLag), (false, false, true));
+        let plain = Step::default();
+        let client_limit = Step { client_limit: true, ..Step::default() };
+        let beyond = Step { failures_expected: true, ..Step::default() };
+        assert_eq!(made(&plain, InvalidReason::ClientSaturated), (false, true, true));
+        assert_eq!(made(&client_limit, InvalidReason::ClientSaturated), (true, true, false));
+        for step in [&plain, &client_limit, &beyond] {
+            assert_eq!(made(step, InvalidReason::ScheduleLag), (false, false, true));
+        }
+        // Beyond what a server bears arrivals wait; that is a fault of any other run.
+        for waits in [InvalidReason::ConnectionsShort, InvalidReason::RateNotReached] {
+            assert_eq!((made(&beyond, waits), made(&plain, waits)), ((true, true, false), (false, false, true)));
+        }
     }
 }
