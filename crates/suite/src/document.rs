@@ -220,7 +220,7 @@ pub struct RunEntry {
     pub path: String,
     /// Why its figures must not be believed; none when they may be.
     pub invalid: Vec<String>,
-    /// Whether the client was the limit and nothing else was wrong: then what the server cost may be believed, and no
+    /// Whether the client was the limit, or late, and nothing else was wrong: then what the server cost may be believed, and no
     /// other figure.
     #[serde(default)]
     pub cost_only: bool,

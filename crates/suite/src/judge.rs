@@ -4,6 +4,7 @@ use crate::combine::{self, Values};
 use crate::document::{Cell, CheckEntry, CheckFinding, StepEntry, SuiteReport, Verdict};
 use crate::measure::Measure;
 use crate::model::{Against, Bound, Check, Suite};
+use crate::pairs;
 use crate::why::Reason;
 use std::fmt::Write as _;
 
@@ -33,6 +34,7 @@ fn judge_one(suite: &Suite, report: &SuiteReport, check: &Check, quick: bool) ->
 
 /// A figure, and whose it is.
 struct Known<'r> {
+    cell: &'r Cell,
     median: f64,
     min: f64,
     max: f64,
@@ -57,7 +59,7 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
         && let Ok(known) = pair(report, check, values, &cost.text)
     {
         measure = &cost.text;
-        head.push_str(": the client was the limit");
+        head.push_str(": the client was the limit, or late");
         (bound, is_at_most, held) = (1.0 / bound, !is_at_most, Ok(known));
         finding = CheckFinding { bound, is_at_most, instead: Some(cost.text.clone()), ..finding };
     }
@@ -74,11 +76,14 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
     let word = if is_at_most { "at most" } else { "at least" };
     let (judged, held, asked) = match &theirs {
         Some(theirs) if theirs.median != 0.0 => {
-            let ratio = ours.median / theirs.median;
+            let is_turns = matches!(check.against, Against::Server(_) | Against::Best);
+            let turns = is_turns.then(|| pairs::ratio(ours.cell, theirs.cell, measure)).flatten();
+            let ratio = turns.unwrap_or(ours.median / theirs.median);
+            let how = if turns.is_some() { " turn by turn" } else { "" };
             finding.theirs = Some(theirs.median);
             finding.than.clone_from(&theirs.whose);
             finding.ratio = Some(ratio);
-            (ratio, format!(", {ratio:.2} × {}'s {}", theirs.whose, shown(theirs)), format!("{word} {bound:.2} ×"))
+            (ratio, format!(", {ratio:.2} × {}'s {}{how}", theirs.whose, shown(theirs)), format!("{word} {bound:.2} ×"))
         }
         Some(theirs) => return not_judged(finding, format!("{}'s {measure} is 0", theirs.whose)),
         None => {
@@ -100,7 +105,7 @@ fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &s
     Ok((figure(step, &check.of.text, values, measure)?, against(report, step, check, values, measure)?))
 }
 
-/// Whether the client was the limit in any run that the check looks at.
+/// Whether the client was the limit, or late, in any run that the check looks at.
 fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
     let cells = report.step(&check.step.text).into_iter().flat_map(|step| &step.cells);
     cells.filter(|cell| cell.values == *values).flat_map(|cell| &cell.runs).any(|run| run.cost_only)
@@ -194,7 +199,7 @@ fn known<'r>(cell: &'r Cell, measure: &str) -> Result<Known<'r>, String> {
         return Err(format!("only {valid} of {all} runs of {server} can be believed"));
     }
     let (median, min, max) = (figure.median, figure.min, figure.max);
-    Ok(Known { median, min, max, whose: server.clone(), unit: &figure.unit })
+    Ok(Known { cell, median, min, max, whose: server.clone(), unit: &figure.unit })
 }
 
 fn shown(known: &Known<'_>) -> String {

@@ -19,6 +19,7 @@ pub mod judge;
 pub mod keeper;
 pub mod measure;
 pub mod model;
+mod pairs;
 pub mod read;
 pub mod report;
 pub mod run;

@@ -33,7 +33,7 @@ fn cell(server: &str, n: &str, measure: &str, values: &[f64]) -> Cell {
         server: server.to_owned(),
         values: vec![("n".to_owned(), n.to_owned())],
         figures: vec![figure],
-        runs: vec![RunEntry::default(); values.len()],
+        runs: (0..).zip(values).map(|(repetition, _)| RunEntry { repetition, ..RunEntry::default() }).collect(),
         ..Cell::default()
     }
 }
@@ -126,10 +126,32 @@ fn where_the_client_was_the_limit_cost_is_judged() {
         (verdict, sentence.as_str()),
         (
             Verdict::Met,
-            "s, n 1: the client was the limit: a's server-cpu-per-request is 8.00 µs, 0.80 × c's 10.0 µs; \
+            "s, n 1: the client was the limit, or late: a's server-cpu-per-request is 8.00 µs, 0.80 × c's 10.0 µs; \
              asked: at most 0.80 ×: met"
         )
     );
+}
+
+#[test]
+fn servers_that_took_turns_are_compared_turn_by_turn() {
+    let mut report = report();
+    // The machine was slow in the second turn; by medians, 60 beside 90, ours would be ahead.
+    report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &[100.0, 50.0, 90.0]);
+    report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &[110.0, 60.0, 60.0]);
+    let check = format!("{FIGURE} at-least 1; times \"b\"");
+    let (verdict, sentence) = one(&check, &report);
+    assert_eq!(verdict, Verdict::Missed);
+    assert!(
+        sentence.contains("90.0/s (50.0/s to 100/s), 0.91 × b's 60.0/s (60.0/s to 110/s) turn by turn;"),
+        "{sentence}"
+    );
+    // One pair alone is no turn by turn.
+    for run in &mut report.steps[0].cells[1].runs {
+        run.repetition += 2;
+    }
+    let (verdict, sentence) = one(&check, &report);
+    assert_eq!(verdict, Verdict::Met);
+    assert!(sentence.contains(", 1.50 × b's 60.0/s (60.0/s to 110/s);"), "{sentence}");
 }
 
 #[test]

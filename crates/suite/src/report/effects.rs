@@ -5,9 +5,10 @@
 //! turn says how much nothing makes, and no smaller effect is called one.
 
 use super::combination;
-use super::figures::{explained, heading, pairs};
+use super::figures::{explained, heading};
 use crate::document::{Cell, StepEntry};
 use crate::measure::Measure;
+use crate::pairs::pairs;
 use flatout_lab::view::chart::escape;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;

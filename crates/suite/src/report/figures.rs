@@ -1,6 +1,6 @@
 //! Figures as people read them, and pairs of them.
 
-use crate::document::{Cell, Figure};
+use crate::document::Figure;
 use crate::measure::Measure;
 use flatout_lab::view::units;
 
@@ -53,26 +53,4 @@ pub(super) fn heading(measure: &str) -> String {
 /// What a measure is, in a sentence.
 pub(super) fn explained(measure: &str) -> &'static str {
     Measure::parse(measure).map_or("", Measure::text)
-}
-
-/// Values of one measure in both cells, repetition by repetition: those that both have.
-pub(super) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> {
-    let (one, other) = (by_repetition(one, measure), by_repetition(other, measure));
-    let of = |(repetition, value): &(u32, f64)| {
-        other.iter().find(|(also, _)| also == repetition).map(|(_, theirs)| (*value, *theirs))
-    };
-    one.iter().filter_map(of).collect()
-}
-
-/// A figure has a value for each run that is valid for it, in order.
-fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
-    let Some(figure) = cell.figure(measure) else { return Vec::new() };
-    let is_cost = Measure::parse(measure).is_some_and(Measure::is_cost);
-    let valid = cell.runs.iter().filter(|run| run.invalid.is_empty() || run.cost_only && is_cost);
-    let valid = valid.map(|run| run.repetition);
-    let repetitions: Vec<u32> = valid.collect();
-    if repetitions.len() != figure.values.len() {
-        return Vec::new();
-    }
-    repetitions.into_iter().zip(figure.values.iter().copied()).collect()
 }

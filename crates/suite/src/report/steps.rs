@@ -100,7 +100,7 @@ fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
         } } }
         caption {
             "Medians of the repetitions; below them least, greatest, and the standard deviation (σ) of a single one."
-            @if step.cells.iter().any(Cell::has_invalid) { " * One or more runs are invalid and in no figure, those in which only the client was the limit in those of the server's cost: " (invalid_words(step)) }
+            @if step.cells.iter().any(Cell::has_invalid) { " * One or more runs are invalid and in no figure, those in which only the client was the limit, or late, in those of the server's cost: " (invalid_words(step)) }
         }
     } } } }
 }

@@ -59,8 +59,10 @@ fn measurements(report: &SuiteReport) -> String {
     let mut text = units::plural(runs().count() as u64, "measurement", "measurements");
     let cost_only = runs().filter(|run| run.cost_only).count();
     if cost_only > 0 {
-        let _ =
-            write!(text, "; in {cost_only} of them the client was the limit: they tell what servers cost, and no rate");
+        let _ = write!(
+            text,
+            "; in {cost_only} of them the client was the limit, or late: they tell what servers cost, and no rate"
+        );
     }
     if worthless > 0 {
         let _ = write!(text, "; {worthless} of them must not be believed");
@@ -101,7 +103,7 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
             "  {}",
             style.paint(
                 Weight::Warning,
-                "* invalid runs are in no figure; where only the client was the limit, in those of cost"
+                "* invalid runs are in no figure; where only the client was the limit, or late, in those of cost"
             )
         );
     }

@@ -34,10 +34,11 @@ pub(super) fn entry(
     entry
 }
 
-/// What is said against a run, and whether that is the client's limit alone, which leaves what the server cost. Beyond what
-/// a server bears, what waits and what is never begun is what the step is about, as it is of `--overload`.
+/// What is said against a run, and whether that is of the client alone, its limit or its being late, which leaves what the
+/// server cost. Beyond what a server bears, what waits and what is never begun is what the step is about, as it is of `--overload`.
 fn judged<'i>(step: &Step, invalid: impl Iterator<Item = &'i Invalid>) -> (Vec<String>, bool) {
-    let is_by_client = |invalid: &&Invalid| invalid.reason == InvalidReason::ClientSaturated;
+    let is_by_client =
+        |invalid: &&Invalid| matches!(invalid.reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag);
     let is_meant = |invalid: &&Invalid| match invalid.reason {
         InvalidReason::ClientSaturated => step.client_limit,
         InvalidReason::ConnectionsShort | InvalidReason::RateNotReached => step.failures_expected,
@@ -54,8 +55,8 @@ pub(super) fn values(cell: &Cell, report: &RunReport, processes: &[ProcessCost])
     Measure::ALL.iter().filter_map(value).collect()
 }
 
-/// Adds a run to its cell. One that must not be believed is listed, and in no figure; one in which the client was the limit
-/// says what the server cost.
+/// Adds a run to its cell. One that must not be believed is listed, and in no figure; one in which the client was the limit,
+/// or late, says what the server cost.
 pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>) {
     let (is_valid, cost_only) = (entry.invalid.is_empty(), entry.cost_only);
     cell.runs.push(entry);
@@ -91,6 +92,7 @@ mod tests {
     use super::{add, judged, spread};
     use crate::document::{Cell, RunEntry};
     use crate::measure::Measure;
+    use crate::model::Step;
     use flatout_load::judge::{Invalid, InvalidReason};
 
     #[test]
@@ -129,7 +131,8 @@ mod tests {
         assert_eq!(made(&plain, InvalidReason::ClientSaturated), (false, true, true));
         assert_eq!(made(&client_limit, InvalidReason::ClientSaturated), (true, true, false));
         for step in [&plain, &client_limit, &beyond] {
-            assert_eq!(made(step, InvalidReason::ScheduleLag), (false, false, true));
+            assert_eq!(made(step, InvalidReason::ScheduleLag), (false, true, true));
+            assert_eq!(made(step, InvalidReason::LittlesLaw), (false, false, true));
         }
         // Beyond what a server bears arrivals wait; that is a fault of any other run.
         for waits in [InvalidReason::ConnectionsShort, InvalidReason::RateNotReached] {

@@ -1,0 +1,41 @@
+//! Figures of two servers, turn by turn.
+//!
+//! In each repetition servers take turns, so that what drifts on the machine drifts for both of a pair: their ratio says more
+//! than that of two medians, each of which may be of another hour.
+
+use crate::document::Cell;
+use crate::measure::Measure;
+
+/// Values of one measure in both cells, repetition by repetition: those that both have.
+pub(crate) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> {
+    let (one, other) = (by_repetition(one, measure), by_repetition(other, measure));
+    let of = |(repetition, value): &(u32, f64)| {
+        other.iter().find(|(also, _)| also == repetition).map(|(_, theirs)| (*value, *theirs))
+    };
+    one.iter().filter_map(of).collect()
+}
+
+/// The median of the pairs' ratios; `None` where fewer than two repetitions, or fewer than half of them, have both.
+pub(crate) fn ratio(one: &Cell, other: &Cell, measure: &str) -> Option<f64> {
+    let mut ratios: Vec<f64> = pairs(one, other, measure).into_iter().map(|(ours, theirs)| ours / theirs).collect();
+    let repetitions = one.runs.len().max(other.runs.len());
+    if ratios.len() < 2 || ratios.len() * 2 < repetitions || ratios.iter().any(|ratio| !ratio.is_finite()) {
+        return None;
+    }
+    ratios.sort_by(f64::total_cmp);
+    let middle = ratios.len() / 2;
+    Some(if ratios.len() % 2 == 1 { ratios[middle] } else { f64::midpoint(ratios[middle - 1], ratios[middle]) })
+}
+
+/// A figure has a value for each run that is valid for it, in order.
+fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
+    let Some(figure) = cell.figure(measure) else { return Vec::new() };
+    let is_cost = Measure::parse(measure).is_some_and(Measure::is_cost);
+    let valid = cell.runs.iter().filter(|run| run.invalid.is_empty() || run.cost_only && is_cost);
+    let valid = valid.map(|run| run.repetition);
+    let repetitions: Vec<u32> = valid.collect();
+    if repetitions.len() != figure.values.len() {
+        return Vec::new();
+    }
+    repetitions.into_iter().zip(figure.values.iter().copied()).collect()
+}
