@@ -107,6 +107,8 @@ impl Run {
         let wanted = exchange.as_mut().and_then(|exchange| exchange.wanted.take());
         let flush = exchange.as_mut().is_some_and(|exchange| std::mem::take(&mut exchange.flush));
         self.exchange = exchange;
+        // It may have been preempted on the way down to where it waited.
+        self.answer = hub.answer.take();
         hub.forget();
         if let Some(doom) = doom {
             return Step::Failed(Box::new(doom));

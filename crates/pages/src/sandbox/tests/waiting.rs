@@ -1,6 +1,7 @@
 //! Waiting, flushing, and the page's own coroutines in between.
 
 use super::*;
+use std::time::Duration;
 
 #[test]
 fn waits_at_any_depth_of_coroutines() {
@@ -49,6 +50,30 @@ fn waits_at_any_depth_of_coroutines() {
         assert_eq!(ended.failure, None, "{source}");
         assert_eq!((ended.output.as_str(), ended.waits), (expected, waits), "{source}");
     }
+}
+
+#[test]
+fn an_answer_is_kept_for_a_run_that_is_preempted_on_the_way_to_it() {
+    let sandbox = sandbox();
+    let source = "local function deep(n) if n == 0 then return later('x') end \
+        return coroutine.wrap(function() return deep(n - 1) end)() end __w(deep(20)) __w(deep(9))";
+    let code = sandbox.load("page.lhtml", source).unwrap();
+    let mut run = sandbox.start(&code, Box::default(), Limits::default());
+    let go_on = |run: &mut Run| {
+        run.set_slice(Duration::from_secs(1));
+        (0..100).map(|_| run.resume()).find(|step| !matches!(step, Step::Preempted)).unwrap()
+    };
+    for _ in 0..2 {
+        match go_on(&mut run) {
+            Step::Wants(future) => wait(&mut run, future),
+            step => panic!("{step:?}"),
+        }
+        // Used up before it is where it waited, so many coroutines down.
+        run.set_slice(Duration::ZERO);
+        assert!(matches!(run.resume(), Step::Preempted));
+    }
+    assert!(matches!(go_on(&mut run), Step::Done));
+    assert_eq!(text(&run.finish()), "xx");
 }
 
 #[test]
