@@ -118,7 +118,7 @@ fn a_result_takes_every_form() {
 
 /// Pairs of measurements, of which one must agree: what else the machine does meanwhile hits both by chance, and never both
 /// alike.
-const ATTEMPTS: usize = 8;
+const ATTEMPTS: usize = 24;
 
 /// Both ask a server for the same, one after the other.
 #[test]

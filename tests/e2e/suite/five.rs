@@ -113,13 +113,7 @@ fn tarantula_is_whole() {
     run(
         "tarantula",
         &steps,
-        &[
-            "TarantulaWEB, 1999",
-            "As httperf would print it",
-            "against what was offered",
-            "--quick leaves it out",
-            "Memory over the run",
-        ],
+        &["TarantulaWEB, 1999", "As httperf would print it", "--quick leaves it out", "Memory over the run"],
     );
 }
 

@@ -19,8 +19,11 @@ const EFFECTS: &[&str] = &["requests-per-s", "server-cpu-per-request"];
 /// Lines of what has no figures, at most: all are in the JSON.
 const ABSENCES_MAX: usize = 30;
 
+/// Reasons of invalid runs that a table tells, at most.
+const INVALID_WORDS_MAX: usize = 3;
+
 /// Statements of capacity of one step, at most.
-const CAPACITIES_MAX: usize = 12;
+const CAPACITIES_MAX: usize = 30;
 
 /// All steps.
 pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
@@ -105,7 +108,7 @@ fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
     } } } }
 }
 
-/// Why runs are invalid, each reason once.
+/// Why runs are invalid, each reason once, and no more of them than people read.
 fn invalid_words(step: &StepEntry) -> String {
     let mut words: Vec<&str> = Vec::new();
     for reason in step.cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.invalid) {
@@ -113,29 +116,31 @@ fn invalid_words(step: &StepEntry) -> String {
             words.push(reason);
         }
     }
-    words.join("; ")
+    let more = words.len().saturating_sub(INVALID_WORDS_MAX);
+    words.truncate(INVALID_WORDS_MAX);
+    let words = words.join("; ");
+    if more == 0 { words } else { format!("{words}; and {more} more, which the result has") }
 }
 
-/// The capacity statement: what the first server's rate comes to in an hour, and what link it fills.
+/// The capacity statement: what each server's rate comes to in an hour, and what link it fills.
 fn capacity(step: &StepEntry) -> Markup {
     if is_open(step) {
         return html! {};
     }
-    let Some(first) = step.servers.first() else { return html! {} };
     let of = |cell: &Cell| {
         let (per_s, bytes) = (cell.figure("requests-per-s")?.median, cell.figure("bytes-per-s")?.median);
         (per_s > 0.0).then(|| {
             let place =
                 if cell.values.is_empty() { String::new() } else { format!(" at {}", combination(&cell.values)) };
             format!(
-                "{first}{place}: {} hits an hour, which fill a link of {} Mbit/s.",
+                "{}{place}: {} hits an hour, which fill a link of {} Mbit/s.",
+                cell.server,
                 units::figure(per_s * 3600.0),
                 units::figure(bytes * 8.0 / 1e6)
             )
         })
     };
-    let lines: Vec<String> =
-        step.cells.iter().filter(|cell| cell.server == *first).filter_map(of).take(CAPACITIES_MAX).collect();
+    let lines: Vec<String> = step.cells.iter().filter_map(of).take(CAPACITIES_MAX).collect();
     html! { @if !lines.is_empty() { details open[lines.len() <= 3] {
         summary { "What it could carry" }
         ul { @for line in &lines { li { (line) } } }
