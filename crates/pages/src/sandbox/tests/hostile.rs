@@ -52,8 +52,7 @@ const SCRIPTS: &[(&str, &str, Expect)] = &[
     (
         "coroutines within coroutines",
         "local function f() coroutine.wrap(f)() end f()",
-        // Two hundred deep, each of them resumed anew whenever the slice was used up.
-        FailsEither(ScriptError, CpuLimit),
+        FailsEither(ScriptError, MemoryLimit),
     ),
     (
         "coroutines within coroutines, caught",
@@ -364,11 +363,14 @@ fn every_script_is_contained() {
         sandbox.collect();
         let before = sandbox.used_bytes();
         let code = sandbox.load(name, source).unwrap();
+        // Where its CPU time is not what ends a script it has plenty, as much as a busy machine may need.
+        let ends_by_time = matches!(expect, Fails(CpuLimit) | FailsEither(CpuLimit, _) | FailsEither(_, CpuLimit));
+        let cpu = if ends_by_time { Limits::default().cpu } else { Duration::from_secs(5) };
         for _ in 0..2 {
             let began = Instant::now();
-            let ended = run_code(&sandbox, &code, Limits::default());
+            let ended = run_code(&sandbox, &code, Limits { cpu, ..Limits::default() });
             let took = began.elapsed();
-            if took > Duration::from_millis(1500) {
+            if took > Duration::from_secs(30) {
                 wrong.push(format!("{name}: took {took:?}"));
             }
             let right = match expect {
