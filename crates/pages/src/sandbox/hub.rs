@@ -76,6 +76,5 @@ impl Hub {
     /// Empties everything that belonged to a run.
     pub(crate) fn forget(&self) {
         self.main.set(ptr::null());
-        self.answer.take();
     }
 }
