@@ -73,7 +73,7 @@ impl Hub {
         Err(Fault::from("not enough memory"))
     }
 
-    /// Empties everything that belonged to a run.
+    /// No run is under way any more.
     pub(crate) fn forget(&self) {
         self.main.set(ptr::null());
     }

@@ -4,7 +4,7 @@ use super::version;
 use crate::document::Why;
 use crate::model::{Program, VersionAsked};
 use crate::why::Reason;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -101,10 +101,7 @@ fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
 /// What a program says when asked for its version, on either output.
 fn say_version(path: &Path, arguments: &[String]) -> String {
     use std::os::unix::process::CommandExt;
-    // Not a pipe, which whoever is left running could hold open.
-    let Ok(said) = rustix::fs::memfd_create("version", MemfdFlags::CLOEXEC).map(File::from) else {
-        return String::new();
-    };
+    let Ok(mut said) = sheet() else { return String::new() };
     let (Ok(out), Ok(err)) = (said.try_clone(), said.try_clone()) else { return String::new() };
     let spawned = Command::new(path)
         .process_group(0)
@@ -122,12 +119,21 @@ fn say_version(path: &Path, arguments: &[String]) -> String {
     // One that still runs has said nothing of use.
     super::group::signal(child.id(), &BTreeSet::from([child.id()]), KILL);
     let _ended = child.wait();
-    let mut said = said;
     let mut bytes = Vec::new();
-    if said.rewind().is_ok() {
-        let _read = said.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
+    if let Ok(written) = said.stream_position()
+        && said.rewind().is_ok()
+    {
+        let _read = said.take(written).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a program writes upon: no pipe, which whoever it leaves running could hold open, and no longer than is read of it.
+fn sheet() -> std::io::Result<File> {
+    let sheet = File::from(memfd_create("version", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    sheet.set_len(SAID_BYTES_MAX)?;
+    fcntl_add_seals(&sheet, SealFlags::GROW)?;
+    Ok(sheet)
 }
 
 #[cfg(test)]
@@ -165,6 +171,9 @@ mod tests {
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
         // One that leaves a process behind, which would hold its outputs open for a day.
         asked.version = Some(version("2", "sh/2.0.1; sleep 86400 & true"));
+        assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
+        // One that would go on for ever finds its sheet full.
+        asked.version = Some(version("2", "sh/2.0.1; yes"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
         asked.version = Some(version("2", "nothing"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap_err().name, "version-unknown");
