@@ -5,6 +5,7 @@
 
 use crate::document::Cell;
 use crate::measure::Measure;
+use flatout_lab::spread::Spread;
 
 /// Values of one measure in both cells, repetition by repetition: those that both have.
 pub(crate) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> {
@@ -17,14 +18,9 @@ pub(crate) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> 
 
 /// The median of the pairs' ratios; `None` where fewer than two repetitions, or fewer than half of them, have both.
 pub(crate) fn ratio(one: &Cell, other: &Cell, measure: &str) -> Option<f64> {
-    let mut ratios: Vec<f64> = pairs(one, other, measure).into_iter().map(|(ours, theirs)| ours / theirs).collect();
-    let repetitions = one.runs.len().max(other.runs.len());
-    if ratios.len() < 2 || ratios.len() * 2 < repetitions || ratios.iter().any(|ratio| !ratio.is_finite()) {
-        return None;
-    }
-    ratios.sort_by(f64::total_cmp);
-    let middle = ratios.len() / 2;
-    Some(if ratios.len() % 2 == 1 { ratios[middle] } else { f64::midpoint(ratios[middle - 1], ratios[middle]) })
+    let ratios: Spread = pairs(one, other, measure).into_iter().map(|(ours, theirs)| ours / theirs).collect();
+    let (known, repetitions) = (ratios.readings().len(), one.runs.len().max(other.runs.len()));
+    (known >= 2 && known * 2 >= repetitions).then(|| ratios.median())
 }
 
 /// A figure has a value for each run that is valid for it, in order.
@@ -32,8 +28,7 @@ fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
     let Some(figure) = cell.figure(measure) else { return Vec::new() };
     let is_cost = Measure::parse(measure).is_some_and(Measure::is_cost);
     let valid = cell.runs.iter().filter(|run| run.invalid.is_empty() || run.cost_only && is_cost);
-    let valid = valid.map(|run| run.repetition);
-    let repetitions: Vec<u32> = valid.collect();
+    let repetitions: Vec<u32> = valid.map(|run| run.repetition).collect();
     if repetitions.len() != figure.values.len() {
         return Vec::new();
     }

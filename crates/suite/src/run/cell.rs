@@ -3,6 +3,7 @@
 use crate::document::{Cell, Figure, ProcessCost, RunEntry};
 use crate::measure::Measure;
 use crate::model::Step;
+use flatout_lab::spread::Spread;
 use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::report::RunReport;
 
@@ -73,34 +74,18 @@ pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>)
         }
     }
     for figure in &mut cell.figures {
-        (figure.median, figure.min, figure.max) = spread(&figure.values);
+        let spread: Spread = figure.values.iter().copied().collect();
+        (figure.median, figure.min, figure.max) = (spread.median(), spread.min(), spread.max());
     }
-}
-
-/// Median, least and greatest.
-fn spread(values: &[f64]) -> (f64, f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (Some(least), Some(greatest)) = (sorted.first(), sorted.last()) else { return (0.0, 0.0, 0.0) };
-    let middle = sorted.len() / 2;
-    let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-    (median, *least, *greatest)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{add, judged, spread};
+    use super::{add, judged};
     use crate::document::{Cell, RunEntry};
     use crate::measure::Measure;
     use crate::model::Step;
     use flatout_load::judge::{Invalid, InvalidReason};
-
-    #[test]
-    fn a_median_is_the_middle_or_between_the_two_in_it() {
-        assert_eq!(spread(&[3.0, 1.0, 2.0]), (2.0, 1.0, 3.0));
-        assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), (2.5, 1.0, 4.0));
-        assert_eq!(spread(&[]), (0.0, 0.0, 0.0));
-    }
 
     #[test]
     fn a_run_that_must_not_be_believed_is_in_no_figure() {
