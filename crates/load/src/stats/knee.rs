@@ -1,12 +1,17 @@
 //! The highest rate at which a requirement is met: a search that says what to measure next.
 //!
-//! As MLRsearch does for packets (Multiple Loss Ratio search, FD.io CSIT and an IETF draft): short trials find roughly
-//! where the knee is, doubling the rate until the requirement is missed and halving the interval by ratio from there; long
-//! ones decide. A rate counts as met when [`KneePlan::confirmations`] long trials in a row met the requirement, as missed
-//! when one long trial did not. The search ends when the two are no further apart than the precision wanted. Where long
-//! trials contradict the short ones, it walks down, or up, in steps that double, and narrows again.
+//! As MLRsearch does for packets (Multiple Loss Ratio search, FD.io CSIT and an IETF draft), short trials find roughly
+//! where the knee is: they double the rate until the requirement is missed, then halve the interval by ratio. Long trials
+//! decide. A machine shared with others spoils single trials, so none decides alone:
 //!
-//! The driver asks [`Search::next`] for a [`Trial`], runs it, and tells [`Search::handle`] what came of it.
+//! - A trial that says nothing about the server is repeated, up to [`INVALID_MAX`] times at one rate.
+//! - A rate is missed when [`MISSED_MIN`] trials, and no fewer than met it, missed the requirement there.
+//! - A rate is met when one short trial, or [`KneePlan::confirmations`] long trials in a row, met the requirement.
+//! - When the two rates are close enough, long trials above the missed rate must miss as well, and one more at the met
+//!   rate must meet. If either contradicts what was found before, the search widens and goes on; after
+//!   [`CONTRADICTIONS_MAX`] contradictions it ends without a figure.
+//!
+//! The driver asks [`Search::next`] for a [`Trial`], runs it, and passes the result to [`Search::handle`].
 
 use crate::plan::Arrival;
 use serde::{Deserialize, Serialize};
@@ -54,24 +59,25 @@ pub struct Trial {
     pub is_long: bool,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialOutcome {
-    /// The requirement was met, and the run is valid.
+    /// The requirement was met. Response times include the client's own delays, so they are an upper bound: a trial
+    /// whose client was late still counts when even they meet the requirement.
     Met,
-    /// It was not.
+    /// The server missed the requirement.
     Missed,
-    /// The client could not do it, so nothing is known of the server.
-    ClientLimited,
+    /// The trial says nothing about the server: the client was the limit, or the machine was busy with something else.
+    Invalid,
 }
 
-/// A trial that was made, or that this client could not make.
+/// A trial and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// What was measured.
+    /// The rate and length.
     pub trial: Trial,
-    /// What came of it.
+    /// The result.
     pub outcome: TrialOutcome,
 }
 
@@ -85,9 +91,11 @@ pub enum KneeEnding {
     BelowLowest,
     /// Even the highest rate met it.
     AboveHighest,
-    /// The client could not offer more than the server bore.
+    /// The client could not offer a rate that the server misses.
     ClientLimited,
-    /// The trials allowed were used up.
+    /// Trials at the same rates contradicted each other, so there is no figure to report.
+    Contradictory,
+    /// The search was interrupted, or used up the trials it was allowed.
     Unsettled,
 }
 
@@ -99,6 +107,7 @@ impl KneeEnding {
             Self::BelowLowest => "below-lowest",
             Self::AboveHighest => "above-highest",
             Self::ClientLimited => "client-limited",
+            Self::Contradictory => "contradictory",
             Self::Unsettled => "unsettled",
         }
     }
@@ -125,34 +134,55 @@ impl Knee {
         let times = if self.confirmations == 1 { "once".to_owned() } else { format!("{} times", self.confirmations) };
         match (self.ending, self.met_per_s, self.missed_per_s) {
             (KneeEnding::Found, Some(met), Some(missed)) => {
-                format!(
-                    "{requirement} holds up to {met:.0} {arrival} (confirmed {times}), and no longer at {missed:.0}"
-                )
+                format!("{requirement} holds up to {met:.0} {arrival} (confirmed {times}) and fails at {missed:.0}")
             }
             (KneeEnding::AboveHighest, Some(met), _) => {
-                format!("{requirement} holds at {met:.0} {arrival}, the highest rate that was to be tried")
+                format!("{requirement} holds at {met:.0} {arrival}, the highest rate allowed")
             }
             (KneeEnding::BelowLowest, _, Some(missed)) => {
-                format!(
-                    "{requirement} does not hold even at {missed:.0} {arrival}, the lowest rate that was to be tried"
-                )
+                format!("{requirement} fails even at {missed:.0} {arrival}, the lowest rate allowed")
             }
             (KneeEnding::ClientLimited, Some(met), _) => format!(
-                "{requirement} holds at {met:.0} {arrival} (confirmed {times}); more this client cannot offer, so the knee lies higher"
+                "{requirement} holds at {met:.0} {arrival} (confirmed {times}); this client cannot offer more, so the knee \
+                 lies higher"
             ),
-            (_, Some(met), _) => {
-                format!("{requirement} holds at {met:.0} {arrival} (confirmed {times}); where it ends is not settled")
-            }
-            (_, None, _) => format!("at what rate {requirement} holds is not settled"),
+            (KneeEnding::ClientLimited, ..) => format!(
+                "the highest rate at which {requirement} holds could not be found: this client was the limit at every rate"
+            ),
+            (KneeEnding::Contradictory, ..) => format!(
+                "the highest rate at which {requirement} holds could not be found: trials at the same rate contradict each \
+                 other; try longer trials (--duration) or a quieter machine"
+            ),
+            _ => format!(
+                "the highest rate at which {requirement} holds could not be found in {} trials",
+                self.trials.len()
+            ),
         }
     }
 }
+
+/// Trials at one rate that may be invalid before the rate counts as one that this client cannot offer.
+pub const INVALID_MAX: u32 = 3;
+
+/// Trials that must miss the requirement before a rate counts as missed. Short trials at a rate, or long ones.
+pub const MISSED_MIN: u32 = 2;
+
+/// Contradictions after which a search ends without a figure.
+pub const CONTRADICTIONS_MAX: u32 = 4;
+
+/// How far above the missed rate the last check measures, in steps of the precision.
+const CHECK_STEPS: f64 = 4.0;
+
+/// Precision below which noise alone would decide.
+const PRECISION_MIN: f64 = 0.001;
 
 /// A search under way.
 #[derive(Clone, Debug)]
 pub struct Search {
     plan: KneePlan,
     stage: Stage,
+    /// Trials at the current stage's rate.
+    votes: Votes,
     /// Highest rate that short trials found met.
     hinted: Option<f64>,
     /// Highest rate confirmed by long trials.
@@ -160,6 +190,8 @@ pub struct Search {
     missed: Option<Missed>,
     /// How often in a row long trials contradicted what was expected, for steps that double.
     surprises: u32,
+    /// How often the last check contradicted the trials before it.
+    contradictions: u32,
     trials: Vec<TrialRecord>,
 }
 
@@ -173,23 +205,57 @@ struct Missed {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// Doubling, by short trials.
+    /// Short trials double the rate.
     Climb(f64),
-    /// Halving the interval, by short trials.
+    /// Short trials halve the interval.
     Narrow(f64),
-    /// Long trials at a rate, of which so many have met.
-    Confirm {
-        rate: f64,
-        met: u32,
-    },
+    /// Long trials decide about a rate.
+    Confirm(f64),
+    /// The last check: a long trial above the missed rate must miss.
+    CheckMissed(f64),
+    /// The last check: a long trial at the met rate must meet.
+    CheckMet(f64),
     Done(KneeEnding),
 }
 
-/// Precision below which noise alone would decide.
-const PRECISION_MIN: f64 = 0.001;
+/// Results of the trials at one rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes {
+    met: u32,
+    met_in_a_row: u32,
+    missed: u32,
+    invalid: u32,
+}
+
+impl Votes {
+    /// The verdict once `met_min` trials in a row met the requirement, [`MISSED_MIN`] and no fewer than met it
+    /// missed it, or [`INVALID_MAX`] were invalid; `None` while more trials are needed.
+    fn add(&mut self, outcome: TrialOutcome, met_min: u32) -> Option<TrialOutcome> {
+        match outcome {
+            TrialOutcome::Met => {
+                self.met += 1;
+                self.met_in_a_row += 1;
+            }
+            TrialOutcome::Missed => {
+                self.met_in_a_row = 0;
+                self.missed += 1;
+            }
+            TrialOutcome::Invalid => self.invalid += 1,
+        }
+        if self.met_in_a_row >= met_min {
+            Some(TrialOutcome::Met)
+        } else if self.missed >= MISSED_MIN.max(self.met) {
+            Some(TrialOutcome::Missed)
+        } else if self.invalid >= INVALID_MAX {
+            Some(TrialOutcome::Invalid)
+        } else {
+            None
+        }
+    }
+}
 
 impl Search {
-    /// A search; what makes no sense in the plan is replaced by what does.
+    /// A search. Values of the plan that make no sense are replaced by the defaults.
     pub fn new(plan: KneePlan) -> Self {
         let or = |value: f64, default: f64| if value.is_finite() && value > 0.0 { value } else { default };
         let rate_min = or(plan.rate_min, KneePlan::DEFAULT.rate_min);
@@ -200,28 +266,48 @@ impl Search {
             confirmations: plan.confirmations.max(1),
             ..plan
         };
-        let stage = Stage::Climb(plan.rate_min);
-        Self { plan, stage, hinted: None, met: None, missed: None, surprises: 0, trials: Vec::new() }
+        Self {
+            plan,
+            stage: Stage::Climb(plan.rate_min),
+            votes: Votes::default(),
+            hinted: None,
+            met: None,
+            missed: None,
+            surprises: 0,
+            contradictions: 0,
+            trials: Vec::new(),
+        }
     }
 
-    /// What to measure next; the same until it is handled, and nothing when the search is over.
+    /// The next trial: the same until its result is handled, `None` when the search is over.
     pub fn next(&self) -> Option<Trial> {
         let (rate_per_s, is_long) = match self.stage {
             Stage::Climb(rate) | Stage::Narrow(rate) => (rate, false),
-            Stage::Confirm { rate, .. } => (rate, true),
+            Stage::Confirm(rate) | Stage::CheckMissed(rate) | Stage::CheckMet(rate) => (rate, true),
             Stage::Done(_) => return None,
         };
         let duration_ns = if is_long { self.plan.long_ns } else { self.plan.short_ns };
         Some(Trial { rate_per_s, duration_ns, is_long })
     }
 
-    /// Takes what came of the trial that was next.
+    /// Takes the result of the trial that was next.
     pub fn handle(&mut self, outcome: TrialOutcome) {
         let Some(trial) = self.next() else { return };
         self.trials.push(TrialRecord { trial, outcome });
-        let met = outcome == TrialOutcome::Met;
-        let by_client = outcome == TrialOutcome::ClientLimited;
-        self.stage = match self.stage {
+        let met_min = if matches!(self.stage, Stage::Confirm(_)) { self.plan.confirmations } else { 1 };
+        if let Some(verdict) = self.votes.add(outcome, met_min) {
+            self.votes = Votes::default();
+            self.stage = self.decide(verdict);
+        }
+        if self.trials.len() >= self.plan.trials_max as usize && !matches!(self.stage, Stage::Done(_)) {
+            self.stage = Stage::Done(KneeEnding::Unsettled);
+        }
+    }
+
+    fn decide(&mut self, verdict: TrialOutcome) -> Stage {
+        let met = verdict == TrialOutcome::Met;
+        let by_client = verdict == TrialOutcome::Invalid;
+        match self.stage {
             Stage::Climb(rate) | Stage::Narrow(rate) => {
                 if met {
                     self.hinted = Some(rate);
@@ -230,99 +316,107 @@ impl Search {
                 }
                 self.decide_short()
             }
-            Stage::Confirm { rate, met: before } => {
-                if met && before + 1 < self.plan.confirmations {
-                    // A rate that short trials missed may yet prove sound; then nothing above it is known.
+            Stage::Confirm(rate) => {
+                if met {
+                    self.met = Some(rate);
+                    // A rate that short trials missed may still prove sound; then nothing is known above it.
                     self.missed = self.missed.filter(|missed| missed.rate > rate);
-                    Stage::Confirm { rate, met: before + 1 }
                 } else {
-                    if met {
-                        self.met = Some(rate);
-                        self.missed = self.missed.filter(|missed| missed.rate > rate);
-                    } else {
-                        self.missed = Some(Missed { rate, by_long: true, by_client });
-                    }
-                    self.decide_long(met)
+                    self.missed = Some(Missed { rate, by_long: true, by_client });
                 }
+                self.decide_long(met)
+            }
+            Stage::CheckMissed(rate) if met => {
+                // What missed below was not the server's doing: short trials climb on from here.
+                (self.hinted, self.missed) = (Some(rate), None);
+                self.contradicted().unwrap_or(Stage::Climb((2.0 * rate).min(self.plan.rate_max)))
+            }
+            Stage::CheckMissed(_) => Stage::CheckMet(self.met.unwrap_or(self.plan.rate_min)),
+            Stage::CheckMet(_) if met => Stage::Done(KneeEnding::Found),
+            Stage::CheckMet(rate) => {
+                (self.met, self.hinted) = (None, None);
+                self.missed = Some(Missed { rate, by_long: true, by_client });
+                self.contradicted().unwrap_or_else(|| self.decide_long(false))
             }
             done @ Stage::Done(_) => done,
-        };
-        if self.trials.len() >= self.plan.trials_max as usize && !matches!(self.stage, Stage::Done(_)) {
-            self.stage = Stage::Done(KneeEnding::Unsettled);
         }
+    }
+
+    /// Counts a contradiction; the end of the search where there were too many.
+    fn contradicted(&mut self) -> Option<Stage> {
+        self.contradictions += 1;
+        (self.contradictions >= CONTRADICTIONS_MAX).then_some(Stage::Done(KneeEnding::Contradictory))
     }
 
     fn decide_short(&self) -> Stage {
         match (self.hinted, self.missed) {
-            // The lowest rate must be missed for certain before the search gives up.
-            (None, _) => Stage::Confirm { rate: self.plan.rate_min, met: 0 },
-            (Some(hinted), None) if hinted >= self.plan.rate_max => Stage::Confirm { rate: hinted, met: 0 },
+            // Long trials must miss the lowest rate before the search gives up.
+            (None, _) => Stage::Confirm(self.plan.rate_min),
+            (Some(hinted), None) if hinted >= self.plan.rate_max => Stage::Confirm(hinted),
             (Some(hinted), None) => Stage::Climb((2.0 * hinted).min(self.plan.rate_max)),
-            (Some(hinted), Some(missed)) if self.is_close(hinted, missed.rate) => {
-                Stage::Confirm { rate: hinted, met: 0 }
-            }
+            (Some(hinted), Some(missed)) if self.is_close(hinted, missed.rate) => Stage::Confirm(hinted),
             (Some(hinted), Some(missed)) => Stage::Narrow((hinted * missed.rate).sqrt()),
         }
     }
 
     fn decide_long(&mut self, met: bool) -> Stage {
-        let confirm = |rate: f64| Stage::Confirm { rate, met: 0 };
         match (self.met, self.missed) {
-            (None, None) => confirm(self.plan.rate_min),
+            (None, None) => Stage::Confirm(self.plan.rate_min),
             (None, Some(missed)) if missed.rate <= self.plan.rate_min => {
                 Stage::Done(if missed.by_client { KneeEnding::ClientLimited } else { KneeEnding::BelowLowest })
             }
             (None, Some(missed)) => {
                 let rate = missed.rate / self.surprise_step();
-                confirm(rate.max(self.plan.rate_min))
+                Stage::Confirm(rate.max(self.plan.rate_min))
             }
             (Some(met), None) if met >= self.plan.rate_max => Stage::Done(KneeEnding::AboveHighest),
             (Some(met), None) => {
                 let rate = met * self.surprise_step();
-                confirm(rate.min(self.plan.rate_max))
+                Stage::Confirm(rate.min(self.plan.rate_max))
             }
-            (Some(rate), Some(missed)) if self.is_close(rate, missed.rate) => {
-                if missed.by_long {
-                    let ending = if missed.by_client { KneeEnding::ClientLimited } else { KneeEnding::Found };
-                    Stage::Done(ending)
-                } else {
-                    confirm(missed.rate)
+            (Some(rate), Some(missed)) if self.is_close(rate, missed.rate) => match missed {
+                Missed { by_long: false, rate, .. } => Stage::Confirm(rate),
+                Missed { by_client: true, .. } => Stage::Done(KneeEnding::ClientLimited),
+                Missed { rate, .. } => {
+                    let above = rate * (1.0 + CHECK_STEPS * self.plan.precision);
+                    Stage::CheckMissed(above.min(self.plan.rate_max))
                 }
-            }
+            },
             (Some(rate), Some(missed)) => {
                 self.surprises = 0;
-                // Short trials have narrowed already; what they found is tried before the middle.
+                // The rate that short trials have narrowed down to is tried before the middle.
                 match self.hinted.filter(|hinted| !met && *hinted > rate && *hinted < missed.rate) {
-                    Some(hinted) => confirm(hinted),
-                    None => confirm((rate * missed.rate).sqrt()),
+                    Some(hinted) => Stage::Confirm(hinted),
+                    None => Stage::Confirm((rate * missed.rate).sqrt()),
                 }
             }
         }
     }
 
-    /// The factor of a step in a direction that nothing is known of: the precision first, and twice as much each time.
+    /// The factor of a step in a direction of which nothing is known: the precision first, and twice as much each time.
     fn surprise_step(&mut self) -> f64 {
         let step = 1.0 + self.plan.precision * f64::from(1_u32 << self.surprises.min(20));
         self.surprises += 1;
         step
     }
 
-    /// Whether two rates are as near as wanted, rounding aside.
+    /// Whether two rates are as near as the precision asks, rounding aside.
     fn is_close(&self, low: f64, high: f64) -> bool {
         high / low <= 1.0 + self.plan.precision * (1.0 + 1e-9)
     }
 
-    /// What the search found so far; it is over when [`Search::next`] gives nothing. A search that is broken off is
-    /// unsettled.
+    /// The result so far; final once [`Search::next`] returns `None`. A search that was interrupted is unsettled.
     pub fn knee(&self) -> Knee {
         let ending = match self.stage {
             Stage::Done(ending) => ending,
             _ => KneeEnding::Unsettled,
         };
+        // No figure is better than one that the trials contradict.
+        let has_figure = !matches!(ending, KneeEnding::Contradictory | KneeEnding::Unsettled);
         Knee {
             ending,
-            met_per_s: self.met,
-            missed_per_s: self.missed.map(|missed| missed.rate),
+            met_per_s: self.met.filter(|_| has_figure),
+            missed_per_s: self.missed.map(|missed| missed.rate).filter(|_| has_figure),
             confirmations: self.plan.confirmations,
             trials: self.trials.clone(),
         }

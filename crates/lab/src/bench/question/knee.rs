@@ -21,8 +21,8 @@ pub fn find_knee(
     let mut search = Search::new(plan);
     while let Some(trial) = search.next() {
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
-        // What this client has not the ports for says nothing of the server; what it can offer is searched on.
-        let outcome = step.map_or(TrialOutcome::ClientLimited, |step| outcome_of(step, requirement));
+        // A rate that this client has too few ports for says nothing about the server; the search goes on below it.
+        let outcome = step.map_or(TrialOutcome::Invalid, |step| outcome_of(step, requirement));
         if bench.is_over() {
             break;
         }
@@ -49,8 +49,8 @@ pub fn find_knee(
     Ok(report)
 }
 
-/// A server that cannot keep up makes arrivals wait, which is a requirement missed. A client that has no time left, or is
-/// late by itself, says nothing of the server.
+/// A server that cannot keep up makes arrivals wait, which misses the requirement. A client that was saturated or late
+/// says nothing about the server, unless response times meet the requirement even with the client's delays in them.
 fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
         matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::LittlesLaw)
@@ -59,10 +59,10 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     // The luck of random arrivals is not in this share, as it is in the rate.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
-    if step.invalid.iter().any(|invalid| by_client(invalid.reason)) {
-        TrialOutcome::ClientLimited
-    } else if is_met && keeps_up {
+    if is_met && keeps_up {
         TrialOutcome::Met
+    } else if step.invalid.iter().any(|invalid| by_client(invalid.reason)) {
+        TrialOutcome::Invalid
     } else {
         TrialOutcome::Missed
     }

@@ -19,7 +19,7 @@ fn outcome(is_met: bool) -> TrialOutcome {
     if is_met { TrialOutcome::Met } else { TrialOutcome::Missed }
 }
 
-/// What is told as met was met by the last long trials at that rate, and what is told as missed was missed by a long one.
+/// The met rate was met by long trials in a row and in the last check, and long trials missed the missed rate.
 fn assert_confirmed(knee: &Knee) {
     let long = |rate: f64| {
         let at =
@@ -27,8 +27,9 @@ fn assert_confirmed(knee: &Knee) {
         knee.trials.iter().filter(at).map(|record| record.outcome).collect::<Vec<_>>()
     };
     let met = long(knee.met_per_s.unwrap());
-    let last = &met[met.len() - knee.confirmations as usize..];
-    assert!(last.iter().all(|outcome| *outcome == TrialOutcome::Met), "{knee:?}");
+    let mut rows = met.windows(knee.confirmations as usize);
+    assert!(rows.any(|row| row.iter().all(|outcome| *outcome == TrialOutcome::Met)), "{knee:?}");
+    assert_eq!(met.last(), Some(&TrialOutcome::Met), "{knee:?}");
     assert!(long(knee.missed_per_s.unwrap()).contains(&TrialOutcome::Missed), "{knee:?}");
 }
 
@@ -43,7 +44,8 @@ fn a_hard_knee_is_found_wherever_it_is() {
         assert!(met <= truth && truth < missed && missed / met <= 1.020_001, "{met} {truth} {missed}");
         assert_confirmed(&knee);
         let long = knee.trials.iter().filter(|record| record.trial.is_long).count();
-        assert!(long == 4 && knee.trials.len() < 32, "{} trials, {long} of them long", knee.trials.len());
+        // Three that meet, two that miss, and the last check of both.
+        assert!(long == 8 && knee.trials.len() < 40, "{} trials, {long} of them long", knee.trials.len());
     }
 }
 
@@ -85,34 +87,69 @@ fn short_trials_that_lie_are_found_out() {
 }
 
 #[test]
+fn a_busy_machine_spoils_trials_and_not_the_result() {
+    let seeds = 500;
+    let (mut found, mut most) = (0, 0);
+    for seed in 0..seeds {
+        let mut random = Random::stream(3, 0, seed);
+        let truth = 12_000.0;
+        // Other programs take the machine for some trials: what they slow down misses, or is recognised and invalid.
+        let knee = run(KneePlan::DEFAULT, |trial| match random.below(10) {
+            0 => TrialOutcome::Missed,
+            1 | 2 => TrialOutcome::Invalid,
+            _ => outcome(trial.rate_per_s <= truth),
+        });
+        most = most.max(knee.trials.len());
+        if let Some(met) = knee.met_per_s {
+            found += 1;
+            // Nothing but the client was the limit: what it met is a lower bound.
+            let is_near = (met / truth - 1.0).abs() < 0.1 || (knee.ending == KneeEnding::ClientLimited && met <= truth);
+            assert!(is_near, "seed {seed}: {met}/s found where the truth is {truth}/s: {knee:#?}");
+        }
+    }
+    assert!(found >= 400, "{found} of {seeds} found");
+    assert!(most <= 100, "{most} trials");
+}
+
+#[test]
 fn every_ending_has_its_sentence() {
     let plan = KneePlan { rate_max: 1600.0, ..KneePlan::DEFAULT };
     let arrival = Plan::default().arrival();
     let sentence = |knee: &Knee| knee.sentence("p99<50ms", arrival);
     let knee = run(plan, |trial| outcome(trial.rate_per_s <= 500.0));
     assert!(sentence(&knee).starts_with("p99<50ms holds up to 4"), "{}", sentence(&knee));
-    assert!(sentence(&knee).contains("(confirmed 3 times), and no longer at 50"), "{}", sentence(&knee));
+    assert!(sentence(&knee).contains("(confirmed 3 times) and fails at 50"), "{}", sentence(&knee));
 
     let knee = run(plan, |_| TrialOutcome::Missed);
-    assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::BelowLowest, 2));
-    assert_eq!(sentence(&knee), "p99<50ms does not hold even at 100 requests/s, the lowest rate that was to be tried");
+    assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::BelowLowest, 4));
+    assert_eq!(sentence(&knee), "p99<50ms fails even at 100 requests/s, the lowest rate allowed");
 
     let knee = run(plan, |_| TrialOutcome::Met);
     assert_eq!((knee.ending, knee.met_per_s), (KneeEnding::AboveHighest, Some(1600.0)));
-    assert_eq!(sentence(&knee), "p99<50ms holds at 1600 requests/s, the highest rate that was to be tried");
+    assert_eq!(sentence(&knee), "p99<50ms holds at 1600 requests/s, the highest rate allowed");
 
-    let knee =
-        run(plan, |trial| if trial.rate_per_s <= 700.0 { TrialOutcome::Met } else { TrialOutcome::ClientLimited });
+    let knee = run(plan, |trial| if trial.rate_per_s <= 700.0 { TrialOutcome::Met } else { TrialOutcome::Invalid });
     assert_eq!(knee.ending, KneeEnding::ClientLimited);
     assert!(knee.met_per_s.unwrap() > 680.0 && sentence(&knee).ends_with("so the knee lies higher"), "{knee:?}");
 
-    let mut flips = 0;
-    let knee = run(KneePlan { trials_max: 9, ..plan }, |_| {
-        flips += 1;
-        outcome(flips % 2 == 1)
+    let knee = run(plan, |_| TrialOutcome::Invalid);
+    assert_eq!((knee.ending, knee.met_per_s), (KneeEnding::ClientLimited, None));
+    assert!(sentence(&knee).contains("could not be found: this client was the limit"), "{}", sentence(&knee));
+
+    let knee = run(KneePlan { trials_max: 9, ..plan }, |trial| outcome(trial.rate_per_s <= 500.0));
+    assert_eq!((knee.ending, knee.trials.len(), knee.met_per_s), (KneeEnding::Unsettled, 9, None));
+    assert_eq!(sentence(&knee), "the highest rate at which p99<50ms holds could not be found in 9 trials");
+
+    // A server that is fast or slow by turns, for as long as it takes to find the one and check the other.
+    let mut trials = 0;
+    let mut before = (0.0, false);
+    let knee = run(KneePlan { trials_max: 1000, ..plan }, |trial| {
+        trials += 1;
+        before = if before.0 == trial.rate_per_s { before } else { (trial.rate_per_s, !before.1) };
+        outcome(before.1)
     });
-    assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::Unsettled, 9));
-    assert!(sentence(&knee).ends_with("is not settled"));
+    assert!(matches!(knee.ending, KneeEnding::Contradictory | KneeEnding::Unsettled), "{knee:?}");
+    assert!(knee.met_per_s.is_none() && sentence(&knee).contains("could not be found"), "{}", sentence(&knee));
     assert_eq!(Search::new(plan).knee().ending, KneeEnding::Unsettled);
 }
 
@@ -123,7 +160,7 @@ fn a_rate_is_said_in_what_arrives() {
     let knee = run(plan, |_| TrialOutcome::Met);
     assert_eq!(
         knee.sentence("p99<50ms", calls.arrival()),
-        "p99<50ms holds at 1600 connections/s of 4 requests, the highest rate that was to be tried"
+        "p99<50ms holds at 1600 connections/s of 4 requests, the highest rate allowed"
     );
     let one = Plan { visit: Visit::Connection { calls: 1 }, ..Plan::default() };
     assert!(knee.sentence("p99<50ms", one.arrival()).contains("1600 requests/s, the"));
@@ -158,7 +195,7 @@ fn whatever_comes_it_ends() {
             search.handle(match random.below(5) {
                 0 | 1 => TrialOutcome::Met,
                 2 | 3 => TrialOutcome::Missed,
-                _ => TrialOutcome::ClientLimited,
+                _ => TrialOutcome::Invalid,
             });
         }
         assert!(search.knee().trials.len() <= 100);
