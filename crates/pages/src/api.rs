@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `request`, `content`, `body`, `upload` | what was asked, and content as it is read |
 //! | `response`, [`field`], [`policy`], [`cookie`] | what is answered, and who may keep it |
+//! | `reads` | what the page read of the request: Vary, and responses that belong to one visitor |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | what is kept, and other servers |
@@ -35,6 +36,7 @@ pub mod log;
 pub mod multipart;
 pub mod password;
 pub mod policy;
+mod reads;
 pub mod refusal;
 mod request;
 mod response;
@@ -105,7 +107,8 @@ impl Api {
     }
 
     /// To be called once before the head of the answer is sent, whether by a flush or at the page's end: sets the
-    /// session's cookie and, where the page used its session or sets cookies, makes the answer private. After it the
+    /// session's cookie, adds the Vary that follows from what the page read of the request and, where that belongs to one
+    /// visitor or a cookie is set, makes the answer private. After it the
     /// page's attempts to change the head are errors.
     ///
     /// A Content-Type and [`policy::DEFAULT`] are the caller's to add where the draft has none of

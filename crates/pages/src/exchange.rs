@@ -8,7 +8,7 @@ pub mod draft;
 pub mod facts;
 pub mod output;
 
-use crate::sandbox::wait::{Fault, Wanted};
+use crate::sandbox::wait::Wanted;
 use draft::Draft;
 use facts::Facts;
 use flatout_net::content::Offers;
@@ -88,6 +88,8 @@ pub struct Exchange {
     pub(crate) flush: bool,
     /// Whether the page has said that it is done.
     pub(crate) halted: bool,
+    /// Set when the page has ended within a transaction: the line that ended it, where that is known.
+    pub(crate) abandoned: Option<Option<u32>>,
     /// Whether the head of the answer is on its way, so that nothing of it can be changed.
     pub(crate) head_sent: bool,
     /// What the page printed, a line each, for the log.
@@ -106,6 +108,7 @@ impl Exchange {
         self.wanted = None;
         self.flush = false;
         self.halted = false;
+        self.abandoned = None;
         self.head_sent = false;
         self.printed.clear();
         self.printed.shrink_to(0);
@@ -165,22 +168,13 @@ impl Exchange {
         self.slots.iter_mut().find_map(|(_, part)| part.downcast_mut())
     }
 
-    /// Ends the page's run at its next step, as if it had come to its end: what follows `redirect()` is not run.
-    ///
-    /// # Errors
-    /// Within a transaction, which would be undone while the visitor is told that all is well.
-    pub fn halt(&mut self) -> Result<(), Fault> {
-        self.check_ending()?;
+    /// Ends the page's run, as if its last statement had run. A transaction that the page leads is rolled back when the
+    /// exchange is cleared; `line` then names the line of the page's code that ended it, for the log.
+    pub fn halt(&mut self, line: impl FnOnce() -> Option<u32>) {
         self.halted = true;
-        Ok(())
-    }
-
-    /// What [`Exchange::halt`] would refuse.
-    pub fn check_ending(&self) -> Result<(), Fault> {
         if self.is_unfinished() {
-            return Err("the page cannot end within a transaction: end the transaction first".into());
+            self.abandoned = Some(line());
         }
-        Ok(())
     }
 }
 

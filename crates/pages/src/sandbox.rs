@@ -179,6 +179,8 @@ pub(crate) struct Inner {
     nothing: Function,
     /// What makes a waiting function of a native.
     waiting: Function,
+    /// What makes a function that ends the page of a native.
+    ending: Function,
     /// Luau's own `debug.traceback`, which pages do not get.
     traceback: Function,
     threads: RefCell<Vec<Thread>>,
@@ -249,6 +251,7 @@ impl Sandbox {
             .set_name(format!("={}", failure::PRELUDE))
             .call((natives, lua.create_table()?))?;
         let waiting = prelude.get("waiting")?;
+        let ending = prelude.get("ending")?;
         let traceback = base.raw_get::<Table>("debug")?.raw_get("traceback")?;
         admit(&lua, &base, &prelude)?;
         let globals_metatable = lua.create_table()?;
@@ -267,6 +270,7 @@ impl Sandbox {
             globals_metatable,
             nothing,
             waiting,
+            ending,
             traceback,
             threads: RefCell::default(),
             owes_collection: Cell::new(false),
@@ -307,6 +311,20 @@ impl Sandbox {
             Ok(())
         })?;
         self.inner.waiting.call(start)
+    }
+
+    /// A native that ends the page when it succeeds: no statement after the call runs, wherever the call stands, within
+    /// `pcall`, a coroutine, a metamethod or a transaction, which is rolled back. When it fails, the page gets the fault as an
+    /// error and goes on.
+    pub fn ending<A>(
+        &self,
+        act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), Fault> + 'static,
+    ) -> mlua::Result<Function>
+    where
+        A: FromLuaMulti,
+    {
+        let start = natives::ending(&self.inner.lua, &self.inner.hub, act)?;
+        self.inner.ending.call(start)
     }
 
     /// Lays a value in, for all pages to see; before [`Sandbox::seal`], which freezes it.

@@ -34,7 +34,7 @@ fn an_accelerator_keeps_a_page_as_long_as_it_says() {
 /// As docs/pages.md has it: two sites of one process.
 #[test]
 fn a_site_in_front_keeps_what_pages_allow() {
-    let content = "<?lua if request.path == \"/kept\" then cache(\"60s\") end ?><p><?= kv.incr(\"runs\") ?> <?= request.client ?> <?= request.url ?></p>";
+    let content = "<?lua if request.path == \"/kept\" then cache(\"60s\") end ?><p><?= kv.incr(\"runs\") ?> <?= request.url ?></p><?lua if request.query.client then ?><p><?= request.client ?></p><?lua end ?>";
     let folder = Folder::with(&[("site/kept.lhtml", content.as_bytes()), ("site/own.lhtml", content.as_bytes())]);
     let port = free_port();
     let config = format!(
@@ -49,8 +49,75 @@ fn a_site_in_front_keeps_what_pages_allow() {
         text(&Response::parse(&server.exchange(request.as_bytes())))
     };
     // What strangers say of themselves does not come so far.
-    assert_eq!(ask("/kept"), "<p>1 127.0.0.1 http://www.example.com/kept</p>");
-    assert_eq!(ask("/kept"), "<p>1 127.0.0.1 http://www.example.com/kept</p>");
-    assert_eq!(ask("/own"), "<p>2 127.0.0.1 http://www.example.com/own</p>");
-    assert_eq!(ask("/own"), "<p>3 127.0.0.1 http://www.example.com/own</p>");
+    assert_eq!(ask("/kept"), "<p>1 http://www.example.com/kept</p>");
+    assert_eq!(ask("/kept"), "<p>1 http://www.example.com/kept</p>");
+    assert_eq!(ask("/own"), "<p>2 http://www.example.com/own</p>");
+    assert_eq!(ask("/own"), "<p>3 http://www.example.com/own</p>");
+    // A page that shows its visitor's address is that visitor's, whatever it says.
+    assert_eq!(ask("/kept?client=1"), "<p>4 http://www.example.com/kept?client=1</p><p>127.0.0.1</p>");
+    assert_eq!(ask("/kept?client=1"), "<p>5 http://www.example.com/kept?client=1</p><p>127.0.0.1</p>");
+}
+
+/// Two visitors and an accelerator: each gets the page made of what that visitor sent, however the page reads it.
+#[test]
+fn a_page_depends_on_what_it_read() {
+    const READS: &[(&str, &str)] = &[
+        ("language", "request.header(\"Accept-Language\")"),
+        ("table", "request.headers[\"accept-language\"]"),
+        (
+            "loop",
+            "(function() for name, value in request.headers do if name == \"accept-language\" then return value end end end)()",
+        ),
+        (
+            "pairs",
+            "(function() for name, value in pairs(request.headers) do if name == \"accept-language\" then return value end end end)()",
+        ),
+        ("cookie", "request.cookies.who"),
+        ("basic", "request.header(\"authorization\")"),
+        ("client", "request.client"),
+        ("forwarded", "request.header(\"X-Forwarded-For\")"),
+        ("session", "session.who or request.headers.cookie"),
+        ("content", "request.method == \"GET\" and request.text()"),
+    ];
+    let pages: Vec<(String, String)> = READS
+        .iter()
+        .flat_map(|(name, read)| {
+            let cache = "<?lua cache(\"60s\") ?>";
+            [
+                (format!("site/{name}-before.lhtml"), format!("{cache}<?= {read} ?>")),
+                (format!("site/{name}-after.lhtml"), format!("<?= {read} ?>{cache}")),
+            ]
+        })
+        .collect();
+    let pages: Vec<(&str, &str)> = pages.iter().map(|(name, content)| (&**name, &**content)).collect();
+    let (_folder, origin) = site(&pages, "secret \"secret\"\n trust \"127.0.0.1\"", "");
+    let edge = Folder::new();
+    let config = format!(
+        "workers 1\nadmin off=#true\nsite {{\n listen \"127.0.0.1:0\"\n cache\n proxy \"http://{}\" {{ trust \"127.0.0.1\" }}\n}}\n",
+        origin.address
+    );
+    let server = Server::run(&edge, &config);
+    let ask = |path: &str, visitor: &str| {
+        let lines = format!(
+            "Accept-Language: {visitor}\r\nCookie: who={visitor}\r\nX-Forwarded-For: 192.0.2.{}\r\n",
+            visitor.len()
+        );
+        let basic = if path.contains("basic") { format!("Authorization: {visitor}\r\n") } else { String::new() };
+        let content = if path.contains("content") {
+            format!("Content-Length: {}\r\n\r\n{visitor}", visitor.len())
+        } else {
+            "\r\n".to_owned()
+        };
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: www.example.com\r\n{lines}{basic}Connection: close\r\n{content}");
+        text(&Response::parse(&server.exchange(request.as_bytes())))
+    };
+    for (name, _) in READS {
+        for when in ["before", "after"] {
+            let path = format!("/{name}-{when}");
+            let (first, second) = (ask(&path, "de"), ask(&path, "french"));
+            assert_ne!(first, second, "{path}");
+            assert_eq!((ask(&path, "de"), ask(&path, "french")), (first, second), "{path}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use super::body::{BodyLimits, Form, parse_urlencoded, read_multipart, read_whole
 use super::budget::Share;
 use super::form::is_media_type;
 use super::multipart::parse_boundary;
+use super::reads;
 use super::refusal::{PageRefusal, Refused};
 use crate::exchange::{Beside, Exchange, Held};
 use crate::sandbox::wait::Fault;
@@ -81,12 +82,16 @@ pub(super) struct Reading {
     pub(super) refused: Refused,
 }
 
-/// The content of the running request; it is taken from the connection when it has not been read.
-pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Reading {
+/// The content of the running request; it is taken from the connection when it has not been read. A response that depends
+/// on content belongs to who sent it: caches know no content.
+pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<Reading, Fault> {
+    if exchange.offers.is_some() {
+        reads::note_private(exchange)?;
+    }
     let kept = exchange.slot::<Kept>().clone();
     let unread = matches!(*kept.state.borrow(), State::Unread);
     let content = exchange.offers.as_ref().filter(|_| unread).and_then(Offers::take_content);
-    Reading {
+    Ok(Reading {
         api: Rc::clone(api),
         limits: api.settings.body,
         content_type: exchange.facts.field("content-type").unwrap_or_default().to_vec(),
@@ -95,7 +100,7 @@ pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Reading {
         share: api.settings.budget.share(),
         beside: Beside::of(exchange),
         refused: Refused::of(exchange),
-    }
+    })
 }
 
 /// The form that was sent with the request; an empty one when there is no content.

@@ -112,6 +112,9 @@ impl Encoder {
             names.push((name, value));
             Ok(())
         })?;
+        if names.is_empty() && table.metatable().is_some_and(|known| known.contains_key("__iter").unwrap_or(false)) {
+            return Err("a table with __iter has no form in JSON: copy in a loop what is to be written".into());
+        }
         if names.is_empty() && table.metatable().is_none_or(|metatable| metatable != self.mark) {
             out.extend_from_slice(b"[]");
             return Ok(());

@@ -11,6 +11,10 @@ pub const LINES_MAX: usize = 64;
 /// Bytes of one line at the most; the rest is cut off.
 pub const LINE_BYTES_MAX: usize = 2048;
 
+/// Logged for a page that ends itself within a transaction.
+const ABANDONED: &str = "the page ended within a transaction, which is rolled back: return from its function before you \
+                         call response.redirect, response.json or exit";
+
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
@@ -78,6 +82,10 @@ pub(super) fn take(exchange: &mut Exchange) -> Vec<LogLine> {
             let (text, chunk) = (one_line(line), String::new());
             add(exchange, LogLine { level: LogLevel::Info, text, chunk, line: None });
         }
+    }
+    if let Some(line) = exchange.abandoned.take() {
+        let text = ABANDONED.to_owned();
+        add(exchange, LogLine { level: LogLevel::Warn, text, chunk: String::new(), line });
     }
     let Some(lines) = exchange.slot_if::<Lines>() else { return Vec::new() };
     let mut taken = std::mem::take(&mut lines.lines);

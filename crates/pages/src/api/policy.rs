@@ -65,18 +65,18 @@ pub fn make_private(draft: &mut Draft) {
 }
 
 /// Sees to it that Vary names `field` (RFC 9110 §12.5.5), beside what it names already.
-pub fn vary(draft: &mut Draft, field: &str) {
+pub fn vary(draft: &mut Draft, field: &[u8]) {
     let lines: Vec<&[u8]> =
         draft.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary")).map(|(_, value)| value).collect();
     let named = lines.iter().flat_map(|line| line.split(|&byte| byte == b',')).map(trim);
-    if named.clone().any(|name| name == b"*" || name.eq_ignore_ascii_case(field.as_bytes())) {
+    if named.clone().any(|name| name == b"*" || name.eq_ignore_ascii_case(field)) {
         return;
     }
     let mut all = lines.join(&b", "[..]);
     if !all.is_empty() {
         all.extend_from_slice(b", ");
     }
-    all.extend_from_slice(field.as_bytes());
+    all.extend_from_slice(field);
     draft.set_field(b"Vary", &all);
 }
 
@@ -210,7 +210,7 @@ mod tests {
             (&["Vary: *"], "Vary: *"),
         ] {
             let mut draft = draft(before);
-            vary(&mut draft, "Cookie");
+            vary(&mut draft, b"Cookie");
             assert_eq!(lines_of(&draft), [after]);
         }
     }

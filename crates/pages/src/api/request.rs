@@ -7,12 +7,13 @@ use super::content::{ReadForm, Reading, begin, read_form, read_text};
 use super::cookie::{COOKIES_MAX, parse_cookies};
 use super::form::{decode_component, is_media_type, parse_form};
 use super::json;
+use super::reads::{is_private, note_all_fields, note_field, note_private};
 use super::refusal::PageRefusal;
-use super::response::{is_personal, note_personal};
 use super::upload;
 use crate::exchange::Exchange;
 use crate::exchange::facts::Facts;
 use crate::sandbox::Sandbox;
+use crate::sandbox::failure::PRELUDE;
 use crate::sandbox::wait::{Fault, Made, Wanted};
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
@@ -31,7 +32,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let made = sandbox.function(|lua, exchange, name: LuaString| {
         let name = name.as_bytes();
         let name = std::str::from_utf8(&name).map_err(|_| Fault::from("a header's name is ASCII"))?;
-        note_personal(exchange, name.as_bytes())?;
+        note_field(exchange, name.as_bytes())?;
         Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
     })?;
     request.raw_set("header", made)?;
@@ -49,11 +50,11 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     request.raw_set("query_all", made)?;
     install_content(sandbox, api, &request)?;
 
-    let personal = personal_metatable(sandbox)?;
+    let headers = headers_metatable(sandbox)?;
     let metatable = lua.create_table()?;
     let made = sandbox.function(move |lua, exchange, (_, name): (Value, Value)| {
         let Value::String(name) = name else { return Ok(Value::Nil) };
-        field(lua, exchange, &name.as_bytes(), &personal)
+        field(lua, exchange, &name.as_bytes(), &headers)
     })?;
     metatable.raw_set("__index", made)?;
     metatable.raw_set("__metatable", "request")?;
@@ -62,25 +63,72 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("request", request)
 }
 
-/// Of a table of headers: those that are one visitor's own stand behind it, so that it is known who looks at them.
-fn personal_metatable(sandbox: &Sandbox) -> mlua::Result<Table> {
-    let metatable = sandbox.lua().create_table()?;
+/// What the metatable of `request.headers` says that it is.
+const HEADERS: &str = "headers";
+
+/// `pairs`, which Luau does not let metatables change, for `request.headers` as well. It is in Luau because pages call it
+/// often: a call of a native costs several times as much.
+const PAIRS: &str = r"
+local next, type, getmetatable, headers, refuse, all = ...
+return function(t)
+    if type(t) ~= 'table' then
+        refuse(t)
+    end
+    if getmetatable(t) == headers then
+        t = all(t)
+    end
+    return next, t, nil
+end
+";
+
+/// The metatable of `request.headers`. The table itself is empty: each field comes through here, so that it is known which
+/// of them the page reads, one by its name or all in a loop.
+fn headers_metatable(sandbox: &Sandbox) -> mlua::Result<Table> {
+    let lua = sandbox.lua();
+    let metatable = lua.create_table()?;
     let made = sandbox.function(|lua, exchange, (_, name): (Value, Value)| {
         let Value::String(name) = name else { return Ok(None) };
         let name = name.as_bytes();
-        // As in the table itself, names are in lower case.
-        let Some(name) = std::str::from_utf8(&name).ok().filter(|name| is_own_name(name)) else { return Ok(None) };
-        note_personal(exchange, name.as_bytes())?;
+        // Names are in lower case here.
+        let Some(name) =
+            std::str::from_utf8(&name).ok().filter(|name| !name.bytes().any(|byte| byte.is_ascii_uppercase()))
+        else {
+            return Ok(None);
+        };
+        note_field(exchange, name.as_bytes())?;
         Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
     })?;
     metatable.raw_set("__index", made)?;
-    metatable.raw_set("__metatable", "headers")?;
+    let next: Value = lua.globals().raw_get("next")?;
+    let all = sandbox.function(|lua, exchange, _: Value| all_headers(lua, exchange))?;
+    let known = next.clone();
+    let made = sandbox.function(move |lua, exchange, _: Value| Ok((known.clone(), all_headers(lua, exchange)?)))?;
+    metatable.raw_set("__iter", made)?;
+    metatable.raw_set("__metatable", HEADERS)?;
     metatable.set_readonly(true);
+    let refuse = sandbox.function(|_, _, value: Value| {
+        let given = value.type_name();
+        Err::<(), _>(format!("invalid argument #1 to 'pairs' (table expected, got {given})").into())
+    })?;
+    let (kind, get): (Value, Value) = (lua.globals().raw_get("type")?, lua.globals().raw_get("getmetatable")?);
+    let pairs = lua.load(PAIRS).set_name(format!("={PRELUDE}"));
+    sandbox.global("pairs", pairs.call::<Value>((next, kind, get, HEADERS, refuse, all))?)?;
     Ok(metatable)
 }
 
-fn is_own_name(name: &str) -> bool {
-    is_personal(name.as_bytes()) && !name.bytes().any(|byte| byte.is_ascii_uppercase())
+/// All fields but those that identify one visitor: names in lower case, lines of one name in one value (RFC 9110 §5.3).
+fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
+    note_all_fields(exchange)?;
+    let facts = &exchange.facts;
+    let table = lua.create_table()?;
+    for (name, _) in facts.fields().filter(|(name, _)| !is_private(name)) {
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        if table.raw_get::<Value>(&*name)?.is_nil() {
+            let value = joined(facts, &name).unwrap_or_default();
+            table.raw_set(&*name, lua.create_string(value)?)?;
+        }
+    }
+    Ok(table)
 }
 
 /// What waits for content.
@@ -88,33 +136,33 @@ fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::R
     let files = upload::Functions::new(sandbox)?;
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |_, exchange, (): ()| {
-        let reading = begin(&using, exchange);
+        let reading = begin(&using, exchange)?;
         Ok(waiting(async move { read_form(reading).await }, |lua, form| form.fields(lua)))
     })?;
     request.raw_set("form", made)?;
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |_, exchange, name: LuaString| {
-        let reading = begin(&using, exchange);
+        let reading = begin(&using, exchange)?;
         let name = name.as_bytes().to_vec();
         Ok(waiting(async move { read_form(reading).await }, move |lua, form| form.all(lua, &name)))
     })?;
     request.raw_set("form_all", made)?;
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |_, exchange, (): ()| {
-        let reading = begin(&using, exchange);
+        let reading = begin(&using, exchange)?;
         let files = files.clone();
         Ok(waiting(async move { read_form(reading).await }, move |lua, form| upload::tables(lua, &files, &form)))
     })?;
     request.raw_set("files", made)?;
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |_, exchange, (): ()| {
-        let reading = begin(&using, exchange);
+        let reading = begin(&using, exchange)?;
         Ok(waiting(async move { read_text(reading).await }, |lua, text| lua.create_string(&*text)))
     })?;
     request.raw_set("text", made)?;
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |_, exchange, (): ()| {
-        let reading = begin(&using, exchange);
+        let reading = begin(&using, exchange)?;
         let refused = reading.refused.clone();
         Ok(waiting(async move { read_json(reading).await }, move |lua, text| {
             json::decode(lua, &text).map_err(|why| {
@@ -181,9 +229,12 @@ fn is_json(content_type: &[u8]) -> bool {
 }
 
 /// A field of `request`.
-fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], personal: &Table) -> Result<Value, Fault> {
-    if name == b"cookies" {
-        note_personal(exchange, b"cookie")?;
+fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Table) -> Result<Value, Fault> {
+    match name {
+        b"cookies" => note_field(exchange, b"Cookie")?,
+        b"content_type" => note_field(exchange, b"Content-Type")?,
+        b"client" => note_private(exchange)?,
+        _ => {}
     }
     let facts = &exchange.facts;
     let text = |bytes: &[u8]| Ok(Value::String(lua.create_string(bytes)?));
@@ -201,7 +252,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], personal: &Table) -> R
         },
         b"content_type" => facts.field("content-type").map_or(Ok(Value::Nil), text),
         b"query" => looked(exchange, |looked| &mut looked.query, |facts| query(lua, facts)),
-        b"headers" => looked(exchange, |looked| &mut looked.headers, |facts| headers(lua, facts, personal)),
+        b"headers" => looked(exchange, |looked| &mut looked.headers, |_| headers(lua, headers_metatable)),
         b"cookies" => looked(exchange, |looked| &mut looked.cookies, |facts| cookies(lua, facts)),
         _ => Ok(Value::Nil),
     }
@@ -233,17 +284,10 @@ fn query(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
     Ok(table)
 }
 
-/// Names in lower case; lines of one name in one value (RFC 9110 §5.3).
-fn headers(lua: &Lua, facts: &Facts, personal: &Table) -> Result<Table, Fault> {
+/// See [`headers_metatable`].
+fn headers(lua: &Lua, metatable: &Table) -> Result<Table, Fault> {
     let table = lua.create_table()?;
-    table.set_metatable(Some(personal.clone()))?;
-    for (name, _) in facts.fields().filter(|(name, _)| !is_personal(name)) {
-        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        if table.raw_get::<Value>(&*name)?.is_nil() {
-            let value = joined(facts, &name).unwrap_or_default();
-            table.raw_set(&*name, lua.create_string(value)?)?;
-        }
-    }
+    table.set_metatable(Some(metatable.clone()))?;
     Ok(table)
 }
 

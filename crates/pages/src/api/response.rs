@@ -5,49 +5,15 @@ use super::cookie::{Cookie, SameSite};
 use super::field::{FIELDS_MAX, FieldError, check_field, location};
 use super::json;
 use super::policy::{self, CachePolicy, TAGS_MAX, is_tag, parse_seconds};
+use super::reads;
 use super::session;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString, Table, Value};
 
-/// What of the request, that is one visitor's own, the page has looked at.
-#[derive(Default)]
-struct Personal {
-    cookies: bool,
-    authorization: bool,
-}
-
 /// What `cache` writes.
 const POLICY_FIELDS: [&[u8]; 3] = [b"Cache-Control", b"CDN-Cache-Control", b"Surrogate-Key"];
-
-/// Fields of a request that are one visitor's own. Whoever looks at one makes the answer that visitor's.
-const PERSONAL_FIELDS: [&str; 2] = ["cookie", "authorization"];
-
-/// Whether a field of this name is one visitor's own.
-pub(super) fn is_personal(name: &[u8]) -> bool {
-    PERSONAL_FIELDS.iter().any(|personal| name.eq_ignore_ascii_case(personal.as_bytes()))
-}
-
-/// Notes that the page looks at the field called `name`. When an answer that everybody may keep is on its way, it is too
-/// late.
-pub(super) fn note_personal(exchange: &mut Exchange, name: &[u8]) -> Result<(), Fault> {
-    if !is_personal(name) {
-        return Ok(());
-    }
-    if exchange.head_sent && policy::is_shared(&exchange.draft) {
-        return Err("caches have been told that the answer is for all, by cache() and flush(): look at what is one \
-                    visitor's own before"
-            .into());
-    }
-    let personal = exchange.slot::<Personal>();
-    if name.eq_ignore_ascii_case(b"cookie") {
-        personal.cookies = true;
-    } else {
-        personal.authorization = true;
-    }
-    Ok(())
-}
 
 pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let lua = sandbox.lua();
@@ -70,7 +36,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         add_field(exchange, &name.as_bytes(), &field_value(&value)?)
     })?;
     response.raw_set("add_header", made)?;
-    let made = sandbox.function(|_, exchange, (target, status): (LuaString, Option<f64>)| {
+    let made = sandbox.ending(|_, exchange, (target, status): (LuaString, Option<f64>)| {
         check_open(exchange)?;
         let status = status.unwrap_or(303.0);
         if ![301.0, 302.0, 303.0, 307.0, 308.0].contains(&status) {
@@ -79,11 +45,10 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         let target = location(&target.as_bytes()).ok_or(
             "a redirect leads to a path or a URL without spaces and line ends: use url.encode for what comes from elsewhere",
         )?;
-        exchange.check_ending()?;
         exchange.draft.status = status as u16;
         exchange.draft.set_field(b"Location", &target);
         exchange.output.clear();
-        exchange.halt()
+        Ok(())
     })?;
     response.raw_set("redirect", made)?;
     let made = sandbox.function(|_, exchange, (name, value, options): (LuaString, LuaString, Option<Table>)| {
@@ -97,9 +62,8 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         set_cookie(exchange, &options.cookie(&name.as_bytes(), b""))
     })?;
     response.raw_set("delete_cookie", made)?;
-    let made = sandbox.function(|lua, exchange, (value, status): (Value, Option<f64>)| {
+    let made = sandbox.ending(|lua, exchange, (value, status): (Value, Option<f64>)| {
         check_open(exchange)?;
-        exchange.check_ending()?;
         let mut text = Vec::new();
         json::encode(lua, &value, &mut text)?;
         if let Some(status) = status {
@@ -108,7 +72,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         exchange.draft.set_field(b"Content-Type", b"application/json");
         exchange.output.clear();
         exchange.output.write(|out| out.extend_from_slice(&text));
-        exchange.halt()
+        Ok(())
     })?;
     response.raw_set("json", made)?;
 
@@ -341,17 +305,6 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<()
     }
     let used_session = session::finish(api, lua, exchange)?;
     exchange.head_sent = true;
-    let (cookies, authorization) =
-        exchange.slot_if::<Personal>().map_or((false, false), |personal| (personal.cookies, personal.authorization));
-    let cookies = cookies || used_session;
-    for (is_read, name) in [(cookies, "Cookie"), (authorization, "Authorization")] {
-        if is_read {
-            policy::vary(&mut exchange.draft, name);
-        }
-    }
-    if cookies || authorization || exchange.draft.field(b"Set-Cookie").is_some() {
-        // What is meant for one must not be given to all, whatever the page says.
-        policy::make_private(&mut exchange.draft);
-    }
+    reads::finish(exchange, used_session);
     Ok(())
 }

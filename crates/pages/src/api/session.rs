@@ -118,7 +118,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
             return Err(refused.refuse(PageRefusal::CsrfInvalid));
         }
         let id = opened.id;
-        let reading = header.is_none().then(|| begin(&using, exchange));
+        let reading = header.is_none().then(|| begin(&using, exchange)).transpose()?;
         Ok(wanted(async move {
             let form = match reading {
                 Some(reading) => Some(read_form(reading).await?),

@@ -74,6 +74,11 @@ impl Place {
         place
     }
 
+    /// The line of that frame.
+    pub(crate) const fn line(&self) -> Option<u32> {
+        self.line
+    }
+
     /// The first frame of a page's code in a traceback, as Luau writes it: a line for each, with name and line number.
     pub(crate) fn of_traceback(traceback: &str) -> Self {
         let mut place = Self::default();

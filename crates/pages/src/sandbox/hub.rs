@@ -1,7 +1,7 @@
 //! What natives reach: the exchange of the run under way, its meter and the answer it waited for.
 
 use super::meter::Meter;
-use super::natives::CANNOT_WAIT;
+use super::natives::{CANNOT_WAIT, ENDED};
 use super::wait::{Answer, Fault};
 use crate::exchange::Exchange;
 use mlua::Lua;
@@ -35,12 +35,17 @@ impl Hub {
     /// What is said when a native is called while no run is under way, or from within another native.
     const UNREACHABLE: &'static str = "this cannot be called from here";
 
-    /// Calls `act` with the exchange of the run under way.
+    /// Calls `act` with the exchange of the run under way. A page that has ended gets an error: nothing that it does
+    /// afterwards has an effect.
     #[inline]
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Exchange) -> Result<R, Fault>) -> Result<R, Fault> {
         let mut exchange = self.exchange.try_borrow_mut().map_err(|_| Fault::from(Self::UNREACHABLE))?;
-        let result = act(exchange.as_deref_mut().ok_or(Fault::from(Self::UNREACHABLE))?);
-        if exchange.as_deref().is_some_and(|exchange| exchange.halted) {
+        let exchange = exchange.as_deref_mut().ok_or(Fault::from(Self::UNREACHABLE))?;
+        if exchange.halted {
+            return Err(Fault::from(ENDED));
+        }
+        let result = act(exchange);
+        if exchange.halted {
             self.meter.halt();
         }
         result

@@ -1,6 +1,6 @@
 //! Natives: how a Rust function becomes one that pages call, and those that the prelude stands on.
 
-use super::failure::{Failure, is_memory};
+use super::failure::{Failure, Place, is_memory};
 use super::hub::Hub;
 use super::wait::Fault;
 use crate::exchange::Exchange;
@@ -26,6 +26,22 @@ where
     let hub = Rc::clone(hub);
     lua.create_function(move |lua, given: A| Ok(hub.with(|exchange| act(lua, exchange, given))?))
 }
+
+/// A native that ends the page when `act` succeeds; see [`Sandbox::ending`](super::Sandbox::ending).
+pub(crate) fn ending<A: FromLuaMulti>(
+    lua: &Lua,
+    hub: &Rc<Hub>,
+    act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), Fault> + 'static,
+) -> mlua::Result<Function> {
+    function(lua, hub, move |lua, exchange, given: A| {
+        act(lua, exchange, given)?;
+        exchange.halt(|| Place::here(lua).line());
+        Ok(())
+    })
+}
+
+/// The error that a page gets which calls a native after it has ended.
+pub(crate) const ENDED: &str = "the page has ended";
 
 /// What is said of a wait that cannot be.
 pub(crate) const CANNOT_WAIT: &str = "a metamethod or a callback of a native cannot wait";
@@ -53,7 +69,8 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
             Ok(())
         })?,
     )?;
-    natives.set("halt", function(lua, hub, |_, exchange, ()| exchange.halt())?)?;
+    natives.set("halt", ending(lua, hub, |_, _, ()| Ok(()))?)?;
+    natives.set("refuse", function(lua, hub, |_, _, ()| Err::<(), _>(ENDED.into()))?)?;
     natives.set(
         "print",
         function(lua, hub, |_, exchange, text: LuaString| {

@@ -12,7 +12,7 @@ use mlua::{Thread, Value};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is said of a page that comes to its end while it leads a transaction.
+/// The error of a page whose last statement has run while a coroutine of its own leads a transaction.
 const UNFINISHED: &str = "the page ended within a transaction, which is undone: end the transaction first";
 
 /// How far a resume has come.
@@ -114,7 +114,7 @@ impl Run {
             return Step::Failed(Box::new(doom));
         }
         let is_done = halted || (result.is_ok() && thread.status() != ThreadStatus::Resumable);
-        if is_done && self.exchange.as_ref().is_some_and(|exchange| exchange.is_unfinished()) {
+        if is_done && !halted && self.exchange.as_ref().is_some_and(|exchange| exchange.is_unfinished()) {
             return Step::Failed(Box::new(self.unplaced(FailureKind::ScriptError, UNFINISHED)));
         }
         if is_done {

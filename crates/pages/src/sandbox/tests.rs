@@ -32,9 +32,9 @@ fn sandbox() -> Sandbox {
     let fail = sandbox.function(|_, _, ()| Err::<(), _>("a native failed".into())).unwrap();
     sandbox.global("fail", fail).unwrap();
     let leave = sandbox
-        .function(|_, exchange, ()| {
+        .ending(|_, exchange, ()| {
             exchange.draft.status = 302;
-            exchange.halt()
+            Ok(())
         })
         .unwrap();
     sandbox.global("leave", leave).unwrap();

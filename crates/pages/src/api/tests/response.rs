@@ -52,6 +52,52 @@ fn a_redirect_ends_the_page() {
     );
 }
 
+/// No statement after the call has an effect, wherever the call stands.
+#[test]
+fn what_ends_a_page_ends_it_at_once() {
+    let site = Site::new();
+    for ending in ["response.redirect('/login', 302)", "response.json({}, 302)", "response.status = 302 exit()"] {
+        for code in [
+            "END session.admin = true",
+            "END response.status = 500 response.cookie('admin', '1') kv.set('after', 1)",
+            "local function check() END end check() session.admin = true",
+            "local function check() END session.admin = true end check()",
+            "pcall(function() END session.admin = true end) session.admin = true",
+            "xpcall(function() END end, function() session.admin = true end) session.admin = true",
+            "coroutine.wrap(function() END session.admin = true end)() session.admin = true",
+            "pcall(coroutine.wrap(function() pcall(function() END session.admin = true end) end)) session.admin = true",
+            "local co = coroutine.create(function() END session.admin = true end) coroutine.resume(co) session.admin = true",
+            "for _ in coroutine.wrap(function() END session.admin = true end) do end session.admin = true",
+            "for _ in function() END session.admin = true end do session.admin = true end session.admin = true",
+            // Where control cannot be given away.
+            "local x = setmetatable({}, {__index = function() END session.admin = true end}).a session.admin = true",
+            "local t = setmetatable({}, {__index = function() END session.admin = true end})
+             pcall(function() return t.a end) session.admin = true",
+            "local t = setmetatable({}, {__index = function() pcall(function() END end) session.admin = true end})
+             local x = t.a session.admin = true",
+            "local t = setmetatable({}, {__index = function() coroutine.wrap(function() END session.admin = true end)()
+             session.admin = true end}) local x = t.a session.admin = true",
+            "setmetatable({}, {__newindex = function() END end}).a = 1 session.admin = true",
+            "local x = setmetatable({}, {__eq = function() END end}) == setmetatable({}, {}) END session.admin = true",
+            "xpcall(error, function() END session.admin = true end) session.admin = true",
+            "__w(setmetatable({}, {__tostring = function() END session.admin = true end})) session.admin = true",
+            "string.gsub('ab', '.', function() END session.admin = true end) session.admin = true",
+            "table.sort({2, 1, 3}, function() END session.admin = true end) session.admin = true",
+            "while true do END session.admin = true end",
+            "repeat END session.admin = true until true session.admin = true",
+        ] {
+            let code = format!("__r('before') {} __r('after')", code.replace("END", ending));
+            let answered = site.run(&Ask::default(), &code);
+            assert_eq!((answered.status, answered.error.as_deref()), (302, None), "{code}");
+            assert_eq!(answered.field("Set-Cookie"), None, "{code}");
+            assert!(!answered.text.contains("after"), "{code}: {}", answered.text);
+            assert_eq!(site.value("kv.get('after')"), "nil", "{code}");
+        }
+        // One that fails has not ended the page.
+        assert_eq!(site.value("pcall(response.redirect, '')"), "false");
+    }
+}
+
 #[test]
 fn json_is_the_whole_answer() {
     let site = Site::new();
@@ -127,18 +173,43 @@ fn who_may_keep_it() {
         ("response.header('Cache-Control', 'no-store') local x = session.a", "Cache-Control: no-store\nVary: Cookie"),
         ("cache('5m', {private = true}) local x = session.a", "Cache-Control: private, max-age=300\nVary: Cookie"),
         ("local x = request.cookies", "Vary: Cookie"),
-        // What many visitors have in common is nobody's own.
+        ("cache('60s') local x = request.header('X-Forwarded-For')", "Vary: X-Forwarded-For\n{}"),
+        ("cache('60s') local x = request.headers.forwarded", "Vary: Forwarded\n{}"),
+        ("cache('60s') local x = request.client", "{}"),
+        ("local x = request.client cache('60s')", "{}"),
+        // Fields that many visitors share are named by Vary, whether the request has them or not, and however they are read.
+        ("cache('60s') local x = request.header('Accept-Language')", "{public}\nVary: Accept-Language"),
+        ("local x = request.headers['accept-language'] cache('60s')", "{public}\nVary: Accept-Language"),
+        ("cache('60s') local h = request.headers local x = h.accept, h.dnt, h.accept", "{public}\nVary: Accept, Dnt"),
+        ("cache('60s') local x = request.content_type", "{public}\nVary: Content-Type"),
         (
-            "cache('60s') local x = request.headers.accept for _ in request.headers do end",
-            "Cache-Control: public, max-age=60",
+            "cache('60s') response.header('Vary', 'Accept') local x = request.headers.accept, request.headers.dnt",
+            "{public}\nVary: Accept, Dnt",
+        ),
+        ("cache('60s') local x = request.header('Accept') response.header('Vary', nil)", "{public}\nVary: Accept"),
+        ("local x = request.header('Accept')", "Vary: Accept"),
+        ("cache('60s') for i = 1, 33 do local x = request.header('x-' .. i) end", "{public}\nVary: *"),
+        ("cache('60s') for _ in request.headers do end", "Vary: *\n{}"),
+        ("cache('60s') for _ in pairs(request.headers) do end", "Vary: *\n{}"),
+        ("for _ in request.headers do end response.header('Vary', 'Accept') cache('60s')", "Vary: *\n{}"),
+        // What the URL says, and what no request can have, depends on no field.
+        (
+            "cache('60s') local r = request local x = r.host, r.url, r.path, r.query.a, r.secure, r.method, r.headers.host,
+             r.header('Host'), r.header('a b'), r.header('X\\r\\nY: z'), r.headers, r.form()",
+            "{public}",
         ),
     ] {
-        let expected = expected.replace("{}", made);
+        let expected = expected.replace("{}", made).replace("{public}", "Cache-Control: public, max-age=60");
         assert_eq!(fields(code), expected, "{code}");
     }
     for (code, part) in [
         ("cache('60s') flush() local x = request.cookies", "before"),
         ("cache('60s') flush() local x = request.headers.cookie", "before"),
+        ("cache('60s') flush() local x = request.headers.accept", "before"),
+        ("cache('60s') local x = request.headers.dnt flush() local x = request.headers.accept", "before"),
+        ("cache('60s') flush() local x = request.client", "before"),
+        ("cache('60s') flush() for _ in request.headers do end", "before"),
+        ("cache('60s') local x = json.encode(request.headers)", "in a loop"),
         ("cache('60x')", "a time is"),
         ("cache(-1)", "a time is"),
         ("cache()", "a time is"),
@@ -167,6 +238,21 @@ fn headers_of_one_visitor_are_there_for_who_asks() {
         assert_eq!(site.value_of(&ask, code), expected, "{code}");
     }
     assert_eq!(site.value("request.headers.cookie"), "nil");
+    let ask =
+        Ask { fields: vec![("Accept", "a/b"), ("DNT", "1"), ("accept", "c/d"), ("Cookie", "a=1")], ..Ask::default() };
+    for all in ["request.headers", "pairs(request.headers)"] {
+        let code = format!("local t = {{}} for n, v in {all} do table.insert(t, n .. '=' .. v) end table.sort(t)");
+        let answered = site.run(&ask, &format!("{code} __r(table.concat(t, ';'))"));
+        assert_eq!((answered.error, &*answered.text), (None, "accept=a/b, c/d;dnt=1"), "{all}");
+    }
+    // What was named before is known to caches, and may be read after a flush.
+    let answered = site.run(&ask, "cache('60s') local x = request.headers.dnt flush() __r(request.header('DNT'))");
+    assert_eq!((answered.error, &*answered.text, answered.flushes), (None, "1", 1));
+    // Content belongs to who sent it.
+    let form = Ask { content: Some(b"a"), fields: vec![("Content-Type", "text/plain")], ..Ask::default() };
+    let answered = site.run(&form, "cache('60s') __r(request.text())");
+    assert_eq!((&*answered.text, answered.field("Cache-Control")), ("a", Some("private, no-cache")));
+    let ask = Ask { fields: vec![("Cookie", "b=2")], ..Ask::default() };
     // Nobody else may keep what was begun without a word.
     assert_eq!(site.run(&ask, "flush() __r(request.cookies.b)").text, "2");
 }
