@@ -71,6 +71,13 @@ impl Unfinished {
     }
 }
 
+/// A transaction that the page left open when it ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abandoned {
+    /// The line of the page's code that ended it, where that is known.
+    pub(crate) line: Option<u32>,
+}
+
 /// Everything one request's page sees and makes.
 #[derive(Default)]
 pub struct Exchange {
@@ -88,8 +95,8 @@ pub struct Exchange {
     pub(crate) flush: bool,
     /// Whether the page has said that it is done.
     pub(crate) halted: bool,
-    /// Set when the page has ended within a transaction: the line that ended it, where that is known.
-    pub(crate) abandoned: Option<Option<u32>>,
+    /// The transaction that the page has ended within.
+    pub(crate) abandoned: Option<Abandoned>,
     /// Whether the head of the answer is on its way, so that nothing of it can be changed.
     pub(crate) head_sent: bool,
     /// What the page printed, a line each, for the log.
@@ -173,7 +180,7 @@ impl Exchange {
     pub fn halt(&mut self, line: impl FnOnce() -> Option<u32>) {
         self.halted = true;
         if self.is_unfinished() {
-            self.abandoned = Some(line());
+            self.abandoned = Some(Abandoned { line: line() });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `log`: a page's lines for the server's log.
 
-use crate::exchange::Exchange;
+use crate::exchange::{Abandoned, Exchange};
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString};
@@ -83,7 +83,7 @@ pub(super) fn take(exchange: &mut Exchange) -> Vec<LogLine> {
             add(exchange, LogLine { level: LogLevel::Info, text, chunk, line: None });
         }
     }
-    if let Some(line) = exchange.abandoned.take() {
+    if let Some(Abandoned { line }) = exchange.abandoned.take() {
         let text = ABANDONED.to_owned();
         add(exchange, LogLine { level: LogLevel::Warn, text, chunk: String::new(), line });
     }
