@@ -280,6 +280,10 @@ pub struct CheckFinding {
     pub than: String,
     /// `ours / theirs`, where it is held against a figure.
     pub ratio: Option<f64>,
+    /// The lowest and the highest that the ratio may be, where the servers took turns: a 95 % confidence interval, or the
+    /// range of the turns where they are too few for one.
+    #[serde(default)]
+    pub ratio_range: Option<(f64, f64)>,
     /// The bound: of the ratio, or of the figure itself.
     pub bound: f64,
     /// Whether the bound is the most allowed; else it is the least.
@@ -292,6 +296,8 @@ pub struct CheckFinding {
 pub enum Verdict {
     /// It holds.
     Met,
+    /// The ratio's interval includes the bound: no difference was shown.
+    NotShown,
     /// It could not be judged.
     #[default]
     NotJudged,
@@ -300,10 +306,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether it settles nothing either way.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::NotShown | Self::NotJudged)
+    }
+
     /// The word for it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
+            Self::NotShown => "not shown",
             Self::NotJudged => "not judged",
             Self::Missed => "missed",
         }

@@ -78,8 +78,10 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
         Some(theirs) if theirs.median != 0.0 => {
             let is_turns = matches!(check.against, Against::Server(_) | Against::Best);
             let turns = is_turns.then(|| pairs::ratio(ours.cell, theirs.cell, measure)).flatten();
-            let ratio = turns.unwrap_or(ours.median / theirs.median);
-            let how = if turns.is_some() { " turn by turn" } else { "" };
+            let ratio = turns.map_or(ours.median / theirs.median, |turns| turns.estimate);
+            let how = turns
+                .map_or_else(String::new, |turns| format!(" turn by turn ({:.2} to {:.2})", turns.low, turns.high));
+            finding.ratio_range = turns.map(|turns| (turns.low, turns.high));
             finding.theirs = Some(theirs.median);
             finding.than.clone_from(&theirs.whose);
             finding.ratio = Some(ratio);
@@ -92,7 +94,11 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
         }
     };
     let is_met = if is_at_most { judged <= bound } else { judged >= bound };
-    finding.verdict = if is_met { Verdict::Met } else { Verdict::Missed };
+    finding.verdict = match finding.ratio_range {
+        Some((low, high)) if low < bound && bound < high => Verdict::NotShown,
+        _ if is_met => Verdict::Met,
+        _ => Verdict::Missed,
+    };
     let verdict = finding.verdict.word();
     finding.sentence =
         format!("{head}: {}'s {measure} is {}{held}; asked: {asked}: {verdict}", check.of.text, shown(&ours));

@@ -51,11 +51,12 @@ pub fn text(report: &SuiteReport, style: Style) -> String {
 /// What came of all checks, in one sentence.
 pub fn headline(report: &SuiteReport) -> String {
     let count = |verdict: Verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
-    let (met, missed, open) = (count(Verdict::Met), count(Verdict::Missed), count(Verdict::NotJudged));
+    let [met, missed, not_shown, not_judged] =
+        [Verdict::Met, Verdict::Missed, Verdict::NotShown, Verdict::NotJudged].map(count);
     let mut text = match report.checks.len() {
         0 => "This suite checks nothing.".to_owned(),
         all => format!(
-            "{met} of {} met, {missed} missed, {open} not judged.",
+            "{met} of {} met, {missed} missed, {not_shown} not shown, {not_judged} not judged.",
             units::plural(all as u64, "check", "checks")
         ),
     };

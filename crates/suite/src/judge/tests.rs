@@ -140,11 +140,23 @@ fn servers_that_took_turns_are_compared_turn_by_turn() {
     report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &[110.0, 60.0, 60.0]);
     let check = format!("{FIGURE} at-least 1; times \"b\"");
     let (verdict, sentence) = one(&check, &report);
-    assert_eq!(verdict, Verdict::Missed);
+    // 90.0 beside 60.0 in the third turn: the range of the ratios includes 1, so neither is ahead.
+    assert_eq!(verdict, Verdict::NotShown);
     assert!(
-        sentence.contains("90.0/s (50.0/s to 100/s), 0.91 × b's 60.0/s (60.0/s to 110/s) turn by turn;"),
+        sentence.contains("90.0/s (50.0/s to 100/s), 0.91 × b's 60.0/s (60.0/s to 110/s) turn by turn (0.83 to 1.50);"),
         "{sentence}"
     );
+    assert!(sentence.ends_with("asked: at least 1.00 ×: not shown"), "{sentence}");
+    for (bound, verdict) in [("0.8", Verdict::Met), ("1.6", Verdict::Missed)] {
+        assert_eq!(one(&format!("{FIGURE} at-least {bound}; times \"b\""), &report).0, verdict, "{bound}");
+    }
+    // Seven turns that agree have a confidence interval, and it is narrow.
+    let around = |figure: f64| [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0].map(|share| share * figure);
+    report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &around(105.0));
+    report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &around(100.0));
+    assert_eq!(one(&check, &report).0, Verdict::Met);
+    report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &[100.0, 50.0, 90.0]);
+    report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &[110.0, 60.0, 60.0]);
     // One pair alone is no turn by turn.
     for run in &mut report.steps[0].cells[1].runs {
         run.repetition += 2;

@@ -8,7 +8,7 @@ use super::combination;
 use super::figures::{explained, heading};
 use crate::document::{Cell, StepEntry};
 use crate::measure::Measure;
-use crate::pairs::pairs;
+use crate::pairs::{SEED, pairs};
 use flatout_lab::view::chart::escape;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
@@ -18,9 +18,6 @@ use std::fmt::Write as _;
 
 /// The name of the first server's second turn ends so.
 const AGAIN: &str = "-again";
-
-/// Where chance begins: the same report each time it is written.
-const SEED: u64 = 1;
 
 /// One server beside the first.
 pub(super) struct Effect {

@@ -30,7 +30,7 @@ pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {
 
 fn verdict(report: &SuiteReport) -> Markup {
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
-    let is_open = report.checks.iter().any(|check| check.verdict == Verdict::NotJudged);
+    let is_open = report.checks.iter().any(|check| check.verdict.is_open());
     let class = match (is_missed || !report.troubles.is_empty(), is_open || report.quick || report.interrupted) {
         (true, _) => "invalid",
         (false, true) => "failed",
@@ -68,7 +68,7 @@ fn findings(check: &CheckEntry) -> Markup {
 const fn class_of(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Met => "met",
-        Verdict::NotJudged => "open",
+        Verdict::NotShown | Verdict::NotJudged => "open",
         Verdict::Missed => "missed",
     }
 }

@@ -24,7 +24,7 @@ fn a_suite_is_told_whole() {
         &[
             "<!DOCTYPE html>",
             "default-src 'none'",
-            "1 of 3 checks met, 1 missed, 1 not judged. 1 thing went wrong on the way.",
+            "1 of 3 checks met, 1 missed, 0 not shown, 1 not judged. 1 thing went wrong on the way.",
             "Left out: h2o: h2o is not installed; the Debian package h2o brings it",
             "Left out: testbed wire",
             // What is missed is said as what is met is, and first.
@@ -124,7 +124,7 @@ fn the_headline_counts_what_came_of_the_checks() {
     let mut report = report();
     report.troubles.clear();
     report.checks.retain(|check| check.verdict == Verdict::Met);
-    assert_eq!(headline(&report), "1 of 1 check met, 0 missed, 0 not judged.");
+    assert_eq!(headline(&report), "1 of 1 check met, 0 missed, 0 not shown, 0 not judged.");
     report.quick = true;
     assert!(headline(&report).ends_with("are nothing to quote."));
 }

@@ -24,7 +24,7 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     for check in checks_by_weight(report).iter().rev() {
         let weight = match check.verdict {
             Verdict::Met => Weight::Good,
-            Verdict::NotJudged => Weight::Warning,
+            Verdict::NotShown | Verdict::NotJudged => Weight::Warning,
             Verdict::Missed => Weight::Bad,
         };
         let _ = writeln!(text, "{}: {}", check.name, style.paint(weight, check.verdict.word()));
