@@ -10,6 +10,7 @@ mod origin;
 mod poisoning;
 mod purge;
 mod uploads;
+mod visitors;
 mod websocket;
 pub(crate) mod wiki;
 

@@ -1,7 +1,9 @@
 //! What to do with a request, with and without a stored answer for it.
 
 use crate::condition::{Answer, decide_conditions};
+use crate::cookie::{bypasses, names_visitor};
 use crate::directive::RequestDirectives;
+use crate::freshness::LifetimeSource;
 use crate::invalidate::is_safe;
 use crate::partial::make_completion;
 use crate::reason::Lookup;
@@ -38,6 +40,9 @@ pub fn decide_request(request: &CacheRequest<'_>, rules: &Rules) -> Intake {
     }
     if request.has_content {
         return Intake::Bypass(Lookup::BypassContent);
+    }
+    if bypasses(request, &rules.cookies) {
+        return Intake::Bypass(Lookup::BypassCookie);
     }
     if request.is_plain() {
         return Intake::LookUp;
@@ -112,7 +117,7 @@ pub enum Verdict {
 /// Decides what is answered to `request` when `stored` is there, whose key and variant are the request's.
 pub fn decide_stored(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) -> Verdict {
     let directives = advice(request, rules);
-    let verdict = decide_reuse(request, stored, &directives, now_s);
+    let verdict = decide_reuse(request, stored, &directives, rules, now_s);
     match verdict {
         // RFC 9111 §5.2.1.7. A precondition that only the origin decides cannot be met either.
         Verdict::Validate { .. } | Verdict::Complete { .. } | Verdict::Forward { .. } if directives.only_if_cached => {
@@ -137,15 +142,39 @@ fn advice(request: &CacheRequest<'_>, rules: &Rules) -> RequestDirectives {
     if rules.request_directives { request.directives() } else { RequestDirectives::default() }
 }
 
-fn decide_reuse(request: &CacheRequest<'_>, stored: &Stored, directives: &RequestDirectives, now_s: i64) -> Verdict {
+/// Whether `stored`, which was fetched for another request and is for the variant of `request`, may answer `request`
+/// without validation (RFC 9111 §4). Otherwise `request` must not wait for it, nor get it.
+pub fn may_share(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) -> bool {
+    matches!(decide_stored(request, stored, rules, now_s), Verdict::Serve { .. })
+}
+
+/// Why the visitor that `request` names may not have `stored`, which does not say that it is for everybody.
+fn refuse_visitor(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules) -> Option<Lookup> {
+    // RFC 9111 §3.5 forbids to store the response to a request with Authorization, unless the response says so. What
+    // was stored for others is not theirs either: an origin that knows who asks may well answer otherwise.
+    let is_for_authorized = stored.flags.any(Flags::AUTHORIZED) && stored.flags.any(Flags::SHARED);
+    if !is_for_authorized && request.field("authorization").is_some() {
+        return Some(Lookup::RequestAuthorized);
+    }
+    if !stored.flags.any(Flags::SHARED) && names_visitor(request, &rules.cookies) {
+        return Some(Lookup::RequestCookie);
+    }
+    None
+}
+
+fn decide_reuse(
+    request: &CacheRequest<'_>,
+    stored: &Stored,
+    directives: &RequestDirectives,
+    rules: &Rules,
+    now_s: i64,
+) -> Verdict {
     // RFC 9111 §4.3.2: these two are no cache's to decide.
     if request.field("if-match").is_some() || request.field("if-unmodified-since").is_some() {
         return Verdict::Forward { reason: Lookup::RequestPrecondition };
     }
-    // RFC 9111 §3.5 forbids to keep what answers such requests, unless the answer says so. What was kept for others is
-    // not theirs either: an origin that knows who asks may well answer otherwise.
-    if request.field("authorization").is_some() && !stored.flags.any(Flags::AUTHORIZED) {
-        return Verdict::Forward { reason: Lookup::RequestAuthorized };
+    if let Some(reason) = refuse_visitor(request, stored, rules) {
+        return Verdict::Forward { reason };
     }
     if let Some(verdict) = decide_part(request, stored, now_s) {
         return verdict;
@@ -155,7 +184,8 @@ fn decide_reuse(request: &CacheRequest<'_>, stored: &Stored, directives: &Reques
         None => Verdict::Serve { age_s, reason: Lookup::HitFresh },
         Some(Lookup::StaleExpired) => {
             let stale_s = age_s - stored.lifetime_s;
-            let accepts_stale = directives.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s);
+            let accepts_stale = stored.lifetime_source != LifetimeSource::None
+                && directives.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s);
             if !allows_age(directives, age_s) {
                 ask_origin(stored, Lookup::StaleExpired)
             } else if stale_s < stored.stale_while_revalidate_s {
@@ -171,6 +201,8 @@ fn decide_reuse(request: &CacheRequest<'_>, stored: &Stored, directives: &Reques
 }
 
 fn ask_origin(stored: &Stored, reason: Lookup) -> Verdict {
+    let is_invalid = matches!(stored.lifetime_source, LifetimeSource::Invalid | LifetimeSource::ExpiresInvalid);
+    let reason = if is_invalid && reason == Lookup::StaleExpired { Lookup::StoredLifetimeInvalid } else { reason };
     match make_conditions(stored) {
         Some(conditions) => Verdict::Validate { conditions, reason },
         None => Verdict::Forward { reason },
@@ -264,13 +296,15 @@ pub fn decide_failure(
     let directives = advice(request, rules);
     let blocked = request.field("if-match").is_some()
         || request.field("if-unmodified-since").is_some()
-        || (request.field("authorization").is_some() && !stored.flags.any(Flags::AUTHORIZED));
+        || refuse_visitor(request, stored, rules).is_some();
     let part = stored.extent != Extent::Whole
         && (request.method != "GET" || matches!(decide_conditions(request, stored, None, now_s), Answer::NotHeld));
     if blocked || part || stored.flags.any(Flags::NO_CACHE) {
         return pass;
     }
-    let asked_s = directives.stale_if_error_s.filter(|_| !stored.flags.any(Flags::MUST_REVALIDATE)).unwrap_or(0);
+    // A request may prolong a lifetime, where there is one; otherwise nobody has said that others may have it.
+    let may_prolong = !stored.flags.any(Flags::MUST_REVALIDATE) && stored.lifetime_source != LifetimeSource::None;
+    let asked_s = directives.stale_if_error_s.filter(|_| may_prolong).unwrap_or(0);
     let window_s = stored.stale_if_error_s.max(asked_s);
     let age_s = stored.current_age_s(now_s);
     let allowed = if age_s < stored.lifetime_s {

@@ -48,10 +48,10 @@ impl Explanation<'_> {
     fn write_fields(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: &[&str] = match self.stored.lifetime_source {
             LifetimeSource::Targeted | LifetimeSource::SMaxage | LifetimeSource::MaxAge => &["cache-control"],
-            LifetimeSource::Expires => &["expires", "date"],
+            LifetimeSource::Expires | LifetimeSource::ExpiresInvalid => &["expires", "date"],
             LifetimeSource::Heuristic => &["last-modified", "date"],
-            LifetimeSource::Invalid => &["cache-control", "expires"],
-            LifetimeSource::Default | LifetimeSource::None | LifetimeSource::AgeInvalid => &[],
+            LifetimeSource::Invalid => &["cache-control"],
+            LifetimeSource::Default | LifetimeSource::None => &[],
         };
         let targeted = self.stored.lifetime_source == LifetimeSource::Targeted;
         with_fields(&self.stored.lines, |fields| {

@@ -5,6 +5,7 @@ use crate::rules::Rules;
 use crate::targeted::Chosen;
 use flatout_http::date::parse_date;
 use flatout_http::head::Fields;
+use flatout_http::token::trim;
 
 /// Where a freshness lifetime comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +25,10 @@ pub enum LifetimeSource {
     Heuristic,
     /// None of these: it is stale from the beginning.
     None,
-    /// One of these is there and invalid: it is stale from the beginning (RFC 9111 §4.2.1).
+    /// `s-maxage` or `max-age` is there and invalid: it is stale from the beginning (RFC 9111 §4.2.1).
     Invalid,
-    /// The Age that it came with is invalid: it is taken for stale.
-    AgeInvalid,
+    /// Expires is there and no date: it is stale from the beginning (RFC 9111 §5.3).
+    ExpiresInvalid,
 }
 
 impl LifetimeSource {
@@ -41,12 +42,12 @@ impl LifetimeSource {
         Self::Heuristic,
         Self::None,
         Self::Invalid,
-        Self::AgeInvalid,
+        Self::ExpiresInvalid,
     ];
 
     /// Whether the origin said it, rightly or wrongly.
     pub const fn is_explicit(self) -> bool {
-        matches!(self, Self::Targeted | Self::SMaxage | Self::MaxAge | Self::Expires | Self::Invalid | Self::AgeInvalid)
+        !matches!(self, Self::Default | Self::Heuristic | Self::None)
     }
 
     /// What it is, for people.
@@ -59,8 +60,8 @@ impl LifetimeSource {
             Self::Default => "the default lifetime of the configuration",
             Self::Heuristic => "a tenth of the time between Last-Modified and Date",
             Self::None => "nothing: neither Cache-Control, Expires, a default nor Last-Modified",
-            Self::Invalid => "an invalid max-age, s-maxage or Expires, which counts as stale",
-            Self::AgeInvalid => "an invalid Age, with which any answer counts as stale",
+            Self::Invalid => "an invalid max-age or s-maxage, which counts as stale",
+            Self::ExpiresInvalid => "an invalid Expires, which counts as stale",
         }
     }
 }
@@ -85,7 +86,7 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
         return lifetime;
     }
     // RFC 9111 §4.2.2: only for these statuses, and for what is explicitly marked as cacheable.
-    if !is_heuristically_cacheable(status) && !chosen.directives.public {
+    if (!is_heuristically_cacheable(status) && !chosen.directives.public) || says_pragma_no_cache(fields) {
         return Lifetime { seconds: 0, source: LifetimeSource::None };
     }
     if let Some(seconds) = rules.default_ttl_s {
@@ -102,6 +103,13 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
     }
 }
 
+/// Whether the response says `Pragma: no-cache`. The field has no meaning in responses (RFC 9111 §5.4); an origin that
+/// sends it does not want a lifetime that it has not named.
+fn says_pragma_no_cache(fields: &Fields<'_>) -> bool {
+    let members = fields.all("pragma").flat_map(|line| line.split(|&byte| byte == b','));
+    members.into_iter().any(|member| trim(member).eq_ignore_ascii_case(b"no-cache"))
+}
+
 /// The first of s-maxage, max-age and Expires that is there (RFC 9111 §4.2.1).
 fn explicit_lifetime(fields: &Fields<'_>, chosen: &Chosen, date_s: i64) -> Option<Lifetime> {
     let directives = &chosen.directives;
@@ -114,6 +122,7 @@ fn explicit_lifetime(fields: &Fields<'_>, chosen: &Chosen, date_s: i64) -> Optio
     Some(match seconds.valid() {
         Some(seconds) if chosen.field.is_some() => Lifetime { seconds, source: LifetimeSource::Targeted },
         Some(seconds) => Lifetime { seconds, source },
+        None if source == LifetimeSource::Expires => Lifetime { seconds: 0, source: LifetimeSource::ExpiresInvalid },
         None => Lifetime { seconds: 0, source: LifetimeSource::Invalid },
     })
 }
@@ -151,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_order_of_rfc_9111_4_2_1() {
-        use LifetimeSource::{Expires, Invalid, MaxAge, None, SMaxage, Targeted};
+        use LifetimeSource::{Expires, ExpiresInvalid, Invalid, MaxAge, None, SMaxage, Targeted};
         let rules = Rules::default();
         for (lines, expected) in [
             ("", (0, None)),
@@ -165,10 +174,10 @@ mod tests {
             ("Expires: Sun, 06 Nov 1994 08:50:37 GMT\r\n", (60, Expires)),
             ("Expires: Sun, 06 Nov 1994 08:49:37 GMT\r\n", (0, Expires)),
             ("Expires: Sun, 06 Nov 1994 08:48:37 GMT\r\n", (0, Expires)),
-            ("Expires: 0\r\n", (0, Invalid)),
-            ("Expires: -1\r\nLast-Modified: Sun, 06 Nov 1994 07:49:37 GMT\r\n", (0, Invalid)),
+            ("Expires: 0\r\n", (0, ExpiresInvalid)),
+            ("Expires: -1\r\nLast-Modified: Sun, 06 Nov 1994 07:49:37 GMT\r\n", (0, ExpiresInvalid)),
             ("Expires: Sun, 06 Nov 1994 08:50:37 GMT\r\nExpires: Sun, 06 Nov 1994 08:49:47 GMT\r\n", (10, Expires)),
-            ("Expires: Sun, 06 Nov 1994 08:50:37 GMT\r\nExpires: 0\r\n", (0, Invalid)),
+            ("Expires: Sun, 06 Nov 1994 08:50:37 GMT\r\nExpires: 0\r\n", (0, ExpiresInvalid)),
             ("Expires: Fri, 31 Dec 9999 23:59:59 GMT\r\n", (1 << 31, Expires)),
         ] {
             assert_eq!(lifetime(200, lines, &rules), expected, "{lines}");
@@ -191,7 +200,9 @@ mod tests {
         }
         let rules = Rules { heuristics: false, ..Rules::default() };
         assert_eq!(lifetime(200, hour, &rules), (0, None));
+        assert_eq!(lifetime(200, &format!("{hour}Pragma: x, No-Cache\r\n"), &Rules::default()), (0, None));
         let rules = Rules { default_ttl_s: Some(7), ..Rules::default() };
+        assert_eq!(lifetime(200, "Pragma: no-cache\r\n", &rules), (0, None));
         assert_eq!(lifetime(200, hour, &rules), (7, Owner));
         assert_eq!(lifetime(503, hour, &rules), (0, None));
         assert_eq!(lifetime(200, "Cache-Control: max-age=0\r\n", &rules), (0, LifetimeSource::MaxAge));

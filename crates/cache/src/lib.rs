@@ -16,7 +16,7 @@
 //! | file | what it knows |
 //! |---|---|
 //! | [`rules`] | what the owner of the cache has chosen |
-//! | [`request`] | the request as a cache sees it |
+//! | [`request`], [`cookie`] | the request as a cache sees it, and which of its cookies tell visitors apart |
 //! | [`directive`], [`targeted`] | Cache-Control in either direction, and the fields that stand in for it |
 //! | [`age`], [`freshness`] | how old an answer is, and how old it may get |
 //! | [`key`], [`search`], [`vary`] | which request an answer is for |
@@ -31,6 +31,7 @@
 pub mod age;
 pub mod codec;
 pub mod condition;
+pub mod cookie;
 pub mod decision;
 pub mod directive;
 pub mod explain;

@@ -21,19 +21,22 @@ flatout_reason::reasons! {
     MissVary, "miss_vary", "What is stored under the key is for other values of the fields in Vary.", "Name fewer fields in Vary, or fields of few values.";
     MissPart, "miss_part", "A part is stored that does not hold what was asked for.", "Ask for the whole once.";
     MissPurged, "miss_purged", "What was stored had been purged or invalidated.", "Ask again: what may be stored is now.";
-    HitForMiss, "hit_for_miss", "The last answer for the key could not be kept, so no request waits for another's answer.", "See why the last answer was not kept.";
+    HitForMiss, "hit_for_miss", "The last response for the key could not be shared, so requests for it do not wait for one another.", "See why the last response was not stored or not shared.";
     StaleExpired, "stale_expired", "The stored answer was stale, and nothing allows to serve it so.", "Give it a longer lifetime, or stale-while-revalidate.";
+    StoredLifetimeInvalid, "stored_lifetime_invalid", "The stored response has an invalid max-age, s-maxage or Expires: it is validated each time.", "Send max-age with a number, or Expires with a date.";
     StoredNoCache, "stored_no_cache", "The stored answer says no-cache: it is validated each time.", "Send max-age instead of no-cache.";
     RequestNoCache, "request_no_cache", "The request says no-cache, in Cache-Control or Pragma.", "Let the cache ignore the directives of requests: request-directives off.";
     RequestMaxAge, "request_max_age", "The stored answer is older than the request's max-age allows.", "Let the cache ignore the directives of requests: request-directives off.";
     RequestMinFresh, "request_min_fresh", "The stored answer will be stale sooner than the request's min-fresh allows.", "Let the cache ignore the directives of requests: request-directives off.";
     RequestAuthorized, "request_authorized", "The request has Authorization, and the stored answer does not say that it is for such requests too.", "Send public, s-maxage or must-revalidate.";
+    RequestCookie, "request_cookie", "The request has a cookie that may name its visitor, and the stored response does not say that it may be shared.", "Send public, s-maxage or max-age; or name the cookie in ignore-cookies or key-cookies.";
     RequestPrecondition, "request_precondition", "The request has If-Match or If-Unmodified-Since, which only the origin can decide.", "Leave these fields to requests that change something.";
     OnlyIfCached, "only_if_cached", "The request wants a stored answer only, and there is none it can have: 504.", "Ask without only-if-cached.";
     BypassOff, "bypass_off", "The cache is off for this request.", "Take cache off=#true out of the configuration.";
     BypassMethod, "bypass_method", "Answers to this method are not kept.", "Ask with GET.";
     BypassContent, "bypass_content", "A GET or HEAD with content means what its origin likes; no key stands for it.", "Ask without content.";
     BypassNoStore, "bypass_no_store", "The request says no-store.", "Let the cache ignore the directives of requests: request-directives off.";
+    BypassCookie, "bypass_cookie", "The request has a cookie for which the configuration leaves the cache out.", "Take the cookie out of bypass-cookies.";
     BypassMethodOverride, "bypass_method_override", "A field such as X-HTTP-Method-Override asks for another method than the request line.", "Ask with the method that is meant.";
     BypassUpgrade, "bypass_upgrade", "The request wants another protocol.", "Nothing: such a connection cannot be cached.";
     UnsafeMethod, "unsafe_method", "The method may change something: it is forwarded, and invalidates what is stored for its target.", "Ask with GET.";
@@ -56,6 +59,9 @@ flatout_reason::reasons! {
     NoStoreDirective, "no_store", "It says no-store.", "Send Cache-Control with max-age instead.";
     Private, "private", "It says private: for one visitor only.", "Send public, or leave private out.";
     Authorization, "authorization", "The request has Authorization, and the answer does not say that others may see it.", "Send public, s-maxage or must-revalidate.";
+    Cookie, "cookie", "The request has a cookie that may name its visitor, and the response has no explicit lifetime.", "Send public, s-maxage or max-age; or name the cookie in ignore-cookies or key-cookies.";
+    EventStream, "event_stream", "It is a stream of events (text/event-stream), which only the client that listens now can use.", "Nothing: events cannot be cached.";
+    NotReusable, "not_reusable", "It may be stored, but not be reused without validation, so no other request gets it.", "Send a lifetime: max-age or s-maxage.";
     SetCookie, "set_cookie", "It sets a cookie, which would go to all visitors.", "Send cookies only where they are needed, or choose set-cookie strip.";
     StatusNotCacheable, "status_not_cacheable", "Its status is not cacheable without an explicit lifetime.", "Send max-age or Expires.";
     StatusOfRequest, "status_of_request", "Its status speaks of the one request, not of what was asked for.", "Nothing: another request may fare better.";
@@ -65,6 +71,8 @@ flatout_reason::reasons! {
     VariantsTooMany, "variants_too_many", "Its key has as many variants as are kept.", "Name fields of few values in Vary.";
     NoFreshness, "no_freshness", "It has no lifetime and no validator, so it could never be used again.", "Send max-age, or ETag.";
     AlreadyStale, "already_stale", "It was stale when it came, and has no validator.", "Send a longer lifetime, or ETag.";
+    MaxAgeInvalid, "max_age_invalid", "Its max-age or s-maxage is no number, which makes it stale, and it has no validator.", "Send max-age with a number.";
+    ExpiresInvalid, "expires_invalid", "Its Expires is no date, which makes it stale, and it has no validator.", "Send Expires with a date, or max-age.";
     PartUnusable, "part_unusable", "It is a 206 without one range of bytes that its content agrees with.", "Mend the origin's Content-Range.";
     TooLarge, "too_large", "Its content is larger than the rules allow.", "Raise the largest size kept.";
     Incomplete, "incomplete", "Its content ended too early.", "Mend the origin.";
@@ -90,15 +98,17 @@ impl Lookup {
             Self::MissVary => Fwd::VaryMiss,
             Self::MissPart => Fwd::Partial,
             Self::HitForMiss | Self::ValidatorMismatch | Self::ErrorPassed => Fwd::Miss,
-            Self::HitValidated | Self::StaleExpired | Self::StoredNoCache => Fwd::Stale,
+            Self::HitValidated | Self::StaleExpired | Self::StoredLifetimeInvalid | Self::StoredNoCache => Fwd::Stale,
             Self::RequestNoCache
             | Self::RequestMaxAge
             | Self::RequestMinFresh
             | Self::RequestAuthorized
+            | Self::RequestCookie
             | Self::RequestPrecondition => Fwd::Request,
             Self::BypassMethod | Self::UnsafeMethod => Fwd::Method,
             Self::BypassOff
             | Self::BypassContent
+            | Self::BypassCookie
             | Self::BypassNoStore
             | Self::BypassMethodOverride
             | Self::BypassUpgrade => Fwd::Bypass,

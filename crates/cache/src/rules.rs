@@ -1,5 +1,7 @@
 //! What the owner of a cache has chosen.
 
+use crate::cookie::CookieRules;
+
 /// What may be kept of origins' answers, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -20,6 +22,8 @@ pub struct Rules {
     pub stale_if_error_s: u32,
     /// What becomes of answers with Set-Cookie.
     pub set_cookie: SetCookie,
+    /// Which cookies of a request matter.
+    pub cookies: CookieRules,
     /// Which part of the query is in the key, and is forwarded.
     pub query: QueryKey,
     /// Whether the directives of requests are obeyed. They are advisory (RFC 9111 §5.2.1).
@@ -62,6 +66,7 @@ impl Default for Rules {
             stale_while_revalidate_s: 0,
             stale_if_error_s: 0,
             set_cookie: SetCookie::Refuse,
+            cookies: CookieRules::default(),
             query: QueryKey::All,
             request_directives: true,
             variants_max: 32,

@@ -1,6 +1,7 @@
 //! What may be kept (RFC 9111 §3).
 
 use crate::age::{initial_age_s, parse_age};
+use crate::cookie::{bypasses, names_visitor};
 use crate::directive::{ResponseDirectives, Seconds, parse_request_directives};
 use crate::freshness::{Lifetime, LifetimeSource, decide_lifetime, is_heuristically_cacheable};
 use crate::invalidate::names_target;
@@ -13,10 +14,11 @@ use crate::search::parse_search;
 use crate::stored::{Extent, Flags, Stored};
 use crate::tags::{parse_groups, parse_tags};
 use crate::targeted::{Chosen, choose_directives};
-use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, parse_vary, write_variant_key};
+use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, add_key_cookies, parse_vary, write_variant_key};
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
+use flatout_http::token::trim;
 
 /// An origin's answer, once its head is there.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +88,9 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     if request.method == "POST" && !is_what_get_gives(request, response, &chosen) {
         return Err(NoStore::MethodNotCacheable);
     }
+    if is_event_stream(&response.fields) {
+        return Err(NoStore::EventStream);
+    }
     let extent = decide_extent(request, response, rules)?;
     match response.ending {
         Ending::Length(bytes) if bytes > rules.object_bytes_max => return Err(NoStore::TooLarge),
@@ -98,7 +103,33 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     let lines = collect_lines(&response.fields, &chosen.directives, partial, rules, response.response_time_s);
     let stored = describe(request, &Source { response, status, extent, lines }, &chosen, rules)?;
     refuse_useless(&stored)?;
+    refuse_personal(request, &stored, rules)?;
     Ok(stored)
+}
+
+/// Whether it is a stream of events (text/event-stream), each meant for the client that listens now.
+fn is_event_stream(fields: &Fields<'_>) -> bool {
+    let is_stream = |value: &[u8]| {
+        let media_type = value.split(|&byte| byte == b';').next().unwrap_or_default();
+        trim(media_type).eq_ignore_ascii_case(b"text/event-stream")
+    };
+    fields.all("content-type").any(is_stream)
+}
+
+/// A response that does not itself say that it may be shared, to a request that names its visitor, may be that
+/// visitor's own: neither the owner's default lifetime nor a guessed one makes it everybody's.
+pub(crate) fn refuse_personal(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules) -> Result<(), NoStore> {
+    if stored.flags.any(Flags::SHARED) {
+        return Ok(());
+    }
+    // RFC 9111 §3.5 lets `must-revalidate` alone stand for a response to Authorization; it is no lifetime.
+    if request.field("authorization").is_some() {
+        return Err(NoStore::Authorization);
+    }
+    if names_visitor(request, &rules.cookies) {
+        return Err(NoStore::Cookie);
+    }
+    Ok(())
 }
 
 /// What of the request alone stands against keeping its answer.
@@ -111,6 +142,9 @@ fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoSto
         "GET" | "POST" => {}
         "HEAD" => return Err(NoStore::HeadOnly),
         _ => return Err(NoStore::MethodNotCacheable),
+    }
+    if bypasses(request, &rules.cookies) {
+        return Err(NoStore::Cookie);
     }
     if rules.request_directives && parse_request_directives(&request.fields).no_store {
         return Err(NoStore::RequestNoStore);
@@ -173,10 +207,11 @@ fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
     if fresh || stale_s > 0 || stored.has_validator() {
         return Ok(());
     }
-    Err(if stored.lifetime_s > 0 || stored.lifetime_source.is_explicit() {
-        NoStore::AlreadyStale
-    } else {
-        NoStore::NoFreshness
+    Err(match stored.lifetime_source {
+        LifetimeSource::Invalid => NoStore::MaxAgeInvalid,
+        LifetimeSource::ExpiresInvalid => NoStore::ExpiresInvalid,
+        source if stored.lifetime_s > 0 || source.is_explicit() => NoStore::AlreadyStale,
+        _ => NoStore::NoFreshness,
     })
 }
 
@@ -216,7 +251,7 @@ fn describe_fields(
     let OriginResponse { request_time_s, response_time_s, .. } = *source.response;
     let directives = &chosen.directives;
     let vary = match parse_vary(fields) {
-        Vary::Names(names) => names,
+        Vary::Names(names) => add_key_cookies(names, &rules.cookies),
         Vary::Star => return Err(NoStore::VaryStar),
         Vary::Invalid => return Err(NoStore::VaryInvalid),
     };
@@ -226,32 +261,29 @@ fn describe_fields(
         return Err(NoStore::FieldsTooLarge);
     }
     let date_s = fields.first("date").and_then(parse_date).unwrap_or(response_time_s);
-    let mut lifetime = decide_lifetime(source.status, fields, chosen, date_s, rules);
+    let lifetime = decide_lifetime(source.status, fields, chosen, date_s, rules);
     // RFC 9111 §3: an explicit lifetime, `public`, or a status for which one may be guessed.
     if !lifetime.source.is_explicit() && !directives.public && !is_heuristically_cacheable(source.status) {
         return Err(NoStore::StatusNotCacheable);
     }
-    let age_field = parse_age(&source.response.fields);
-    if age_field == Seconds::Invalid {
-        lifetime = Lifetime { seconds: 0, source: LifetimeSource::AgeInvalid };
-    }
-    let age_field_s = age_field.valid().unwrap_or(0);
+    let age_field_s = parse_age(&source.response.fields).unwrap_or(0);
+    let initial_age_s = initial_age_s(age_field_s, date_s, request_time_s, response_time_s);
     let etag = fields.first("etag").and_then(|value| ETag::parse(value).map(|tag| (value, tag)));
     let last_modified_s = fields.first("last-modified").and_then(parse_date);
-    let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, rules);
+    let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, lifetime, rules);
     let mut stored = Stored {
         status: source.status,
         request_time_s,
         response_time_s,
         date_s,
         age_field_s,
-        initial_age_s: initial_age_s(age_field_s, date_s, request_time_s, response_time_s),
+        initial_age_s,
         lifetime_s: lifetime.seconds,
         lifetime_source: lifetime.source,
         fresh_until_s: i64::MIN,
         stale_while_revalidate_s,
         stale_if_error_s,
-        flags: flags(fields, directives, etag.map(|(_, tag)| tag), last_modified_s, date_s),
+        flags: flags(fields, directives, lifetime.source, etag.map(|(_, tag)| tag), last_modified_s, date_s),
         etag: etag.map(|(value, _)| value.into()),
         last_modified_s,
         vary,
@@ -271,17 +303,24 @@ fn describe_fields(
 /// s-maxage has the meaning of proxy-revalidate (RFC 9111 §5.2.2.10), which the owner's defaults do not override. What
 /// stands beside it in the same answer does: the extensions of RFC 5861 change what the directive alone would mean
 /// (RFC 9111 §5.2.3), and `s-maxage=60, stale-while-revalidate=600` would mean nothing otherwise.
-fn stale_windows(directives: &ResponseDirectives, rules: &Rules) -> (u32, u32) {
+///
+/// The owner's defaults prolong a lifetime, so they need one: a response that was never fresh, such as a page with
+/// nothing but an ETag, is nobody else's until the origin has validated it. Nor is `stale-while-revalidate` alone a
+/// lifetime.
+fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {
         return (0, 0);
     }
+    let is_prolonged = directives.s_maxage == Seconds::Absent && (directives.public || lifetime.seconds > 0);
     let window = |said: Seconds, default_s| match said {
         Seconds::Valid(seconds) => seconds,
-        Seconds::Absent if directives.s_maxage == Seconds::Absent => default_s,
+        Seconds::Absent if is_prolonged => default_s,
         Seconds::Absent | Seconds::Invalid => 0,
     };
+    let stale_while_revalidate =
+        if lifetime.source == LifetimeSource::None { Seconds::Invalid } else { directives.stale_while_revalidate };
     (
-        window(directives.stale_while_revalidate, rules.stale_while_revalidate_s),
+        window(stale_while_revalidate, rules.stale_while_revalidate_s),
         window(directives.stale_if_error, rules.stale_if_error_s),
     )
 }
@@ -289,6 +328,7 @@ fn stale_windows(directives: &ResponseDirectives, rules: &Rules) -> (u32, u32) {
 fn flags(
     fields: &Fields<'_>,
     directives: &ResponseDirectives,
+    lifetime_source: LifetimeSource,
     etag: Option<ETag<'_>>,
     last_modified_s: Option<i64>,
     date_s: i64,
@@ -307,6 +347,7 @@ fn flags(
         // RFC 9110 §8.8.2.2: at least a second before the answer's Date.
         (last_modified_s.is_some_and(|last_modified_s| last_modified_s < date_s), Flags::STRONG_DATE),
         (esi, Flags::ESI),
+        (directives.public || lifetime_source.is_explicit(), Flags::SHARED),
     ] {
         bits |= if set { bit } else { 0 };
     }
@@ -340,12 +381,27 @@ const fn is_understood(status: u16) -> bool {
     matches!(status, 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 500..=505 | 511)
 }
 
-/// Statuses that speak of the one request: its credentials, conditions, range, size, connection or pace. Kept, they
-/// would let one client take a page from all others, whatever lifetime the origin sends with all it sends.
+/// Statuses that speak of the one request: its form, preferences, credentials, conditions, range, size, connection or
+/// pace. Stored, they would let one client take a page from all others, whatever lifetime the origin sends with all it
+/// sends.
 const fn is_of_request(status: u16) -> bool {
     matches!(
         status,
-        100..=199 | 401 | 407 | 408 | 411 | 412 | 413 | 415 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 | 511
+        100..=199
+            | 400
+            | 401
+            | 406..=408
+            | 411..=413
+            | 415..=417
+            | 421
+            | 422
+            | 425
+            | 426
+            | 428
+            | 429
+            | 431
+            | 505
+            | 511
     )
 }
 
@@ -359,6 +415,10 @@ const fn is_remembered(reason: NoStore, status: u16) -> bool {
         | NoStore::VaryInvalid
         | NoStore::NoFreshness
         | NoStore::AlreadyStale
+        | NoStore::MaxAgeInvalid
+        | NoStore::ExpiresInvalid
+        | NoStore::Cookie
+        | NoStore::EventStream
         | NoStore::TooLarge
         | NoStore::CloseDelimited
         | NoStore::TagsTooMany

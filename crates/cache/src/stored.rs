@@ -78,8 +78,11 @@ impl Flags {
     pub const STRONG_DATE: u16 = 64;
     /// It asked for Surrogate-Control: content="ESI/1.0".
     pub const ESI: u16 = 128;
+    /// The origin says that it may be shared: `public`, or a lifetime of any kind. Without it the response answers no
+    /// request that names its visitor, by a cookie or by Authorization.
+    pub const SHARED: u16 = 256;
     /// All that are known.
-    pub const KNOWN: u16 = 255;
+    pub const KNOWN: u16 = 511;
 
     /// Whether any of `bits` is set.
     pub const fn any(self, bits: u16) -> bool {
@@ -119,6 +122,11 @@ impl Stored {
     /// Whether it is fresh, no-cache aside (RFC 9111 §4.2).
     pub fn is_fresh(&self, now_s: i64) -> bool {
         self.current_age_s(now_s) < self.lifetime_s
+    }
+
+    /// Whether it may ever be served without validation. Otherwise no request gets what was fetched for another one.
+    pub const fn is_reusable(&self) -> bool {
+        !self.flags.any(Flags::NO_CACHE) && self.lifetime_s > self.initial_age_s
     }
 
     /// The same, stale from `now_s` on: what a purge leaves that keeps what is stored for the time in which nothing

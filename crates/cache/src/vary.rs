@@ -8,8 +8,10 @@
 //!   origin must not depend on their order; browsers give each another weight. Nothing is left out: an origin that
 //!   knows a coding unknown here still gets its own variants.
 //! - Fields that are no lists, or whose grammar has commas of its own, are compared byte for byte.
+//! - `cookie:NAME`, which stands among the names for a cookie that the owner of the cache has chosen: its value alone.
 //! - All others: lines are joined (RFC 9110 §5.3) and white space around commas does not count, outside quotes.
 
+use crate::cookie::{CookieRules, VARY_PREFIX, write_cookie};
 use crate::lines::with_fields;
 use crate::request::CacheRequest;
 use crate::rules::Rules;
@@ -82,6 +84,23 @@ pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut V
             output[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
         }
     }
+}
+
+/// `names`, as in [`Vary::Names`], and the cookies that `rules` make part of the variant key.
+pub fn add_key_cookies(names: Box<str>, rules: &CookieRules) -> Box<str> {
+    if rules.key.is_empty() {
+        return names;
+    }
+    let cookies: Vec<_> = rules.key.iter().map(|name| format!("{VARY_PREFIX}{name}")).collect();
+    let mut all: Vec<&str> = split_names(&names).chain(cookies.iter().map(String::as_str)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.join(",").into()
+}
+
+/// Whether all cookies that `rules` make part of the variant key were so when a response with these `names` was stored.
+pub fn has_key_cookies(names: &str, rules: &CookieRules) -> bool {
+    rules.key.iter().all(|key| split_names(names).any(|name| name.strip_prefix(VARY_PREFIX) == Some(key)))
 }
 
 const ABSENT: u32 = u32::MAX;
@@ -182,6 +201,9 @@ fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
 
 /// Appends the normalised value of `name`. False: there is no such field.
 fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
+    if let Some(cookie) = name.strip_prefix(VARY_PREFIX) {
+        return write_cookie(cookie, request, output);
+    }
     let lines = || request.fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     if lines().next().is_none() {
         return false;

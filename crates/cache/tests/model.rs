@@ -73,6 +73,11 @@ impl Answer {
         self.s_maxage.or(self.max_age).unwrap_or(0)
     }
 
+    /// Without a lifetime nobody has said that others may have it: nothing prolongs it then.
+    fn has_lifetime(&self) -> bool {
+        self.s_maxage.or(self.max_age).is_some()
+    }
+
     fn age_at(&self, now_s: i64) -> i64 {
         self.made_s.max(self.age + self.delay_s) + (now_s - CAME_S)
     }
@@ -88,7 +93,7 @@ impl Answer {
         } else if self.s_maxage.is_some() {
             own.unwrap_or(0)
         } else {
-            own.unwrap_or(owners)
+            own.unwrap_or(if self.lifetime() > 0 { owners } else { 0 })
         }
     }
 
@@ -167,10 +172,12 @@ fn expected(answer: &Answer, asked: &Asked, rules: &Rules, now_s: i64) -> Expect
         asked.min_fresh.is_some_and(|wanted| age + wanted > answer.lifetime()),
         !fresh && asked.min_fresh.is_some(),
     ];
-    let stale_for_revalidation =
-        excess < answer.window(answer.while_revalidate, i64::from(rules.stale_while_revalidate_s));
-    let stale_for_client =
-        asked.max_stale.is_some_and(|limit| excess <= limit) && !answer.forbids_stale() && answer.s_maxage.is_none();
+    let own_window = answer.while_revalidate.map(|window_s| if answer.has_lifetime() { window_s } else { 0 });
+    let stale_for_revalidation = excess < answer.window(own_window, i64::from(rules.stale_while_revalidate_s));
+    let stale_for_client = asked.max_stale.is_some_and(|limit| excess <= limit)
+        && answer.has_lifetime()
+        && !answer.forbids_stale()
+        && answer.s_maxage.is_none();
     let may_serve = !must_validate.contains(&true);
     if may_serve && !fresh && stale_for_revalidation {
         Expected::ServeAndRevalidate(age)
@@ -268,7 +275,7 @@ proptest! {
         let Some(stored) = answer.stored(&rules) else { return Ok(()) };
         let excess = answer.age_at(now_s) - answer.lifetime();
         let window = answer.window(answer.if_error, if_error.into());
-        let window = if answer.forbids_stale() || answer.s_maxage.is_some() {
+        let window = if answer.forbids_stale() || answer.s_maxage.is_some() || !answer.has_lifetime() {
             window
         } else {
             window.max(asked.if_error.unwrap_or(0))

@@ -89,6 +89,7 @@ codes! {
     LinkBad, "C0320", "not a link", "A hint is the value of a Link field (RFC 8288): `</app.css>; rel=preload; as=style`.";
     ForwardBad, "C0321", "nothing to forward to", "Requests are forwarded to `http://` or `https://`, a host and perhaps a port, and nothing behind: `http://127.0.0.1:3000`, `https://origin.example`. `:3000` is port 3000 of this machine.";
     QueryNameBad, "C0322", "not a query parameter", "A parameter's name as it stands in the query, without `?`, `&`, `=` and `#`; a star at its end stands for all that begin so: `utm_*`.";
+    CookieNameBad, "C0323", "not a cookie's name", "The name of a cookie is a token: letters, digits and some signs, without spaces, `=` and `;`. In `bypass-cookies` and `ignore-cookies` a star at its end stands for all that begin so: `_ga_*`; `*` alone is every cookie.";
     ServerBad, "C0330", "no application server", "An application server listens on a socket in the file system, `unix:/run/php/php-fpm.sock`, or at a host and a port, `tcp:127.0.0.1:9000`.";
 
     HostTwice, "C0401", "host twice", "Two sites answer for the same host name at the same address; nobody could tell which is meant.";

@@ -22,8 +22,8 @@ pub use process::{
     Admin, CacheBudget, Config, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation, Sockets, Timeouts,
 };
 pub use proxy::{
-    Balance, CacheRules, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
-    PassiveHealth, Proxy, QueryKey, SetCookie, StatusField, StoreBudget,
+    Balance, CacheCookies, CacheRules, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts,
+    OriginTls, PassiveHealth, Proxy, QueryKey, SetCookie, StatusField, StoreBudget,
 };
 pub use step::{
     Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,

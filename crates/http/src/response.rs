@@ -85,7 +85,8 @@ fn parse_status_line(line: &[u8]) -> Result<(Version, u16), Refusal> {
         return Err(Refusal::StatusLine);
     };
     let version = parse_version(version)?;
-    let &[hundreds @ b'1'..=b'5', tens @ b'0'..=b'9', units @ b'0'..=b'9'] = code else {
+    // RFC 9110 §15: a status from 600 on is invalid, and treated as a 5xx; 100 to 599 are what servers are to send.
+    let &[hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', units @ b'0'..=b'9'] = code else {
         return Err(Refusal::StatusLine);
     };
     match line.get(12) {
@@ -173,7 +174,7 @@ mod tests {
     fn what_the_client_refuses() {
         for (text, refusal) in [
             ("HTTP/1.1 99 x\r\n\r\n", Refusal::StatusLine),
-            ("HTTP/1.1 600 x\r\n\r\n", Refusal::StatusLine),
+            ("HTTP/1.1 099 x\r\n\r\n", Refusal::StatusLine),
             ("HTTP/1.1 2000 x\r\n\r\n", Refusal::StatusLine),
             ("HTTP/1.1  200 x\r\n\r\n", Refusal::StatusLine),
             ("HTTP/2.0 200 x\r\n\r\n", Refusal::VersionUnsupported),

@@ -85,10 +85,10 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts an answer with `status`.
+    /// Counts a response with `status`; one from 600 on counts as a 5xx (RFC 9110 §15).
     pub fn add_status(&self, status: u16) {
-        if let Some(class) = (status / 100).checked_sub(1).and_then(|class| self.status_classes.get(usize::from(class)))
-        {
+        let class = (status / 100).min(5).checked_sub(1);
+        if let Some(class) = class.and_then(|class| self.status_classes.get(usize::from(class))) {
             class.add(1);
         }
     }

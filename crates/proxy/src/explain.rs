@@ -5,17 +5,19 @@
 
 use crate::accelerator::Accelerator;
 use crate::meta::Kept;
-use crate::query::{begin_key, locator};
+use crate::query::{audience_hash, begin_key, locator};
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::{Purged, Store};
+use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, Verdict, decide_miss, decide_request, decide_stored};
 use flatout_cache::explain::Explanation;
 use flatout_cache::key::write_key;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{write_path_key, write_search_key};
-use flatout_cache::vary::{compare_variant, matches_language, matches_variant};
+use flatout_cache::stored::Stored;
+use flatout_cache::vary::{compare_variant, has_key_cookies, matches_language, matches_variant};
 use flatout_net::clock::Now;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -133,7 +135,8 @@ impl Accelerator {
             }
         }
         let chosen = choose(store, cache, request, &objects);
-        let marker = store.marker(hash, now.monotonic_ms);
+        let audience = audience_hash(hash, names_visitor(request, &cache.rules.cookies));
+        let marker = store.marker(audience, now.monotonic_ms);
         let (lookup, action) = decide(cache, request, &chosen, marker.is_some(), now.unix_s);
         let kept_s = chosen.as_ref().ok().map(|(object, _)| object.meta().stored.response_time_s);
         let variants =
@@ -188,7 +191,9 @@ fn choose(
     objects: &[(String, Arc<Kept>)],
 ) -> Result<(Arc<Kept>, Purged), Lookup> {
     let mut missed = if objects.is_empty() { Lookup::MissCold } else { Lookup::MissVary };
-    for (_, object) in objects.iter().filter(|(_, object)| matches_variant(request, &object.meta().stored)) {
+    let is_for =
+        |stored: &Stored| has_key_cookies(&stored.vary, &cache.rules.cookies) && matches_variant(request, stored);
+    for (_, object) in objects.iter().filter(|(_, object)| is_for(&object.meta().stored)) {
         match store.check(object) {
             Purged::Hard => missed = Lookup::MissPurged,
             purged => return Ok((Arc::clone(object), purged)),

@@ -11,14 +11,14 @@ use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
 use crate::growing::Growing;
 use crate::meta::{Kept, Meta};
-use crate::query::Query;
-use crate::store::{Inserted, Marker, StoredBody};
+use crate::query::{Query, audience_hash};
+use crate::store::{Inserted, Marker, Store, StoredBody};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Failure, Verdict, decide_failure};
 use flatout_cache::partial::{Joining, decide_joining};
 use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
-use flatout_cache::stored::{Extent, Stored};
+use flatout_cache::stored::{Extent, Flags, Stored};
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
@@ -227,13 +227,15 @@ impl Fetch {
                 Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
             }
             Freshening::Fresh(stored) => {
-                let (object, _) = store.insert(again(stored), query.cache.rules.variants_max as usize);
+                remember_sharing(worker, query, &stored);
+                let (object, inserted) = store.insert(again(stored), query.cache.rules.variants_max as usize);
+                forget_sharing(store, query, &object, inserted);
                 Some(Standing::Use(object, Use::Validated))
             }
             Freshening::FreshOnce(stored, reason) => {
                 worker.note_not_kept(query, reason, 304);
                 store.remove_object(kept);
-                Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
+                Some(Standing::Use(Arc::new(again(stored)), Use::ValidatedOnce))
             }
             Freshening::Mismatch(_) => {
                 store.remove_object(kept);
@@ -249,7 +251,10 @@ impl Fetch {
         });
         let Some(store) = worker.store() else { return Asked::Unshared(Box::new(answered), NoStore::Off) };
         match note_storing(worker, query, answered.incoming.status, storing) {
-            Ok(stored) => Asked::Shared(Box::new(answered), stored, generation),
+            Ok(stored) => {
+                remember_sharing(worker, query, &stored);
+                Asked::Shared(Box::new(answered), stored, generation)
+            }
             Err((reason, is_remembered)) => {
                 if let Some(kept) = self.kept.as_ref().filter(|_| is_remembered) {
                     // What is kept is not what the origin would answer any more.
@@ -367,9 +372,7 @@ impl Fetch {
         let variant = stored.variant_key.clone();
         let object = Kept::new(key, &variant, self.meta_of(stored), Arc::from(&b""[..]), body, generation);
         let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
-        if inserted == Inserted::Stored {
-            store.unmark(object.key().hash());
-        }
+        forget_sharing(store, query, &object, inserted);
         Some(object)
     }
 
@@ -411,11 +414,39 @@ pub(crate) fn note_storing(
         Storing::Remember(reason, seconds) => (reason, Some(seconds)),
     };
     worker.note_not_kept(query, reason, status);
-    if let (Some(seconds), Some(store)) = (seconds, worker.store()) {
-        let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
-        store.mark(query.key.hash(), Marker { reason: reason as u16, until_ms });
+    if let Some(seconds) = seconds {
+        mark(worker, query, reason, seconds);
     }
     Err((reason, seconds.is_some()))
+}
+
+/// Remembers that requests for the key of `query` are not to wait for one another, for `seconds`.
+fn mark(worker: &ProxyWorker, query: &Query, reason: NoStore, seconds: u32) {
+    if let Some(store) = worker.store() {
+        let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
+        store.mark(query.marker_hash(), Marker { reason: reason as u16, until_ms });
+    }
+}
+
+/// Remembers that `stored`, the response to `query`, may be stored but is of no use to requests that wait for it.
+fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
+    let seconds = query.cache.rules.hit_for_miss_s;
+    if seconds > 0 && !stored.is_reusable() && query.ask.request.method() == "GET" {
+        mark(worker, query, NoStore::NotReusable, seconds);
+    }
+}
+
+/// Forgets that requests are not to wait for one another, once a response is stored that they may share.
+fn forget_sharing(store: &Store<Meta>, query: &Query, object: &Kept, inserted: Inserted) {
+    let stored = &object.meta().stored;
+    if inserted != Inserted::Stored || !stored.is_reusable() {
+        return;
+    }
+    let hash = object.key().hash();
+    store.unmark(audience_hash(hash, query.names_visitor));
+    if stored.flags.any(Flags::SHARED) {
+        store.unmark(audience_hash(hash, !query.names_visitor));
+    }
 }
 
 /// Remembers the links of an answer for the next one to the same question.

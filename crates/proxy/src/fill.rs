@@ -48,6 +48,8 @@ pub enum Standing {
 pub enum Use {
     /// The origin has said that it still holds.
     Validated,
+    /// The same, and that nobody else may have it from now on.
+    ValidatedOnce,
     /// What was missing of it has been fetched.
     Joined,
     /// The origin has failed, and it may be used instead of an error.

@@ -3,21 +3,21 @@
 use crate::answer::{Content, Ready, answer_from};
 use crate::exchange::Answered;
 use crate::fetch::{Asked, Direct, Fetch};
-use crate::fill::{Begin, Interest, Standing};
+use crate::fill::{Begin, Interest, Standing, Use};
 use crate::meta::Kept;
 use crate::meta::Meta;
 use crate::note::Note;
 use crate::pass;
-use crate::query::Query;
+use crate::query::{Query, audience_hash};
 use crate::store::{Bucket, Purged, Store};
 use crate::worker::{ProxyWorker, Refused};
-use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
+use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_miss, decide_stored, may_share};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
 use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
-use flatout_cache::vary::{matches_language, matches_variant, write_variant_key};
+use flatout_cache::vary::{add_key_cookies, has_key_cookies, matches_language, matches_variant, write_variant_key};
 use flatout_net::clock::Now;
 use flatout_net::content::InterimResponse;
 use flatout_net::response::Response;
@@ -45,7 +45,9 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
     let mut missed = Lookup::MissVary;
     let mut variant = Vec::new();
     let mut names: Option<&str> = None;
-    for object in bucket.objects() {
+    let cookies = &query.cache.rules.cookies;
+    // What was stored before a cookie became part of the variant key may be for any value of it.
+    for object in bucket.objects().iter().filter(|object| has_key_cookies(&object.meta().stored.vary, cookies)) {
         let stored = &object.meta().stored;
         if names != Some(&stored.vary) {
             variant.clear();
@@ -144,14 +146,19 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
             (Verdict::Forward { reason }, _)
             | (Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. }, None) => (reason, None),
         };
+        // What is stored is not for this visitor: neither to be asked about nor to stand in for a failure, and the
+        // response to this request says nothing of it.
+        let is_refused = matches!(reason, Lookup::RequestAuthorized | Lookup::RequestCookie);
+        let object = object.filter(|_| !is_refused);
         if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
             return pass::forward(&worker, &query, reason, object).await;
         }
         // An answer to a request with credentials is for nobody else, more often than not: nobody waits for it.
-        alone |= object.is_none() && query.with(|request| request.field("authorization").is_some());
-        let marked = worker.store().and_then(|store| store.marker(query.key.hash(), now.monotonic_ms));
-        if alone || (conditions.is_none() && marked.is_some()) {
-            let reason = if marked.is_some() && !alone { Lookup::HitForMiss } else { released.unwrap_or(reason) };
+        alone |= is_refused || (object.is_none() && query.with(|request| request.field("authorization").is_some()));
+        let marked = worker.store().and_then(|store| store.marker(query.marker_hash(), now.monotonic_ms));
+        if alone || marked.is_some() {
+            let is_unknown = marked.is_some() && !alone && conditions.is_none();
+            let reason = if is_unknown { Lookup::HitForMiss } else { released.unwrap_or(reason) };
             // What could not be answered from what is kept is not asked about that again.
             let (conditions, object) = if whole { (None, None) } else { (conditions, object) };
             return fetch_alone(&worker, &query, conditions, object, reason).await;
@@ -170,6 +177,12 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
             alone |= round >= ROUNDS_MAX;
             continue;
         }
+        let standing = match standing {
+            // RFC 9111 §4: what was fetched for another request is this one's only where it may be reused without
+            // validation. All who may not have it go on at the same time.
+            standing if note.collapsed && !is_for(&query, &standing) => Standing::Released,
+            standing => standing,
+        };
         match standing {
             Standing::Asking => {}
             Standing::Failed(refused) => return Err(refused),
@@ -207,6 +220,27 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
     Err(Refused::not_held())
 }
 
+/// Whether `query`, which waited for another request's fetch, may have what came of it.
+fn is_for(query: &Query, standing: &Standing) -> bool {
+    let (rules, now_s) = (&query.cache.rules, Now::read().unix_s);
+    let shares = |stored| query.with(|request| may_share(request, stored, rules, now_s));
+    match standing {
+        // Another variant is nothing to share, but tells which fields the response depends on.
+        Standing::Streaming(head) => {
+            let stored = &head.meta.stored;
+            shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
+        }
+        Standing::Use(object, Use::Validated | Use::Joined) => shares(&object.meta().stored),
+        Standing::Use(_, Use::ValidatedOnce) => false,
+        Standing::Use(object, Use::InsteadOfError) => {
+            let stored = &object.meta().stored;
+            let verdict = query.with(|request| decide_failure(request, stored, Failure::Unreachable, rules, now_s));
+            matches!(verdict, Verdict::ServeStale { .. })
+        }
+        Standing::Asking | Standing::Released | Standing::Failed(_) => true,
+    }
+}
+
 /// Whether a purge names what others have had fetched.
 fn is_purged(worker: &ProxyWorker, query: &Query, standing: &Standing) -> bool {
     let Some(store) = worker.store() else { return false };
@@ -236,17 +270,19 @@ async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
     found
 }
 
-/// What tells one fetch from another: the key, what is known of the variant, and a Range.
+/// What tells one fetch from another: the key, whether the request names its visitor, what is known of the variant, and
+/// a Range.
 fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let mut key = query.fetch_prefix();
+    // Nobody who names no visitor waits for one who does, whose response is for others less often.
+    key.push(u8::from(query.names_visitor));
     let names = match found {
         Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
         Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
     };
+    let names = names.unwrap_or_else(|| add_key_cookies("".into(), &query.cache.rules.cookies));
     query.with(|request| {
-        if let Some(names) = names {
-            write_variant_key(&names, request, &mut key);
-        }
+        write_variant_key(&names, request, &mut key);
         // Under ESI it is always the whole that is fetched.
         let ranges: &[&str] = if query.cache.esi { &[] } else { &["range", "if-range"] };
         for name in ranges {
@@ -330,12 +366,13 @@ fn own_answer(
 pub(crate) fn asks_alone(
     store: &Store<Meta>,
     request: &CacheRequest<'_>,
+    names_visitor: bool,
     (hash, key): (u64, &[u8]),
     rules: &Rules,
     now: Now,
 ) -> Option<Lookup> {
     let has_credentials = request.field("authorization").is_some();
-    let is_marked = store.marker(hash, now.monotonic_ms).is_some();
+    let is_marked = store.marker(audience_hash(hash, names_visitor), now.monotonic_ms).is_some();
     if !(is_marked || has_credentials) || request.method != "GET" {
         return None;
     }

@@ -31,7 +31,7 @@ impl Note {
     /// The same for what is kept and may be used for this reason.
     pub(crate) const fn of_use(self, how: Use) -> Self {
         let (reason, fwd_status) = match how {
-            Use::Validated => (Lookup::HitValidated, Some(304)),
+            Use::Validated | Use::ValidatedOnce => (Lookup::HitValidated, Some(304)),
             Use::Joined => (Lookup::MissPart, None),
             Use::InsteadOfError => (Lookup::HitIfError, None),
         };

@@ -76,6 +76,8 @@ pub(crate) async fn forward(
         }
     } else if reason == Lookup::BypassNoStore {
         why = NoStore::RequestNoStore;
+    } else if reason == Lookup::BypassCookie {
+        why = NoStore::Cookie;
     } else if reason == Lookup::BypassOff {
         why = NoStore::Off;
     }

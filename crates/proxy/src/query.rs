@@ -32,6 +32,8 @@ pub(crate) struct Query {
     pub(crate) changes: Rc<[FieldOp]>,
     pub(crate) changes_id: u32,
     pub(crate) shows_status: bool,
+    /// Whether a cookie of the request may tell its visitor from others.
+    pub(crate) names_visitor: bool,
     /// What the last answer met said in Vary, when none is stored yet.
     pub(crate) vary: RefCell<Option<Box<str>>>,
     /// What was answered with, when that asks for ESI and ESI is done.
@@ -94,6 +96,11 @@ impl Query {
         })
     }
 
+    /// The hash under which it is remembered that requests like this one do not wait for one another.
+    pub(crate) fn marker_hash(&self) -> u64 {
+        audience_hash(self.key.hash(), self.names_visitor)
+    }
+
     /// What the keys of its fetches begin with.
     pub(crate) fn fetch_prefix(&self) -> Vec<u8> {
         let mut key = self.key.as_bytes().to_vec();
@@ -108,6 +115,13 @@ impl Query {
         whole.extend_from_slice(key);
         whole
     }
+}
+
+/// What is remembered of a key for requests that name their visitor is not remembered for all others: a page that is
+/// private for those who have logged in may be one page for everybody else.
+pub(crate) const fn audience_hash(hash: u64, names_visitor: bool) -> u64 {
+    // Any constant with bits of either kind in all bytes would do: this is 2^64 divided by the golden ratio.
+    if names_visitor { hash ^ 0x9e37_79b9_7f4a_7c15 } else { hash }
 }
 
 /// Begins a key of `realm`.

@@ -1,5 +1,6 @@
 //! One `cache` step of the configuration, put to use for all workers.
 
+use flatout_cache::cookie::CookieRules;
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 use flatout_config::model::{self, CacheRules, Cidr, StatusField, is_trusted};
 use std::net::IpAddr;
@@ -31,6 +32,11 @@ impl CacheStep {
                 model::SetCookie::Refuse => SetCookie::Refuse,
                 model::SetCookie::Strip => SetCookie::Strip,
                 model::SetCookie::Store => SetCookie::Store,
+            },
+            cookies: CookieRules {
+                bypass: settings.cookies.bypass.clone(),
+                ignore: settings.cookies.ignore.clone(),
+                key: settings.cookies.key.clone(),
             },
             query: match &settings.query {
                 model::QueryKey::All => QueryKey::All,

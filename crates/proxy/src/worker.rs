@@ -17,6 +17,7 @@ use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::{Key, Store};
 use crate::told::{Last, NotKeptCounts};
+use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_cache::key::{write_key, write_query};
 use flatout_cache::reason::{Lookup, NoStore};
@@ -297,13 +298,14 @@ impl ProxyWorker {
         let Some(store) = self.store() else { return self.pass(step, asking) };
         let hash = store.hash(&key);
         if intake == Intake::LookUp
-            && let Some(mut response) = self.answer_ready(&cache_request, cache.esi, (hash, &key), asking, shows_status)
+            && let Some(mut response) = self.answer_ready(&cache_request, cache, (hash, &key), asking, shows_status)
         {
             response.outcome = response.outcome.saturating_add(self.base);
             return Handled::Reply(response);
         }
+        let names_visitor = names_visitor(&cache_request, &cache.rules.cookies);
         let alone = (intake == Intake::LookUp && !cache.esi)
-            .then(|| lookup::asks_alone(store, &cache_request, (hash, &key), &cache.rules, asking.now))
+            .then(|| lookup::asks_alone(store, &cache_request, names_visitor, (hash, &key), &cache.rules, asking.now))
             .flatten();
         let ask = make_ask(step, Some(cache), asking);
         let query = Query {
@@ -314,6 +316,7 @@ impl ProxyWorker {
             changes: Rc::clone(asking.changes.fields),
             changes_id: asking.changes.id,
             shows_status,
+            names_visitor,
             vary: RefCell::default(),
             template: RefCell::default(),
         };
@@ -358,7 +361,7 @@ impl ProxyWorker {
     fn answer_ready(
         &self,
         request: &CacheRequest<'_>,
-        esi: bool,
+        cache: &CacheStep,
         (hash, key): (u64, &[u8]),
         asking: &Asking<'_>,
         shows_status: bool,
@@ -375,7 +378,8 @@ impl ProxyWorker {
             ready.changes_id == asking.changes.id
                 && ready.object.is_current()
                 && stored.is_fresh_for_plain_request(now_s)
-                && !(esi && stored.flags.any(Flags::ESI))
+                && !(cache.esi && stored.flags.any(Flags::ESI))
+                && (stored.flags.any(Flags::SHARED) || !names_visitor(request, &cache.rules.cookies))
                 && (stored.vary.is_empty() || is_variant(stored, request))
         })?;
         ready.object.touch();

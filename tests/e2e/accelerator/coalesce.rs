@@ -59,7 +59,7 @@ fn all_three_at_once() {
         thread::sleep(DELAY);
         match request.path() {
             "/shared" => {
-                response("200 OK", "Cache-Control: max-age=0, stale-if-error=600\r\nETag: \"a\"\r\n", b"shared")
+                response("200 OK", "Cache-Control: max-age=3, stale-if-error=600\r\nETag: \"a\"\r\n", b"shared")
             }
             _ => response("200 OK", "Cache-Control: private\r\n", request.field("x-client").unwrap().as_bytes()),
         }
@@ -84,6 +84,11 @@ fn all_three_at_once() {
         assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
 
         is_failing.store(true, Ordering::SeqCst);
+        let is_stale = || {
+            let answer = get(&server, "/shared");
+            answer.field("cache-status").is_some_and(|status| status.contains("hit_if_error"))
+        };
+        wait_until("what is stored is stale", is_stale);
         let (answers, failed) = ask_at_once(&server, CLIENTS, "/shared");
         assert!(answers.iter().all(|answer| answer.status == 200 && answer.text() == "shared"), "{:?}", answers[0]);
         println!(
@@ -295,11 +300,13 @@ fn a_crowd_on_a_stale_answer_asks_once() {
             thread::sleep(Duration::from_millis(300));
             return b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n\r\n".to_vec();
         }
-        response("200 OK", "ETag: \"a\"\r\nCache-Control: max-age=0\r\n", b"the same")
+        response("200 OK", "ETag: \"a\"\r\nCache-Control: max-age=2\r\n", b"the same")
     });
     let folder = Folder::new();
     let server = configure(&folder, &origin.url(), "", "");
     assert_eq!(get(&server, "/page").text(), "the same");
+    // Until it is stale, which whole seconds tell.
+    thread::sleep(Duration::from_secs(3));
     let (answers, _) = ask_at_once(&server, CLIENTS, "/page");
     assert!(answers.iter().all(|answer| answer.status == 200 && answer.text() == "the same"));
     wait_until("one question", || origin.requests().len() == 2);

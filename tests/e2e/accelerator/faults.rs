@@ -149,7 +149,7 @@ fn a_stale_answer_stands_in_when_the_rules_say_so() {
             if broken.load(Ordering::SeqCst) {
                 return (fault.answer)(stream);
             }
-            answer(stream, &response("200 OK", "Cache-Control: max-age=0\r\nETag: \"a\"\r\n", HEALTHY))
+            answer(stream, &response("200 OK", "Cache-Control: public, max-age=0\r\nETag: \"a\"\r\n", HEALTHY))
         });
         let folder = Folder::new();
         let server = configure(&folder, &origin.url(), "stale-if-error \"1d\"", &proxy_settings(fault.waits));

@@ -1,4 +1,5 @@
 use super::{Ending, OriginResponse, Storing, decide_response};
+use crate::cookie::CookieRules;
 use crate::lines::with_fields;
 use crate::reason::NoStore;
 use crate::request::CacheRequest;
@@ -82,7 +83,12 @@ fn what_may_be_stored() {
         ("", 200, "Cache-Control: public\r\n", Some(NoStore::NoFreshness)),
         ("", 200, "Cache-Control: max-age=0\r\n", Some(NoStore::AlreadyStale)),
         ("", 200, "Cache-Control: max-age=60\r\nAge: 60\r\n", Some(NoStore::AlreadyStale)),
-        ("", 200, "Cache-Control: max-age=60\r\nAge: x\r\n", Some(NoStore::AlreadyStale)),
+        ("", 200, "Cache-Control: max-age=60\r\nAge: x\r\n", None),
+        ("", 200, "Cache-Control: max-age=60\r\nAge: 60, 0\r\n", Some(NoStore::AlreadyStale)),
+        ("", 200, "Cache-Control: max-age=x\r\n", Some(NoStore::MaxAgeInvalid)),
+        ("", 200, "Expires: 0\r\n", Some(NoStore::ExpiresInvalid)),
+        ("", 200, "Cache-Control: stale-while-revalidate=60\r\n", Some(NoStore::NoFreshness)),
+        ("", 200, "Cache-Control: max-age=60\r\nContent-Type: Text/Event-Stream; x\r\n", Some(NoStore::EventStream)),
         ("", 200, "Cache-Control: no-cache, max-age=60\r\n", Some(NoStore::AlreadyStale)),
         ("", 200, "Cache-Control: max-age=0, stale-if-error=5\r\n", None),
         ("", 200, "Cache-Control: no-store, max-age=60\r\n", Some(NoStore::NoStoreDirective)),
@@ -102,6 +108,9 @@ fn what_may_be_stored() {
         ("", 599, "Cache-Control: max-age=60, must-understand\r\n", Some(NoStore::StatusNotUnderstood)),
         ("", 200, "Cache-Control: max-age=60, must-understand, no-store\r\n", None),
         ("", 304, "Cache-Control: max-age=60\r\n", Some(NoStore::NotModifiedUnasked)),
+        ("", 400, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
+        ("", 406, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
+        ("", 505, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
         ("", 401, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
         ("", 412, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
         ("", 431, "Cache-Control: max-age=60\r\n", Some(NoStore::StatusOfRequest)),
@@ -120,11 +129,46 @@ fn answers_to_authorization() {
         ("max-age=60, proxy-revalidate", Some(NoStore::Authorization)),
         ("max-age=60, public", None),
         ("max-age=60, must-revalidate", None),
+        ("must-revalidate", Some(NoStore::NoFreshness)),
         ("s-maxage=60", None),
     ] {
         let response = format!("Cache-Control: {directives}\r\n");
         assert_eq!(refused("Authorization: x\r\n", 200, &response), expected, "{directives}");
     }
+}
+
+/// What is cacheable only by the owner's default or by a guess may be the visitor's own.
+#[test]
+fn requests_that_name_their_visitor() {
+    let ttl = Rules { default_ttl_s: Some(60), ..Rules::default() };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let cookies = CookieRules { bypass: names(&["admin"]), ignore: names(&["_ga*"]), key: names(&["lang"]) };
+    let named = Rules { cookies, ..ttl.clone() };
+    let cookie = Some(NoStore::Cookie);
+    for (rules, request, response, expected) in [
+        (&ttl, "", "", None),
+        (&ttl, "Cookie: a=b\r\n", "", cookie),
+        (&ttl, "Cookie: a=b\r\n", "ETag: \"x\"\r\n", cookie),
+        (&ttl, "Cookie: a=b\r\n", MODIFIED, cookie),
+        (&ttl, "Cookie: a=b\r\n", "Cache-Control: no-cache\r\nETag: \"x\"\r\n", cookie),
+        (&ttl, "Cookie: a=b\r\n", "Cache-Control: must-revalidate\r\n", cookie),
+        (&ttl, "Cookie: a=b\r\n", "Cache-Control: public\r\n", None),
+        (&ttl, "Cookie: a=b\r\n", "Cache-Control: max-age=60\r\n", None),
+        (&ttl, "Cookie: a=b\r\n", "Cache-Control: s-maxage=60\r\n", None),
+        (&ttl, "Cookie: a=b\r\n", "CDN-Cache-Control: max-age=60\r\n", None),
+        (&ttl, "Cookie: a=b\r\n", "Expires: Sun, 06 Nov 1994 08:50:37 GMT\r\n", None),
+        (&ttl, "Authorization: x\r\n", "Cache-Control: must-revalidate\r\n", Some(NoStore::Authorization)),
+        (&named, "Cookie: _ga=b\r\n", "", None),
+        (&named, "Cookie: _ga=b; lang=de\r\n", "", None),
+        (&named, "Cookie: _ga=b; a=b\r\n", "", cookie),
+        (&named, "Cookie: admin=1\r\n", "Cache-Control: public, max-age=60\r\n", cookie),
+    ] {
+        assert_eq!(refusal(&decide("GET", request, 200, response, rules)), expected, "{request}{response}");
+    }
+    let stored = stored_with("Cookie: lang=de\r\n", 200, "Vary: Accept\r\n", &named);
+    assert_eq!(&*stored.vary, "accept,cookie:lang");
+    assert!(stored.variant_key.ends_with(b"\x02\0\0\0de"));
+    assert!(!stored.flags.any(Flags::SHARED));
 }
 
 #[test]
@@ -200,11 +244,19 @@ fn stale_windows_and_flags() {
         ("max-age=60, proxy-revalidate", (0, 0)),
         ("s-maxage=60", (0, 0)),
         ("s-maxage=60, stale-while-revalidate=1", (1, 0)),
+        ("public, max-age=0", (7, 8)),
+        ("max-age=0, stale-while-revalidate=1, stale-if-error=2", (1, 2)),
     ] {
         let stored = stored_with("", 200, &format!("Cache-Control: {directives}\r\n"), &rules);
         assert_eq!((stored.stale_while_revalidate_s, stored.stale_if_error_s), windows, "{directives}");
         let strict = directives.contains("reval") && !directives.contains("while") || directives.contains("s-maxage");
         assert_eq!(stored.flags.any(Flags::MUST_REVALIDATE), strict, "{directives}");
+    }
+    // What was never fresh is nobody else's, unless the origin says so.
+    for fields in ["Cache-Control: max-age=0\r\n", "Cache-Control: stale-while-revalidate=9\r\n", "Expires: 0\r\n", ""]
+    {
+        let stored = stored_with("", 200, &format!("{fields}ETag: \"x\"\r\n"), &rules);
+        assert_eq!((stored.stale_while_revalidate_s, stored.stale_if_error_s), (0, 0), "{fields}");
     }
     let strong =
         "Cache-Control: max-age=60, immutable\r\nETag: \"x\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
@@ -213,7 +265,7 @@ fn stale_windows_and_flags() {
     let weak = "Cache-Control: max-age=60\r\nETag: W/\"x\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:36 GMT\r\n";
     let flags = stored_with("", 200, weak, &Rules::default()).flags;
     assert!(!flags.any(Flags::STRONG_ETAG) && flags.any(Flags::STRONG_DATE));
-    assert_eq!(stored_with("", 200, "Cache-Control: max-age=1\r\nETag: x\r\n", &rules).etag, None);
+    assert_eq!(stored_with("", 200, "Cache-Control: max-age=9\r\nETag: x\r\n", &rules).etag, None);
 }
 
 /// RFC 9111 §3.3, RFC 9110 §15.3.7.

@@ -209,6 +209,14 @@ pub(super) fn cache(writer: &mut Writer, rules: &CacheRules) {
         let word = SET_COOKIES.iter().find(|(known, _)| *known == rules.set_cookie).map_or("", |(_, word)| *word);
         writer.begin("set-cookie").text(word).end();
     }
+    let cookies = &rules.cookies;
+    for (name, names) in
+        [("bypass-cookies", &cookies.bypass), ("ignore-cookies", &cookies.ignore), ("key-cookies", &cookies.key)]
+    {
+        if !names.is_empty() {
+            list(writer, name, names);
+        }
+    }
     query(writer, &rules.query);
     switch(writer, "request-directives", rules.request_directives, defaults.request_directives);
     if rules.variants_max != defaults.variants_max {

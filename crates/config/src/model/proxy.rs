@@ -241,6 +241,8 @@ pub struct CacheRules {
     pub stale_if_error_s: u32,
     /// What becomes of answers with Set-Cookie.
     pub set_cookie: SetCookie,
+    /// Which cookies of a request matter.
+    pub cookies: CacheCookies,
     /// Which part of the query is in the key.
     pub query: QueryKey,
     /// Whether `no-cache`, `max-age` and the like in a request are obeyed, as RFC 9111 §5.2.1 lets a cache choose.
@@ -275,6 +277,17 @@ pub struct CacheRules {
     pub uneven_parts: bool,
 }
 
+/// Which cookies of a request matter to a cache. A `*` at the end of a name stands for all that begin so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheCookies {
+    /// A request with one of these leaves the cache out.
+    pub bypass: Vec<String>,
+    /// These tell no visitor from another.
+    pub ignore: Vec<String>,
+    /// The values of these tell stored responses of one URL apart. Exact names.
+    pub key: Vec<String>,
+}
+
 impl Default for CacheRules {
     fn default() -> Self {
         Self {
@@ -285,6 +298,7 @@ impl Default for CacheRules {
             stale_while_revalidate_s: 0,
             stale_if_error_s: 0,
             set_cookie: SetCookie::Refuse,
+            cookies: CacheCookies::default(),
             query: QueryKey::All,
             request_directives: true,
             variants_max: 32,

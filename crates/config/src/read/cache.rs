@@ -2,6 +2,7 @@
 
 use super::Reader;
 use super::files::{flag, is_off};
+use super::parse;
 use super::proxy::networks;
 use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
 use super::step::token;
@@ -29,6 +30,9 @@ const HEURISTICS: Shape = Shape { properties: &["max"], ..Shape::value("heuristi
 const REVALIDATE: Shape = Shape::value("stale-while-revalidate \"30s\"");
 const IF_ERROR: Shape = Shape::value("stale-if-error \"1d\"");
 const SET_COOKIE: Shape = Shape::value("set-cookie \"strip\"");
+const BYPASS_COOKIES: Shape = Shape::values(1, "bypass-cookies \"sessionid\" \"wordpress_logged_in_*\"");
+const IGNORE_COOKIES: Shape = Shape::values(1, "ignore-cookies \"_ga\" \"_ga_*\"");
+const KEY_COOKIES: Shape = Shape::values(1, "key-cookies \"lang\"");
 const QUERY: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
@@ -61,6 +65,9 @@ const ALLOWED: &[&str] = &[
     "stale-while-revalidate",
     "stale-if-error",
     "set-cookie",
+    "bypass-cookies",
+    "ignore-cookies",
+    "key-cookies",
     "query",
     "request-directives",
     "variants",
@@ -130,6 +137,9 @@ fn setting(reader: &mut Reader<'_>, node: &Node, rules: &mut CacheRules) {
                 rules.set_cookie = reader.word(&node.arguments[0], SET_COOKIES).unwrap_or_default();
             }
         }
+        "bypass-cookies" => rules.cookies.bypass = cookies(reader, node, &BYPASS_COOKIES),
+        "ignore-cookies" => rules.cookies.ignore = cookies(reader, node, &IGNORE_COOKIES),
+        "key-cookies" => rules.cookies.key = cookies(reader, node, &KEY_COOKIES),
         "query" => rules.query = query(reader, node),
         "request-directives" => rules.request_directives = flag(reader, node, &DIRECTIVES),
         "variants" => {
@@ -237,6 +247,27 @@ fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
         return None;
     }
     Some(name)
+}
+
+/// Names of cookies, each once.
+fn cookies(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    reader.shape(node, shape);
+    let takes_star = node.name != "key-cookies";
+    for value in &node.arguments {
+        let Some(name) = reader.line(value) else { continue };
+        let plain = if takes_star { name.strip_suffix('*').unwrap_or(&name) } else { &name };
+        let is_all = takes_star && name == "*";
+        if !is_all && (plain.contains('*') || !parse::is_token(plain)) {
+            let draft = reader.report.add(Code::CookieNameBad, value.span, format!("`{name}` is not a cookie's name"));
+            draft.label(if takes_star { "such as \"sid\" or \"_ga_*\"" } else { "such as \"lang\", without a star" });
+        } else if names.contains(&name) {
+            reader.same_twice(value.span, "this cookie");
+        } else {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// Names of fields, without doubles in whatever case.

@@ -84,6 +84,7 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         changes: Rc::clone(&no_changes),
         changes_id: u32::MAX,
         shows_status: false,
+        names_visitor: false,
         vary: RefCell::default(),
         template: RefCell::default(),
     };

@@ -1,0 +1,131 @@
+//! Cookies of a request, as far as they matter to a shared cache.
+//!
+//! A cookie usually tells one visitor from another. Unless the response says itself that it is for everybody, a request
+//! with a cookie is therefore one visitor's own. The owner of the cache may name cookies that do not tell visitors
+//! apart.
+
+use crate::request::CacheRequest;
+use flatout_http::token::trim;
+
+/// Which cookies of a request matter. Names end in `*` for all that begin so; their case matters (RFC 6265 §5.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CookieRules {
+    /// A request with one of these leaves the cache out altogether.
+    pub bypass: Vec<String>,
+    /// These tell no visitor from another.
+    pub ignore: Vec<String>,
+    /// The values of these are part of the variant key, and tell no visitor from another otherwise. Exact names.
+    pub key: Vec<String>,
+}
+
+/// What stands before a cookie's name among the names of `Stored::vary`. No field name has a colon.
+pub const VARY_PREFIX: &str = "cookie:";
+
+/// Whether a cookie of `request` may tell its visitor from others.
+pub fn names_visitor(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
+    each_cookie(request)
+        .any(|(name, _)| !matches_any(&rules.ignore, name) && !rules.key.iter().any(|key| key.as_bytes() == name))
+}
+
+/// Whether a cookie of `request` is one for which the cache is left out.
+pub fn bypasses(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
+    !rules.bypass.is_empty() && each_cookie(request).any(|(name, _)| matches_any(&rules.bypass, name))
+}
+
+/// Appends the values that cookies called `name` have. False: there is no such cookie.
+pub(crate) fn write_cookie(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
+    let mut is_there = false;
+    for (_, value) in each_cookie(request).filter(|(other, _)| *other == name.as_bytes()) {
+        if is_there {
+            output.push(b';');
+        }
+        output.extend_from_slice(value);
+        is_there = true;
+    }
+    is_there
+}
+
+/// The cookies of all lines, empty ones aside. One without `=` has a value and no name (RFC 6265bis §5.6).
+fn each_cookie<'r>(request: &'r CacheRequest<'_>) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
+    let lines = request.fields.all("cookie");
+    lines.flat_map(|line| line.split(|&byte| byte == b';')).map(trim).filter(|pair| !pair.is_empty()).map(|pair| {
+        match pair.iter().position(|&byte| byte == b'=') {
+            Some(equals) => (trim(&pair[..equals]), trim(&pair[equals + 1..])),
+            None => (&b""[..], pair),
+        }
+    })
+}
+
+fn matches_any(patterns: &[String], name: &[u8]) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning.as_bytes()),
+        None => pattern.as_bytes() == name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CookieRules, bypasses, names_visitor, write_cookie};
+    use crate::lines::with_fields;
+    use crate::request::CacheRequest;
+
+    fn ask<T>(lines: &str, look: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
+        with_fields(lines.as_bytes(), |fields| {
+            look(&CacheRequest {
+                method: "GET",
+                secure: false,
+                authority: b"a",
+                path: b"/",
+                query: None,
+                fields: *fields,
+                has_content: false,
+            })
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn which_cookies_tell_visitors_apart() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let rules = CookieRules {
+            bypass: names(&["wp-postpass_*", "sid"]),
+            ignore: names(&["_ga", "_ga_*"]),
+            key: names(&["lang"]),
+        };
+        for (lines, visitor, bypassed) in [
+            ("", false, false),
+            ("Cookie:\r\n", false, false),
+            ("Cookie: ;\r\n", false, false),
+            ("Cookie: _ga=1\r\n", false, false),
+            ("Cookie: _ga=1; _ga_X=2;lang=de\r\n", false, false),
+            ("Cookie: _GA=1\r\n", true, false),
+            ("Cookie: _gab=1\r\n", true, false),
+            ("Cookie: langs=1\r\n", true, false),
+            ("Cookie: nameless\r\n", true, false),
+            ("Cookie: =nameless\r\n", true, false),
+            ("Cookie: _ga=1\r\nCookie: user=7\r\n", true, false),
+            ("cookie: _ga=sid\r\ncookie: sid=7\r\n", true, true),
+            ("Cookie: wp-postpass_9=x\r\n", true, true),
+        ] {
+            let seen = ask(lines, |request| (names_visitor(request, &rules), bypasses(request, &rules)));
+            assert_eq!(seen, (visitor, bypassed), "{lines}");
+        }
+        let all = CookieRules { ignore: names(&["*"]), ..CookieRules::default() };
+        assert!(!ask("Cookie: a=1; b\r\n", |request| names_visitor(request, &all)));
+        assert!(ask("Cookie: a=1\r\n", |request| names_visitor(request, &CookieRules::default())));
+    }
+
+    #[test]
+    fn values_of_one_cookie() {
+        for (lines, expected) in [
+            ("Cookie: a=1; lang=de\r\n", Some("de")),
+            ("Cookie: lang=de\r\nCookie: lang = fr\r\n", Some("de;fr")),
+            ("Cookie: lang=\r\n", Some("")),
+            ("Cookie: Lang=de; slang=en\r\n", None),
+        ] {
+            let mut value = Vec::new();
+            let is_there = ask(lines, |request| write_cookie("lang", request, &mut value));
+            assert_eq!(is_there.then_some(&value[..]), expected.map(str::as_bytes), "{lines}");
+        }
+    }
+}

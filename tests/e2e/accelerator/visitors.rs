@@ -1,0 +1,225 @@
+//! Ten visitors at once, each with a page of their own, over every kind of response that the rules of storing tell
+//! apart: nobody gets another visitor's page, unless the origin or the owner of the cache says that it is for all.
+
+use super::super::harness::{Folder, Server};
+use super::super::tool::{run, tool};
+use super::origin::{Origin, Request, response};
+use super::{Answer, configuration, configure};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+const VISITORS: usize = 10;
+
+/// How long the origin takes for a page: long enough for a crowd to gather.
+const DELAY: Duration = Duration::from_millis(100);
+
+/// What a response says of its use for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// It is for one visitor, or must be validated each time.
+    Own,
+    /// It has a lifetime, in whatever words.
+    Lifetime,
+    /// It is public, and has no lifetime.
+    Public,
+    /// It has neither; a lifetime may be guessed from Last-Modified.
+    Guess,
+    /// Nothing at all.
+    Nothing,
+    /// It may be used while it is stale.
+    Stale,
+    /// It has a lifetime, which is over when it comes.
+    Aged,
+}
+
+/// Fields of responses, which all have an ETag besides.
+const KINDS: &[(Says, &str)] = &[
+    (Says::Nothing, ""),
+    (Says::Nothing, "Cache-Control: must-revalidate\r\n"),
+    (Says::Nothing, "Cache-Control: proxy-revalidate\r\n"),
+    (Says::Nothing, "Vary: Accept-Encoding\r\n"),
+    (Says::Nothing, "Cache-Control: stale-while-revalidate=600\r\n"),
+    (Says::Nothing, "Cache-Control: stale-if-error=600\r\n"),
+    (Says::Guess, "Last-Modified: Mon, 01 Jan 2001 00:00:00 GMT\r\n"),
+    (Says::Public, "Cache-Control: public\r\n"),
+    (Says::Own, "Cache-Control: no-cache\r\n"),
+    (Says::Own, "Cache-Control: no-cache, max-age=600\r\n"),
+    (Says::Own, "Cache-Control: no-store\r\n"),
+    (Says::Own, "Cache-Control: private\r\n"),
+    (Says::Own, "Cache-Control: private, max-age=600\r\n"),
+    (Says::Own, "Cache-Control: max-age=0\r\n"),
+    (Says::Own, "Cache-Control: max-age=0, must-revalidate\r\n"),
+    (Says::Own, "Cache-Control: s-maxage=0\r\n"),
+    (Says::Own, "Cache-Control: max-age=600, s-maxage=0\r\n"),
+    (Says::Own, "Cache-Control: max-age=soon\r\n"),
+    (Says::Own, "CDN-Cache-Control: max-age=0\r\nCache-Control: max-age=600\r\n"),
+    (Says::Own, "CDN-Cache-Control: no-cache\r\nCache-Control: max-age=600\r\n"),
+    (Says::Aged, "Cache-Control: max-age=600\r\nAge: 600\r\n"),
+    (Says::Own, "Pragma: no-cache\r\n"),
+    (Says::Own, "Pragma: no-cache\r\nLast-Modified: Mon, 01 Jan 2001 00:00:00 GMT\r\n"),
+    (Says::Own, "Expires: Thu, 19 Nov 1981 08:52:00 GMT\r\n"),
+    (Says::Own, "Expires: 0\r\n"),
+    (Says::Own, "Expires: -1\r\nLast-Modified: Mon, 01 Jan 2001 00:00:00 GMT\r\n"),
+    (Says::Own, "Cache-Control: max-age=600\r\nVary: *\r\n"),
+    (Says::Own, "Cache-Control: max-age=600\r\nVary: Cookie, X-Visitor\r\n"),
+    (Says::Own, "Cache-Control: max-age=600\r\nSet-Cookie: session=secret\r\n"),
+    (Says::Own, "Set-Cookie: session=secret\r\n"),
+    (Says::Own, "Cache-Control: max-age=600\r\nContent-Type: text/event-stream\r\n"),
+    (Says::Own, "Content-Type: text/event-stream; charset=utf-8\r\n"),
+    (Says::Stale, "Cache-Control: max-age=0, stale-while-revalidate=600\r\n"),
+    (Says::Lifetime, "Cache-Control: max-age=600\r\n"),
+    (Says::Lifetime, "Cache-Control: public, max-age=600\r\n"),
+    (Says::Lifetime, "Cache-Control: s-maxage=600\r\n"),
+    (Says::Lifetime, "Cache-Control: max-age=0, s-maxage=600\r\n"),
+    (Says::Lifetime, "CDN-Cache-Control: max-age=600\r\nCache-Control: no-store\r\n"),
+    (Says::Lifetime, "Expires: Fri, 31 Dec 2100 00:00:00 GMT\r\n"),
+];
+
+/// Settings of the cache.
+const SETTINGS: &[&str] = &[
+    "",
+    "ttl \"10m\"",
+    "stale-while-revalidate \"1h\"; stale-if-error \"1h\"",
+    "ttl \"10m\"; stale-while-revalidate \"1h\"; hit-for-miss \"0s\"",
+];
+
+/// How a visitor is told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Cookie,
+    /// Something that no cache knows of.
+    Other,
+}
+
+/// Whether each visitor must get a page of their own; `None`: either is right.
+fn must_be_own(says: Says, settings: &str, by: By) -> Option<bool> {
+    let has_ttl = settings.contains("ttl");
+    match says {
+        Says::Aged if settings.contains("stale") => None,
+        Says::Aged => Some(true),
+        Says::Own => Some(true),
+        Says::Lifetime => Some(false),
+        Says::Public => Some(!has_ttl),
+        Says::Guess => Some(by == By::Cookie),
+        Says::Nothing => Some(!has_ttl || by == By::Cookie),
+        Says::Stale => None,
+    }
+}
+
+fn visitor_of(request: &Request) -> String {
+    let cookie = request.field("cookie");
+    let name = cookie.and_then(|cookie| cookie.strip_prefix("visitor=").map(str::to_owned));
+    name.or_else(|| request.field("x-visitor")).unwrap_or_default()
+}
+
+/// Answers `/N/…` with the fields of the kind N and the visitor's name, with a validator that holds for that visitor.
+fn pages() -> Origin {
+    Origin::answering(|request| {
+        thread::sleep(DELAY);
+        let kind: usize = request.path().split('/').nth(1).unwrap().parse().unwrap();
+        let visitor = visitor_of(request);
+        let fields = format!("{}ETag: \"{visitor}\"\r\n", KINDS[kind].1);
+        if request.field("if-none-match").is_some_and(|tag| tag == format!("\"{visitor}\"")) {
+            return format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes();
+        }
+        response("200 OK", &fields, visitor.as_bytes())
+    })
+}
+
+/// Asks for `target` as all visitors at once, by HTTP/1.1; what each of them got.
+fn visit(server: &Server, target: &str, by: By) -> Vec<String> {
+    let start_line = Barrier::new(VISITORS);
+    thread::scope(|scope| {
+        let ask = |visitor: usize| {
+            let mut stream = server.connect();
+            let field = match by {
+                By::Cookie => format!("Cookie: visitor={visitor}"),
+                By::Other => format!("X-Visitor: {visitor}"),
+            };
+            start_line.wait();
+            write!(stream, "GET {target} HTTP/1.1\r\nHost: test\r\n{field}\r\nConnection: close\r\n\r\n").unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            let answer = Answer::take(&mut bytes.as_slice(), false).unwrap();
+            assert_eq!(answer.status, 200, "{target}");
+            answer.text()
+        };
+        let visitors: Vec<_> = (0..VISITORS).map(|visitor| scope.spawn(move || ask(visitor))).collect();
+        visitors.into_iter().map(|visitor| visitor.join().unwrap()).collect()
+    })
+}
+
+/// The same by HTTP/2.
+fn visit_by_http2(server: &Server, target: &str, by: By) -> Vec<String> {
+    let folder = Folder::new();
+    let page = |visitor: usize| folder.path().join(format!("page-{visitor}"));
+    let mut config = String::new();
+    for visitor in 0..VISITORS {
+        let field = match by {
+            By::Cookie => format!("cookie: visitor={visitor}"),
+            By::Other => format!("x-visitor: {visitor}"),
+        };
+        let separator = if visitor == 0 { "" } else { "next\n" };
+        let (url, page) = (server.url(target), page(visitor));
+        writeln!(config, "{separator}http2-prior-knowledge\nurl = \"{url}\"\nheader = \"{field}\"\noutput = {page:?}")
+            .unwrap();
+    }
+    folder.write("visitors.curl", config.as_bytes());
+    let mut curl = tool("curl");
+    curl.args(["--silent", "--show-error", "--parallel", "--parallel-immediate", "--config"]);
+    run(curl.arg(folder.path().join("visitors.curl")));
+    (0..VISITORS).map(|visitor| std::fs::read_to_string(page(visitor)).unwrap()).collect()
+}
+
+/// Judges what visitors of the kind `kind` got; what is wrong, in words.
+fn judge(kind: usize, settings: &str, by: By, answers: &[String]) -> Option<String> {
+    let (says, fields) = KINDS[kind];
+    let own = answers.iter().enumerate().filter(|(visitor, answer)| **answer == visitor.to_string()).count();
+    let is_one = answers.iter().all(|answer| *answer == answers[0]);
+    let is_right = match must_be_own(says, settings, by) {
+        Some(true) => own == VISITORS,
+        Some(false) => is_one,
+        None => true,
+    };
+    (!is_right).then(|| format!("{fields:?} by {by:?}: {answers:?}"))
+}
+
+/// Lets ten visitors at once ask for each kind of page, all kinds at the same time, cold and then with whatever is
+/// stored.
+fn check(settings: &str, ask: impl Fn(&str, By) -> Vec<String> + Sync) {
+    let mut wrong = Vec::new();
+    for round in ["cold", "warm"] {
+        let cases = (0..KINDS.len()).flat_map(|kind| [(kind, By::Cookie), (kind, By::Other)]);
+        thread::scope(|scope| {
+            let ask = &ask;
+            let run = |(kind, by)| scope.spawn(move || judge(kind, settings, by, &ask(&format!("/{kind}/{by:?}"), by)));
+            let cases: Vec<_> = cases.map(run).collect();
+            wrong.extend(cases.into_iter().filter_map(|case| case.join().unwrap()).map(|case| (round, case)));
+        });
+    }
+    assert!(wrong.is_empty(), "with {settings:?}, {} of {} wrong: {wrong:#?}", wrong.len(), 4 * KINDS.len());
+}
+
+#[test]
+fn nobody_gets_another_visitors_page() {
+    let origin = pages();
+    for settings in SETTINGS {
+        let folder = Folder::new();
+        let server = configure(&folder, &origin.url(), settings, "");
+        check(settings, |target, by| visit(&server, target, by));
+    }
+}
+
+#[test]
+fn nobody_gets_another_visitors_page_by_http2() {
+    let origin = pages();
+    for settings in &SETTINGS[..2] {
+        let folder = Folder::new();
+        let config = configuration(&folder, &origin.url(), settings, "");
+        let server = Server::run(&folder, &config.replace("127.0.0.1:0\"", "127.0.0.1:0\" h2c=#true"));
+        check(settings, |target, by| visit_by_http2(&server, target, by));
+    }
+}
