@@ -47,10 +47,11 @@ impl Explanation<'_> {
     /// The lines of the answer that the lifetime is read from.
     fn write_fields(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: &[&str] = match self.stored.lifetime_source {
-            LifetimeSource::Targeted | LifetimeSource::SMaxage | LifetimeSource::MaxAge => &["cache-control"],
+            LifetimeSource::Targeted | LifetimeSource::SMaxage | LifetimeSource::MaxAge | LifetimeSource::Invalid => {
+                &["cache-control"]
+            }
             LifetimeSource::Expires | LifetimeSource::ExpiresInvalid => &["expires", "date"],
             LifetimeSource::Heuristic => &["last-modified", "date"],
-            LifetimeSource::Invalid => &["cache-control"],
             LifetimeSource::Default | LifetimeSource::None => &[],
         };
         let targeted = self.stored.lifetime_source == LifetimeSource::Targeted;
