@@ -33,7 +33,7 @@ test_programs=(
   systemd-analyze:systemd man:man-db
   ab:apache2-utils h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
   node:nodejs npm:npm nginx:nginx hey:hey
-  apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2
+  apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2 promtool:prometheus
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux

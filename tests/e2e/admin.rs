@@ -5,13 +5,25 @@ use super::harness::flatout;
 use super::site::Site;
 use super::tool::{run, said, tool};
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 fn curl(site: &Site, arguments: &[&str], path: &str) -> String {
     let socket = site.folder.path().join("admin");
     let mut command = tool("curl");
     command.args(["--silent", "--show-error", "--include", "--unix-socket"]).arg(socket).args(arguments);
     run(command.arg(format!("http://flatout{path}")))
+}
+
+/// Prometheus' own checker has nothing to say.
+fn check_metrics(text: &str) {
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = promtool.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let told = child.wait_with_output().unwrap();
+    assert!(told.status.success() && told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
 #[test]
@@ -23,9 +35,12 @@ fn curl_reads_metrics_and_status() {
     assert_eq!(get(site.address(), "/none").status, 404);
     let metrics = curl(&site, &[], "/metrics");
     assert!(
-        metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
+        metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"),
         "{metrics}"
     );
+    check_metrics(metrics.split_once("\r\n\r\n").unwrap().1);
+    let open = curl(&site, &["-H", "Accept: application/openmetrics-text"], "/metrics");
+    assert!(open.contains("application/openmetrics-text; version=1.0.0") && open.ends_with("# EOF\n"), "{open}");
     for line in [
         "flatout_requests_total 4",
         "flatout_responses_total{class=\"4xx\"} 1",

@@ -82,16 +82,18 @@ impl StoreView for View {
     }
 
     fn status_rows(&self) -> Vec<StatusRow> {
-        let Some(store) = self.accelerator.store() else { return Vec::new() };
-        let stats = store.stats();
         let row = |name: &str, value: String| StatusRow { name: name.to_owned(), value };
-        let mut rows = vec![
-            row("memory", format!("{} of {}", show_bytes(stats.memory_bytes), show_bytes(stats.memory_bytes_max))),
-            row("objects", stats.memory_objects.to_string()),
-            row("evicted", stats.evicted.to_string()),
-            row("purges", stats.generation.to_string()),
-        ];
-        for volume in &stats.volumes {
+        let mut rows = Vec::new();
+        let stats = self.accelerator.store().map(|store| store.stats());
+        if let Some(stats) = &stats {
+            rows.extend([
+                row("memory", format!("{} of {}", show_bytes(stats.memory_bytes), show_bytes(stats.memory_bytes_max))),
+                row("objects", stats.memory_objects.to_string()),
+                row("evicted", stats.evicted.to_string()),
+                row("purges", stats.generation.to_string()),
+            ]);
+        }
+        for volume in stats.iter().flat_map(|stats| &stats.volumes) {
             let used = format!("{} of {}", show_bytes(volume.bytes), show_bytes(volume.bytes_max));
             let mut value =
                 format!("{}: {used}, {} objects, {}", volume.folder.display(), volume.objects, volume.state.name());
@@ -107,8 +109,8 @@ impl StoreView for View {
             rows.push(row(&format!("not stored: {}", reason.name()), count.to_string()));
         }
         for step in self.accelerator.steps() {
-            for (origin, standing) in step.standings() {
-                rows.push(row("origin", format!("{origin} {standing}")));
+            for origin in step.standings() {
+                rows.push(row("origin", format!("{} of the proxy {}: {}", origin.address, step.realm(), origin.text)));
             }
         }
         rows
@@ -138,6 +140,15 @@ impl StoreView for View {
                 label: Some(("reason", reason.name().to_owned())),
                 value,
             });
+        }
+        for step in self.accelerator.steps() {
+            rows.extend(step.standings().into_iter().map(|origin| MetricRow {
+                name: "origin_available",
+                help: "Whether the origin gets requests: 0 while its health checks fail or it is left out. The label names the proxy and the origin.",
+                kind: MetricKind::Gauge,
+                label: Some(("origin", format!("{} {}", step.realm(), origin.address))),
+                value: u64::from(origin.is_available),
+            }));
         }
         rows.sort_by_key(|row| row.name);
         rows

@@ -1,7 +1,9 @@
-//! The counters as Prometheus reads them: OpenMetrics text, made anew for each scrape from the workers' own counters.
+//! The counters as Prometheus reads them, written for each scrape from the workers' own counters: in text format 0.0.4, or
+//! as OpenMetrics where the scraper asks for it.
 
 use crate::status::Shared;
 use crate::store::{MetricKind, MetricRow};
+use flatout_engine::MetricsFormat;
 use flatout_http::refusal::Refusal;
 use flatout_net::counters::{Counter, Counters};
 use flatout_net::ending::CloseReason;
@@ -14,12 +16,17 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
 use std::fmt;
+use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 /// All metrics as text.
-pub(crate) fn encode_metrics(shared: &Shared) -> String {
+pub(crate) fn encode_metrics(shared: &Shared, format: MetricsFormat) -> String {
+    let rows = Rows::gather(shared);
+    if format == MetricsFormat::Text {
+        return rows.to_text();
+    }
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Rows::gather(shared)));
+    registry.register_collector(Box::new(rows));
     let mut text = String::new();
     // Writing to a String cannot fail, and the rows are plain numbers.
     let _ = encode(&mut text, &registry);
@@ -108,12 +115,33 @@ impl Rows {
         rows
     }
 
-    /// Rows of one name become one family.
+    /// Text format 0.0.4: a family's name has the counter's `_total`, and there is no end mark.
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        for family in &self.0 {
+            let (kind, ending) = if family.counter { ("counter", "_total") } else { ("gauge", "") };
+            let name = format!("flatout_{}{ending}", family.name);
+            // Writing to a String cannot fail.
+            let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
+            for sample in &family.samples {
+                let _ = match &sample.label {
+                    Some(value) => {
+                        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                        writeln!(text, "{name}{{{}=\"{value}\"}} {}", family.label, sample.value)
+                    }
+                    None => writeln!(text, "{name} {}", sample.value),
+                };
+            }
+        }
+        text
+    }
+
+    /// Rows of one name become one family, also where others stand between them.
     fn store(&mut self, row: MetricRow) {
         let (label, value) = row.label.map_or(("", None), |(name, value)| (name, Some(Cow::Owned(value))));
         let sample = Sample { label: value, value: row.value };
-        match self.0.last_mut().filter(|last| last.name == row.name) {
-            Some(last) => last.samples.push(sample),
+        match self.0.iter_mut().find(|family| family.name == row.name) {
+            Some(family) => family.samples.push(sample),
             None => self.0.push(Family {
                 name: row.name,
                 help: row.help,
@@ -215,6 +243,7 @@ mod tests {
     use crate::purge::{PurgeReply, PurgeRequest};
     use crate::status::Shared;
     use crate::store::{MetricKind, MetricRow, NoStore, StatusRow, StoreView};
+    use flatout_engine::MetricsFormat;
     use flatout_engine::explain::Question;
     use flatout_net::access::Logs;
     use flatout_net::counters::Counters;
@@ -231,7 +260,10 @@ mod tests {
         counters[0].closes[CloseReason::IdleTimeout as usize].add(1);
         counters[0].outcomes[1].add(7);
         let logs = Logs::open(&[], Box::new(|_| {})).unwrap();
-        let text = encode_metrics(&Shared::new(counters, &["hit", "not_found"], Arc::new(logs), Arc::new(NoStore)));
+        let text = encode_metrics(
+            &Shared::new(counters, &["hit", "not_found"], Arc::new(logs), Arc::new(NoStore)),
+            MetricsFormat::OpenMetrics,
+        );
         for line in [
             "# TYPE flatout_requests counter",
             "flatout_requests_total 5",
@@ -280,7 +312,7 @@ mod tests {
     fn rows_of_the_store_come_too() {
         let logs = Arc::new(Logs::open(&[], Box::new(|_| {})).unwrap());
         let shared = Shared::new(vec![Arc::default()], &[], logs, Arc::new(Two));
-        let text = encode_metrics(&shared);
+        let text = encode_metrics(&shared, MetricsFormat::OpenMetrics);
         for line in [
             "# TYPE flatout_cache_lookups counter",
             "flatout_cache_lookups_total{reason=\"hit\"} 3",
@@ -291,6 +323,17 @@ mod tests {
         ] {
             assert_eq!(text.lines().filter(|found| *found == line).count(), 1, "{line} is not once in\n{text}");
         }
+        let text = encode_metrics(&shared, MetricsFormat::Text);
+        for line in [
+            "# HELP flatout_cache_lookups_total Of the store.",
+            "# TYPE flatout_cache_lookups_total counter",
+            "flatout_cache_lookups_total{reason=\"hit\"} 3",
+            "flatout_cache_objects 2",
+            "flatout_cache_disk_bytes{reason=\"/a \\\"b\\\"\"} 5",
+        ] {
+            assert_eq!(text.lines().filter(|found| *found == line).count(), 1, "{line} is not once in\n{text}");
+        }
+        assert!(!text.contains("# EOF"));
         assert_eq!(shared.status().store[0].value, "2");
     }
 }

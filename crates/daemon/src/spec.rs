@@ -4,15 +4,15 @@ use crate::failure::Failure;
 use crate::metrics::encode_metrics;
 use crate::status::Shared;
 use flatout_config::model::Config;
-use flatout_engine::SpecError;
-use flatout_engine::spec::{MetricsText, PagesShared, Sources, Spec};
+use flatout_engine::spec::{PagesShared, Sources, Spec};
+use flatout_engine::{MetricsText, SpecError};
 use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
 /// What a `metrics` step answers with: what all workers have counted, once they are there.
 pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<Shared>>>) -> MetricsText {
     let shared = Arc::clone(shared);
-    Arc::new(move || shared.get().map(|shared| encode_metrics(shared)).unwrap_or_default())
+    Arc::new(move |format| shared.get().map(|shared| encode_metrics(shared, format)).unwrap_or_default())
 }
 
 /// Puts `config` to use; what has not changed since `previous` keeps what was learnt under it.

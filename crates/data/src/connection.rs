@@ -8,6 +8,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,6 +96,9 @@ impl Session {
             Role::Reader { .. } => OpenFlags::SQLITE_OPEN_READ_ONLY,
             Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         };
+        if role == Role::Writer {
+            create_private(path);
+        }
         // Without SQLITE_OPEN_URI: a path is a path, whatever it begins with.
         let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| open_failure(path, &error))?;
@@ -294,6 +298,12 @@ impl Bounds {
         self.forbidden.store(true, Ordering::Relaxed);
         Authorization::Deny
     }
+}
+
+/// Creates the file for its owner alone, where there is none: what pages keep is not for every user of the machine. SQLite gives
+/// the log and its index beside the file the same mode. A failure is left to SQLite, which names it.
+fn create_private(path: &Path) {
+    let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
 /// Why a file could not be opened. SQLite says only that it could not; the folder tells more.

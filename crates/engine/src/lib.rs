@@ -30,6 +30,7 @@ pub mod error;
 pub mod explain;
 mod host;
 mod index;
+pub mod metrics;
 mod neighbour;
 mod network;
 pub mod outcome;
@@ -43,5 +44,6 @@ mod walk;
 
 pub use engine::Engine;
 pub use error::SpecError;
+pub use metrics::{MetricsFormat, MetricsText};
 pub use outcome::{OUTCOMES, Outcome};
-pub use spec::{MetricsText, Sources, Spec};
+pub use spec::{Sources, Spec};

@@ -8,6 +8,7 @@ mod private;
 use crate::auth::Verifier;
 use crate::error::SpecError;
 use crate::host::HostTable;
+use crate::metrics::MetricsText;
 use crate::rate::RateTable;
 use crate::step::Block;
 use flatout_config::model::{self, Config, FieldOp, Place};
@@ -22,9 +23,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Gives the counters' text for Prometheus. It must be quick, as a worker waits for it.
-pub type MetricsText = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// What a configuration is put to use with.
 #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 use crate::split::{Meaning, Rules, find_script};
 use crate::spool::Budget;
 use flatout_config::model::{Php, PhpAddress};
-use flatout_net::fastcgi::{Crowd, FastcgiAddress, FastcgiSettings};
+use flatout_net::fastcgi::{FastcgiAddress, FastcgiSettings};
 use flatout_net::root::Root;
 use std::fmt;
 use std::io;
@@ -24,7 +24,6 @@ pub struct PhpStep {
     pub(crate) address: FastcgiAddress,
     /// The root as the application server sees it, without a last slash.
     pub(crate) root: Vec<u8>,
-    pub(crate) crowd: Arc<Crowd>,
     pub(crate) budget: Arc<Budget>,
     under_way: Arc<AtomicU32>,
 }
@@ -58,7 +57,6 @@ impl PhpStep {
                 PhpAddress::Tcp(host, port) => FastcgiAddress::Tcp(host.clone(), *port),
             },
             root,
-            crowd: Arc::default(),
             budget: Arc::default(),
             under_way: Arc::default(),
             settings: settings.clone(),

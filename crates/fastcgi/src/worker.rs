@@ -215,7 +215,12 @@ impl PhpWorker {
         if let Some((_, client)) = clients.iter().find(|(other, _)| is_it(other)) {
             return client.clone();
         }
-        let client = FastcgiClient::new(step.address.clone(), step.client_settings(), Arc::clone(&step.crowd));
+        let settings = step.client_settings();
+        // Idle connections belong to the server, whichever step has used them.
+        let client = match clients.iter().find(|(_, client)| *client.address() == step.address) {
+            Some((_, client)) => client.with_settings(settings),
+            None => FastcgiClient::new(step.address.clone(), settings),
+        };
         clients.push((Arc::downgrade(step), client.clone()));
         client
     }

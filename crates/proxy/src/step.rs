@@ -26,6 +26,17 @@ pub struct ProxyStep {
     pub(crate) is_watched: AtomicBool,
 }
 
+/// What is known of an origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginStanding {
+    /// Its URL.
+    pub address: String,
+    /// Whether it gets requests.
+    pub is_available: bool,
+    /// Its health and its load, for people.
+    pub text: String,
+}
+
 impl ProxyStep {
     /// The step for `settings`. `realm` tells what is kept for it from what is kept for others; it stays the same over
     /// reloads and restarts.
@@ -97,11 +108,13 @@ impl ProxyStep {
         })
     }
 
-    /// Each origin, and what is known of it, for people.
-    pub fn standings(&self) -> Vec<(String, String)> {
+    /// What is known of each origin.
+    pub fn standings(&self) -> Vec<OriginStanding> {
         let now_ms = flatout_net::clock::Now::read().monotonic_ms;
         let describe = |(index, address): (usize, &OriginAddress)| {
-            let standing = match self.group.standing(index, now_ms) {
+            let standing = self.group.standing(index, now_ms);
+            let is_available = !matches!(standing, Some(Standing::PausedUntil(_) | Standing::Down));
+            let standing = match standing {
                 None => "unknown".to_owned(),
                 Some(standing) => match standing {
                     Standing::Well => "well".to_owned(),
@@ -117,7 +130,7 @@ impl ProxyStep {
             let gate = self.gates.get(index).map_or_else(String::new, |gate| {
                 format!(", {under_way} of {} requests under way, {} waiting", gate.limit(), gate.waiting())
             });
-            (address.to_string(), format!("{standing}{gate}"))
+            OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{gate}") }
         };
         self.addresses.iter().enumerate().map(describe).collect()
     }

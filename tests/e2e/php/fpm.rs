@@ -1,7 +1,7 @@
 //! PHP-FPM itself, over both kinds of sockets, and what becomes of visitors when it is killed.
 
 use super::super::accelerator::wiki::{Running, free_port, is_root, php_fpm};
-use super::super::harness::{Folder, Response, wait_until};
+use super::super::harness::{Folder, Response, Server, wait_until};
 use super::{ask, get, outcomes, serve, serve_with, text};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -124,6 +124,33 @@ fn scripts_run_over_both_kinds_of_sockets() {
         super::pause(200);
         let (_, log) = server.stop();
         assert!(log.contains("warn.php: ") && log.contains("a complaint"), "{log}");
+    }
+}
+
+/// Two sites on one server that has two processes: the connections that one keeps are no obstacle for the other.
+#[test]
+fn two_sites_share_the_processes_of_one_server() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    // Far longer than a visitor waits.
+    let settings = "idle-connections 8\n timeouts {\n  idle \"10m\"\n }";
+    let config = ["a.example", "b.example"].map(|host| {
+        let steps = steps(&folder, &fpm, settings);
+        format!("site {host:?} {{\n    listen \"127.0.0.1:0\"\n{steps}\n}}\n")
+    });
+    let server = Server::run(&folder, &format!("workers 2\nadmin off=#true\n{}", config.concat()));
+    let ask = |host: &str, script: &str| {
+        let request = format!("GET {script} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        text(&ask(&server, &request))
+    };
+    for (first, second) in [("a.example", "b.example"), ("b.example", "a.example")] {
+        // Both processes work for one site, which keeps its connections to them.
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| assert_eq!(ask(first, "/sleep.php?us=200000"), "slept"));
+            }
+        });
+        assert_eq!(ask(second, "/hello.php"), "hello");
     }
 }
 

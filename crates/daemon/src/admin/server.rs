@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::metrics::encode_metrics;
 use crate::purge::PurgeRequest;
 use crate::status::Shared;
+use flatout_engine::MetricsFormat;
 use flatout_engine::explain::Question as Asked;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
@@ -137,7 +138,8 @@ fn serve(stream: &mut UnixStream, shared: &Shared, bell: &Bell) -> io::Result<()
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
-    Metrics,
+    /// The counters, in a format.
+    Metrics(MetricsFormat),
     Status,
     Order(OrderKind),
     /// A purge, or what is wrong with it.
@@ -185,7 +187,7 @@ fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)>
     let read = matches!(head.method, Method::Get);
     let write = head.method == Method::Known("POST");
     Ok(Some(match path {
-        b"/metrics" if read => Question::Metrics,
+        b"/metrics" if read => Question::Metrics(MetricsFormat::of_accept(head.fields.all("accept"))),
         b"/status" if read => Question::Status,
         b"/cache" if read => {
             let query = String::from_utf8_lossy(query.unwrap_or_default());
@@ -206,10 +208,10 @@ fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)>
 
 fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
     match question {
-        Question::Metrics => Reply {
+        Question::Metrics(format) => Reply {
             status: 200,
-            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            body: encode_metrics(shared),
+            content_type: format.content_type(),
+            body: encode_metrics(shared, format),
             allow: None,
         },
         Question::Status => Reply::json(&shared.status()),
@@ -245,6 +247,7 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
 mod tests {
     use super::{OrderKind, Question, parse_question};
     use crate::purge::{PurgeRequest, PurgeScope};
+    use flatout_engine::MetricsFormat;
 
     fn parse(text: &str) -> Result<Option<Question>, u16> {
         parse_question(text.as_bytes()).map_err(|(status, _)| status)
@@ -254,7 +257,7 @@ mod tests {
     fn questions_are_told_apart_however_they_are_cut() {
         let everything = PurgeRequest { scope: PurgeScope::All, soft: true, dry_run: false };
         for (line, question) in [
-            ("GET /metrics", Question::Metrics),
+            ("GET /metrics", Question::Metrics(MetricsFormat::Text)),
             ("GET /status?x", Question::Status),
             ("POST /reload", Question::Order(OrderKind::Reload)),
             ("POST /upgrade", Question::Order(OrderKind::Upgrade)),

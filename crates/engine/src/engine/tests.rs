@@ -310,11 +310,16 @@ fn refusals_have_plain_pages() {
 
 #[test]
 fn the_counters_are_answered_with() {
-    let metrics: crate::MetricsText = Arc::new(|| "requests_total 7\n# EOF\n".to_owned());
+    let metrics: crate::MetricsText = Arc::new(|format| format!("{format:?} 7\n"));
     let sources = Sources { metrics: Some(metrics), ..Sources::default() };
     let config = config(vec![site(&["*"], vec![handler(Handler::Metrics)])]);
     let tester = Tester::new(Arc::new(Spec::compile(&config, &sources).unwrap()));
-    let answer = tester.get("/metrics", &[]);
-    assert_eq!((answer.said(), answer.outcome), ((200, "requests_total 7\n# EOF\n"), "metrics"));
-    assert!(answer.field("content-type").unwrap().starts_with("application/openmetrics-text"));
+    for (accept, content, content_type) in [
+        (&[][..], "Text 7\n", "text/plain; version=0.0.4"),
+        (&["Accept: application/openmetrics-text"], "OpenMetrics 7\n", "application/openmetrics-text; version=1.0.0"),
+    ] {
+        let answer = tester.get("/metrics", accept);
+        assert_eq!((answer.said(), answer.outcome), ((200, content), "metrics"));
+        assert!(answer.field("content-type").unwrap().starts_with(content_type));
+    }
 }

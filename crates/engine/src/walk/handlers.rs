@@ -4,6 +4,7 @@ use super::pages::{Pages, answer_failure};
 use super::{Seal, Trace, Walk, host_needed, method_not_allowed};
 use crate::answer::{Failure, redirect, respond, text};
 use crate::explain::Forwarding;
+use crate::metrics::MetricsFormat;
 use crate::neighbour::believe;
 use crate::outcome::Outcome;
 use crate::step::Step;
@@ -213,10 +214,9 @@ impl<T: Trace> Walk<'_, T> {
             Method::Options => return self.answer_options(),
             _ => return self.fail(&method_not_allowed()),
         }
-        let content = self.live.spec.metrics.as_ref().map(|metrics| metrics()).unwrap_or_default();
-        // What prometheus-client writes.
-        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        text(200, content_type, content.as_bytes(), &self.policy(), Outcome::Metrics.index())
+        let format = MetricsFormat::of_accept(self.request.head.fields.all("accept"));
+        let content = self.live.spec.metrics.as_ref().map(|metrics| metrics(format)).unwrap_or_default();
+        text(200, format.content_type(), content.as_bytes(), &self.policy(), Outcome::Metrics.index())
     }
 
     /// The answer to what went wrong: the page that the site has for it, or a plain one.

@@ -60,7 +60,17 @@ pub struct FastcgiSettings {
 
 struct Idle {
     socket: Socket,
-    since_ms: u64,
+    /// When it has been without use for as long as the client that used it last keeps connections.
+    expires_ms: u64,
+}
+
+/// One worker's idle connections to one application server, which all of the worker's clients of that server share: a
+/// process of the server that waits on one for the next request must be free for the request of another client.
+struct Pool {
+    /// The one used last is at the end and is used first: so those that a crowd has left behind grow old.
+    idle: RefCell<Vec<Idle>>,
+    crowd: Arc<Crowd>,
+    sweeps: Cell<bool>,
 }
 
 /// What all connections of one client share.
@@ -70,11 +80,7 @@ pub(super) struct Shared {
     /// Knows the time, looks up names, makes connections over TCP.
     pub(super) timing: OriginClient,
     pub(super) input: RefCell<Box<[u8]>>,
-    /// The one used last is at the end and is used first: so those that a crowd has left behind grow old.
-    idle: RefCell<Vec<Idle>>,
-    crowd: Arc<Crowd>,
-    sweeps: Cell<bool>,
-    myself: Weak<Shared>,
+    pool: Rc<Pool>,
 }
 
 /// A worker's connections to one application server. Clones share them.
@@ -83,7 +89,18 @@ pub struct FastcgiClient(Rc<Shared>);
 
 impl FastcgiClient {
     /// A client without connections. Where it is made does not matter; it is used within one worker's runtime.
-    pub fn new(address: FastcgiAddress, settings: FastcgiSettings, crowd: Arc<Crowd>) -> Self {
+    pub fn new(address: FastcgiAddress, settings: FastcgiSettings) -> Self {
+        let pool = Pool { idle: RefCell::default(), crowd: Crowd::of(&address), sweeps: Cell::new(false) };
+        Self::with_pool(address, settings, Rc::new(pool))
+    }
+
+    /// A client of the same server with timeouts and bounds of its own. Both use the same idle connections.
+    #[must_use]
+    pub fn with_settings(&self, settings: FastcgiSettings) -> Self {
+        Self::with_pool(self.0.address.clone(), settings, Rc::clone(&self.0.pool))
+    }
+
+    fn with_pool(address: FastcgiAddress, settings: FastcgiSettings, pool: Rc<Pool>) -> Self {
         let timing = OriginSettings {
             connect_timeout_ms: settings.connect_timeout_ms,
             head_timeout_ms: settings.shortest_timeout_ms,
@@ -91,31 +108,27 @@ impl FastcgiClient {
             idle_timeout_ms: settings.idle_timeout_ms,
             ..OriginSettings::default()
         };
-        Self(Rc::new_cyclic(|myself| Shared {
+        Self(Rc::new(Shared {
             address,
             settings,
             timing: OriginClient::new(timing, None, Arc::new(OriginCounts::default())),
             input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
-            idle: RefCell::default(),
-            crowd,
-            sweeps: Cell::new(false),
-            myself: Weak::clone(myself),
+            pool,
         }))
+    }
+
+    /// Where the server is.
+    pub fn address(&self) -> &FastcgiAddress {
+        &self.0.address
     }
 
     /// A kept connection on which nothing has come, not even its end.
     pub fn kept(&self) -> Option<Connection> {
         let shared = &self.0;
         let now = Now::read();
-        let mut idle = shared.idle.borrow_mut();
-        let oldest_ms = now.monotonic_ms.saturating_sub(shared.settings.idle_timeout_ms);
+        let mut idle = shared.pool.idle.borrow_mut();
         while let Some(last) = idle.pop() {
-            if last.since_ms < oldest_ms {
-                // All others are older.
-                idle.clear();
-                return None;
-            }
-            if last.socket.is_quiet(true) {
+            if now.monotonic_ms <= last.expires_ms && last.socket.is_quiet(true) {
                 return Some(Connection::new(last.socket, shared, true));
             }
         }
@@ -146,17 +159,17 @@ impl FastcgiClient {
 
     /// What is known of the server's crowd.
     pub fn crowd(&self) -> &Crowd {
-        &self.0.crowd
+        &self.0.pool.crowd
     }
 
     /// Connections kept without use now.
     pub fn idle_connections(&self) -> usize {
-        self.0.idle.borrow().len()
+        self.0.pool.idle.borrow().len()
     }
 
     /// Closes what is kept without use.
     pub fn close_idle(&self) {
-        self.0.idle.borrow_mut().clear();
+        self.0.pool.idle.borrow_mut().clear();
     }
 }
 
@@ -170,19 +183,22 @@ impl Shared {
     /// Keeps a connection that has nothing to say.
     pub(super) fn keep(&self, socket: Socket) {
         let now = Now::read();
-        if self.crowd.is_suspected(now) {
-            self.idle.borrow_mut().clear();
+        let mut idle = self.pool.idle.borrow_mut();
+        if self.pool.crowd.is_suspected(now) {
+            idle.clear();
             return;
         }
-        let mut idle = self.idle.borrow_mut();
         if idle.len() < self.settings.idle_connections_max as usize {
-            idle.push(Idle { socket, since_ms: now.monotonic_ms });
-            if !self.sweeps.replace(true) {
-                tokio::task::spawn_local(sweep(Weak::clone(&self.myself)));
+            let expires_ms = now.monotonic_ms.saturating_add(self.settings.idle_timeout_ms);
+            idle.push(Idle { socket, expires_ms });
+            if !self.pool.sweeps.replace(true) {
+                tokio::task::spawn_local(sweep(Rc::downgrade(&self.pool), self.timing.clone()));
             }
         }
     }
+}
 
+impl Pool {
     /// Closes what is too old, what the server has closed, and everything when there is a crowd.
     fn handle_time(&self, now: Now) {
         let mut idle = self.idle.borrow_mut();
@@ -190,20 +206,18 @@ impl Shared {
             idle.clear();
             return;
         }
-        let oldest_ms = now.monotonic_ms.saturating_sub(self.settings.idle_timeout_ms);
-        idle.retain(|kept| kept.since_ms >= oldest_ms && kept.socket.is_quiet(false));
+        idle.retain(|kept| now.monotonic_ms <= kept.expires_ms && kept.socket.is_quiet(false));
     }
 }
 
 /// Looks through kept connections while there are any.
-async fn sweep(shared: Weak<Shared>) {
+async fn sweep(pool: Weak<Pool>, timing: OriginClient) {
     loop {
-        let Some(timing) = shared.upgrade().map(|shared| shared.timing.clone()) else { return };
         timing.pause(SWEEP_MS).await;
-        let Some(shared) = shared.upgrade() else { return };
-        shared.handle_time(Now::read());
-        if shared.idle.borrow().is_empty() {
-            shared.sweeps.set(false);
+        let Some(pool) = pool.upgrade() else { return };
+        pool.handle_time(Now::read());
+        if pool.idle.borrow().is_empty() {
+            pool.sweeps.set(false);
             return;
         }
     }

@@ -4,8 +4,10 @@
 //! waiting. While there are more requests than processes, a fresh connection would wait in the server's queue for a
 //! process that waits for us. So whenever a fresh connection has had no answer for a while, no worker keeps any.
 
+use super::address::FastcgiAddress;
 use crate::clock::Now;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// So long a fresh connection waits for its first byte before a crowd is suspected. A slow script looks the same; then a
 /// few connections are made that need not have been.
@@ -20,7 +22,23 @@ pub struct Crowd {
     until_ms: AtomicU64,
 }
 
+/// The crowds of this process, by the server's address: all handlers of one server share its processes.
+static CROWDS: Mutex<Vec<(FastcgiAddress, Weak<Crowd>)>> = Mutex::new(Vec::new());
+
 impl Crowd {
+    /// The one crowd of the server at `address`.
+    pub fn of(address: &FastcgiAddress) -> Arc<Self> {
+        // A panic elsewhere leaves the list whole: every change is one step.
+        let mut crowds = CROWDS.lock().unwrap_or_else(PoisonError::into_inner);
+        crowds.retain(|(_, crowd)| crowd.strong_count() > 0);
+        let known = crowds.iter().find(|(known, _)| known == address).and_then(|(_, crowd)| crowd.upgrade());
+        known.unwrap_or_else(|| {
+            let crowd = Arc::new(Self::default());
+            crowds.push((address.clone(), Arc::downgrade(&crowd)));
+            crowd
+        })
+    }
+
     /// A fresh connection waits.
     pub fn suspect(&self, now: Now) {
         self.until_ms.store(now.monotonic_ms.saturating_add(CAUTION_MS), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-use super::{ConnectFailure, Connection, Crowd, FastcgiAddress, FastcgiClient, FastcgiSettings};
+use super::{ConnectFailure, Connection, FastcgiAddress, FastcgiClient, FastcgiSettings};
 use crate::clock::Now;
 use crate::runtime::build_server_runtime;
 use std::fs;
@@ -7,7 +7,6 @@ use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 
@@ -23,7 +22,7 @@ fn run(future: impl Future<Output = ()>) {
 }
 
 fn client(address: FastcgiAddress) -> FastcgiClient {
-    FastcgiClient::new(address, SETTINGS, Arc::new(Crowd::default()))
+    FastcgiClient::new(address, SETTINGS)
 }
 
 fn socket_path(name: &str) -> PathBuf {
@@ -96,6 +95,28 @@ fn a_crowd_lets_go_of_what_is_kept() {
         assert_eq!(client.idle_connections(), 0, "the sweep has closed it");
         other.give_back();
         assert_eq!(client.idle_connections(), 0);
+    });
+}
+
+#[test]
+fn clients_of_one_server_share_its_idle_connections() {
+    let path = socket_path("shared");
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::spawn(move || listener.incoming().for_each(|stream| serve_echo(stream.unwrap())));
+    run(async move {
+        let one = client(FastcgiAddress::Unix(path.clone()));
+        let other = one.with_settings(FastcgiSettings { idle_connections_max: 1, ..SETTINGS });
+        one.connect().await.unwrap().give_back();
+        let kept = other.kept().expect("what one has kept is there for the other");
+        kept.give_back();
+        one.connect().await.unwrap().give_back();
+        other.connect().await.unwrap().give_back();
+        assert_eq!((one.idle_connections(), other.idle_connections()), (2, 2), "each keeps within its own bound");
+        // Another worker's client of the same server: what one meets, all know.
+        let elsewhere = client(FastcgiAddress::Unix(path));
+        elsewhere.crowd().suspect(Now::read());
+        assert!(one.crowd().is_suspected(Now::read()));
+        assert!(!client(FastcgiAddress::Unix(socket_path("alone"))).crowd().is_suspected(Now::read()));
     });
 }
 

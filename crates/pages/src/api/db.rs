@@ -4,11 +4,12 @@
 //! miss it, and none waits for the writer that its own page holds.
 
 use super::Api;
+use super::refusal::{PageRefusal, Refused};
 use crate::exchange::{Exchange, Unfinished};
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
 use crate::sandbox::wait::{Fault, Made, Wanted, wanted};
-use flatout_data::{DataError, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
+use flatout_data::{DataError, DataReason, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -191,9 +192,10 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             return Err("a transaction within a transaction is not possible".into());
         }
         let pending = database(&using)?.begin();
+        let refused = Refused::of(exchange);
         let unfinished = Unfinished::of(exchange);
         Ok(wanted(async move {
-            let transaction = pending.await.map_err(|error| told(&error))?;
+            let transaction = pending.await.map_err(|error| told(&error, &refused))?;
             unfinished.set(true);
             *leading.0.borrow_mut() = Some(transaction);
             Ok(())
@@ -203,7 +205,8 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
         Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
         let pending = transaction.ok_or("the transaction has ended already")?.commit();
-        Ok(wanted(async move { pending.await.map_err(|error| told(&error)) }))
+        let refused = Refused::of(exchange);
+        Ok(wanted(async move { pending.await.map_err(|error| told(&error, &refused)) }))
     })?;
     let rollback = sandbox.waiting(|_, exchange, (): ()| {
         Unfinished::of(exchange).set(false);
@@ -239,6 +242,7 @@ fn run(
     let sql = std::str::from_utf8(&sql).map_err(|_| "a statement is text of UTF-8")?;
     let parameters = bound(parameters)?;
     let database = database(api)?;
+    let refused = Refused::of(exchange);
     let leading = exchange.slot_if::<Leading>().map(|leading| leading.0.borrow());
     let pending = match leading.as_deref().and_then(Option::as_ref) {
         Some(transaction) => transaction.execute(sql, parameters),
@@ -246,13 +250,20 @@ fn run(
         None => database.query(sql, parameters),
     };
     Ok(Wanted::new(async move {
-        let rows = pending.await.map_err(|error| told(&error))?;
+        let rows = pending.await.map_err(|error| told(&error, &refused))?;
         Ok(Made::new(rows.bytes(), move |lua| make(lua, &rows)))
     }))
 }
 
-fn told(error: &DataError) -> Fault {
-    error.to_string().into()
+/// The error as the page gets it. Where the statement was never begun, because the database has more to do than it can, the
+/// response is 503 unless the page catches the error.
+fn told(error: &DataError, refused: &Refused) -> Fault {
+    match error.reason {
+        DataReason::QueueFull | DataReason::QueueTimeout | DataReason::LockTimeout => {
+            format!("{error} {}", refused.refuse(PageRefusal::DatabaseBusy)).into()
+        }
+        _ => error.to_string().into(),
+    }
 }
 
 /// Values for `?`, one after the other, or one table of names for `:name`.

@@ -1,6 +1,9 @@
 //! What is kept: the database, and values shared among workers.
 
+use super::super::refusal::PageRefusal;
 use super::{Ask, Site};
+use crate::open::database_limits;
+use flatout_data::{Database, Limits};
 
 #[test]
 fn values_among_workers() {
@@ -130,6 +133,37 @@ fn transactions() {
     // Whatever ends the page ends the transaction, and the writer is free again.
     assert_eq!(run("db.exec('UPDATE a SET n = n + 1')").error, None);
     assert_eq!(site.value("db.value('SELECT n FROM a')"), "17");
+}
+
+/// A statement that was never begun is no fault of the page: 503, unless the page catches the error.
+#[test]
+fn a_saturated_database_is_told_apart() {
+    let site = Site::with_database_and(|settings| {
+        let path = settings.database.as_ref().unwrap().path().to_owned();
+        let limits = Limits { queue_max: 0, ..database_limits() };
+        settings.database = Some(Database::open(&path, 1, limits).unwrap());
+    });
+    for code in ["db.query('SELECT 1')", "db.exec('CREATE TABLE t (a)')", "db.transaction(function() end)"] {
+        let answered = site.run(&Ask::default(), code);
+        assert_eq!(answered.refusal, Some(PageRefusal::DatabaseBusy), "{code}: {answered:?}");
+        assert!(answered.error.unwrap().contains("Too many statements wait"), "{code}");
+        let caught = site.run(&Ask::default(), &format!("__r(tostring(pcall(function() {code} end)))"));
+        assert_eq!((caught.error, &*caught.text), (None, "false"), "{code}");
+    }
+}
+
+/// What pages keep is for the user that the server runs as.
+#[test]
+fn a_database_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::with_database();
+    let run = site.run(&Ask::default(), "db.exec('CREATE TABLE t (a)')");
+    assert_eq!(run.error, None);
+    let database = site.api.settings().database.as_ref().unwrap().path().to_owned();
+    for ending in ["", "-wal", "-shm"] {
+        let mode = std::fs::metadata(format!("{}{ending}", database.display())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "site.db{ending}");
+    }
 }
 
 #[test]
