@@ -3,6 +3,7 @@
 mod coalesce;
 mod conformance;
 mod crash;
+mod damage;
 mod explain;
 mod faults;
 mod hits;

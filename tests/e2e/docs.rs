@@ -13,6 +13,7 @@ use flatout_pages::sandbox::FailureKind;
 use flatout_proxy::esi::EsiError;
 use flatout_proxy::group::Change;
 use flatout_proxy::outcome::ForwardOutcome;
+use flatout_proxy::store::notice::VolumeEvent;
 use flatout_serve::outcome::Outcome;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -63,6 +64,12 @@ fn reasons() -> String {
     text.push_str("| name | meaning |\n|---|---|\n");
     for change in Change::ALL {
         writeln!(text, "| `{}` | {} |", change.name(), change.text()).unwrap();
+    }
+    text.push_str("\n## Volumes: damage and changes of state\n\n");
+    text.push_str("A line on standard error tells each; of what concerns single entries, the first ten and then every tenfold count. All are\n");
+    text.push_str("counted by `flatout_store_volume_events_total`.\n\n| name | meaning |\n|---|---|\n");
+    for event in VolumeEvent::ALL {
+        writeln!(text, "| `{}` | {} |", event.name(), event.text()).unwrap();
     }
     text.push_str("\n## Errors of ESI: what is wrong with a page of parts\n\n| name | meaning |\n|---|---|\n");
     for error in EsiError::ALL {
@@ -145,7 +152,7 @@ fn every_reason_is_documented() {
 /// the client's was cut.
 #[test]
 fn every_name_is_in_one_table() {
-    let tables: [(&str, Vec<&str>); 14] = [
+    let tables: [(&str, Vec<&str>); 15] = [
         ("files", Outcome::ALL.iter().map(|one| one.name()).collect()),
         ("steps", flatout_engine::Outcome::ALL.iter().map(|one| one.name()).collect()),
         ("refusals", Refusal::ALL.iter().map(|one| one.name()).collect()),
@@ -156,6 +163,7 @@ fn every_name_is_in_one_table() {
         ("forwarding", ForwardOutcome::NAMES.to_vec()),
         ("origins", OriginFailure::NAMES.to_vec()),
         ("changes", Change::NAMES.to_vec()),
+        ("volumes", VolumeEvent::NAMES.to_vec()),
         ("esi", EsiError::NAMES.to_vec()),
         ("pages", flatout_pages::Outcome::NAMES.to_vec()),
         ("data", DataReason::NAMES.to_vec()),

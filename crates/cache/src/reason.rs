@@ -21,6 +21,7 @@ flatout_reason::reasons! {
     MissVary, "miss_vary", "What is stored under the key is for other values of the fields in Vary.", "Name fewer fields in Vary, or fields of few values.";
     MissPart, "miss_part", "A part is stored that does not hold what was asked for.", "Ask for the whole once.";
     MissPurged, "miss_purged", "What was stored had been purged or invalidated.", "Ask again: what may be stored is now.";
+    MissCorrupt, "miss_corrupt", "What was stored on a disk does not match its checksums any more, and was dropped.", "Look for what changed the files; check the disk.";
     HitForMiss, "hit_for_miss", "The last response for the key could not be shared, so requests for it do not wait for one another.", "See why the last response was not stored or not shared.";
     StaleExpired, "stale_expired", "The stored answer was stale, and nothing allows to serve it so.", "Give it a longer lifetime, or stale-while-revalidate.";
     StoredLifetimeInvalid, "stored_lifetime_invalid", "The stored response has an invalid max-age, s-maxage or Expires: it is validated each time.", "Send max-age with a number, or Expires with a date.";
@@ -94,7 +95,7 @@ impl Lookup {
             | Self::HitIfUnreachable
             | Self::HitMaxStale
             | Self::OnlyIfCached => return None,
-            Self::MissCold | Self::MissPurged => Fwd::UriMiss,
+            Self::MissCold | Self::MissPurged | Self::MissCorrupt => Fwd::UriMiss,
             Self::MissVary => Fwd::VaryMiss,
             Self::MissPart => Fwd::Partial,
             Self::HitForMiss | Self::ValidatorMismatch | Self::ErrorPassed => Fwd::Miss,

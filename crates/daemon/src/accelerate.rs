@@ -17,7 +17,13 @@ use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
 use std::sync::Arc;
 
 /// Opens the store when the configuration keeps answers and none is open yet. Called by a thread that is not confined.
-pub(crate) fn open_store(accelerator: &Accelerator, config: &Config, spec: &Spec, shares: Shares, workers: usize) {
+pub(crate) fn open_store(
+    accelerator: &Accelerator,
+    config: &Config,
+    spec: &Spec,
+    (shares, workers): (Shares, usize),
+    bell: &Bell,
+) {
     if !spec.keeps_answers() || accelerator.store().is_some() {
         return;
     }
@@ -29,6 +35,10 @@ pub(crate) fn open_store(accelerator: &Accelerator, config: &Config, spec: &Spec
     };
     for warning in accelerator.open_store(settings) {
         say(&format!("warning: {warning}"));
+    }
+    if let Some(store) = accelerator.store() {
+        let bell = bell.clone();
+        store.on_notice(Box::new(move |line| bell.ring(Event::Said(format!("disk {line}")))));
     }
 }
 
@@ -102,6 +112,10 @@ impl StoreView for View {
             }
             rows.push(row("disk", value));
         }
+        let events = self.accelerator.store().map(|store| store.volume_events()).unwrap_or_default();
+        for (event, count) in events.into_iter().filter(|(_, count)| *count > 0) {
+            rows.push(row(&format!("disk: {}", event.name()), count.to_string()));
+        }
         for (name, count) in self.origin_rows() {
             rows.push(row(&name, count.to_string()));
         }
@@ -120,6 +134,15 @@ impl StoreView for View {
         let mut rows = Vec::new();
         if let Some(store) = self.accelerator.store() {
             add_store_rows(&store.stats(), &mut rows);
+            for (event, value) in store.volume_events() {
+                rows.push(MetricRow {
+                    name: "store_volume_events",
+                    help: "Damage and changes of state of the volumes, by kind.",
+                    kind: MetricKind::Counter,
+                    label: Some(("event", event.name().to_owned())),
+                    value,
+                });
+            }
         }
         for (name, value) in self.origin_rows() {
             let (name, help, label) = match name.strip_prefix("failed_") {
@@ -187,12 +210,18 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
     rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, label: None, value }));
     for volume in &stats.volumes {
         let folder = volume.folder.display().to_string();
-        let of_volume: [(&'static str, &'static str, MetricKind, u64); 6] = [
+        let of_volume: [(&'static str, &'static str, MetricKind, u64); 7] = [
             (
                 "store_volume_good",
-                "Whether the volume is read and written.",
+                "Whether the volume is in use.",
                 gauge,
-                u64::from(volume.state == VolumeState::Good),
+                u64::from(matches!(volume.state, VolumeState::Good | VolumeState::Full)),
+            ),
+            (
+                "store_volume_full",
+                "Whether the volume takes nothing more because its file system has no room.",
+                gauge,
+                u64::from(volume.state == VolumeState::Full),
             ),
             ("store_volume_bytes", "Bytes that kept answers take on the volume.", gauge, volume.bytes),
             ("store_volume_objects", "Kept answers on the volume.", gauge, volume.objects),

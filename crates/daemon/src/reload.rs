@@ -145,7 +145,7 @@ impl Control {
             self.shared.view().certificates = shown;
         }
         // A store that nobody needed until now. It has no answers under way, so nothing waits for its disks but this.
-        open_store(&self.accelerator, &config, &spec, self.shares, self.workers.all.len());
+        open_store(&self.accelerator, &config, &spec, (self.shares, self.workers.all.len()), &self.bell);
         // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
         // engine that knows them, and old ones go last.
         self.workers.tell(|_| {

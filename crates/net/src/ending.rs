@@ -25,6 +25,7 @@ flatout_reason::reasons! {
     OriginBodyTimeout, "origin_body_timeout", true, "The origin sent nothing more of its answer for the body timeout; the client got no end of it.";
     OriginBodyMalformed, "origin_body_malformed", true, "The framing of the origin's answer broke; the client got no end of it.";
     OriginCut, "origin_cut", true, "The origin's answer ended before it was whole; the client got no end of it.";
+    StoredCorrupt, "stored_corrupt", true, "A later part of a stored response did not match its checksum; the client got no end of it, and the entry is dropped.";
     PageFailed, "page_failed", true, "The page failed after its answer had begun; the client got no end of it.";
     LengthBroken, "length_broken", true, "The content of an answer was longer or shorter than its head had said.";
     TunnelEnded, "tunnel_ended", false, "One side ended a connection that had gone on with another protocol.";

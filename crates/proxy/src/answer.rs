@@ -1,5 +1,6 @@
 //! Answers made of what is kept or is being fetched.
 
+use crate::checked::CheckedReader;
 use crate::fill::{FillHead, Interest};
 use crate::meta::Kept;
 use crate::note::Note;
@@ -20,6 +21,7 @@ use flatout_net::response::{Body, FileBody, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::Stream;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -183,8 +185,49 @@ fn body_of(body: &StoredBody, first: u64, length: u64) -> Body {
     match segment_of(body, first, length) {
         None => Body::Empty,
         Some(Segment::Bytes(bytes)) => Body::Bytes(bytes),
+        Some(file) if !body.is_verified() => checked(vec![file], body),
         Some(Segment::File(file)) => Body::File(file),
     }
+}
+
+/// `segments` of `body`, each of which is compared with its checksums before it is sent, if that was not done yet.
+fn checked(segments: Vec<Segment>, body: &StoredBody) -> Body {
+    match body {
+        StoredBody::File { place: Some(place), .. } if !place.is_verified() => {
+            let length = segments.iter().map(Segment::len).sum();
+            Body::Stream(Stream::new(CheckedReader::new(segments, place), Some(length)))
+        }
+        _ => Body::Segments(segments),
+    }
+}
+
+/// Stored content up to this many bytes is compared with its checksums before the head is sent, so that what is damaged
+/// is a miss. Of larger content the rest is compared while it is sent.
+const CHECKED_FIRST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The ranges of the content of `object` with which an answer to `query` begins.
+pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Range<u64>> {
+    let (stored, held_bytes) = (&object.meta().stored, object.body().len());
+    let (total, offset) = match stored.extent {
+        Extent::Whole => (Some(held_bytes), 0),
+        Extent::Part { first, total, .. } => (total, first),
+    };
+    let range = |part: &Part| part.first.saturating_sub(offset)..(part.last + 1).saturating_sub(offset);
+    let all = match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
+        Answer::Whole => vec![0..held_bytes],
+        Answer::Part(part) => vec![range(&part)],
+        Answer::Parts(parts) => parts.as_slice().iter().map(range).collect(),
+        Answer::NotModified | Answer::Unsatisfiable | Answer::NotHeld => Vec::new(),
+    };
+    let mut left = CHECKED_FIRST_BYTES;
+    let mut first = Vec::with_capacity(all.len());
+    for range in all {
+        let end = range.end.min(range.start.saturating_add(left));
+        left -= end.saturating_sub(range.start);
+        first.push(range.start..end);
+    }
+    first.retain(|range| !range.is_empty());
+    first
 }
 
 /// Where the content of an answer comes from.
@@ -380,5 +423,5 @@ fn answer_parts(object: &Arc<Kept>, all: &[u8], parts: &[Part], total: u64, offs
     write_line(b"Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes(), &mut lines);
     let length: u64 = segments.iter().map(Segment::len).sum();
     write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
-    Some(Response::new(206, Head::from_lines(206, &lines), Body::Segments(segments), 0))
+    Some(Response::new(206, Head::from_lines(206, &lines), checked(segments, object.body()), 0))
 }

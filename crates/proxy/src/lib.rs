@@ -27,6 +27,7 @@
 pub mod accelerator;
 mod answer;
 mod check;
+mod checked;
 mod compose;
 mod direct;
 pub mod esi;

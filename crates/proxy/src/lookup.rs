@@ -1,6 +1,6 @@
 //! Answering from what is kept, and having fetched what is not.
 
-use crate::answer::{Content, Ready, answer_from};
+use crate::answer::{Content, Ready, answer_from, first_ranges};
 use crate::exchange::Answered;
 use crate::fetch::{Asked, Direct, Fetch};
 use crate::fill::{Begin, Interest, Standing, Use};
@@ -97,6 +97,9 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
     let Found::Object(object, _) = found else { return None };
     if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
+        return None;
+    }
+    if !object.body().is_verified() {
         return None;
     }
     if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
@@ -265,7 +268,18 @@ async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
     };
     if asks_disk && let Some(lookup) = store.find_on_disk(hash, key) {
         let bucket = lookup.await;
-        return select(worker, query, bucket.as_deref().or(None));
+        return verified(query, select(worker, query, bucket.as_deref().or(None))).await;
+    }
+    verified(query, found).await
+}
+
+/// What was found, if its content is what was stored. Content that comes from a disk is compared before its first use.
+async fn verified(query: &Query, found: Found) -> Found {
+    if let Found::Object(object, _) = &found
+        && !object.body().is_verified()
+        && !object.body().verify(first_ranges(query, object, Now::read().unix_s)).await
+    {
+        return Found::Nothing(Lookup::MissCorrupt, None);
     }
     found
 }

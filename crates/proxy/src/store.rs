@@ -13,8 +13,12 @@ mod ledger;
 mod lookup;
 mod marker;
 mod memory;
+pub mod notice;
 pub mod object;
+mod private;
+mod proof;
 pub mod purge;
+mod seal;
 mod slot;
 pub mod stats;
 mod volume;
@@ -29,6 +33,7 @@ use body::Filling;
 use ledger::Bounds;
 use marker::Markers;
 use memory::Memory;
+use notice::{Notices, OnNotice, VolumeEvent};
 use purge::{ENTRIES_MAX, Last, Subject, Target};
 use slot::{Slot, wait_for_locked};
 use std::collections::HashSet;
@@ -118,6 +123,7 @@ impl<M: Meta> Store<M> {
             seed: foldhash::quality::RandomState::default(),
             memory: Arc::new(Memory::new(bounds)),
             log: Arc::default(),
+            notices: Notices::default(),
             sequence: AtomicU64::new(1),
             disk_hits: AtomicU64::new(0),
             disk_misses: AtomicU64::new(0),
@@ -453,6 +459,16 @@ impl<M: Meta> Store<M> {
         stats.generation = self.shared.log.generation();
         stats.purges_remembered = self.shared.log.len() as u64;
         stats
+    }
+
+    /// How often each event has happened on the volumes since the start.
+    pub fn volume_events(&self) -> Vec<(VolumeEvent, u64)> {
+        self.shared.notices.counts()
+    }
+
+    /// Passes a line for the log on to `listener` for each event on a volume, first for those since the store was opened.
+    pub fn on_notice(&self, listener: OnNotice) {
+        self.shared.notices.listen(listener);
     }
 
     /// All that is known of a key. Reads disks.

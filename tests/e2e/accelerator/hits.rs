@@ -106,8 +106,10 @@ fn a_large_hit_goes_out_by_sendfile() {
         let sendfiles = calls.of(&["sendfile"]).saturating_sub(one.of(&["sendfile"]));
         println!("{arguments:?}: {sendfiles} sendfiles for {HITS} hits of 10 MiB");
         assert!(sendfiles >= HITS, "{calls:?}");
-        // Nothing of it is read into this process's memory.
+        // Nothing of a hit is read into this process's memory. What comes from a disk is compared with its checksums once
+        // after a start, on the volume's own thread, in chunks of 256 KiB.
+        let compared = if arguments.contains(&"--disk") { 10 * 4 + 1 } else { 0 };
         let reads = calls.of(&["pread64"]).saturating_sub(one.of(&["pread64"]));
-        assert!(reads <= 2 * HITS, "{calls:?}");
+        assert!(reads <= 2 * HITS + compared, "{calls:?}");
     }
 }

@@ -2,8 +2,10 @@
 
 pub use crate::store::folder::BodyFile;
 
+use crate::store::seal::ChunkSums;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +57,25 @@ impl StoredBody {
             Self::File { place, .. } => place.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether all of it may be sent without a check. Content that was restored from a volume has to be compared with
+    /// its checksums first.
+    #[inline]
+    pub fn is_verified(&self) -> bool {
+        self.place().is_none_or(|place| place.is_verified())
+    }
+
+    /// Compares `ranges` with their checksums, and in any case whether the file is the one that was stored. The volume's
+    /// own thread reads the file. Returns whether all is intact; what is not is dropped from the store.
+    pub async fn verify(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> bool {
+        let Some(place) = self.place().filter(|place| !place.is_verified()) else { return true };
+        for range in std::iter::once(0..0).chain(ranges) {
+            if !matches!(place.check(range).await, Ok(true)) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Bytes of memory that it takes.
@@ -116,6 +137,8 @@ pub struct NewBody {
     taken: u64,
     len: u64,
     forgotten: u64,
+    /// Of all that was written to a volume.
+    sums: ChunkSums,
 }
 
 /// A new memory file.
@@ -127,12 +150,14 @@ impl NewBody {
     /// In a memory file.
     pub(crate) fn in_memory(filling: &Arc<Filling>) -> Result<Self, NotKept> {
         let fd = create_memory_file()?;
-        Ok(Self { fd, place: None, filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0 })
+        let sums = ChunkSums::default();
+        Ok(Self { fd, place: None, filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0, sums })
     }
 
     /// In a file on a volume.
     pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), filling: &Arc<Filling>) -> Self {
-        Self { fd, place: Some(place), filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0 }
+        let sums = ChunkSums::default();
+        Self { fd, place: Some(place), filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0, sums }
     }
 
     /// Appends `bytes`. Call `fd` again after each write: when a volume fails, all that was written is moved to a memory
@@ -149,11 +174,12 @@ impl NewBody {
             match write_at(&self.fd, bytes, self.len) {
                 Ok(()) => {
                     place.grow(bytes.len() as u64);
+                    self.sums.add(bytes);
                     self.len += bytes.len() as u64;
                     return Ok(());
                 }
                 Err(Errno::NOSPC | Errno::DQUOT) => {
-                    place.folder().errors.fetch_add(1, Ordering::Relaxed);
+                    place.folder().note_refusal();
                 }
                 Err(error) => place.folder().degrade("cannot write content", &error),
             }
@@ -257,6 +283,9 @@ impl NewBody {
     #[must_use]
     pub fn finish(mut self) -> Option<StoredBody> {
         let is_whole = self.forgotten == 0;
+        if let Some(place) = &self.place {
+            place.set_sums(std::mem::take(&mut self.sums).finish());
+        }
         is_whole.then(|| StoredBody::File { fd: Arc::clone(&self.fd), bytes: self.len, place: self.place.take() })
     }
 }

@@ -8,14 +8,23 @@
 //! has fallen behind gets no new bodies.
 
 use crate::store::hold;
+use crate::store::notice::VolumeEvent;
+use crate::store::private::create_private_folder;
+use crate::store::proof::{Buffer, Proof};
+use crate::store::seal::{self, Identity};
 use crate::store::stats::VolumeState;
+use crate::store::volume::record::Primary;
 use rustix::fs::{AtFlags, Mode, OFlags};
+use std::collections::VecDeque;
+use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Subfolders that bodies are spread over.
 const SUBFOLDERS: u64 = 64;
@@ -59,7 +68,31 @@ impl FileId {
     }
 }
 
-/// The folder and its books.
+impl fmt::Display for FileId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "bodies/{}", self.name())
+    }
+}
+
+/// Somebody waits until a range of a file has been compared with its checksums.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) file: Arc<BodyFile>,
+    pub(crate) range: Range<u64>,
+    /// Whether the range is intact.
+    pub(crate) reply: oneshot::Sender<bool>,
+}
+
+/// Checks that may wait. Each belongs to a client, so connections bound them; this is for the case that a disk hangs.
+const CHECKS_MAX: usize = 65_536;
+
+#[derive(Debug, Default)]
+struct Checks {
+    waiting: VecDeque<Check>,
+    is_over: bool,
+}
+
+/// The folder and its figures.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -75,8 +108,14 @@ pub(crate) struct Folder {
     state: AtomicU8,
     problem: Mutex<String>,
     pub(crate) errors: AtomicU64,
+    /// Whether the file system has no room for more.
+    is_full: AtomicBool,
+    /// How often the file system has refused to take more.
+    refusals: AtomicU64,
     work: Mutex<Work>,
     bell: Condvar,
+    checks: Mutex<Checks>,
+    check_bell: Condvar,
 }
 
 /// What the thread has to do.
@@ -92,8 +131,9 @@ impl Folder {
     /// The folder `path` on which `bytes_max` bytes may be held. Makes what is missing.
     pub(crate) fn open(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let bodies = path.join("bodies");
+        create_private_folder(&bodies)?;
         for subfolder in 0..SUBFOLDERS {
-            std::fs::create_dir_all(bodies.join(format!("{subfolder:02x}")))?;
+            create_private_folder(&bodies.join(format!("{subfolder:02x}")))?;
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut stamp = [0; 8];
@@ -110,8 +150,12 @@ impl Folder {
             state: AtomicU8::new(0),
             problem: Mutex::default(),
             errors: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
+            refusals: AtomicU64::new(0),
             work: Mutex::default(),
             bell: Condvar::new(),
+            checks: Mutex::default(),
+            check_bell: Condvar::new(),
         })
     }
 
@@ -123,6 +167,26 @@ impl Folder {
         }
     }
 
+    /// Whether the file system has no room for more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Release);
+    }
+
+    /// The file system has refused to take more.
+    pub(crate) fn note_refusal(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        self.refusals.fetch_add(1, Ordering::Release);
+        self.ring();
+    }
+
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_good(&self) -> bool {
         self.state.load(Ordering::Acquire) == 0
     }
@@ -132,7 +196,7 @@ impl Folder {
     }
 
     /// The volume is left alone from now on.
-    pub(crate) fn degrade(&self, doing: &str, error: &dyn std::fmt::Display) {
+    pub(crate) fn degrade(&self, doing: &str, error: &dyn fmt::Display) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         if self.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             *hold(&self.problem) = format!("{doing}: {error}");
@@ -157,6 +221,27 @@ impl Folder {
         rung.unwrap_or_else(PoisonError::into_inner).0.has_rung = false;
     }
 
+    /// The check that has waited longest. Waits for one, `patience` at most.
+    pub(crate) fn next_check(&self, patience: Duration) -> Option<Check> {
+        let checks = hold(&self.checks);
+        let checks =
+            self.check_bell.wait_timeout_while(checks, patience, |checks| checks.waiting.is_empty() && !checks.is_over);
+        checks.unwrap_or_else(PoisonError::into_inner).0.waiting.pop_front()
+    }
+
+    /// Refuses all checks from now on, and those that wait.
+    pub(crate) fn end_checks(&self) {
+        let mut checks = hold(&self.checks);
+        checks.is_over = true;
+        checks.waiting.clear();
+        self.check_bell.notify_all();
+    }
+
+    /// Wakes the checking thread.
+    pub(crate) fn ring_checks(&self) {
+        self.check_bell.notify_all();
+    }
+
     /// Bytes in use, index and files.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.indexed_bytes.load(Ordering::Relaxed) + self.loose_bytes.load(Ordering::Relaxed)
@@ -170,7 +255,10 @@ impl Folder {
     /// Room for one more body of `expected` bytes, for choosing between volumes; `None` when it must not come here.
     pub(crate) fn room_for(&self, expected: u64) -> Option<u64> {
         let loose = self.loose_bytes.load(Ordering::Relaxed);
-        let fits = self.is_good() && !self.is_behind() && loose.saturating_add(expected) <= self.body_bytes_max();
+        let fits = self.is_good()
+            && !self.is_full()
+            && !self.is_behind()
+            && loose.saturating_add(expected) <= self.body_bytes_max();
         fits.then(|| self.bytes_max.saturating_sub(self.used_bytes()))
     }
 
@@ -195,14 +283,14 @@ impl Folder {
         self.ring();
         let (id, fd) = spare?;
         let fd = Arc::new(fd);
-        Some((BodyFile::new(self, id, &fd, false), fd))
+        Some((BodyFile::new(self, id, &fd, Origin::Written(Mutex::default())), fd))
     }
 
     /// A file made now. For the volume's thread.
     pub(crate) fn create(self: &Arc<Self>) -> io::Result<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let (id, fd) = self.create_file()?;
         let fd = Arc::new(fd);
-        Ok((BodyFile::new(self, id, &fd, false), fd))
+        Ok((BodyFile::new(self, id, &fd, Origin::Written(Mutex::default())), fd))
     }
 
     fn create_file(&self) -> io::Result<(FileId, OwnedFd)> {
@@ -225,14 +313,11 @@ impl Folder {
                 self.degrade("cannot write content", &error);
             }
         }
-        while self.is_good() && hold(&self.work).spares.len() < SPARES {
+        while self.is_good() && !self.is_full() && hold(&self.work).spares.len() < SPARES {
             match self.create_file() {
                 Ok(spare) => hold(&self.work).spares.push(spare),
                 // Full is not broken: room may come.
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) => {
-                    self.errors.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
+                Err(error) if is_no_room(&error) => return self.note_refusal(),
                 Err(error) => self.degrade("cannot make a file", &error),
             }
         }
@@ -251,6 +336,15 @@ impl Folder {
 
     pub(crate) fn open_file(&self, id: FileId) -> io::Result<OwnedFd> {
         Ok(rustix::fs::openat(&self.bodies, id.name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Opens a file for reads past the page cache, so that the disk itself is read; where that cannot be had, through it.
+    pub(crate) fn open_file_directly(&self, id: FileId) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.bodies, id.name(), flags | OFlags::DIRECT, Mode::empty()) {
+            Err(rustix::io::Errno::INVAL) => self.open_file(id),
+            opened => Ok(opened?),
+        }
     }
 
     /// Removes a file; one that is not there is no failure.
@@ -294,6 +388,11 @@ impl Folder {
     }
 }
 
+/// Whether the file system, or a quota on it, has no room.
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// A file on a volume. It is removed when the last object with it is gone without having been indexed.
 #[derive(Debug)]
 pub struct BodyFile {
@@ -304,23 +403,97 @@ pub struct BodyFile {
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
     is_indexed: AtomicBool,
+    origin: Origin,
+}
+
+/// Where the content of a file comes from.
+#[derive(Debug)]
+enum Origin {
+    /// This process has written it, with these checksums once it is whole.
+    Written(Mutex<Option<Box<[u32]>>>),
+    /// The index named it, so it is compared with the seal that stands in the file before it is used.
+    Restored(Proof),
 }
 
 impl BodyFile {
-    fn new(folder: &Arc<Folder>, id: FileId, fd: &Arc<OwnedFd>, is_indexed: bool) -> Arc<Self> {
+    fn new(folder: &Arc<Folder>, id: FileId, fd: &Arc<OwnedFd>, origin: Origin) -> Arc<Self> {
         Arc::new(Self {
             folder: Arc::clone(folder),
             id,
             fd: Arc::clone(fd),
             loose_bytes: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
-            is_indexed: AtomicBool::new(is_indexed),
+            is_indexed: AtomicBool::new(matches!(origin, Origin::Restored(_))),
+            origin,
         })
     }
 
-    /// A file that the index names already.
-    pub(crate) fn indexed(folder: &Arc<Folder>, id: FileId, fd: &Arc<OwnedFd>) -> Arc<Self> {
-        Self::new(folder, id, fd, true)
+    /// A file that the index names already, for `bytes` of content of the key `primary`.
+    pub(crate) fn indexed(
+        folder: &Arc<Folder>,
+        (id, fd): (FileId, &Arc<OwnedFd>),
+        primary: Primary,
+        bytes: u64,
+    ) -> Arc<Self> {
+        Self::new(folder, id, fd, Origin::Restored(Proof::new(Identity { primary, file: id, bytes })))
+    }
+
+    /// Whether the content may be used without a check: this process has written it, or has compared all of it.
+    #[inline]
+    pub(crate) fn is_verified(&self) -> bool {
+        match &self.origin {
+            Origin::Written(_) => true,
+            Origin::Restored(proof) => proof.is_whole(),
+        }
+    }
+
+    /// Where the verified content that holds `offset` ends; `offset` itself when it has to be checked first.
+    pub(crate) fn verified_until(&self, offset: u64) -> u64 {
+        match &self.origin {
+            Origin::Written(_) => u64::MAX,
+            Origin::Restored(proof) => proof.intact_until(offset),
+        }
+    }
+
+    /// Has `range` compared with its checksums, or the seal alone when it is empty. The reply is whether it is intact;
+    /// without one the volume is not in use any more, and the content must not be used.
+    pub(crate) fn check(self: &Arc<Self>, range: Range<u64>) -> oneshot::Receiver<bool> {
+        let (reply, receiver) = oneshot::channel();
+        let mut checks = hold(&self.folder.checks);
+        if !checks.is_over && checks.waiting.len() < CHECKS_MAX {
+            checks.waiting.push_back(Check { file: Arc::clone(self), range, reply });
+            self.folder.check_bell.notify_one();
+        }
+        receiver
+    }
+
+    /// Compares `range` now. For the checking thread.
+    pub(crate) fn verify(&self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), VolumeEvent> {
+        match &self.origin {
+            Origin::Written(_) => Ok(()),
+            Origin::Restored(proof) => proof.verify(&self.fd, range, buffer),
+        }
+    }
+
+    /// The content is whole and has these checksums.
+    pub(crate) fn set_sums(&self, sums: Box<[u32]>) {
+        if let Origin::Written(written) = &self.origin {
+            *hold(written) = Some(sums);
+        }
+    }
+
+    /// Writes the seal of `bytes` of content of the key `primary`. For the writing thread, before the index names the
+    /// file.
+    pub(crate) fn seal(self: &Arc<Self>, primary: Primary, bytes: u64) -> io::Result<()> {
+        let Origin::Written(sums) = &self.origin else { return Ok(()) };
+        let encoded = {
+            let sums = hold(sums);
+            let sums = sums.as_ref().ok_or_else(|| io::Error::other("the content has no checksums"))?;
+            seal::encode(&Identity { primary, file: self.id, bytes }, sums)
+        };
+        crate::store::body::write_at(&self.fd, &encoded, seal::seal_offset(bytes))?;
+        self.grow(seal::file_bytes(bytes) - bytes);
+        Ok(())
     }
 
     pub(crate) const fn id(&self) -> FileId {
@@ -370,6 +543,10 @@ impl BodyFile {
         if !self.is_indexed.swap(true, Ordering::AcqRel) {
             let bytes = self.loose_bytes.swap(0, Ordering::Relaxed);
             self.folder.loose_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            if let Origin::Written(sums) = &self.origin {
+                // They stand in the file now.
+                *hold(sums) = None;
+            }
         }
     }
 

@@ -72,6 +72,8 @@ pub enum VolumeState {
     /// Read and written.
     #[default]
     Good,
+    /// Read, but not written: its file system has no room although its budget is not used up.
+    Full,
     /// Another process has it; it is tried again every second.
     Locked,
     /// It failed, and is left alone until the next start.
@@ -85,6 +87,7 @@ impl VolumeState {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
+            Self::Full => "full",
             Self::Locked => "locked",
             Self::Degraded => "degraded",
             Self::Released => "released",

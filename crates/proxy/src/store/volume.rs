@@ -5,6 +5,7 @@
 //! left alone until the next start, and its index is removed, for what is invalidated meanwhile could not be written
 //! down in it.
 
+mod check;
 mod index;
 mod known;
 mod pending;
@@ -16,7 +17,9 @@ mod writing;
 use crate::store::folder::{FileId, Folder};
 use crate::store::hold;
 use crate::store::memory::{Memory, Prehashed};
+use crate::store::notice::Notices;
 use crate::store::object::{Meta, Object};
+use crate::store::private::{create_private_file, create_private_folder};
 use crate::store::purge::{Last, Log, Purged, Target};
 use crate::store::stats::{VolumeState, VolumeStats};
 use index::{Facts, Index};
@@ -53,6 +56,7 @@ pub(crate) struct Shared<M> {
     pub(crate) seed: foldhash::quality::RandomState,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) log: Arc<Log>,
+    pub(crate) notices: Notices,
     /// Numbers objects in the order of their arrival on any volume.
     pub(crate) sequence: AtomicU64,
     pub(crate) disk_hits: AtomicU64,
@@ -140,13 +144,13 @@ impl<M: Meta> Volume<M> {
     /// Opens the volume in the folder `path`, and starts its threads.
     pub(crate) fn open(path: &Path, bytes_max: u64, shared: &Arc<Shared<M>>) -> Result<(Arc<Self>, Log), OpenError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| OpenError::Failed(format!("{doing}: {error}"));
-        std::fs::create_dir_all(path).map_err(|error| failed("cannot make the folder", &error))?;
+        create_private_folder(path).map_err(|error| failed("cannot use the folder", &error))?;
         let lock = lock_folder(path)?;
         let folder = Folder::open(path, bytes_max).map_err(|error| failed("cannot use the folder", &error))?;
         let opening = || {
-            let index = Index::open(path)?;
+            let (index, event) = Index::open(path)?;
             let (facts, purges) = (index.facts()?, index.purges()?);
-            Ok::<_, index::Fault>((index, facts, purges))
+            Ok::<_, index::Fault>((index, facts, purges, event))
         };
         let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"));
         let opened = opened.and_then(|opened| opened.map_err(|error| failed("cannot open the index", &error)));
@@ -154,7 +158,10 @@ impl<M: Meta> Volume<M> {
             // What is purged while it is not in use could not be written down in it.
             let _ = std::fs::remove_file(path.join(index::FILE_NAME));
         }
-        let (index, facts, purges) = opened?;
+        let (index, facts, purges, event) = opened?;
+        if let Some(event) = event {
+            shared.notices.report(event, &path.display(), "");
+        }
         let Facts { bytes, objects, generation, floor, sequence } = facts;
         folder.indexed_bytes.store(bytes, Ordering::Relaxed);
         shared.sequence.fetch_max(sequence, Ordering::Relaxed);
@@ -187,10 +194,11 @@ impl<M: Meta> Volume<M> {
 
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
         type Part<M> = fn(&Volume<M>);
-        let parts: [(&str, Part<M>, Part<M>); 3] = [
+        let parts: [(&str, Part<M>, Part<M>); 4] = [
             ("store-write", Self::write_behind, Self::stop_writing),
             ("store-read", Self::read_on, |_| ()),
             ("store-load", Self::load, |_| ()),
+            ("store-check", Self::check_on, Self::stop_checking),
         ];
         for (name, part, end) in parts {
             let volume = Arc::clone(self);
@@ -215,6 +223,7 @@ impl<M: Meta> Volume<M> {
     fn fail(&self, doing: &str, error: &dyn std::fmt::Display) {
         self.folder.degrade(doing, error);
         self.lookup_bell.notify_all();
+        self.folder.ring_checks();
     }
 
     /// Whether it is read and written.
@@ -381,6 +390,7 @@ impl<M: Meta> Volume<M> {
         self.folder.ring();
         hold(&self.lookups).is_over = true;
         self.lookup_bell.notify_all();
+        self.folder.end_checks();
         let threads = std::mem::take(&mut *hold(&self.threads));
         for thread in threads {
             // A thread that broke off has said so already.
@@ -394,8 +404,11 @@ impl<M: Meta> Volume<M> {
     pub(crate) fn stats(&self) -> VolumeStats {
         VolumeStats {
             folder: self.folder.path.clone(),
-            state: self.folder.state(),
-            problem: self.folder.problem(),
+            state: match self.folder.state() {
+                VolumeState::Good if self.folder.is_full() => VolumeState::Full,
+                state => state,
+            },
+            problem: self.problem(),
             objects: self.objects.load(Ordering::Relaxed),
             bytes: self.folder.used_bytes(),
             bytes_max: self.folder.bytes_max,
@@ -407,6 +420,14 @@ impl<M: Meta> Volume<M> {
             orphans: self.orphans.load(Ordering::Relaxed),
             is_loaded: self.is_loaded.load(Ordering::Acquire),
         }
+    }
+
+    /// Why it is not written, or not in use, in words.
+    fn problem(&self) -> String {
+        if self.folder.is_good() && self.folder.is_full() {
+            return "its file system has no room; what is stored stays, and nothing new is stored here".to_owned();
+        }
+        self.folder.problem()
     }
 
     /// Takes all names from the index, so that look-ups of unknown keys need not ask it; then removes files that it does
@@ -447,7 +468,7 @@ impl<M: Meta> Volume<M> {
 
 /// Takes the folder for this process.
 fn lock_folder(path: &Path) -> Result<OwnedFd, OpenError> {
-    let open = std::fs::File::options().create(true).truncate(false).write(true).open(path.join("lock"));
+    let open = create_private_file(&path.join("lock"));
     let file: OwnedFd = open.map_err(|error| OpenError::Failed(format!("cannot make a file: {error}")))?.into();
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

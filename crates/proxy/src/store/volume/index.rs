@@ -12,12 +12,15 @@
 //! Records stand in the order of their arrival, which is the order of eviction: new ones are appended, the oldest are
 //! taken off the front, and only the small `index` is written all over the place.
 
-use super::record::{Checksum, Content, Id, Primary, Record, checksum};
+use super::record::{Checksum, Content, Id, Primary, Record, checksum, id_of, primary_of};
 use super::writing::{Writing, Written};
 use crate::store::folder::FileId;
+use crate::store::notice::VolumeEvent;
+use crate::store::private::create_private_file;
 use crate::store::purge::{Last, Target};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use std::fmt;
+use std::ops::Not;
 use std::path::Path;
 
 pub(super) const INDEX: TableDefinition<'static, Id, u64> = TableDefinition::new("index");
@@ -28,7 +31,7 @@ pub(super) const PURGES: TableDefinition<'static, &[u8], (u64, u64)> = TableDefi
 pub(super) const FACTS: TableDefinition<'static, &str, u64> = TableDefinition::new("facts");
 
 /// The form of records and tables. Another one is begun anew: a cache may forget.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// The file's name in the volume's folder.
 pub(super) const FILE_NAME: &str = "index.redb";
@@ -86,23 +89,30 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Opens the index in `folder`; begins one where there is none, or none that can be read.
-    pub(super) fn open(folder: &Path) -> Result<Self, Fault> {
+    /// Opens the index in `folder`; begins one where there is none, or none that can be read. Returns what became of an
+    /// old one that could not be used.
+    pub(super) fn open(folder: &Path) -> Result<(Self, Option<VolumeEvent>), Fault> {
         let path = folder.join(FILE_NAME);
+        let is_missing = std::fs::metadata(&path).is_ok_and(|data| data.len() > 0).not();
+        let event = match Self::open_file(&path) {
+            // Content without an index.
+            Ok(index) if is_missing && has_bodies(folder)? => return Ok((index, Some(VolumeEvent::IndexDestroyed))),
+            Ok(index) => return Ok((index, None)),
+            Err(OpenFault::Unreadable) => VolumeEvent::IndexDestroyed,
+            Err(OpenFault::Outdated) => VolumeEvent::IndexOutdated,
+            Err(OpenFault::Other(fault)) => return Err(fault),
+        };
+        std::fs::remove_file(&path)?;
         match Self::open_file(&path) {
-            Ok(index) => Ok(index),
-            Err(OpenFault::Unreadable) => {
-                std::fs::remove_file(&path)?;
-                Self::open_file(&path).map_err(|fault| match fault {
-                    OpenFault::Unreadable => Fault("a new index cannot be read".to_owned()),
-                    OpenFault::Other(fault) => fault,
-                })
-            }
+            Ok(index) => Ok((index, Some(event))),
             Err(OpenFault::Other(fault)) => Err(fault),
+            Err(_) => Err(Fault("a new index cannot be read".to_owned())),
         }
     }
 
     fn open_file(path: &Path) -> Result<Self, OpenFault> {
+        // Nobody else may read it, whatever the process's umask is.
+        drop(create_private_file(path).map_err(Fault::from)?);
         let database = Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(|error| match error {
             DatabaseError::Storage(redb::StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => {
                 OpenFault::Unreadable
@@ -116,7 +126,7 @@ impl Index {
             error => OpenFault::Other(error.into()),
         })?;
         let index = Self { database };
-        if index.begin()? == FORMAT { Ok(index) } else { Err(OpenFault::Unreadable) }
+        if index.begin()? == FORMAT { Ok(index) } else { Err(OpenFault::Outdated) }
     }
 
     /// Makes the tables of a new index. Returns the form.
@@ -213,6 +223,31 @@ impl Index {
         Ok(())
     }
 
+    /// The first body file after `last` in the order of their names, with the key and the length of its content.
+    pub(super) fn next_body(&self, last: Option<FileId>) -> Result<Option<(FileId, Vec<u8>, u64)>, Fault> {
+        let transaction = self.database.begin_read()?;
+        let (files, records) = (transaction.open_table(FILES)?, transaction.open_table(RECORDS)?);
+        let first = last.map_or(Some(0), |last| last.encode().checked_add(1));
+        let Some(first) = first else { return Ok(None) };
+        for row in files.range(first..)? {
+            let (id, sequence) = row?;
+            let Some(bytes) = records.get(sequence.value())? else { continue };
+            // One that cannot be decoded is found by whoever looks it up.
+            let Some(record) = Record::decode_unchecked(bytes.value()) else { continue };
+            return Ok(Some((FileId::decode(id.value()), record.key.to_vec(), record.content.bytes())));
+        }
+        Ok(None)
+    }
+
+    /// The record whose content is in `file`, and its key.
+    pub(super) fn find_body(&self, file: FileId) -> Result<Option<(Id, Vec<u8>)>, Fault> {
+        let transaction = self.database.begin_read()?;
+        let Some(sequence) = transaction.open_table(FILES)?.get(file.encode())? else { return Ok(None) };
+        let Some(bytes) = transaction.open_table(RECORDS)?.get(sequence.value())? else { return Ok(None) };
+        let record = Record::decode_unchecked(bytes.value());
+        Ok(record.map(|record| (id_of(&primary_of(record.key), record.variant), record.key.to_vec())))
+    }
+
     /// Something that tells whether the index names a file.
     pub(super) fn known_files(&self) -> Result<impl Fn(FileId) -> bool + use<>, Fault> {
         let table = self.database.begin_read()?.open_table(FILES)?;
@@ -245,8 +280,10 @@ pub(super) fn range_of(primary: &Primary) -> std::ops::RangeInclusive<Id> {
 }
 
 enum OpenFault {
-    /// What is there is no index of ours.
+    /// What is there is no index, or a damaged one.
     Unreadable,
+    /// It has another format.
+    Outdated,
     Other(Fault),
 }
 
@@ -254,6 +291,18 @@ impl From<Fault> for OpenFault {
     fn from(fault: Fault) -> Self {
         Self::Other(fault)
     }
+}
+
+/// Whether there are body files.
+fn has_bodies(folder: &Path) -> std::io::Result<bool> {
+    for subfolder in std::fs::read_dir(folder.join("bodies"))? {
+        for file in std::fs::read_dir(subfolder?.path())? {
+            if file?.metadata()?.len() > 0 {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Whether small content is what its record says.

@@ -1,6 +1,7 @@
 //! What a volume's index does not have yet. Look-ups see it all the same, so nobody ever reads what was replaced.
 
 use super::record::{Id, Primary, primary_in};
+use crate::store::folder::FileId;
 use crate::store::object::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -130,6 +131,18 @@ impl<M> Pending<M> {
     /// Removes the record `id`, unless something else is to become of it anyway.
     pub(super) fn remove_if_idle(&mut self, id: Id) {
         if !self.names(&primary_in(&id)) {
+            self.remove(id);
+        }
+    }
+
+    /// Removes the record `id` if its content is in `file`, or will be: other content that waits to be written stays.
+    pub(super) fn remove_body(&mut self, id: Id, file: FileId) {
+        let is_other = |change: &Change<M>| match change {
+            Change::Write(object) => object.body().place().is_none_or(|place| place.id() != file),
+            Change::Remove => false,
+        };
+        let last = self.queued.changes.get(&id).or_else(|| self.in_flight.changes.get(&id));
+        if !last.is_some_and(is_other) {
             self.remove(id);
         }
     }

@@ -7,6 +7,7 @@ use super::{Found, Volume};
 use crate::store::body::StoredBody;
 use crate::store::folder::BodyFile;
 use crate::store::hold;
+use crate::store::notice::VolumeEvent;
 use crate::store::object::{Key, Meta, Object};
 use crate::store::purge::Purged;
 use std::sync::{Arc, PoisonError};
@@ -59,8 +60,8 @@ impl<M: Meta> Volume<M> {
         let mut found = Vec::new();
         for stored in index.read(&primary)? {
             match self.restore(&stored, (hash, key)) {
-                Some(object) => found.push((stored.sequence, Arc::new(object))),
-                None => self.forget_broken(&stored, key),
+                Ok(object) => found.push((stored.sequence, Arc::new(object))),
+                Err(event) => self.forget_broken(&stored, key, event),
             }
         }
         for layer in &layers {
@@ -86,33 +87,39 @@ impl<M: Meta> Volume<M> {
     }
 
     /// A record that is not what it should be is removed; one of another key with the same name is left.
-    fn forget_broken(&self, stored: &Stored, key: &[u8]) {
+    fn forget_broken(&self, stored: &Stored, key: &[u8], event: VolumeEvent) {
         let is_others = Record::decode(&stored.record).is_some_and(|record| record.key != key);
         if !is_others {
             self.folder.errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let named = String::from_utf8_lossy(key);
+            self.shared.notices.report(event, &self.folder.path.display(), &named.escape_debug().to_string());
             hold(&self.pending).remove_if_idle(stored.id);
         }
     }
 
-    /// The object of a record; `None` unless everything about it is as it was written.
-    fn restore(&self, stored: &Stored, (hash, key): (u64, &[u8])) -> Option<Object<M>> {
-        let record = Record::decode(&stored.record)?;
+    /// The object of a record whose parts are as they were written. Content in a file is compared before it is used.
+    fn restore(&self, stored: &Stored, (hash, key): (u64, &[u8])) -> Result<Object<M>, VolumeEvent> {
+        let broken = VolumeEvent::RecordCorrupt;
+        let record = Record::decode(&stored.record).ok_or(broken)?;
         if record.key != key || !is_intact(record.content, stored.body.as_deref()) {
-            return None;
+            return Err(broken);
         }
         let body = match record.content {
             Content::None => StoredBody::Empty,
-            Content::Inline { .. } => StoredBody::Memory(stored.body.as_deref()?.into()),
+            Content::Inline { .. } => StoredBody::Memory(stored.body.as_deref().ok_or(broken)?.into()),
             Content::File { bytes, id } => {
-                let fd = Arc::new(self.folder.open_file(id).ok()?);
-                let is_whole = rustix::fs::fstat(&*fd).is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(bytes));
-                let place = Some(BodyFile::indexed(&self.folder, id, &fd));
-                is_whole.then_some(StoredBody::File { fd, bytes, place })?
+                let fd = self.folder.open_file(id).map_err(|error| match error.kind() {
+                    std::io::ErrorKind::NotFound => VolumeEvent::BodyMissing,
+                    _ => VolumeEvent::BodyUnreadable,
+                });
+                let fd = Arc::new(fd?);
+                let place = Some(BodyFile::indexed(&self.folder, (id, &fd), primary_of(key), bytes));
+                StoredBody::File { fd, bytes, place }
             }
         };
-        let (meta, key) = (M::decode(record.meta)?, Key::new(record.key, record.locator.clone(), hash));
+        let (meta, key) = (M::decode(record.meta).ok_or(broken)?, Key::new(record.key, record.locator.clone(), hash));
         let object = Object::new(key, record.variant, meta, record.lines.into(), body, record.generation);
         object.set_on_disk();
-        Some(object)
+        Ok(object)
     }
 }

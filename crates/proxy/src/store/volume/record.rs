@@ -14,10 +14,11 @@
 use crate::store::folder::FileId;
 use crate::store::object::{Meta, Object};
 use crate::store::purge::Subject;
+use crate::store::seal::file_bytes;
 use aws_lc_rs::digest::{SHA256, digest};
 
 /// Half of a SHA-256: an accident will not get past it.
-pub(super) type Checksum = [u8; 16];
+pub(crate) type Checksum = [u8; 16];
 
 /// What names a record: 16 bytes for the key, 16 for the variant.
 pub(crate) type Id = [u8; 32];
@@ -25,7 +26,7 @@ pub(crate) type Id = [u8; 32];
 /// What names all variants of a key.
 pub(crate) type Primary = [u8; 16];
 
-pub(super) fn checksum(bytes: &[u8]) -> Checksum {
+pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
     let mut sum = [0; 16];
     sum.copy_from_slice(&digest(&SHA256, bytes).as_ref()[..16]);
     sum
@@ -182,7 +183,7 @@ pub(super) fn cost(record_bytes: usize, content: Content) -> u64 {
         Content::Inline { bytes, .. } if bytes <= PAGE_BYTES / 2 => bytes + bytes / 3,
         // redb gives each such row a run of pages whose number is a power of two.
         Content::Inline { bytes, .. } => (bytes + 64).div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES,
-        Content::File { bytes, .. } => bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES,
+        Content::File { bytes, .. } => file_bytes(bytes).div_ceil(PAGE_BYTES) * PAGE_BYTES,
     };
     record_bytes as u64 + ROWS_BYTES + content
 }

@@ -1,6 +1,7 @@
 //! Volumes on real folders: restarts, crashes, full disks, other processes.
 
 use crate::store::body::NewBody;
+use crate::store::notice::VolumeEvent;
 use crate::store::tests::{
     Note, TestStore, content, get, key, locator_of, memory_body, object, open, purges, put, settings, tagged,
 };
@@ -8,12 +9,14 @@ use crate::store::{Inserted, Key, Object, Purge, Purged, Store, StoreSettings, S
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 mod crash;
+mod damage;
 mod full;
 mod purges;
 
@@ -79,7 +82,9 @@ fn fetch(store: &TestStore, locator: &str, variant: &str) -> Option<Arc<Object<N
         None if is_partial => pick(block_on(store.find_on_disk(key.hash(), key.as_bytes())?)?),
         found => found,
     };
-    found.filter(|object| store.check(object) != Purged::Hard)
+    // As whoever serves it does: content from a disk is compared before its first use.
+    let is_intact = |object: &Arc<Object<Note>>| block_on(object.body().verify(iter::once(0..object.body().len())));
+    found.filter(|object| store.check(object) != Purged::Hard && is_intact(object))
 }
 
 /// Content of this length that tells what it is.
@@ -106,6 +111,10 @@ fn large_body(store: &TestStore, bytes: &[u8]) -> StoredBody {
 
 fn is_on_volume(body: &StoredBody) -> bool {
     matches!(body, StoredBody::File { place: Some(_), .. })
+}
+
+fn count_of(store: &TestStore, event: VolumeEvent) -> u64 {
+    store.volume_events()[event as usize].1
 }
 
 fn wait_for_spares(store: &TestStore) {
@@ -364,11 +373,14 @@ fn broken_files_are_misses() {
         wait_until("the orphan is gone", || store.stats().volumes[0].orphans == 1);
         wait_until("the records are gone", || store.stats().volumes[0].objects == 2);
         assert_eq!(store.stats().volumes[0].errors, 2);
+        let events = [VolumeEvent::BodyMissing, VolumeEvent::BodyTruncated].map(|event| count_of(&store, event));
+        assert_eq!(events, [1, 1]);
     }
     // An index that cannot be read is begun anew.
     for garbage in [&b""[..], b"garbage", &vec![0x55; 100_000]] {
         std::fs::write(place.0.join("index.redb"), garbage).unwrap();
         let store = open(place.settings(1 << 22, 1 << 24));
+        assert_eq!(count_of(&store, VolumeEvent::IndexDestroyed), 1);
         assert!(fetch(&store, "a/small", "").is_none());
         fill(&store);
         wait_until("files without a record are gone", || place.bodies().len() == 3);

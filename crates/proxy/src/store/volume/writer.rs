@@ -3,14 +3,16 @@
 use super::index::Fault;
 use super::known::short;
 use super::pending::{Change, Layer};
-use super::record::{Content, Id, Record, checksum, encode, primary_in, primary_of};
+use super::record::{Content, Id, Primary, Record, checksum, encode, primary_in, primary_of};
 use super::writing::{Evicted, Writing};
 use super::{Order, Volume};
 use crate::store::body::{StoredBody, write_at};
-use crate::store::folder::{BodyFile, FileId};
+use crate::store::folder::{BodyFile, FileId, is_no_room};
 use crate::store::hold;
+use crate::store::notice::VolumeEvent;
 use crate::store::object::{Meta, Object};
 use crate::store::purge::{Purged, Target};
+use crate::store::seal::ChunkSums;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -28,6 +30,31 @@ const MOVES_MAX: usize = 1_024;
 /// Records dropped in one step when many are.
 const DROPS: usize = 10_000;
 
+/// Room that a full volume waits for before it takes more: twice what one step may bring, and the reserve.
+const ROOM_AGAIN_BYTES: u64 = 4 * RESERVE_BYTES;
+
+/// How long a volume that was refused room although there is some, by a quota for instance, waits before it tries again.
+const REFUSED_WAIT: Duration = Duration::from_mins(10);
+
+/// Whether there is room. Time and figures are arguments.
+#[derive(Debug, Default)]
+struct Room {
+    refusals: u64,
+    refused_until: Option<Instant>,
+}
+
+impl Room {
+    /// Whether the volume takes nothing more at `now`, when it `was_full` and the file system claims `free_bytes`.
+    fn is_full(&mut self, now: Instant, was_full: bool, free_bytes: u64, refusals: u64) -> bool {
+        let least = if was_full { ROOM_AGAIN_BYTES } else { RESERVE_BYTES };
+        if refusals != self.refusals {
+            self.refusals = refusals;
+            self.refused_until = (free_bytes >= ROOM_AGAIN_BYTES).then(|| now + REFUSED_WAIT);
+        }
+        free_bytes < least || self.refused_until.is_some_and(|until| now < until)
+    }
+}
+
 /// An object that is ready to be named by the index.
 struct Ready<M> {
     id: Id,
@@ -44,7 +71,9 @@ impl<M: Meta> Volume<M> {
     /// Writes until the volume is given up.
     pub(super) fn write_behind(&self) {
         let mut last_step = Instant::now();
+        let mut room = Room::default();
         loop {
+            self.look_for_room(&mut room, Instant::now());
             self.folder.tend();
             if !self.folder.is_good() {
                 return;
@@ -56,9 +85,9 @@ impl<M: Meta> Volume<M> {
                 (pending.is_long(), pending.is_empty())
             };
             let is_due = is_long || is_ending || !orders.is_empty() || last_step.elapsed() >= STEP_INTERVAL;
-            let is_full = self.folder.used_bytes() > self.folder.bytes_max
+            let is_over_budget = self.folder.used_bytes() > self.folder.bytes_max
                 && self.folder.indexed_bytes.load(Ordering::Relaxed) > 0;
-            if is_due && (!is_empty || is_full) {
+            if is_due && (!is_empty || is_over_budget) {
                 last_step = Instant::now();
                 if let Err(error) = self.step() {
                     self.fail("cannot write the index", &error);
@@ -94,6 +123,8 @@ impl<M: Meta> Volume<M> {
         // Whoever waits for one learns that it is not done.
         drop(orders);
         if !self.folder.is_good() {
+            let problem = self.folder.problem();
+            self.shared.notices.report(VolumeEvent::VolumeFailed, &self.folder.path.display(), &problem);
             self.abandon();
         }
     }
@@ -128,12 +159,15 @@ impl<M: Meta> Volume<M> {
     fn write_layer(&self, layer: &Layer<M>) -> Result<(), Fault> {
         let Some(index) = self.index() else { return Ok(()) };
         let inline: u64 = layer.changes.values().map(inline_bytes).sum();
-        let is_tight = self.free_bytes() < RESERVE_BYTES + 4 * inline;
+        let is_tight = self.folder.is_full() || self.free_bytes() < RESERVE_BYTES + 2 * inline;
+        if is_tight && inline > 0 {
+            self.set_full(true);
+        }
         let mut ready = Vec::new();
         let mut removed: Vec<Id> = Vec::new();
         for (id, change) in &layer.changes {
             let made = match change {
-                Change::Write(object) if !is_tight => self.make_ready(*id, object),
+                Change::Write(object) if !is_tight || needs_little_room(object) => self.make_ready(*id, object),
                 _ => None,
             };
             if let Some(made) = made {
@@ -143,11 +177,16 @@ impl<M: Meta> Volume<M> {
             if let Change::Write(object) = change {
                 self.give_up(object);
             }
-            removed.push(*id);
+            if self.may_have_record(&primary_in(id)) {
+                removed.push(*id);
+            }
+        }
+        let is_over_budget = self.folder.used_bytes() > self.folder.bytes_max;
+        if ready.is_empty() && removed.is_empty() && layer.removed.is_empty() && !is_over_budget {
+            return Ok(());
         }
         self.folder.sync_names(ready.iter().filter_map(|made| Some(made.file.as_ref()?.id())))?;
 
-        let wanted = if is_tight { self.folder.used_bytes() / 64 + inline } else { 0 };
         let ((moved_out, unplaced), written) = index.write(|writing| {
             for primary in &layer.removed {
                 writing.remove_key(primary)?;
@@ -157,6 +196,15 @@ impl<M: Meta> Volume<M> {
             }
             let mut unplaced = Vec::new();
             for (position, made) in ready.iter().enumerate() {
+                if is_tight
+                    && matches!(made.content, Content::Inline { .. })
+                    && !writing.holds(&made.id, made.content)?
+                {
+                    // It is larger than the record that is there already, so it must wait for room.
+                    writing.remove(&made.id)?;
+                    unplaced.push(position);
+                    continue;
+                }
                 if let (Content::File { id, .. }, None) = (made.content, &made.file)
                     && !writing.knows_file(id)?
                 {
@@ -172,7 +220,7 @@ impl<M: Meta> Volume<M> {
                 };
                 writing.put((&made.id, sequence), &made.record, made.content, body)?;
             }
-            Ok((self.make_room(writing, wanted)?, unplaced))
+            Ok((self.make_room(writing)?, unplaced))
         })?;
 
         // From here on the index is what a restart finds.
@@ -192,7 +240,11 @@ impl<M: Meta> Volume<M> {
         }
         for (position, made) in ready.into_iter().enumerate() {
             if unplaced.contains(&position) {
-                self.shared.memory.remove_object(&made.object, || ());
+                if made.object.body().has_descriptor() {
+                    self.shared.memory.remove_object(&made.object, || ());
+                } else {
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                }
                 continue;
             }
             if let Some(file) = &made.file {
@@ -208,6 +260,29 @@ impl<M: Meta> Volume<M> {
             self.folder.unlink(file);
         }
         Ok(())
+    }
+
+    /// Compares the room on the file system with what has to be left there. A volume that is full although its budget is
+    /// not used up keeps what it has, and takes nothing more until there is room again.
+    fn look_for_room(&self, room: &mut Room, now: Instant) {
+        let is_full = room.is_full(now, self.folder.is_full(), self.free_bytes(), self.folder.refusals());
+        self.set_full(is_full);
+    }
+
+    fn set_full(&self, is_full: bool) {
+        if self.folder.is_full() == is_full || !self.folder.is_good() {
+            return;
+        }
+        self.folder.set_full(is_full);
+        let event = if is_full { VolumeEvent::VolumeFull } else { VolumeEvent::VolumeHasRoom };
+        let mebibytes = |bytes: u64| bytes / (1 << 20);
+        let detail = format!(
+            "{} MiB free, {} of {} MiB of the budget used",
+            mebibytes(self.free_bytes()),
+            mebibytes(self.folder.used_bytes()),
+            mebibytes(self.folder.bytes_max)
+        );
+        self.shared.notices.report(event, &self.folder.path.display(), &detail);
     }
 
     /// Room on the file system; all there is where it does not say.
@@ -234,14 +309,17 @@ impl<M: Meta> Volume<M> {
             StoredBody::Empty => (Content::None, None),
             StoredBody::Memory(bytes) => (Content::Inline { bytes: bytes.len() as u64, sum: checksum(bytes) }, None),
             StoredBody::File { bytes, place: Some(place), .. } => {
-                if !place.is_indexed() {
-                    place.sync().map_err(|error| self.fail("cannot write content", &error)).ok()?;
+                if !place.is_indexed() && !self.seal(place, primary_in(&id), *bytes) {
+                    return None;
                 }
                 let file = (!place.is_indexed()).then(|| Arc::clone(place));
                 (Content::File { bytes: *bytes, id: place.id() }, file)
             }
             StoredBody::File { fd, bytes, place: None } => {
                 let (file, new) = self.copy(fd, *bytes)?;
+                if !self.seal(&file, primary_in(&id), *bytes) {
+                    return None;
+                }
                 let body = StoredBody::File { fd: new, bytes: *bytes, place: Some(Arc::clone(&file)) };
                 let content = Content::File { bytes: *bytes, id: file.id() };
                 moved = self.with_body(object, body);
@@ -263,7 +341,30 @@ impl<M: Meta> Volume<M> {
         Some(Arc::new(made))
     }
 
-    /// Copies content from a memory file to one of ours, and syncs it.
+    /// Seals a file and brings all of it to the disk. Returns whether it is there; a disk without room is no failure.
+    fn seal(&self, file: &Arc<BodyFile>, primary: Primary, bytes: u64) -> bool {
+        match file.seal(primary, bytes).and_then(|()| file.sync()) {
+            Ok(()) => true,
+            Err(error) if is_no_room(&error) => {
+                self.folder.note_refusal();
+                false
+            }
+            Err(error) => {
+                self.fail("cannot write content", &error);
+                false
+            }
+        }
+    }
+
+    fn note_write_error(&self, error: &std::io::Error) {
+        if is_no_room(error) {
+            self.folder.note_refusal();
+        } else {
+            self.folder.errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies content from a memory file to one of ours.
     fn copy(&self, from: &OwnedFd, bytes: u64) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
         self.folder.room_for(bytes)?;
         if self.free_bytes() < RESERVE_BYTES + bytes {
@@ -272,6 +373,7 @@ impl<M: Meta> Volume<M> {
         let copying = || -> std::io::Result<_> {
             let (file, fd) = self.folder.create()?;
             let (mut buffer, mut offset) = (vec![0; 256 * 1024], 0);
+            let mut sums = ChunkSums::default();
             while offset < bytes {
                 let wanted = buffer.len().min((bytes - offset) as usize);
                 let count = rustix::io::pread(from, &mut buffer[..wanted], offset)?;
@@ -279,25 +381,22 @@ impl<M: Meta> Volume<M> {
                     return Err(std::io::ErrorKind::UnexpectedEof.into());
                 }
                 write_at(&fd, &buffer[..count], offset)?;
+                sums.add(&buffer[..count]);
                 offset += count as u64;
             }
             file.grow(bytes);
-            file.sync()?;
+            file.set_sums(sums.finish());
             Ok((file, fd))
         };
         let copied = copying();
-        if copied.is_err() {
-            self.folder.errors.fetch_add(1, Ordering::Relaxed);
-        }
-        copied.ok()
+        copied.map_err(|error| self.note_write_error(&error)).ok()
     }
 
-    /// Lets the oldest go until there is room, and `wanted` bytes more. Returns the files that went, with their keys.
-    fn make_room(&self, writing: &mut Writing<'_>, wanted: u64) -> Result<Vec<(Vec<u8>, FileId)>, Fault> {
+    /// Lets the oldest go until the budget is kept. Returns the files that went, with their keys.
+    fn make_room(&self, writing: &mut Writing<'_>) -> Result<Vec<(Vec<u8>, FileId)>, Fault> {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let loose = self.folder.loose_bytes();
-        let budget = self.folder.bytes_max.saturating_sub(loose);
-        let bytes_max = if wanted == 0 { budget } else { budget.min(writing.bytes().saturating_sub(wanted)) };
+        let bytes_max = self.folder.bytes_max.saturating_sub(loose);
         let (mut files, mut moves) = (Vec::new(), 0);
         while writing.bytes() > bytes_max {
             let next = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
@@ -326,7 +425,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// What is in a file that was removed is not held open for memory's sake.
-    fn drop_from_memory(&self, key: &[u8], file: FileId) {
+    pub(super) fn drop_from_memory(&self, key: &[u8], file: FileId) {
         let hash = self.shared.hash(key);
         self.shared.memory.change_key(hash);
         let bucket = self.shared.memory.peek(hash, key);
@@ -407,6 +506,15 @@ impl<M: Meta> Volume<M> {
             self.folder.unlink(file);
         }
         Ok(())
+    }
+}
+
+/// Whether an object may be written to a full disk: its content is there already, so that only a record changes. Content
+/// in the index is compared with what is there before it is written.
+fn needs_little_room<M>(object: &Object<M>) -> bool {
+    match object.body() {
+        StoredBody::Empty | StoredBody::Memory(_) => true,
+        StoredBody::File { place, .. } => place.as_ref().is_some_and(|place| place.is_indexed()),
     }
 }
 

@@ -72,6 +72,15 @@ impl Writing<'_> {
         Ok(record.and_then(|bytes| Record::decode(bytes.value()).map(|record| record.content)))
     }
 
+    /// Whether the record `id` has this content already.
+    pub(super) fn holds(&self, id: &Id, content: Content) -> Result<bool, Fault> {
+        Ok(match (content, self.content_of(id)?) {
+            (Content::File { id, .. }, Some(Content::File { id: other, .. })) => id == other,
+            (Content::Inline { sum, .. }, Some(Content::Inline { sum: other, .. })) => sum == other,
+            _ => false,
+        })
+    }
+
     /// Writes a record. `body` is small content; `None` keeps what stands there, which is the same.
     pub(super) fn put(
         &mut self,
@@ -80,11 +89,7 @@ impl Writing<'_> {
         content: Content,
         body: Option<&[u8]>,
     ) -> Result<(), Fault> {
-        let kept = match (content, self.content_of(id)?) {
-            (Content::File { id, .. }, Some(Content::File { id: other, .. })) => id == other,
-            (Content::Inline { sum, .. }, Some(Content::Inline { sum: other, .. })) => sum == other,
-            _ => false,
-        };
+        let kept = self.holds(id, content)?;
         let former = self.index.get(id)?.map(|row| row.value());
         let sequence = match former {
             Some(same) if kept => {

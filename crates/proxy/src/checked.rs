@@ -1,0 +1,62 @@
+//! Stored content of which not all has been compared with its checksums yet: each part is compared before it is sent.
+//!
+//! A volume's own thread reads the file; this waits for it. What was compared goes out by sendfile like any other file.
+
+use crate::store::BodyFile;
+use flatout_net::ending::CloseReason;
+use flatout_net::response::Segment;
+use flatout_net::stream::{Piece, Source};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot::Receiver;
+
+/// Bytes that are compared in one go: the disk reads on while the last ones are sent.
+const STEP_BYTES: u64 = 1024 * 1024;
+
+/// Parts of a stored file, and what stands between them.
+#[derive(Debug)]
+pub(crate) struct CheckedReader {
+    segments: VecDeque<Segment>,
+    file: Arc<BodyFile>,
+    waiting: Option<Receiver<bool>>,
+}
+
+impl CheckedReader {
+    /// Sends `segments`, whose files are all `file`.
+    pub(crate) fn new(segments: impl IntoIterator<Item = Segment>, file: &Arc<BodyFile>) -> Self {
+        Self { segments: segments.into_iter().collect(), file: Arc::clone(file), waiting: None }
+    }
+}
+
+impl Source for CheckedReader {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        loop {
+            if let Some(waiting) = &mut self.waiting {
+                let outcome = ready!(Pin::new(waiting).poll(context));
+                self.waiting = None;
+                if outcome != Ok(true) {
+                    return Poll::Ready(Piece::Failed(CloseReason::StoredCorrupt));
+                }
+            }
+            let Some(segment) = self.segments.pop_front() else { return Poll::Ready(Piece::End(None)) };
+            let Segment::File(mut part) = segment else { return Poll::Ready(Piece::Segment(segment)) };
+            let end = part.offset + part.bytes;
+            let verified = self.file.verified_until(part.offset).min(end);
+            if verified == part.offset {
+                self.waiting = Some(self.file.check(part.offset..end.min(part.offset + STEP_BYTES)));
+                self.segments.push_front(Segment::File(part));
+                continue;
+            }
+            if verified < end {
+                let mut rest = part.clone();
+                (rest.offset, rest.bytes) = (verified, end - verified);
+                self.segments.push_front(Segment::File(rest));
+            }
+            part.bytes = verified - part.offset;
+            return Poll::Ready(Piece::Segment(Segment::File(part)));
+        }
+    }
+}

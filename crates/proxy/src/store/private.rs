@@ -1,0 +1,37 @@
+//! Folders and files that nobody but their owner may look into, whatever the process's umask is.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Makes the folder `path` where it is missing. In any case nobody but its owner may look into it afterwards.
+pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    close_to_others(path, 0o700)
+}
+
+/// Makes the file `path` where it is missing. In any case nobody but its owner may read it afterwards.
+pub(crate) fn create_private_file(path: &Path) -> io::Result<std::fs::File> {
+    let file = std::fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    close_to_others(path, 0o600)?;
+    Ok(file)
+}
+
+fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
+    let found = std::fs::metadata(path)?.permissions().mode() & 0o7777;
+    if found & 0o077 == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| {
+        let text =
+            format!("other users may read {} (mode {found:04o}), and that cannot be changed: {error}", path.display());
+        io::Error::new(error.kind(), text)
+    })
+}

@@ -1,0 +1,215 @@
+//! Comparing body files with their checksums, on a volume's checking thread: before content is sent for the first time
+//! after it was opened, and once a day by a scrubber.
+
+use super::Volume;
+use super::record::primary_of;
+use crate::store::folder::{Check, FileId};
+use crate::store::hold;
+use crate::store::notice::VolumeEvent;
+use crate::store::object::Meta;
+use crate::store::proof::{Buffer, Proof};
+use crate::store::seal::{CHUNK_BYTES, Identity};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long the thread sleeps before it looks whether the volume is still in use.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// From the start of the process to the first scrub: whatever else a start has to read comes first.
+const FIRST_DELAY: Duration = Duration::from_mins(10);
+
+/// From the beginning of one scrub to that of the next.
+const ROUND: Duration = Duration::from_hours(24);
+
+/// How long a scrub should take: the rate follows from it and from how much is stored.
+const ROUND_TARGET: Duration = Duration::from_hours(20);
+
+/// Bounds of the rate, in bytes per second. Above 4.6 TB a volume needs longer than the target.
+const RATE_MIN: u64 = 1 << 20;
+const RATE_MAX: u64 = 64 << 20;
+
+/// When the next chunk is due. Time is an argument.
+#[derive(Debug)]
+pub(super) struct Pace {
+    round_begins: Instant,
+    done_bytes: u64,
+}
+
+impl Pace {
+    /// Begins some minutes after `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { round_begins: now + FIRST_DELAY, done_bytes: 0 }
+    }
+
+    /// How long to wait at `now`, with `stored_bytes` on the volume.
+    pub(super) fn wait(&self, now: Instant, stored_bytes: u64) -> Duration {
+        let rate = (stored_bytes / ROUND_TARGET.as_secs()).clamp(RATE_MIN, RATE_MAX);
+        let due = self.round_begins + Duration::from_millis(self.done_bytes.saturating_mul(1_000) / rate);
+        due.saturating_duration_since(now)
+    }
+
+    /// `bytes` were compared.
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.done_bytes = self.done_bytes.saturating_add(bytes);
+    }
+
+    /// All was compared: the next round begins a day after this one did.
+    pub(super) fn end_round(&mut self, now: Instant) {
+        *self = Self { round_begins: (self.round_begins + ROUND).max(now), done_bytes: 0 };
+    }
+}
+
+/// Where the scrubber is.
+#[derive(Debug)]
+pub(super) struct Scrub {
+    pace: Pace,
+    /// The last file that was begun, in the order of the index.
+    last: Option<FileId>,
+    current: Option<Scrubbed>,
+}
+
+#[derive(Debug)]
+struct Scrubbed {
+    file: FileId,
+    fd: OwnedFd,
+    proof: Proof,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Scrub {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { pace: Pace::new(now), last: None, current: None }
+    }
+}
+
+impl<M: Meta> Volume<M> {
+    /// Compares what others wait for, and scrubs in between, until the volume is given up.
+    pub(super) fn check_on(&self) {
+        let mut buffer = Buffer::default();
+        let mut scrub = Scrub::new(Instant::now());
+        let mut wait = Duration::ZERO;
+        while !self.is_over() {
+            if let Some(check) = self.folder.next_check(wait.min(PATIENCE)) {
+                self.check(check, &mut buffer);
+                wait = Duration::ZERO;
+            } else {
+                wait = self.scrub(&mut scrub, Instant::now(), &mut buffer);
+            }
+        }
+    }
+
+    /// The last act of the thread: nobody waits for it any more.
+    pub(super) fn stop_checking(&self) {
+        self.folder.end_checks();
+    }
+
+    fn check(&self, check: Check, buffer: &mut Buffer) {
+        if check.reply.is_closed() {
+            return;
+        }
+        let outcome = check.file.verify(check.range, buffer);
+        if let Err(event) = outcome {
+            self.drop_body(check.file.id(), event);
+        }
+        // Whoever asked may have gone.
+        let _ = check.reply.send(outcome.is_ok());
+    }
+
+    /// Compares the next chunk if it is due at `now`. Returns how long to wait for the one after it.
+    pub(super) fn scrub(&self, scrub: &mut Scrub, now: Instant, buffer: &mut Buffer) -> Duration {
+        let wait = scrub.pace.wait(now, self.folder.used_bytes());
+        if !wait.is_zero() {
+            return wait;
+        }
+        let Some(current) = &mut scrub.current else {
+            self.begin_next(scrub, now);
+            return Duration::ZERO;
+        };
+        let end = (current.offset + CHUNK_BYTES).min(current.bytes);
+        let outcome = current.proof.verify(&current.fd, current.offset..end, buffer);
+        scrub.pace.add(end - current.offset);
+        current.offset = end;
+        if let Err(event) = outcome {
+            self.drop_body(current.file, event);
+        }
+        if outcome.is_err() || end == current.bytes {
+            scrub.current = None;
+        }
+        Duration::ZERO
+    }
+
+    /// Opens the file after the last one; ends the round when there is none.
+    fn begin_next(&self, scrub: &mut Scrub, now: Instant) {
+        let Some(index) = self.index() else { return scrub.pace.end_round(now) };
+        let next = match index.next_body(scrub.last) {
+            Ok(next) => next,
+            Err(error) => return self.fail("cannot read the index", &error),
+        };
+        let Some((file, key, bytes)) = next else {
+            scrub.last = None;
+            return scrub.pace.end_round(now);
+        };
+        scrub.last = Some(file);
+        match self.folder.open_file_directly(file) {
+            Ok(fd) => {
+                let proof = Proof::new(Identity { primary: primary_of(&key), file, bytes });
+                scrub.current = Some(Scrubbed { file, fd, proof, offset: 0, bytes });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.drop_body(file, VolumeEvent::BodyMissing)
+            }
+            Err(_) => self.drop_body(file, VolumeEvent::BodyUnreadable),
+        }
+    }
+
+    /// Drops the entry whose content is in `file`, from the index and from memory. Does nothing when the index does not
+    /// name the file any more.
+    pub(super) fn drop_body(&self, file: FileId, event: VolumeEvent) {
+        let Some(index) = self.index() else { return };
+        let (id, key) = match index.find_body(file) {
+            Ok(Some(found)) => found,
+            // It was evicted or replaced meanwhile.
+            Ok(None) => return,
+            Err(error) => return self.fail("cannot read the index", &error),
+        };
+        let named = format!("{}", String::from_utf8_lossy(&key).escape_debug());
+        self.folder.errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.shared.notices.report(event, &self.folder.path.display(), &format!("{named}, {file}"));
+        hold(&self.pending).remove_body(id, file);
+        self.drop_from_memory(&key, file);
+        self.folder.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_DELAY, Pace, RATE_MIN, ROUND};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_volume_is_gone_through_once_a_day_and_not_faster_than_needed() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        assert_eq!(pace.wait(start, 1 << 40), FIRST_DELAY);
+        let mut now = start + FIRST_DELAY;
+        let (stored, chunk) = (100 << 30, 256 << 10);
+        for _ in 0..stored / chunk {
+            now += pace.wait(now, stored);
+            pace.add(chunk);
+        }
+        now += pace.wait(now, stored);
+        let took = now - start - FIRST_DELAY;
+        assert!(took > Duration::from_hours(19) && took < Duration::from_hours(21), "{took:?}");
+        pace.end_round(now);
+        assert_eq!(now + pace.wait(now, stored) - start, FIRST_DELAY + ROUND);
+        // Little is read at the least rate, and a machine that slept does not catch up twice.
+        let late = now + ROUND * 3;
+        assert_eq!(pace.wait(late, 0), Duration::ZERO);
+        pace.add(RATE_MIN);
+        pace.end_round(late);
+        assert_eq!(pace.wait(late, 0), Duration::ZERO);
+        pace.add(RATE_MIN);
+        assert_eq!(pace.wait(late, 0), Duration::from_secs(1));
+    }
+}
