@@ -21,6 +21,11 @@ test: ## every check there is
 	@tools/setup.sh test
 	@cargo xtask ci
 
+.PHONY: test-apps
+test-apps: ## applications behind the accelerator: WordPress, MediaWiki, Django, Express, gRPC, apt, pip, git, …
+	@tools/setup.sh apps
+	@cargo xtask ci apps
+
 .PHONY: build
 build: ## the release binary, target/release/flatout
 	@tools/setup.sh demo

@@ -27,6 +27,7 @@ mod e2e {
     mod patience;
     mod php;
     mod pictures;
+    mod process;
     mod real_site;
     mod redbot;
     mod reload;

@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh demo    what a build needs: a linker, curl, the Rust toolchain
 #   tools/setup.sh test    and what the tests use
+#   tools/setup.sh apps    what `make test-apps` runs behind the accelerator: applications and their clients
 #   tools/setup.sh bench   what `make bench-peers` compares with
 #
 # Debian and Ubuntu. Needs root, or sudo, only when a package is missing. No service that a package brings is started.
@@ -40,6 +41,10 @@ bench_programs=(
   nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
   varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm php:php-cli
 )
+apps_programs=(
+  apt-ftparchive:apt-utils aria2c:aria2 dpkg-deb:dpkg git:git kill:procps lighttpd:lighttpd mariadbd:mariadb-server-core
+  nginx:nginx node:nodejs npm:npm openssl:openssl php:php-cli python3:python3
+)
 # Files that no program stands for.
 demo_files=(/usr/include/stdlib.h:libc6-dev /etc/ssl/certs/ca-certificates.crt:ca-certificates)
 bench_files=(
@@ -51,12 +56,20 @@ test_files=(
   /usr/share/dokuwiki/doku.php:dokuwiki /usr/share/doc/php-fpm:php-fpm
   /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua
 )
+apps_files=(
+  /usr/share/doc/php-fpm:php-fpm /usr/share/doc/php-intl:php-intl /usr/share/doc/php-mysql:php-mysql
+  /usr/share/doc/php-sqlite3:php-sqlite3 /usr/share/mediawiki/index.php:mediawiki
+  /usr/share/wordpress/wp-login.php:wordpress
+  /usr/share/wordpress/wp-content/themes/twentytwentyone/style.css:wordpress-theme-twentytwentyone
+)
 # Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
 h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
 sslyze_version=6.3.1
 redbot_version=2.7.1 httplint_version=2026.10.4
 cache_tests_version=0.4.5 ws_version=8.23.0
+apps_python=(django==5.2.19 gunicorn==27.0.1 grpcio==1.85.1)
+apps_node=(express@5.3.0 express-session@1.19.0 cookie-parser@1.4.7 socket.io@4.8.4 socket.io-client@4.8.4)
 go_version_least=1.16
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
@@ -68,7 +81,8 @@ case "$profile" in
   demo) programs=("${demo_programs[@]}") files=("${demo_files[@]}") ;;
   test) programs=("${demo_programs[@]}" "${test_programs[@]}") files=("${demo_files[@]}" "${test_files[@]}") ;;
   bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}" "${bench_files[@]}") ;;
-  *) fail "usage: tools/setup.sh demo|test|bench" ;;
+  apps) programs=("${demo_programs[@]}" "${apps_programs[@]}") files=("${demo_files[@]}" "${apps_files[@]}") ;;
+  *) fail "usage: tools/setup.sh demo|test|apps|bench" ;;
 esac
 
 missing_packages() {
@@ -268,30 +282,40 @@ install_redbot() {
   fi
 }
 
-# Packages of npm, each with what it needs in a folder of its own below target/tools.
-install_node_package() {
-  local folder=target/tools/$1 name=$2 version=$3
-  local package=$folder/node_modules/$name/package.json
-  if [ -e "$package" ] && grep "\"version\": \"$version\"" "$package" >/dev/null; then return 0; fi
-  say "installing $name $version"
+# Packages of npm, as NAME@VERSION, with what they need in a folder of their own below target/tools.
+install_node_packages() {
+  local folder=target/tools/$1 package file installed=yes
+  shift
+  for package in "$@"; do
+    file=$folder/node_modules/${package%@*}/package.json
+    { [ -e "$file" ] && grep "\"version\": \"${package##*@}\"" "$file" >/dev/null; } || installed=
+  done
+  [ -z "$installed" ] || return 0
+  say "installing $*"
   rm -rf "$folder"
   mkdir -p "$folder"
-  npm install --silent --no-audit --no-fund --no-save --ignore-scripts --omit=dev --prefix "$folder" \
-    "$name@$version" >&2
+  npm install --silent --no-audit --no-fund --no-save --ignore-scripts --omit=dev --prefix "$folder" "$@" >&2
 }
 
 # The cache is held against this.
-install_cache_tests() { install_node_package cache-tests http-cache-tests "$cache_tests_version"; }
+install_cache_tests() { install_node_packages cache-tests "http-cache-tests@$cache_tests_version"; }
 
 # WebSocket that is not ours, client and server.
-install_ws() { install_node_package ws ws "$ws_version"; }
+install_ws() { install_node_packages ws "ws@$ws_version"; }
+
+# Frameworks, and clients that are not ours.
+install_apps() {
+  install_python_program apps-python "${apps_python[@]}"
+  install_node_packages apps-node "${apps_node[@]}"
+}
 
 install_packages
 install_rust
-[ "$profile" = demo ] || install_cache_tests
+case "$profile" in test | bench) install_cache_tests ;; esac
 if [ "$profile" = test ]; then
   install_h2spec
   install_sslyze
   install_redbot
   install_ws
 fi
+if [ "$profile" = apps ]; then install_apps; fi

@@ -15,7 +15,7 @@ mod visitors;
 mod websocket;
 pub(crate) mod wiki;
 
-use super::harness::{Folder, Server, flatout, read_to_end};
+use super::harness::{Folder, Server, read_to_end};
 use origin::Origin;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -27,20 +27,7 @@ fn accelerate(origin: &Origin, arguments: &[&str]) -> Server {
 }
 
 fn accelerate_url(url: &str, arguments: &[&str]) -> Server {
-    let mut command = flatout();
-    command.args(["accelerate", url]);
-    if !arguments.contains(&"--listen") {
-        command.args(["--listen", "127.0.0.1:0"]);
-    }
-    if !arguments.contains(&"--workers") {
-        command.args(["--workers", "1"]);
-    }
-    // The user's own socket is none of ours.
-    if !arguments.contains(&"--admin") {
-        command.args(["--admin", "off"]);
-    }
-    command.args(arguments);
-    Server::spawn(command)
+    Server::accelerate(url, arguments)
 }
 
 /// The same by a configuration, with these lines inside of its `cache` and `proxy`, and an access log in the folder.

@@ -102,6 +102,21 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// `flatout accelerate` in front of the origin at `url`, on a free port with one worker and without an admin socket,
+    /// unless `arguments` say otherwise.
+    pub(crate) fn accelerate(url: &str, arguments: &[&str]) -> Self {
+        let mut command = flatout();
+        command.args(["accelerate", url]);
+        // The user's own admin socket is none of ours.
+        for (flag, value) in [("--listen", "127.0.0.1:0"), ("--workers", "1"), ("--admin", "off")] {
+            if !arguments.contains(&flag) {
+                command.args([flag, value]);
+            }
+        }
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
     /// Starts `command`, which must print its URLs first and then what it serves.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

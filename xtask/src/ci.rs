@@ -67,10 +67,18 @@ const STEPS: &[Step] = &[
     Step { name: "demo", what: "the demo, once and shortly", run: demo },
 ];
 
+/// Steps that run only when they are named, because they need packages that `make test` does not install.
+const NAMED_STEPS: &[Step] = &[Step {
+    name: "apps",
+    what: "applications behind the accelerator, on the release binary",
+    // With the output of tests that pass: each prints how long it took.
+    run: || cargo(&["test", "--release", "--package", "flatout", "--test", "apps", "--", "--show-output"]),
+}];
+
 /// Runs every step, or those named.
 pub(crate) fn run(args: &[String]) -> Outcome<()> {
     if args.iter().any(|arg| arg == "--list") {
-        for step in STEPS {
+        for step in STEPS.iter().chain(NAMED_STEPS) {
             println!("{:<14} {}", step.name, step.what);
         }
         return Ok(());
@@ -117,7 +125,7 @@ fn chosen(args: &[String]) -> Outcome<Vec<&'static Step>> {
         return Ok(STEPS.iter().collect());
     }
     let find = |name: &String| {
-        let step = STEPS.iter().find(|step| step.name == name);
+        let step = STEPS.iter().chain(NAMED_STEPS).find(|step| step.name == name);
         step.ok_or_else(|| Failure::from(format!("ci has no step `{name}`; `cargo xtask ci --list`")))
     };
     args.iter().map(find).collect()
@@ -202,9 +210,11 @@ mod tests {
 
     #[test]
     fn steps_are_found_by_name_and_a_wrong_name_is_an_error() {
-        let names = ["tidy".to_owned(), "fmt".to_owned()];
+        let names = ["tidy".to_owned(), "apps".to_owned()];
         let steps = chosen(&names).unwrap_or_default();
-        assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["tidy", "fmt"]);
+        assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["tidy", "apps"]);
+        let all = chosen(&[]).unwrap_or_default();
+        assert!(all.len() == STEPS.len() && all.iter().all(|step| step.name != "apps"));
         assert!(chosen(&["tdiy".to_owned()]).is_err());
     }
 

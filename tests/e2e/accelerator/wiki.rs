@@ -4,40 +4,17 @@
 //! The configurations are those of `demo/dokuwiki`, at other ports; the wiki's own files are in a folder of the test.
 
 use super::super::harness::{Folder, Server, wait_until};
+pub(crate) use super::super::process::{Running, free_port, is_root, php_fpm};
 use super::super::tool::{run, tool};
 use super::{Answer, ask};
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 
 pub(crate) const SITE: &str = "wiki.example";
-
-/// A process that ends with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // SIGTERM, so that it takes its own children along.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
-/// A port that nobody has now. Somebody may take it before its user does; then that one does not start.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-pub(crate) fn php_fpm() -> PathBuf {
-    let programs = fs::read_dir("/usr/sbin").unwrap().flatten().map(|entry| entry.path());
-    let mut found: Vec<_> =
-        programs.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm")).collect();
-    found.sort();
-    found.pop().expect("PHP-FPM is not installed; please run: apt-get install php-fpm (or `make test`)")
-}
 
 struct Wiki {
     folder: Folder,
@@ -100,10 +77,6 @@ impl Wiki {
     fn visitor(&self, name: &str) -> Visitor {
         Visitor::new(&self.folder, self.server.address, name)
     }
-}
-
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Pages, users and rights: everybody reads, users write, and what is private is its owner's.

@@ -1,0 +1,82 @@
+//! Express, with cookies that its pages read and with express-session.
+
+use super::origin::{Origin, node, node_packages};
+use super::stage::{Stage, together};
+use super::visitor::Visitor;
+
+fn app() -> Origin {
+    Origin::script(node("express.mjs").arg(node_packages()))
+}
+
+#[test]
+fn express_pages_that_read_a_cookie_reach_their_own_visitor() {
+    let stage = Stage::new("Express, cookies");
+    let app = app();
+    for (kind, server) in stage.kinds(&app.url(), "Express") {
+        for count in [3, 10] {
+            let visitors: Vec<_> = (0..count)
+                .map(|number| format!("visitor{number}"))
+                .map(|name| Visitor::new(&stage.folder, &server, &name).with_cookie(&format!("name={name}")))
+                .collect();
+            // Cold, and then with whatever the cache knows.
+            for _ in 0..2 {
+                together(&visitors, |visitor| {
+                    let page = visitor.get(&format!("/hello?crowd={count}"));
+                    assert_eq!(page.text, format!("Hello {}", visitor.name), "{kind}");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn express_sessions_belong_to_their_own_visitor() {
+    let stage = Stage::new("Express, sessions");
+    let app = app();
+    for (kind, server) in stage.kinds(&app.url(), "Express") {
+        for base in ["/stock", "/app"] {
+            let visitors: Vec<_> = ["alice", "bob", "carol", "nobody"]
+                .map(|name| Visitor::new(&stage.folder, &server, &format!("{name}{}", base.len())))
+                .into();
+            let name = |visitor: &Visitor| visitor.name.trim_end_matches(char::is_numeric).to_owned();
+            // While nobody is logged in, and while all but one are.
+            let look = |greeting: &str, logged_in: bool| {
+                together(&visitors, |visitor| {
+                    for _ in 0..2 {
+                        let own = Some(name(visitor)).filter(|name| logged_in && name != "nobody");
+                        let account = visitor.get(&format!("{base}/account")).text;
+                        let expected = own.clone().unwrap_or_else(|| "nobody".to_owned());
+                        assert_eq!(account, format!("account of {expected}"), "{kind}, {base}, {}", visitor.name);
+                        let front = visitor.get(&format!("{base}/")).text;
+                        let expected = own.unwrap_or_else(|| greeting.to_owned());
+                        assert_eq!(front, format!("welcome {expected}"), "{kind}, {base}, {}", visitor.name);
+                    }
+                });
+            };
+            look("stranger", false);
+            for visitor in visitors.iter().filter(|visitor| name(visitor) != "nobody") {
+                assert_eq!(visitor.get(&format!("{base}/login?name={}", name(visitor))).status, 302);
+            }
+            look("stranger", true);
+        }
+    }
+}
+
+#[test]
+fn express_pages_for_everybody_become_hits() {
+    let stage = Stage::new("Express, hits");
+    let app = app();
+    for (kind, server) in stage.kinds(&app.url(), "Express") {
+        let visitors: Vec<_> = ["alice", "bob"]
+            .map(|name| Visitor::new(&stage.folder, &server, name).with_cookie(&format!("name={name}")))
+            .into();
+        together(&visitors, |visitor| assert_eq!(visitor.get("/news").text, "news"));
+        // What says `public` is for visitors with cookies as well.
+        together(&visitors, |visitor| visitor.get("/news").expect_hit(kind));
+        if kind == "recipe" {
+            let stranger = Visitor::new(&stage.folder, &server, "stranger").with_cookie("_ga=GA1.2.3.4");
+            assert_eq!(stranger.get("/app/").text, "welcome stranger");
+            stranger.get("/app/").expect_hit("the front page");
+        }
+    }
+}

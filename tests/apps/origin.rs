@@ -1,0 +1,140 @@
+//! Applications and the servers that they run on.
+
+use crate::harness::{Folder, wait_until};
+use crate::process::{Running, free_port, is_root, php_fpm};
+use crate::tool::tool;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What `tools/setup.sh apps` has put below target/tools.
+pub(super) fn installed(path: &str) -> PathBuf {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(path);
+    assert!(file.exists(), "{} is not there; please run: tools/setup.sh apps", file.display());
+    file
+}
+
+/// Where the applications' own sources lie.
+pub(super) fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/origins").join(name)
+}
+
+/// Node with one of our scripts.
+pub(super) fn node(script: &str) -> Command {
+    let mut command = tool("node");
+    command.arg(source(script));
+    command
+}
+
+/// The packages of npm.
+pub(super) fn node_packages() -> PathBuf {
+    installed("apps-node/node_modules").parent().unwrap().to_owned()
+}
+
+/// Python of the folder with the packages of PyPI.
+pub(super) fn python() -> Command {
+    let mut command = Command::new(installed("apps-python/bin/python"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// A running origin.
+pub(super) struct Origin {
+    pub(super) port: u16,
+    /// They end with the origin.
+    processes: Vec<Running>,
+}
+
+impl Origin {
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.host())
+    }
+
+    pub(super) fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A program that prints its port as its first line.
+    pub(super) fn script(command: &mut Command) -> Self {
+        let mut running = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(running.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().parse().unwrap_or_else(|_| panic!("{command:?} printed no port but {line:?}"));
+        Self { port, processes: vec![running] }
+    }
+
+    /// A program that listens at this port.
+    pub(super) fn listening(port: u16, command: &mut Command) -> Self {
+        Self { port, processes: vec![start(port, command)] }
+    }
+
+    /// nginx with this content of its `server`.
+    pub(super) fn nginx(folder: &Folder, server: &str) -> Self {
+        let port = free_port();
+        Self { port, processes: vec![start_nginx(folder, port, server)] }
+    }
+
+    /// An application of PHP below `root` on nginx and PHP-FPM. `front` is what nginx does with what is no file, as in
+    /// `try_files`; `lines` stand in PHP-FPM's pool.
+    pub(super) fn php(folder: &Folder, root: &Path, front: &str, lines: &str) -> Self {
+        let (fpm_port, port) = (free_port(), free_port());
+        let below = folder.path().display();
+        let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
+        let pool = format!(
+            "[global]\nerror_log = {below}/fpm.log\ndaemonize = no\n[www]\n{user}listen = 127.0.0.1:{fpm_port}\n\
+             pm = static\npm.max_children = 8\nphp_admin_value[session.save_path] = {below}\n{lines}"
+        );
+        folder.write("fpm.conf", pool.as_bytes());
+        let mut command = Command::new(php_fpm());
+        let fpm = start(fpm_port, command.args(["-R", "-F", "-y"]).arg(folder.path().join("fpm.conf")));
+        let server = format!(
+            "root {root};\nindex index.php;\nlocation / {{ try_files {front}; }}\n\
+             location ~ \\.php(/|$) {{\nfastcgi_split_path_info ^(.+\\.php)(/.*)$;\ninclude /etc/nginx/fastcgi_params;\n\
+             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;\nfastcgi_param HTTP_HOST $http_host;\n\
+             fastcgi_pass 127.0.0.1:{fpm_port};\n}}\n",
+            root = root.display()
+        );
+        let nginx = start_nginx(folder, port, &server);
+        Self { port, processes: vec![nginx, fpm] }
+    }
+
+    /// Keeps another process for as long as the origin runs.
+    pub(super) fn beside(mut self, process: Running) -> Self {
+        self.processes.push(process);
+        self
+    }
+}
+
+/// Starts a program and waits until it listens.
+pub(super) fn start(port: u16, command: &mut Command) -> Running {
+    let running = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until(&format!("{command:?} listens"), || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    running
+}
+
+fn start_nginx(folder: &Folder, port: u16, server: &str) -> Running {
+    let root = folder.path().display();
+    let mut text = format!("pid {root}/nginx.pid;\nerror_log {root}/nginx.log;\nworkerprocesses 1;\ndaemon off;\n");
+    if is_root() {
+        text.push_str("user root;\n");
+    }
+    text.push_str("events { worker_connections 1000; }\nhttp {\ninclude /etc/nginx/mime.types;\nsendfile on;\n");
+    for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        writeln!(text, "{name}_temp_path {root}/nginx-{name};").unwrap();
+    }
+    text.push_str("log_format short '$status $request_method $request_uri';\n");
+    writeln!(text, "access_log {root}/origin.log short;\nserver {{\nlisten 127.0.0.1:{port};\n{server}}}\n}}").unwrap();
+    folder.write("nginx.conf", text.as_bytes());
+    let config = folder.path().join("nginx.conf");
+    start(port, tool("nginx").args([OsStr::new("-p"), folder.path().as_os_str(), OsStr::new("-c"), config.as_os_str()]))
+}
+
+/// Statuses, methods and targets of what nginx was asked so far, one request a line.
+pub(super) fn origin_log(folder: &Folder) -> Vec<String> {
+    let text = fs::read_to_string(folder.path().join("origin.log")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,26 @@
+//! The recipes of docs/accelerator.md, run as they are written there.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The configuration below the heading `name`, for every host, listening on a free port, in front of the origin at `url`.
+pub(super) fn recipe(name: &str, url: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/accelerator.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let heading = format!("\n### {name}\n");
+    let (_, below) = text.split_once(&heading).unwrap_or_else(|| panic!("docs/accelerator.md has no recipe {name}"));
+    let below = below.split("\n### ").next().unwrap();
+    let (_, block) = below.split_once("```kdl\n").unwrap_or_else(|| panic!("{name} has no configuration"));
+    let block = block.split("```").next().unwrap();
+    let (_, block) = block.split_once("site \"").unwrap();
+    let (_, block) = block.split_once('"').unwrap();
+    let block = format!("site \"*\"{block}");
+    let mut parts = block.split("proxy \"http://");
+    let mut recipe = parts.next().unwrap().replace("listen \":80\"", "listen \"127.0.0.1:0\"");
+    for part in parts {
+        let (_, rest) = part.split_once('"').unwrap();
+        write!(recipe, "proxy \"{url}\"").unwrap();
+        recipe.push_str(rest);
+    }
+    recipe
+}
