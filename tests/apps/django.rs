@@ -32,7 +32,7 @@ fn log_in(visitor: &Visitor) -> Page {
 fn django_pages_and_sessions_belong_to_their_own_visitor() {
     let stage = Stage::new("Django");
     let site = site(&stage);
-    for (kind, server) in stage.kinds(&site.url(), "Django") {
+    for (kind, server) in stage.kinds(&site.url(), super::recipe::SESSIONS) {
         let visitors: Vec<_> = ["alice", "bob"]
             .map(|name| Visitor::new(&stage.folder, &server, name).with_cookie(&format!("name={name}")))
             .into_iter()
@@ -54,7 +54,7 @@ fn django_pages_and_sessions_belong_to_their_own_visitor() {
         look(false);
         together(&visitors[..2], |visitor| assert_eq!(log_in(visitor).status, 302, "{kind}: {}", visitor.name));
         look(true);
-        visitors[0].get("/news").expect_hit(kind);
+        visitors[2].get("/news").expect_hit(kind);
         if kind == "recipe" {
             let stranger = Visitor::new(&stage.folder, &server, "stranger").with_cookie("_ga=GA1.2.3.4");
             stranger.get("/").expect_hit("the front page");

@@ -1,6 +1,7 @@
 //! Express, with cookies that its pages read and with express-session.
 
 use super::origin::{Origin, node, node_packages};
+use super::recipe::SESSIONS;
 use super::stage::{Stage, together};
 use super::visitor::Visitor;
 
@@ -12,7 +13,7 @@ fn app() -> Origin {
 fn express_pages_that_read_a_cookie_reach_their_own_visitor() {
     let stage = Stage::new("Express, cookies");
     let app = app();
-    for (kind, server) in stage.kinds(&app.url(), "Express") {
+    for (kind, server) in stage.kinds(&app.url(), SESSIONS) {
         for count in [3, 10] {
             let visitors: Vec<_> = (0..count)
                 .map(|number| format!("visitor{number}"))
@@ -33,7 +34,7 @@ fn express_pages_that_read_a_cookie_reach_their_own_visitor() {
 fn express_sessions_belong_to_their_own_visitor() {
     let stage = Stage::new("Express, sessions");
     let app = app();
-    for (kind, server) in stage.kinds(&app.url(), "Express") {
+    for (kind, server) in stage.kinds(&app.url(), SESSIONS) {
         for base in ["/stock", "/app"] {
             let visitors: Vec<_> = ["alice", "bob", "carol", "nobody"]
                 .map(|name| Visitor::new(&stage.folder, &server, &format!("{name}{}", base.len())))
@@ -66,7 +67,7 @@ fn express_sessions_belong_to_their_own_visitor() {
 fn express_pages_for_everybody_become_hits() {
     let stage = Stage::new("Express, hits");
     let app = app();
-    for (kind, server) in stage.kinds(&app.url(), "Express") {
+    for (kind, server) in stage.kinds(&app.url(), SESSIONS) {
         let visitors: Vec<_> = ["alice", "bob"]
             .map(|name| Visitor::new(&stage.folder, &server, name).with_cookie(&format!("name={name}")))
             .into();

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+/// The heading of the recipe for frameworks with sessions.
+pub(super) const SESSIONS: &str = "A framework with sessions: Django, Rails, Laravel, Express";
+
 /// The configuration below the heading `name`, for every host, listening on a free port, in front of the origin at `url`.
 pub(super) fn recipe(name: &str, url: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/accelerator.md");
@@ -13,10 +16,12 @@ pub(super) fn recipe(name: &str, url: &str) -> String {
     let (_, block) = below.split_once("```kdl\n").unwrap_or_else(|| panic!("{name} has no configuration"));
     let block = block.split("```").next().unwrap();
     let (_, block) = block.split_once("site \"").unwrap();
-    let (_, block) = block.split_once('"').unwrap();
-    let block = format!("site \"*\"{block}");
-    let mut parts = block.split("proxy \"http://");
-    let mut recipe = parts.next().unwrap().replace("listen \":80\"", "listen \"127.0.0.1:0\"");
+    let (_, block) = block.split_once("{\n").unwrap();
+    let lines: String =
+        block.lines().filter(|line| !line.trim().starts_with("listen ")).map(|line| format!("{line}\n")).collect();
+    let mut parts = lines.split("proxy \"http://");
+    let mut recipe = String::from("site \"*\" {\n    listen \"127.0.0.1:0\"\n");
+    recipe.push_str(parts.next().unwrap());
     for part in parts {
         let (_, rest) = part.split_once('"').unwrap();
         write!(recipe, "proxy \"{url}\"").unwrap();
