@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A process that ends with the test.
 pub(crate) struct Running(pub(crate) Child);
@@ -16,9 +17,17 @@ impl Drop for Running {
     }
 }
 
-/// A port that nobody has now. Somebody may take it before its user does; then that one does not start.
+/// A port that nobody has now. It is below those that the kernel gives to outgoing connections, and each test process
+/// begins elsewhere, so that hardly anybody takes it before its user does.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub(crate) fn php_fpm() -> PathBuf {
