@@ -279,11 +279,7 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let results = results.map_err(|error| error.to_string())?;
     let mut report = merge::merge(&results).map_err(|error| error.to_string())?;
     report.command = ["flatout".to_owned(), "bench".to_owned()].into_iter().chain(command::kept(plan.words)).collect();
-    report.thresholds = report
-        .steps
-        .iter()
-        .flat_map(|step| plan.require.iter().map(|required| required.judge(&step.record, step.elapsed_ns, step.step)))
-        .collect();
+    report.require(plan.require);
     Ok(report)
 }
 

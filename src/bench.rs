@@ -29,7 +29,8 @@ const USAGE: u8 = 2;
 /// A requirement was missed.
 const MISSED: u8 = 4;
 
-/// The figures must not be believed, or cover only a part of what was asked for.
+/// No figure holds, or only a part of what was asked for was measured; with `--require` and `--strict`, a figure that
+/// these are about does not hold.
 const INVALID: u8 = 5;
 
 /// Runs the verb.
@@ -40,6 +41,7 @@ pub(crate) fn run(args: BenchArgs) -> ExitCode {
         return complain(&text, FAILED);
     }
     let outputs = Outputs::of(&args.output);
+    let is_strict = args.question.strict;
     let agents = args.agents.agents.zip(args.agents.listen).zip(args.agents.trust.clone());
     let planned = plan::plan(args).and_then(|run| outputs.check().map(|()| run));
     let run = match planned {
@@ -47,14 +49,14 @@ pub(crate) fn run(args: BenchArgs) -> ExitCode {
         Err(text) => return complain(&text, USAGE),
     };
     if let Some(((agents, listen), trust)) = agents {
-        return run_by_agents(&run.thresholds, &outputs, agents, listen, &trust);
+        return run_by_agents(&run.thresholds, &outputs, is_strict, (agents, listen, &trust));
     }
     let report = {
         let mut progress = outputs.progress(&run.ask.url.to_string());
         answer(run, progress.watcher())
     };
     match report {
-        Ok(report) => finish(&report, &outputs),
+        Ok(report) => finish(&report, &outputs, is_strict),
         Err(error) if error.is_usage() => complain(&error.to_string(), USAGE),
         Err(error) => complain(&error.to_string(), FAILED),
     }
@@ -70,15 +72,17 @@ fn answer(run: Run, progress: &mut dyn Progress) -> Result<BenchReport, BenchErr
     }?;
     let words: Vec<String> = std::env::args().collect();
     report.run.command = command::kept(&words);
-    for step in &report.run.steps {
-        let outcomes = thresholds.iter().map(|threshold| threshold.judge(&step.record, step.elapsed_ns, step.step));
-        report.run.thresholds.extend(outcomes);
-    }
+    report.run.require(&thresholds);
     Ok(report)
 }
 
 /// Has agents make the load, and tells of it as of any other.
-fn run_by_agents(require: &[Threshold], outputs: &Outputs, agents: u32, listen: SocketAddr, trust: &Path) -> ExitCode {
+fn run_by_agents(
+    require: &[Threshold],
+    outputs: &Outputs,
+    is_strict: bool,
+    (agents, listen, trust): (u32, SocketAddr, &Path),
+) -> ExitCode {
     // The program's and the verb's name are left out.
     let words: Vec<String> = std::env::args().skip(2).collect();
     let plan = AgentsPlan { words: &words, agents, listen, trust, require };
@@ -88,55 +92,48 @@ fn run_by_agents(require: &[Threshold], outputs: &Outputs, agents: u32, listen: 
     };
     let text = text::print(&report, Style::of(&std::io::stdout()));
     let json = report.encode().unwrap_or_default();
-    let passed = report.steps.iter().all(|step| step.failing.is_empty());
-    let code = code_of(&report, passed, false, false);
-    conclude(outputs.write(&report, &text, &json), code, wrong_with(&report, false))
+    conclude(outputs.write(&report, &text, &json), ending(&report, false, is_strict))
 }
 
-fn finish(report: &BenchReport, outputs: &Outputs) -> ExitCode {
+fn finish(report: &BenchReport, outputs: &Outputs, is_strict: bool) -> ExitCode {
     let text = human::print_bench(report, Style::of(&std::io::stdout()));
     let json = format!("{:#}", json::bench_value(report));
-    let code = code_of(&report.run, report.passed(), report.asked.overload, report.interrupted);
-    conclude(outputs.write(&report.run, &text, &json), code, wrong_with(&report.run, report.interrupted))
+    conclude(outputs.write(&report.run, &text, &json), ending(&report.run, report.interrupted, is_strict))
 }
 
-/// What is said of an invalid run last, in one sentence.
-fn wrong_with(run: &RunReport, interrupted: bool) -> &'static str {
-    use flatout_load::judge::InvalidReason;
-    let of_a_part = |reason| matches!(reason, InvalidReason::PartMissing | InvalidReason::CountsMissing);
-    let mut reasons = run.steps.iter().flat_map(|step| &step.invalid).map(|invalid| invalid.reason);
-    if interrupted {
-        "the run was ended before its time; its figures cover the part that ran"
-    } else if reasons.all(of_a_part) {
-        "a part of what was asked for could not be measured; the figures are those of the rest"
+/// The exit code, and what is said last where the report does not say it.
+fn ending(run: &RunReport, interrupted: bool, is_strict: bool) -> (u8, &'static str) {
+    let has_failed = run.steps.iter().any(|step| !step.failing.is_empty());
+    let is_missed = run.thresholds.iter().any(|outcome| !outcome.met && outcome.unsound.is_empty());
+    let is_uncertain = run.thresholds.iter().any(|outcome| !outcome.unsound.is_empty());
+    if has_failed {
+        (FAILED, "")
+    } else if interrupted {
+        (INVALID, "the run was ended before its time; its figures cover the part that ran")
+    } else if !run.has_sound() {
+        (INVALID, "no figure of this run holds; the report says why, and what to do")
+    } else if !run.is_whole() {
+        (INVALID, "a part of what was asked for could not be measured; the figures are those of the rest")
+    } else if is_missed {
+        (MISSED, "")
+    } else if is_uncertain {
+        (INVALID, "it is not certain whether a requirement is met: its figure does not hold; the report says why")
+    } else if is_strict && !run.is_valid() {
+        (INVALID, "not every figure holds, and --strict asks for that; the report says which and why")
     } else {
-        "the run is invalid: its figures must not be believed"
+        (0, "")
     }
 }
 
 /// What could be written stays written, and what could not is told last.
-fn conclude(written: Result<(), String>, code: u8, wrong: &str) -> ExitCode {
+fn conclude(written: Result<(), String>, (code, words): (u8, &str)) -> ExitCode {
     if let Err(text) = written {
         return complain(&text, FAILED);
     }
     if code == INVALID {
-        return complain(wrong, code);
+        return complain(words, code);
     }
     ExitCode::from(code)
-}
-
-fn code_of(run: &RunReport, passed: bool, overload: bool, interrupted: bool) -> u8 {
-    let requires_errors = run.thresholds.iter().any(|outcome| outcome.text.trim_start().starts_with("errors"));
-    // Who says how many errors are too many is not told of every one; and past the knee they are what was looked for.
-    if !passed && !requires_errors && !overload {
-        FAILED
-    } else if interrupted || !run.is_valid() {
-        INVALID
-    } else if run.meets_thresholds() {
-        0
-    } else {
-        MISSED
-    }
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {

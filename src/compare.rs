@@ -13,7 +13,7 @@ const FAILED: u8 = 1;
 /// Bad usage.
 const USAGE: u8 = 2;
 
-/// One of the results is invalid.
+/// No figure holds in both results, so nothing could be compared.
 const INVALID: u8 = 5;
 
 /// Say whether B differs from A, by how much, and how far that can be believed
@@ -26,7 +26,8 @@ Examples:
 
 A result is what `flatout bench --json` writes, or a bundle's folder. `flatout bench --vs` measures both in turn, which is \
 better than comparing what was measured at different times. The exit code is 0 when a comparison was made, 1 when a result \
-could not be read or written, 2 when the command line makes no sense, and 5 when one of the results is invalid.")]
+could not be read or written, 2 when the command line makes no sense, and 5 when no figure holds in both results. A figure that does not \
+hold in one of them is not compared.")]
 pub(crate) struct CompareArgs {
     /// A and B, and more pairs of them: A B A B ...
     #[arg(required = true, num_args = 2.., value_name = "RESULT")]
@@ -63,8 +64,8 @@ pub(crate) fn run(args: &CompareArgs) -> ExitCode {
     }
     match written {
         Err(error) => complain(&format!("the comparison could not be written: {error}"), FAILED),
-        Ok(()) if compared.invalid.is_empty() => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::from(INVALID),
+        Ok(()) if compared.is_worthless() => ExitCode::from(INVALID),
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

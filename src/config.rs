@@ -2,6 +2,8 @@
 
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
+use flatout_load::judge::figures::effect;
+use flatout_load::judge::{Evidence, Figure, InvalidReason};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, IsTerminal, Read, Write as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
@@ -344,6 +346,12 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
         print(&format!("{}: {}\n\n{}\n", code.id(), code.title(), code.text()));
         return ExitCode::SUCCESS;
     }
+    if let [topic] = &arguments.topics[..]
+        && let Some(reason) = InvalidReason::ALL.iter().find(|reason| reason.name() == topic)
+    {
+        print(&explain_reason(*reason));
+        return ExitCode::SUCCESS;
+    }
     let mut found = &mut command;
     for topic in &arguments.topics {
         if found.find_subcommand(topic).is_none() {
@@ -355,4 +363,26 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
     let help = found.render_long_help();
     print(&if io::stdout().is_terminal() { help.ansi().to_string() } else { help.to_string() });
     ExitCode::SUCCESS
+}
+
+/// What a reason in the report of a bench means, which figures it touches, and what to do.
+fn explain_reason(reason: InvalidReason) -> String {
+    let capital = |text: &str| {
+        let mut letters = text.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    };
+    // In a closed loop whose times are all late: every figure that the reason can touch.
+    let evidence = Evidence { lag_p50_ns: u64::MAX, ..Evidence::crowded_throughout() };
+    let touched: Vec<String> = Figure::ALL
+        .iter()
+        .map(|figure| (figure, effect(reason, *figure, &evidence)))
+        .filter(|(_, soundness)| !soundness.is_sound())
+        .map(|(figure, soundness)| format!("  {:<12}{} ({})", figure.name(), soundness.words(), figure.text()))
+        .collect();
+    let touched = if touched.is_empty() {
+        "It touches no figure: what was measured holds.".to_owned()
+    } else {
+        format!("Figures it may touch, and what they are worth then:\n{}", touched.join("\n"))
+    };
+    format!("{}: {}.\n\n{touched}\n\nWhat to do: {}.\n", reason.name(), capital(reason.text()), reason.remedy())
 }

@@ -23,9 +23,10 @@ use std::time::Duration;
     flatout bench URL --vs URL2                                        which of two is faster, if any\n  \
     flatout bench URL --filelist filelist.standard --per connection    WebStone's mix, a connection each\n  \
     flatout bench URL --replay access.log,x10                          a log's requests, ten times as fast\n\nThe exit \
-    code is 0 when every request was answered whole with a status below 400 and the figures can be believed; 1 when \
-    requests failed; 2 when the command line makes no sense; 4 when a --require was missed; 5 when the run is invalid, \
-    and the report says why, or was ended early."
+    code is 0 when every request was answered whole with a status below 400 and figures hold; the report says which do \
+    not, and why. It is 1 when requests failed that no --require allows for; 2 when the command line makes no sense; 4 \
+    when a --require was missed; 5 when no figure holds, when a part of what was asked for was not measured, when it is \
+    not certain whether a --require is met, or when a figure does not hold under --strict."
 )]
 pub(crate) struct BenchArgs {
     #[arg(help = "What to load, such as http://127.0.0.1:8080/")]
@@ -155,6 +156,9 @@ pub(crate) struct QuestionArgs {
     /// What must hold, such as 'p99<20ms', 'errors<0.1%' or 'rate>=1000'; may be given several times
     #[arg(long, value_name = "EXPR")]
     pub(super) require: Vec<String>,
+    /// Exit with 5 unless every figure holds
+    #[arg(long)]
+    pub(super) strict: bool,
     /// Find the highest rate at which this holds; --rate A..B bounds the search, --duration is a long trial's length
     #[arg(long, value_name = "EXPR", group = "question_kind", conflicts_with = "agents")]
     pub(super) find_knee: Option<String>,

@@ -21,17 +21,60 @@ impl CrowdWatch {
     /// Share of the machine's CPU that neither this process nor `server_cpu_ns` account for since then, 0 to 1. Nothing
     /// where /proc cannot be read.
     pub fn other_cpu_share(&self, server_cpu_ns: u64) -> Option<f64> {
+        self.crowd(server_cpu_ns).map(|crowd| crowd.other_cpu_share)
+    }
+
+    /// What everybody has used since then, of which `server_cpu_ns` was the server's. Nothing where /proc cannot be read.
+    pub fn crowd(&self, server_cpu_ns: u64) -> Option<Crowd> {
         let (before, after) = (self.busy?, procfs::read_machine_busy().ok()?);
-        let whole_ns = precise_ns().saturating_sub(self.begun_ns) as f64 * after.cores as f64;
-        let known_ns = process_cpu_ns().saturating_sub(self.own_cpu_ns) + server_cpu_ns;
-        let other_ns = after.busy_ns.saturating_sub(before.busy_ns).saturating_sub(known_ns);
-        (whole_ns > 0.0).then(|| (other_ns as f64 / whole_ns).min(1.0))
+        let elapsed_ns = precise_ns().saturating_sub(self.begun_ns) as f64;
+        let own_ns = process_cpu_ns().saturating_sub(self.own_cpu_ns);
+        let others = |before_ns: u64, after_ns: u64| {
+            after_ns.saturating_sub(before_ns).saturating_sub(own_ns + server_cpu_ns) as f64
+        };
+        (elapsed_ns > 0.0).then(|| Crowd {
+            other_cpu_share: (others(before.busy_ns, after.busy_ns) / (elapsed_ns * after.cores as f64)).min(1.0),
+            other_cores: others(before.processes_ns, after.processes_ns) / elapsed_ns,
+            client_cores: own_ns as f64 / elapsed_ns,
+            server_cores: server_cpu_ns as f64 / elapsed_ns,
+        })
+    }
+}
+
+/// Who used the machine's cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crowd {
+    /// Share of the machine's CPU that neither client nor server used, 0 to 1.
+    pub other_cpu_share: f64,
+    /// Cores on which other processes ran, interrupts left out.
+    pub other_cores: f64,
+    /// Cores that this process used.
+    pub client_cores: f64,
+    /// Cores that the server used.
+    pub server_cores: f64,
+}
+
+impl Crowd {
+    /// How much of the busiest client thread's wait for a core was for other processes. What runs while it waits is
+    /// another process, the server or another client thread, each in proportion to what it ran in all.
+    pub fn of_client(&self, wait_share: f64, busy_share: f64) -> f64 {
+        let rivals = self.other_cores + self.server_cores + (self.client_cores - busy_share).max(0.0);
+        self.part_of(wait_share, rivals)
+    }
+
+    /// The same of the server's threads together.
+    pub fn of_server(&self, wait_cores: f64) -> f64 {
+        self.part_of(wait_cores, self.other_cores + self.client_cores)
+    }
+
+    fn part_of(&self, wait: f64, rivals: f64) -> f64 {
+        if rivals > 0.0 { (wait * self.other_cores / rivals).min(self.other_cores) } else { 0.0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::CrowdWatch;
+    use super::{Crowd, CrowdWatch};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -45,5 +88,15 @@ mod tests {
         let share = watch.other_cpu_share(0).unwrap();
         assert!((0.0..=1.0).contains(&share));
         assert!(watch.other_cpu_share(u64::MAX / 2).unwrap() <= 0.0);
+    }
+
+    #[test]
+    fn a_wait_is_others_in_proportion_to_what_they_ran() {
+        let crowd = |other_cores| Crowd { other_cpu_share: 0.0, other_cores, client_cores: 0.5, server_cores: 0.5 };
+        // Client and server wait for one another on one core.
+        assert!((crowd(0.0).of_client(0.5, 0.5), crowd(0.0).of_server(0.5)) == (0.0, 0.0));
+        assert!((crowd(0.5).of_client(0.4, 0.5) - 0.2).abs() < 1e-9);
+        assert!((crowd(0.5).of_server(0.4) - 0.2).abs() < 1e-9);
+        assert!((crowd(0.01).of_server(9.0) - 0.01).abs() < 1e-9, "no more than they ran");
     }
 }

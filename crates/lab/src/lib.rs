@@ -13,6 +13,7 @@ pub mod agent;
 pub mod bench;
 pub mod cgroup;
 pub mod cores;
+pub mod cpu;
 pub mod crowd;
 pub mod limits;
 pub mod machine;

@@ -37,6 +37,11 @@ impl Ticks {
         Self { user: self.user + other.user, system: self.system + other.system }
     }
 
+    /// Both together, in nanoseconds.
+    pub const fn total_ns(self) -> u64 {
+        (self.user + self.system) * TICK_NS
+    }
+
     /// Splits a time that was measured more exactly in the same proportion; by halves where ticks say nothing.
     pub fn split(self, cpu_ns: u64) -> flatout_load::report::Cpu {
         let all = self.user + self.system;
@@ -55,17 +60,19 @@ const TICK_NS: u64 = 10_000_000;
 pub struct MachineBusy {
     /// Time on any core, of everybody and of the kernel itself, in nanoseconds, to a tick of 10 ms.
     pub busy_ns: u64,
+    /// The part of it that processes ran: without interrupts, and without what a hypervisor took.
+    pub processes_ns: u64,
     /// Cores of the machine, whether or not this process may use them.
     pub cores: usize,
 }
 
-/// On-CPU nanoseconds of every task of a process. Tasks that end while we look are left out.
-pub fn read_task_cpu_ns(pid: u32) -> io::Result<BTreeMap<u32, u64>> {
+/// Times of every task of a process. Tasks that end while we look are left out, as are those that ended before.
+pub fn read_task_times(pid: u32) -> io::Result<BTreeMap<u32, SchedTime>> {
     let mut tasks = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let Some(task) = entry.ok().and_then(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) else { continue };
         if let Ok(time) = read_sched_time(&format!("/proc/{pid}/task/{task}/schedstat")) {
-            tasks.insert(task, time.cpu_ns);
+            tasks.insert(task, time);
         }
     }
     Ok(tasks)
@@ -78,23 +85,32 @@ pub fn read_own_sched_time() -> io::Result<SchedTime> {
 
 /// User and system time of the calling thread.
 pub fn read_own_ticks() -> io::Result<Ticks> {
-    read_ticks("/proc/thread-self/stat")
+    read_ticks("/proc/thread-self/stat", OWN_TICKS)
 }
 
 /// User and system time of a process with all its threads, ended ones too.
 pub fn read_process_ticks(pid: u32) -> io::Result<Ticks> {
-    read_ticks(&format!("/proc/{pid}/stat"))
+    read_ticks(&format!("/proc/{pid}/stat"), OWN_TICKS)
 }
 
-fn read_ticks(path: &str) -> io::Result<Ticks> {
-    parse_ticks(&fs::read_to_string(path)?)
+/// User and system time of the children of a process that have ended and were waited for.
+pub fn read_children_ticks(pid: u32) -> io::Result<Ticks> {
+    read_ticks(&format!("/proc/{pid}/stat"), CHILDREN_TICKS)
+}
+
+/// Where user and system time stand among the fields after a program's name: its own, and those of its ended children.
+const OWN_TICKS: usize = 11;
+const CHILDREN_TICKS: usize = 13;
+
+fn read_ticks(path: &str, first: usize) -> io::Result<Ticks> {
+    parse_ticks(&fs::read_to_string(path)?, first)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} has another form than expected")))
 }
 
-/// `pid (name) state …`, with user and system time as the 14th and 15th; a name may have spaces and brackets.
-fn parse_ticks(text: &str) -> Option<Ticks> {
+/// `pid (name) state …`; a name may have spaces and brackets.
+fn parse_ticks(text: &str, first: usize) -> Option<Ticks> {
     let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let mut fields = rest.split_ascii_whitespace().skip(first);
     Some(Ticks { user: fields.next()?.parse().ok()?, system: fields.next()?.parse().ok()? })
 }
 
@@ -163,7 +179,12 @@ fn parse_machine_busy(text: &str) -> Option<MachineBusy> {
     let ticks: Vec<u64> = all.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     let busy: u64 = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|index| ticks.get(index)).sum();
     let cores = text.lines().skip(1).take_while(|line| line.starts_with("cpu")).count();
-    (ticks.len() >= 4 && cores > 0).then_some(MachineBusy { busy_ns: busy * TICK_NS, cores })
+    let processes: u64 = ticks.iter().take(3).sum();
+    (ticks.len() >= 4 && cores > 0).then_some(MachineBusy {
+        busy_ns: busy * TICK_NS,
+        processes_ns: processes * TICK_NS,
+        cores,
+    })
 }
 
 fn read_sched_time(path: &str) -> io::Result<SchedTime> {
@@ -179,8 +200,9 @@ fn parse_sched_time(text: &str) -> Option<SchedTime> {
 #[cfg(test)]
 mod tests {
     use super::{
-        MachineBusy, SchedTime, Ticks, is_realtime, parse_machine_busy, parse_process_status, parse_realtime,
-        parse_sched_time, parse_ticks, read_own_sched_time, read_own_ticks, read_process_status,
+        CHILDREN_TICKS, MachineBusy, OWN_TICKS, SchedTime, Ticks, is_realtime, parse_machine_busy,
+        parse_process_status, parse_realtime, parse_sched_time, parse_ticks, read_own_sched_time, read_own_ticks,
+        read_process_status,
     };
 
     #[test]
@@ -194,8 +216,9 @@ mod tests {
     #[test]
     fn ticks_stand_behind_whatever_the_name_is() {
         let text = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 110 12 0 0 20";
-        assert_eq!(parse_ticks(text), Some(Ticks { user: 110, system: 12 }));
-        assert_eq!(parse_ticks("7 (a S 1"), None);
+        assert_eq!(parse_ticks(text, OWN_TICKS), Some(Ticks { user: 110, system: 12 }));
+        assert_eq!(parse_ticks(text, CHILDREN_TICKS), Some(Ticks { user: 0, system: 0 }));
+        assert_eq!(parse_ticks("7 (a S 1", OWN_TICKS), None);
         let cpu = Ticks { user: 3, system: 1 }.split(1_000);
         assert_eq!((cpu.user_ns, cpu.system_ns), (750, 250));
         assert_eq!(Ticks::default().split(9).total_ns(), 9);
@@ -225,7 +248,10 @@ mod tests {
     fn busy_time_leaves_out_idling_and_waiting_for_disks() {
         let text =
             "cpu  10 20 30 4000 5000 1 2 3 9 9\ncpu0 5 10 15 1 1 1 1 1 0 0\ncpu1 5 10 15 1 1 0 1 2 0 0\nintr 1\n";
-        assert_eq!(parse_machine_busy(text), Some(MachineBusy { busy_ns: 660_000_000, cores: 2 }));
+        assert_eq!(
+            parse_machine_busy(text),
+            Some(MachineBusy { busy_ns: 660_000_000, processes_ns: 600_000_000, cores: 2 })
+        );
         assert_eq!(parse_machine_busy("cpu 1 2\n"), None);
         assert!(super::read_machine_busy().unwrap().busy_ns > 0);
     }

@@ -4,7 +4,9 @@
 //! them. That finds a master and its workers, and all processes that share the port by `SO_REUSEPORT`. Processes behind
 //! the server (an application it forwards to) are not found, and not counted.
 
+use crate::cpu::CpuReading;
 use crate::procfs;
+use flatout_load::report::CpuClock;
 use flatout_net::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -80,17 +82,18 @@ impl Target {
         &self.processes
     }
 
-    /// CPU time of every task of the server now. Processes it forked since it was found are looked for again.
+    /// CPU time of every process and task of the server now. Processes it forked since it was found are looked for again.
     pub fn snapshot(&self) -> CpuSnapshot {
         let processes = listeners_of(self.address).unwrap_or_else(|_| self.processes.clone());
+        let reading = CpuReading::of(processes.iter().copied());
         let mut tasks = BTreeMap::new();
         for pid in processes {
-            // A process that is gone used nothing we can still read.
-            for (task, cpu_ns) in procfs::read_task_cpu_ns(pid).unwrap_or_default() {
-                tasks.insert(task, TaskCpu { pid, cpu_ns });
+            // What a process used that is gone, the one that waited for it still tells.
+            for (task, time) in procfs::read_task_times(pid).unwrap_or_default() {
+                tasks.insert(task, TaskCpu { pid, time });
             }
         }
-        CpuSnapshot { tasks }
+        CpuSnapshot { tasks, processes: reading }
     }
 }
 
@@ -148,31 +151,29 @@ fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TaskCpu {
     pid: u32,
-    cpu_ns: u64,
+    time: procfs::SchedTime,
 }
 
-/// CPU time of every task at one moment.
+/// CPU time of every process and task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSnapshot {
     tasks: BTreeMap<u32, TaskCpu>,
+    processes: CpuReading,
 }
 
 impl CpuSnapshot {
-    /// What was used between `earlier` and this. A task that began meanwhile counts whole; one that ended is lost.
+    /// What was used between `earlier` and this. What began meanwhile counts whole.
     pub fn since(&self, earlier: &Self) -> CpuUsed {
-        let by_task = self
-            .tasks
-            .iter()
-            .map(|(task, now)| {
-                let before = earlier.tasks.get(task).filter(|before| before.pid == now.pid);
-                TaskUsed {
-                    pid: now.pid,
-                    task: *task,
-                    cpu_ns: now.cpu_ns.saturating_sub(before.map_or(0, |before| before.cpu_ns)),
-                }
-            })
-            .collect();
-        CpuUsed { by_task }
+        let (mut by_task, mut wait_ns) = (Vec::new(), 0);
+        for (task, now) in &self.tasks {
+            let before = earlier.tasks.get(task).filter(|before| before.pid == now.pid);
+            let before = before.map_or_else(procfs::SchedTime::default, |before| before.time);
+            wait_ns += now.time.wait_ns.saturating_sub(before.wait_ns);
+            by_task.push(TaskUsed { pid: now.pid, task: *task, cpu_ns: now.time.cpu_ns.saturating_sub(before.cpu_ns) });
+        }
+        let of_tasks_ns: u64 = by_task.iter().map(|task| task.cpu_ns).sum();
+        let used_ns = self.processes.used_since(&earlier.processes);
+        CpuUsed { by_task, ended_ns: used_ns.saturating_sub(of_tasks_ns), wait_ns, clock: self.processes.clock() }
     }
 }
 
@@ -194,18 +195,26 @@ const BUSY_SHARE_MIN: f64 = 0.05;
 /// CPU time used between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuUsed {
-    /// Each task's part, lowest task id first.
+    /// Each task's part, of those that are still there, lowest task id first.
     pub by_task: Vec<TaskUsed>,
+    /// On-CPU time of tasks and children that ended meanwhile, in nanoseconds.
+    pub ended_ns: u64,
+    /// Time that the tasks which are still there were ready and waited for a core, in nanoseconds.
+    pub wait_ns: u64,
+    /// Where the time was read.
+    pub clock: CpuClock,
 }
 
 impl CpuUsed {
     /// On-CPU time of all tasks, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
-        self.by_task.iter().map(|task| task.cpu_ns).sum()
+        self.ended_ns + self.by_task.iter().map(|task| task.cpu_ns).sum::<u64>()
     }
 
     /// Adds what was used in another span of time.
     pub fn merge(&mut self, other: &Self) {
+        self.ended_ns += other.ended_ns;
+        self.wait_ns += other.wait_ns;
         for theirs in &other.by_task {
             match self.by_task.iter_mut().find(|mine| (mine.pid, mine.task) == (theirs.pid, theirs.task)) {
                 Some(mine) => mine.cpu_ns += theirs.cpu_ns,
@@ -243,6 +252,30 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_ended_are_not_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target::find(listener.local_addr().unwrap()).unwrap();
+        let before = target.snapshot();
+        let mut burnt_ns = 0;
+        for _ in 0..4 {
+            let burn = std::thread::spawn(|| {
+                let mut sum = 0_u64;
+                loop {
+                    sum = std::hint::black_box(sum.wrapping_add(1));
+                    let used_ns = crate::procfs::read_own_sched_time().unwrap().cpu_ns;
+                    if used_ns > 5_000_000 {
+                        return used_ns;
+                    }
+                }
+            });
+            burnt_ns += burn.join().unwrap();
+        }
+        let used = target.snapshot().since(&before);
+        assert!(used.total_ns() >= burnt_ns && used.ended_ns > 0, "{used:?}, {burnt_ns} burnt");
+        assert_eq!(used.clock, flatout_load::report::CpuClock::Process);
+    }
+
+    #[test]
     fn a_port_nobody_listens_on_is_said_to_be_so() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -261,12 +294,13 @@ mod tests {
     #[test]
     fn busy_threads_are_those_that_did_the_work() {
         let task = |task, cpu_ns| TaskUsed { pid: 9, task, cpu_ns };
-        let mut used = CpuUsed { by_task: vec![task(1, 900), task(2, 40), task(3, 700)] };
-        assert_eq!(used.busy_tasks(1_000), vec![1, 3]);
-        assert_eq!(used.busy_tasks(1_000_000), vec![1]);
-        used.merge(&CpuUsed { by_task: vec![task(2, 60), task(4, 1)] });
-        assert_eq!(used.total_ns(), 1_701);
-        assert_eq!(used.by_task.len(), 4);
+        let used = |by_task| CpuUsed { by_task, ended_ns: 30, ..CpuUsed::default() };
+        let mut all = used(vec![task(1, 900), task(2, 40), task(3, 700)]);
+        assert_eq!(all.busy_tasks(1_000), vec![1, 3]);
+        assert_eq!(all.busy_tasks(1_000_000), vec![1]);
+        all.merge(&used(vec![task(2, 60), task(4, 1)]));
+        assert_eq!(all.total_ns(), 1_761);
+        assert_eq!(all.by_task.len(), 4);
         assert!(CpuUsed::default().busy_tasks(5).is_empty());
     }
 }

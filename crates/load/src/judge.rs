@@ -2,6 +2,7 @@
 
 mod batches;
 pub mod failing;
+pub mod figures;
 pub mod little;
 pub mod reconcile;
 pub mod steady;
@@ -9,5 +10,6 @@ pub mod threshold;
 pub mod tight;
 pub mod validity;
 
+pub use figures::{Figure, FigureVerdict, Soundness};
 pub use threshold::Threshold;
 pub use validity::{Evidence, Invalid, InvalidReason};

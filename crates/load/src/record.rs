@@ -2,7 +2,7 @@
 //!
 //! Everything is told by three events: a burst was begun, a request ended ([`Sample`]), a connection ended
 //! ([`ConnectionEnd`]). All counts are 64 bits wide and none is estimated. Recording allocates nothing, except the first
-//! time a thread meets a new failure detail.
+//! time a thread meets a new failure detail, or has more requests in flight than before.
 //!
 //! What was intended before measuring began is counted apart ([`Recorder::warm_up_samples`]) and in no figure.
 
@@ -10,6 +10,7 @@ pub mod counts;
 pub mod flight;
 pub mod hdr;
 pub mod hlog;
+pub mod late;
 pub mod moments;
 pub mod parts;
 pub mod series;
@@ -17,6 +18,7 @@ pub mod series;
 pub use counts::{Counts, Failures};
 pub use flight::InFlight;
 pub use hdr::{Hdr, HdrError};
+pub use late::Late;
 pub use moments::Moments;
 pub use parts::{ClassRecord, ConnectionRecord, Phases, Sums};
 pub use series::{Point, Series};
@@ -169,6 +171,15 @@ pub struct Recorder {
     /// From the start of the measured part to when the last request was begun, in nanoseconds.
     #[serde(default)]
     pub begun_span_ns: u64,
+    /// What ended after the measured span.
+    #[serde(default)]
+    pub late: Late,
+    /// Length of the measured span, where the plan says it.
+    #[serde(skip)]
+    span_ns: Option<u64>,
+    /// What ended in time since the last request was begun, until [`Recorder::close_span`]; never more than were in flight.
+    #[serde(skip)]
+    tail: Vec<late::Ended>,
 }
 
 /// Failures of one kind that had the same further detail.
@@ -202,7 +213,41 @@ impl Recorder {
             last_ended_ns: 0,
             intended_span_ns: 0,
             begun_span_ns: 0,
+            late: Late::default(),
+            span_ns: None,
+            tail: Vec::new(),
         })
+    }
+
+    /// Says how long the measured span is, where that is known beforehand: what ends later is late.
+    pub fn end_span_after(&mut self, span_ns: u64) {
+        self.span_ns = Some(span_ns);
+    }
+
+    /// How many would be late if the span ended at `until_ns`, which is not before the last request was begun.
+    pub fn late_after(&self, until_ns: u64) -> u64 {
+        let in_tail = self.tail.iter().filter(|ended| ended.ended_ns > until_ns).count() as u64;
+        self.late.responses + self.late.failures + in_tail
+    }
+
+    /// Ends the span at `until_ns`, which is not before the last request was begun, or is where the plan has it.
+    pub fn close_span(&mut self, until_ns: u64) {
+        for ended in std::mem::take(&mut self.tail) {
+            if ended.ended_ns > until_ns {
+                self.late.add(ended);
+            }
+        }
+        self.late.drain_ns = self.last_ended_ns.saturating_sub(until_ns);
+    }
+
+    /// Responses that came within the measured span.
+    pub const fn responses_in_time(&self) -> u64 {
+        self.counts.responses.saturating_sub(self.late.responses)
+    }
+
+    /// Bytes that were received with requests that ended within the measured span.
+    pub fn bytes_in_time(&self) -> u64 {
+        self.counts.bytes_in().saturating_sub(self.late.bytes_in)
     }
 
     /// Says from when samples count, when a warm-up that waited for the steady state is over.
@@ -213,6 +258,7 @@ impl Recorder {
     /// Requests were begun at `now_ns`: `requests` of one burst. Each of them ends in one [`Sample`].
     pub fn record_begun(&mut self, requests: u32, intended_ns: u64, now_ns: u64) {
         self.series.record_begun(requests, now_ns);
+        self.tail.clear();
         if intended_ns >= self.measured_from_ns {
             self.counts.requests_begun += u64::from(requests);
             self.in_flight.begin(u64::from(requests), now_ns);
@@ -263,6 +309,11 @@ impl Recorder {
         self.in_flight.end(sample);
         self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
         self.counts.record(sample);
+        let ended = late::Ended::of(sample);
+        match self.span_ns {
+            Some(span_ns) if sample.ended_ns > self.measured_from_ns.saturating_add(span_ns) => self.late.add(ended),
+            _ => self.tail.push(ended),
+        }
         if sample.sent_ns > 0 {
             self.sums.request_bytes.record(sample.sent_bytes);
         }
@@ -364,6 +415,7 @@ impl Recorder {
             return Err(RecordError::Different);
         }
         self.counts.merge(&other.counts);
+        self.late.merge(&other.late);
         self.response.merge(&other.response)?;
         self.service.merge(&other.service)?;
         self.lag.merge(&other.lag)?;

@@ -7,12 +7,12 @@ pub mod visible;
 
 pub use percentiles::Percentiles;
 pub use step::{
-    AgentReport, ClientReport, Cpu, KernelReport, MachineReport, Offered, PhasesReport, Reason, ServerReport,
-    StepFacts, StepReport, Times, WarmUpReport,
+    AgentReport, ClientReport, Cpu, CpuClock, KernelReport, MachineReport, Offered, PhasesReport, Reason,
+    RequestsReport, ServerReport, StepFacts, StepReport, Times, WarmUpReport,
 };
 pub use visible::visible;
 
-use crate::judge::threshold::ThresholdOutcome;
+use crate::judge::threshold::{Threshold, ThresholdOutcome};
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,10 @@ pub const SCHEMA: &str = "flatout-run";
 
 /// Version of the schema this program writes. It grows when a reader of the old one would misunderstand the new one;
 /// fields that are only added do not change it.
-pub const SCHEMA_VERSION: u32 = 1;
+///
+/// 2: rates are of the measured span, and what came after its end is told apart. In 1 they were of the time to the end of
+/// the last response.
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The result of a run of one or more steps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -156,9 +159,27 @@ impl RunReport {
         serde_json::to_string_pretty(self).map_err(|error| ReadError::Malformed(error.to_string()))
     }
 
-    /// Whether every step's figures can be believed.
+    /// Whether every figure of every step holds, and all that was asked for was measured.
     pub fn is_valid(&self) -> bool {
         self.steps.iter().all(|step| step.invalid.is_empty())
+    }
+
+    /// Whether all that was asked for was measured, whatever its figures are worth.
+    pub fn is_whole(&self) -> bool {
+        !self.steps.iter().flat_map(|step| &step.invalid).any(|invalid| invalid.reason.is_of_a_part())
+    }
+
+    /// Whether at least one figure of a step holds.
+    pub fn has_sound(&self) -> bool {
+        self.steps.iter().any(StepReport::has_sound)
+    }
+
+    /// Judges every step by requirements, and takes what they allow for out of what failed.
+    pub fn require(&mut self, thresholds: &[Threshold]) {
+        for step in &mut self.steps {
+            self.thresholds.extend(thresholds.iter().map(|threshold| step.judge(threshold)));
+            step.allow(thresholds);
+        }
     }
 
     /// Whether every requirement was met.

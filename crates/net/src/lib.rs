@@ -42,6 +42,7 @@ pub mod origin;
 pub mod owned;
 pub mod page;
 pub mod process;
+pub mod process_clock;
 pub mod registered;
 pub mod response;
 pub mod root;

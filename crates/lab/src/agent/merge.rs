@@ -92,6 +92,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         let taken = |client: &ClientReport| client.busy_share + client.wait_share;
         if taken(&step.client) > taken(&client) {
             (client.busy_share, client.wait_share) = (step.client.busy_share, step.client.wait_share);
+            client.crowded_share = step.client.crowded_share;
         }
         client.held_back_share = match (client.held_back_share, step.client.held_back_share) {
             (Some(one), Some(other)) => Some(one.max(other)),

@@ -152,6 +152,16 @@ impl LabDrive {
         }
     }
 
+    /// What was recorded so far.
+    pub(super) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Tells what was late, once it is known when the span ended.
+    pub(super) fn close_span(&mut self, until_ns: u64) {
+        self.recorder.close_span(until_ns);
+    }
+
     pub(super) fn finish(mut self, now_ns: u64) -> Driven {
         self.recorder.finish(now_ns);
         Driven { tally: self.schedule.tally(), whole: self.whole, recorder: self.recorder, loop_lag: self.loop_lag }

@@ -53,6 +53,8 @@ struct Around {
     server: Option<ServerReport>,
     kernel: Option<KernelReport>,
     other_cpu_share: Option<f64>,
+    /// Share of its time that the busiest client thread waited for other processes.
+    crowded_share: Option<f64>,
 }
 
 impl Bench {
@@ -111,7 +113,7 @@ impl Bench {
             begun_unix_ms: unix_ms(),
             server,
             books,
-            used: CpuUsed { by_task: Vec::new() },
+            used: CpuUsed::default(),
             whole_ns: 0,
             steps: Vec::new(),
             last: None,
@@ -236,31 +238,43 @@ impl Bench {
 
     fn look_back(&mut self, before: Before, span: &Span) -> Around {
         let kernel = before.kernel.and_then(|before| Some(KernelCounters::read()?.since(before)));
-        let mut server_cpu_ns = None;
-        let mut server = None;
+        let (mut used, mut status) = (None, None);
         if let (Ok(target), Some((snapshot, status_before))) = (&self.server, before.server) {
-            let used = target.snapshot().since(&snapshot);
-            let cpu_ns = used.total_ns();
-            let status = target.status();
-            self.used.merge(&used);
-            server_cpu_ns = Some(cpu_ns);
-            server = Some(ServerReport {
-                cpu: status.ticks.since(status_before.ticks).split(cpu_ns),
-                cpu_ns_per_response: per_answer(cpu_ns, span.answers_whole()),
-                cores_used: cpu_ns as f64 / span.whole_ns.max(1) as f64,
+            used = Some(target.snapshot().since(&snapshot));
+            status = Some((target.status(), status_before));
+        }
+        let server_cpu_ns = used.as_ref().map_or(0, CpuUsed::total_ns);
+        let crowd = match &self.server {
+            Ok(_) | Err(TargetUnknown::NotLocal) => before.crowd.crowd(server_cpu_ns),
+            // It runs here, but its share and that of others cannot be told apart.
+            Err(_) => None,
+        };
+        let server = used.as_ref().zip(status).map(|(used, (status, status_before))| {
+            let whole_ns = span.whole_ns.max(1) as f64;
+            let wait_cores = used.wait_ns as f64 / whole_ns;
+            ServerReport {
+                cpu: status.ticks.since(status_before.ticks).split(server_cpu_ns),
+                cpu_ns_per_response: per_answer(server_cpu_ns, span.answers_whole()),
+                cores_used: server_cpu_ns as f64 / whole_ns,
                 memory_bytes: Some(status.memory_bytes),
                 memory_bytes_peak: Some(status.memory_bytes_peak),
                 switches_voluntary: Some(status.switches_voluntary.saturating_sub(status_before.switches_voluntary)),
                 switches_forced: Some(status.switches_forced.saturating_sub(status_before.switches_forced)),
                 processes: status.processes,
-            });
+                cpu_clock: used.clock,
+                wait_cores: Some(wait_cores),
+                crowded_cores: crowd.map(|crowd| crowd.of_server(wait_cores)),
+            }
+        });
+        if let Some(used) = &used {
+            self.used.merge(used);
         }
-        let other_cpu_share = match &self.server {
-            Ok(_) | Err(TargetUnknown::NotLocal) => before.crowd.other_cpu_share(server_cpu_ns.unwrap_or(0)),
-            // It runs here, but its share and that of others cannot be told apart.
-            Err(_) => None,
-        };
-        Around { server, kernel, other_cpu_share }
+        Around {
+            server,
+            kernel,
+            other_cpu_share: crowd.map(|crowd| crowd.other_cpu_share),
+            crowded_share: crowd.map(|crowd| crowd.of_client(span.wait_share, span.busy_share)),
+        }
     }
 
     fn add_step(
@@ -302,6 +316,7 @@ impl Bench {
                 busy_share: span.busy_share,
                 wait_share: span.wait_share,
                 held_back_share: span.held_back_share,
+                crowded_share: around.crowded_share,
                 loop_lag: Times::of(span.loop_lag.clone()),
                 memory_bytes_peak: procfs::read_process_status(std::process::id())
                     .ok()
@@ -392,6 +407,7 @@ impl Around {
     fn merge(self, other: Self, mine_ns: u64, theirs_ns: u64) -> Self {
         let (mine, theirs) = (mine_ns as f64, theirs_ns as f64);
         let weigh = |one: f64, two: f64| (one * mine + two * theirs) / (mine + theirs).max(1.0);
+        let mean = |one: Option<f64>, two: Option<f64>| one.zip(two).map(|(one, two)| weigh(one, two));
         let server = self.server.zip(other.server).map(|(one, two)| {
             let sum = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(one, two)| one + two);
             let mut cpu = one.cpu;
@@ -404,6 +420,8 @@ impl Around {
                 cores_used: weigh(one.cores_used, two.cores_used),
                 switches_voluntary: sum(one.switches_voluntary, two.switches_voluntary),
                 switches_forced: sum(one.switches_forced, two.switches_forced),
+                wait_cores: mean(one.wait_cores, two.wait_cores),
+                crowded_cores: mean(one.crowded_cores, two.crowded_cores),
                 ..two
             }
         });
@@ -414,8 +432,8 @@ impl Around {
             connect_failures: one.connect_failures + two.connect_failures,
             resets: one.resets + two.resets,
         });
-        let other_cpu_share = self.other_cpu_share.zip(other.other_cpu_share).map(|(one, two)| weigh(one, two));
-        Self { server, kernel, other_cpu_share }
+        let other_cpu_share = mean(self.other_cpu_share, other.other_cpu_share);
+        Self { server, kernel, other_cpu_share, crowded_share: mean(self.crowded_share, other.crowded_share) }
     }
 }
 

@@ -148,7 +148,7 @@ impl Measured {
     /// Compares a finished run with it: its answers a second, and the server's CPU for each.
     pub(super) fn compare(&self, responses_per_s: f64, server_cpu_ns_per_response: Option<f64>) -> Limit {
         let counts = &self.span.recorder.counts;
-        let requests_per_s = counts.responses as f64 * 1e9 / self.span.elapsed_ns.max(1) as f64;
+        let requests_per_s = self.span.recorder.responses_in_time() as f64 * 1e9 / self.span.elapsed_ns.max(1) as f64;
         let cpu_ns_per_request = self.cpu_ns as f64 / counts.responses.max(1) as f64;
         let requests_share = if requests_per_s > 0.0 { responses_per_s / requests_per_s } else { f64::INFINITY };
         Limit {

@@ -70,7 +70,7 @@ pub(crate) struct Span {
     pub(crate) tally: Tally,
     pub(crate) whole: Whole,
     pub(crate) loop_lag: Hdr,
-    /// From the beginning of the measured part to the last answer's end, in nanoseconds.
+    /// Length of the measured span, in which load was offered, in nanoseconds.
     pub(crate) elapsed_ns: u64,
     /// From the start to the end, warm-up included, in nanoseconds.
     pub(crate) whole_ns: u64,
@@ -206,7 +206,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     for thread in threads {
         outcomes.push(thread.join().map_err(|_| BenchError::ThreadPanicked)?.map_err(BenchError::Thread)?);
     }
-    let mut whole = sum_up(outcomes, start_ns, &attendant)?;
+    let mut whole = sum_up(&span.plan, outcomes, start_ns, &attendant)?;
     whole.held_back_share = held_before.and_then(|before| Some(HeldBack::read()?.share_since(&before)));
     Ok(whole)
 }
@@ -238,8 +238,11 @@ fn thread_parts(
     // A warm-up whose end is not known yet ends at no time that can be named.
     let measured_from_ns = schedule.measured_from_ns().unwrap_or(NOT_KNOWN);
     let recorder = Recorder::new(RecorderSettings { classes, start_ns, measured_from_ns });
-    let (recorder, loop_lag) =
+    let (mut recorder, loop_lag) =
         (recorder.map_err(|_| BenchError::Recorder)?, Hdr::new().map_err(|_| BenchError::Recorder)?);
+    if let Stop::After { duration_ns } = span.plan.stop {
+        recorder.end_span_after(duration_ns);
+    }
     let resolve_ns = if share.index == 0 { span.resolve_ns } else { 0 };
     let between = (Arc::clone(signals), Arc::clone(desk));
     let drive = LabDrive::new(schedule, recorder, loop_lag, span.choice.clone(), between, (is_live, resolve_ns));
@@ -268,6 +271,8 @@ struct Attendant {
     /// How the warm-up ended, where a steady state was waited for.
     steady: Option<bool>,
     tight: Option<TightWatch>,
+    /// Whether it was, and the span was ended for it.
+    stopped: bool,
     /// From when the estimate counts.
     tight_from_ns: u64,
     before: Sums,
@@ -289,7 +294,16 @@ impl Attendant {
         let warm_ns = if let WarmUp::For { duration_ns } = plan.warm_up { duration_ns } else { 0 };
         let tight = if let Stop::Tight { share, .. } = plan.stop { Some(TightWatch::new(share)) } else { None };
         let tight_from_ns = start_ns.saturating_add(warm_ns);
-        Self { shown_ns: start_ns, start_ns, warming, steady: None, tight, tight_from_ns, before: Sums::default() }
+        Self {
+            shown_ns: start_ns,
+            start_ns,
+            warming,
+            steady: None,
+            tight,
+            stopped: false,
+            tight_from_ns,
+            before: Sums::default(),
+        }
     }
 
     fn attend(&mut self, now_ns: u64, desks: &[Arc<Desk>], signals: &Signals) {
@@ -314,6 +328,7 @@ impl Attendant {
         } else if let (Some(tight), Some(mean), true) = (&mut self.tight, response, now_ns >= self.tight_from_ns)
             && tight.push(mean)
         {
+            self.stopped = true;
             signals.stop.store(true, Ordering::Relaxed);
         }
     }
@@ -347,10 +362,25 @@ fn standing_of(desks: &[Arc<Desk>]) -> Option<Live> {
     live
 }
 
-fn sum_up(outcomes: Vec<ThreadOutcome>, start_ns: u64, attendant: &Attendant) -> Result<Span, BenchError> {
+fn sum_up(
+    plan: &Plan,
+    mut outcomes: Vec<ThreadOutcome>,
+    start_ns: u64,
+    attendant: &Attendant,
+) -> Result<Span, BenchError> {
     let mut sum: Option<Span> = None;
     let last_ns = outcomes.iter().map(|outcome| outcome.report.ended_ns).max().unwrap_or(start_ns);
     let whole_ns = last_ns.saturating_sub(start_ns);
+    let is_cut_short = attendant.stopped || outcomes.iter().any(|outcome| outcome.report.interrupted);
+    let recorders: Vec<&Recorder> = outcomes.iter().map(|outcome| outcome.report.drive.recorder()).collect();
+    let measured_from_ns = match recorders.iter().map(|recorder| recorder.measured_from_ns).min() {
+        None | Some(NOT_KNOWN) => last_ns,
+        Some(from_ns) => from_ns.max(start_ns),
+    };
+    let until_ns = measured_from_ns.saturating_add(span_length_ns(plan, &recorders, measured_from_ns, is_cut_short));
+    for outcome in &mut outcomes {
+        outcome.report.drive.close_span(until_ns);
+    }
     for ThreadOutcome { report, cpu, wait_ns } in outcomes {
         let Driven { recorder, tally, whole, loop_lag } = report.drive.finish(report.ended_ns);
         let thread_ns = report.elapsed_ns.max(1) as f64;
@@ -376,16 +406,35 @@ fn sum_up(outcomes: Vec<ThreadOutcome>, start_ns: u64, attendant: &Attendant) ->
         all.merge(&part)?;
     }
     let mut span = sum.ok_or(BenchError::ThreadPanicked)?;
-    let measured_from_ns = match span.recorder.measured_from_ns {
-        NOT_KNOWN => last_ns,
-        from_ns => from_ns.max(start_ns),
-    };
-    let last_ended_ns = span.recorder.last_ended_ns.max(measured_from_ns);
-    span.elapsed_ns = last_ended_ns.saturating_sub(measured_from_ns);
+    span.elapsed_ns = until_ns.saturating_sub(measured_from_ns);
     span.warm_up = WarmUpReport {
         elapsed_ns: measured_from_ns.saturating_sub(attendant.start_ns),
         samples: span.recorder.warm_up_samples,
         steady: attendant.steady,
     };
     Ok(span)
+}
+
+/// Length of the measured span: the time in which load was offered. A plan by time says it. A plan by number, or a run that
+/// was ended, has it to the last request that was begun, in open loop with the gap that follows it. Where half of all
+/// requests were under way then, as of ten requests over ten connections, it is the time to the end of the last one.
+fn span_length_ns(plan: &Plan, recorders: &[&Recorder], measured_from_ns: u64, is_cut_short: bool) -> u64 {
+    if let (Stop::After { duration_ns }, false) = (plan.stop, is_cut_short) {
+        return duration_ns;
+    }
+    let most = |of: fn(&Recorder) -> u64| recorders.iter().map(|recorder| of(recorder)).max().unwrap_or(0);
+    let gap_ns = plan.visits_per_s().filter(|_| plan.is_open()).map_or(0, |rate| (1e9 / rate.max(1e-9)) as u64);
+    let offered_ns = most(|recorder| recorder.intended_span_ns).saturating_add(gap_ns);
+    let offered_ns = if plan.is_open() { offered_ns } else { 0 };
+    let length_ns = offered_ns.max(most(|recorder| recorder.begun_span_ns));
+    let until_ns = measured_from_ns.saturating_add(length_ns);
+    let late: u64 = recorders.iter().map(|recorder| recorder.late_after(until_ns)).sum();
+    let ended: u64 = recorders.iter().map(|recorder| recorder.in_flight.ended).sum();
+    if 2 * late >= ended {
+        return most(|recorder| recorder.last_ended_ns).saturating_sub(measured_from_ns).max(length_ns);
+    }
+    match plan.stop {
+        Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => length_ns.min(duration_ns),
+        Stop::Count(_) => length_ns,
+    }
 }

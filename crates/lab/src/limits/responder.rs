@@ -95,8 +95,8 @@ impl Responder {
 
     /// On-CPU time of its threads so far, in nanoseconds.
     pub fn cpu_ns(&self) -> io::Result<u64> {
-        let all = procfs::read_task_cpu_ns(std::process::id())?;
-        Ok(self.tasks.iter().filter_map(|task| all.get(task)).sum())
+        let all = procfs::read_task_times(std::process::id())?;
+        Ok(self.tasks.iter().filter_map(|task| all.get(task)).map(|time| time.cpu_ns).sum())
     }
 
     /// Waits until its threads end by themselves, which is when one of them fails.

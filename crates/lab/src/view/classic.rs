@@ -82,10 +82,32 @@ fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -
     text
 }
 
-/// What no original says: that its figures must not be believed.
+/// What no original says: what came late, and which figures do not hold.
 fn add_verdict(text: &mut String, step: &StepReport) {
+    let requests = &step.requests;
+    if requests.late > 0 {
+        note(
+            text,
+            &format!(
+                "In time {}, late {}: {}. Rates of replies are of those in time.",
+                requests.in_time,
+                requests.late,
+                super::verdict::lateness(step)
+            ),
+        );
+    }
+    if !step.invalid.is_empty() {
+        note(
+            text,
+            &format!(
+                "{}: {}.",
+                if step.has_sound() { "NOT ALL HOLDS" } else { "INVALID" },
+                super::verdict::worth(step)
+            ),
+        );
+    }
     for invalid in &step.invalid {
-        let _ = writeln!(text, "# INVALID: {}: {}", invalid.reason.name(), invalid.text);
+        note(text, &format!("{}: {}", invalid.reason.name(), invalid.text));
     }
 }
 

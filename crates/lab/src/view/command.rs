@@ -15,6 +15,9 @@ const OUTPUTS: [&str; 7] = ["--json", "--csv", "--prometheus", "--hlog", "--html
 /// The same without a value.
 const SHOWN: [&str; 2] = ["--tui", "--no-tui"];
 
+/// The same, for a controller alone: it judges, and its agents make load.
+const STRICT: &str = "--strict";
+
 /// Flags with a value that are for a controller alone: its agents are not asked for agents, what is required is required of
 /// the whole, and no controller has an agent open a file of the agent's machine.
 const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--trust", "--require", "--server-log", "--server-metrics"];
@@ -121,7 +124,9 @@ fn split_file<'a>(flag: &str, value: &'a str) -> (&'a str, &'a str) {
 /// The words for an agent's share: as [`again`], and without what is for its controller alone. Headers are sent along as
 /// they are: the agent has to send them.
 pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -> Vec<String> {
-    let is_for_all = |piece: &Piece| !piece.flag.as_deref().is_some_and(|flag| CONTROLLER.contains(&flag));
+    let is_for_all = |piece: &Piece| {
+        piece.value.as_deref() != Some(STRICT) && !piece.flag.as_deref().is_some_and(|flag| CONTROLLER.contains(&flag))
+    };
     again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
 }
 

@@ -6,6 +6,7 @@
 
 use super::html::whole_points;
 use super::plan_words;
+use flatout_load::judge::Figure;
 use flatout_load::record::Point;
 use flatout_load::report::{RunReport, StepReport, visible};
 use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
@@ -34,6 +35,8 @@ pub struct Level {
     pub load: String,
     /// By rate, response time and cost, where they could be judged.
     pub comparisons: Vec<Comparison>,
+    /// What was not compared because a run's figure does not hold: the measure, and why.
+    pub left_out: Vec<String>,
 }
 
 /// What came of holding A against B.
@@ -45,7 +48,7 @@ pub struct Compared {
     pub pairs: usize,
     /// Each level that both have.
     pub levels: Vec<Level>,
-    /// Runs whose figures must not be believed, and why.
+    /// Runs of which a figure does not hold, and why.
     pub invalid: Vec<String>,
     /// In what else than the subject the two differ.
     pub unlike: Vec<String>,
@@ -80,16 +83,46 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
             pairs.iter().map(|(a, b)| (&a.steps[index], &b.steps[index])).collect();
         let Some((first, _)) = steps.first() else { continue };
         let bootstrap = Bootstrap::new(seed);
-        let comparisons = match compared.blocks {
+        let mut comparisons = match compared.blocks {
             Blocks::Runs => by_runs(&steps, &bootstrap),
             _ => by_stretches(&steps, &bootstrap),
         };
-        compared.levels.push(Level { load: super::verdict::load(first), comparisons });
+        let mut left_out = Vec::new();
+        comparisons.retain(|comparison| {
+            let reasons = unsound(&steps, figure_of(&comparison.measure.name));
+            let is_sound = reasons.is_empty();
+            if !is_sound {
+                left_out.push(format!("{}: not compared ({})", comparison.measure.name, reasons.join(", ")));
+            }
+            is_sound
+        });
+        compared.levels.push(Level { load: super::verdict::load(first), comparisons, left_out });
     }
-    if compared.levels.iter().all(|level| level.comparisons.is_empty()) {
+    if compared.levels.iter().all(|level| level.comparisons.is_empty() && level.left_out.is_empty()) {
         compared.blocks = Blocks::TooFew;
     }
     compared
+}
+
+/// The figure whose verdict decides about a measure.
+fn figure_of(measure: &str) -> Figure {
+    match measure {
+        "rate" => Figure::Rate,
+        "server CPU per answer" => Figure::ServerCpu,
+        "p99 response time" => Figure::Tail,
+        _ => Figure::Median,
+    }
+}
+
+/// Why a figure does not hold in one of the runs.
+fn unsound(steps: &[(&StepReport, &StepReport)], figure: Figure) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for step in steps.iter().flat_map(|(a, b)| [a, b]) {
+        names.extend(step.verdict(figure).reasons.iter().map(|reason| reason.name()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// One block a pair: figures of whole runs, with the percentiles of their histograms.
@@ -206,14 +239,22 @@ fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
 }
 
 impl Compared {
+    /// Whether there was something to compare, and no figure of it holds.
+    pub fn is_worthless(&self) -> bool {
+        self.levels.iter().all(|level| level.comparisons.is_empty())
+            && self.levels.iter().any(|level| !level.left_out.is_empty())
+    }
+
     /// The comparison as text for people.
     pub fn print(&self, names: (&str, &str)) -> String {
         let (a, b) = (visible(names.0), visible(names.1));
         let mut lines = vec![format!("A is {a}"), format!("B is {b}"), String::new()];
-        let (shown, rest): (Vec<_>, Vec<_>) = self.levels.iter().partition(|level| !level.comparisons.is_empty());
+        let (shown, rest): (Vec<_>, Vec<_>) =
+            self.levels.iter().partition(|level| !level.comparisons.is_empty() || !level.left_out.is_empty());
         for level in shown {
             lines.push(format!("At {}:", level.load));
             lines.extend(level.comparisons.iter().map(|comparison| format!("  {}", comparison.sentence())));
+            lines.extend(level.left_out.iter().map(|left_out| format!("  {left_out}")));
             let is_unfair = level.comparisons.iter().any(Comparison::is_unfair);
             if is_unfair {
                 lines.push(
@@ -233,7 +274,7 @@ impl Compared {
         lines.extend(
             self.unlike.iter().map(|difference| format!("note: they differ in more than the subject: {difference}")),
         );
-        lines.extend(self.invalid.iter().map(|reason| format!("INVALID: {reason}")));
+        lines.extend(self.invalid.iter().map(|reason| format!("not every figure holds: {reason}")));
         lines.join("\n") + "\n"
     }
 
@@ -248,6 +289,7 @@ impl Compared {
             "pairs": self.pairs,
             "levels": self.levels.iter().map(|level| json!({
                 "load": level.load,
+                "left_out": level.left_out,
                 "comparisons": level.comparisons.iter().map(|comparison| json!({
                     "measure": comparison.measure.name,
                     "ratio": comparison.ratio,

@@ -117,6 +117,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
             busy_share: 0.125,
             wait_share: 0.01,
             held_back_share: None,
+            crowded_share: None,
             loop_lag: Times::of(loop_lag),
             memory_bytes_peak: Some(12 << 20),
             other_cpu_share: Some(0.03),
@@ -131,6 +132,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
             switches_voluntary: Some(1_234),
             switches_forced: Some(5),
             processes: 1,
+            ..ServerReport::default()
         }),
         kernel: Some(KernelReport { tcp_retransmits: 3, listen_overflows: 2, ..KernelReport::default() }),
         reconciliation: None,
@@ -241,8 +243,20 @@ pub(crate) fn sweep(label: &str, factor: u64) -> RunReport {
         ];
     }
     report.thresholds = vec![
-        ThresholdOutcome { text: "p99<20ms".to_owned(), step: 9, found: Some("341 ms".to_owned()), met: false },
-        ThresholdOutcome { text: "errors<5%".to_owned(), step: 9, found: Some("2.5 %".to_owned()), met: true },
+        ThresholdOutcome {
+            text: "p99<20ms".to_owned(),
+            step: 9,
+            found: Some("341 ms".to_owned()),
+            met: false,
+            unsound: Vec::new(),
+        },
+        ThresholdOutcome {
+            text: "errors<5%".to_owned(),
+            step: 9,
+            found: Some("2.5 %".to_owned()),
+            met: true,
+            unsound: Vec::new(),
+        },
     ];
     report.findings.insert(
         "knee".to_owned(),

@@ -83,7 +83,7 @@ fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Mark
     let Verdict { tone, headline, figures, reasons } = verdict::of(report);
     let class = match tone {
         Tone::Good => "good",
-        Tone::Failed => "failed",
+        Tone::Partly | Tone::Failed => "failed",
         Tone::Invalid => "invalid",
     };
     html! {

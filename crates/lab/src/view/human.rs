@@ -1,12 +1,12 @@
 //! Results as text for people: aligned, in readable units, and plain about what went wrong.
 
 use super::style::{Style, Weight};
-use super::units;
+use super::{units, verdict};
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
 use crate::request::HttpVersion;
 use flatout_load::FailureKind;
-use flatout_load::judge::validity::Invalid;
+use flatout_load::judge::{Figure, Invalid, InvalidReason, Soundness};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Percentiles, Reason, StepReport};
 use std::fmt::Write as _;
@@ -166,8 +166,7 @@ fn add_levels(page: &mut Page, steps: &[StepReport]) {
         let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> u64| {
             times.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
         };
-        let verdict: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
-        let verdict = if verdict.is_empty() { "valid".to_owned() } else { format!("INVALID: {}", verdict.join(", ")) };
+        let verdict = verdict::short(step);
         let line = format!(
             "  {offered:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {verdict}",
             units::figure(step.responses_per_s),
@@ -185,12 +184,18 @@ fn add_figures(page: &mut Page, step: &StepReport) {
     let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| {
         format!("of {} offered, {} begun", units::figure(rate), units::figure(step.begun_per_s))
     });
-    page.line("requests/s", &units::figure(step.responses_per_s), &offered);
+    let offered: Vec<&str> =
+        [offered.as_str(), bound(step, Figure::Rate)].into_iter().filter(|part| !part.is_empty()).collect();
+    page.line("requests/s", &units::figure(step.responses_per_s), &offered.join("; "));
     let received = format!("{}/s", units::bytes(step.bytes_in_per_s));
     page.line("received", &received, &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
     match &step.response {
         Some(response) => {
-            page.painted("latency", &percentiles(page.style, response), "");
+            let bounds = match (step.soundness(Figure::Median), step.soundness(Figure::Tail)) {
+                (Soundness::Sound, Soundness::Sound) => String::new(),
+                (median, tail) => format!("p50 {}, p99 {}", median.words(), tail.words()),
+            };
+            page.painted("latency", &percentiles(page.style, response), &bounds);
             if step.plan.is_open() {
                 page.line("", "", "open loop: from when each request was due to its last byte");
                 if let Some(service) = &step.service {
@@ -224,7 +229,21 @@ fn add_figures(page: &mut Page, step: &StepReport) {
     let sent = format!("of {} sent", units::count(counts.requests_sent));
     let classes = if classes.is_empty() { sent } else { format!("{}   {sent}", classes.join("  ")) };
     page.line("answers", &units::count(counts.responses), &classes);
+    page.line("  in time", &units::count(step.requests.in_time), &verdict::asked_for(step));
+    if step.requests.late > 0 {
+        page.line("  late", &units::count(step.requests.late), &verdict::lateness(step));
+    }
+    if step.requests.never_begun > 0 {
+        let why = "arrivals that waited too long for a connection";
+        page.line("  never begun", &units::count(step.requests.never_begun), why);
+    }
     add_errors(page, step);
+}
+
+/// What a figure that does not hold is worth, to stand beside it.
+fn bound(step: &StepReport, figure: Figure) -> &'static str {
+    let soundness = step.soundness(figure);
+    if soundness.is_sound() { "" } else { soundness.words() }
 }
 
 fn add_errors(page: &mut Page, step: &StepReport) {
@@ -295,7 +314,8 @@ fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
             let cost = cost.map_or_else(|| "-".to_owned(), per_request);
             let threads = units::plural(found.busy_threads as u64, "busy thread", "busy threads");
             let processes = units::plural(found.processes.len() as u64, "process", "processes");
-            page.line("server CPU", &cost, &format!("{}, {processes}, {threads}", found.name));
+            let clock = step.server.map_or_else(String::new, |server| format!("; {}", server.cpu_clock.words()));
+            page.line("server CPU", &cost, &format!("{}, {processes}, {threads}{clock}", found.name));
         }
         Err(why) => page.line("server CPU", "-", &format!("not known: {why}")),
     }
@@ -331,7 +351,6 @@ fn add_limit(page: &mut Page, limit: &Limit, closes: bool) {
 fn add_notes(page: &mut Page, report: &BenchReport) {
     let notes = report.notes();
     let steps = &report.run.steps;
-    let missed: Vec<_> = report.run.thresholds.iter().filter(|outcome| !outcome.met).collect();
     let is_quiet = steps.iter().all(|step| step.invalid.is_empty() && step.failing.is_empty());
     if !notes.is_empty() || !is_quiet || !report.run.thresholds.is_empty() {
         page.plain(None, "");
@@ -339,28 +358,60 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
     for told in alike(notes.iter().map(|note| (note.kind(), note.to_string()))) {
         page.plain(Some(Weight::Warning), &format!("  note: {told}"));
     }
-    for outcome in report.run.thresholds.iter().filter(|outcome| outcome.met) {
-        page.plain(None, &format!("  required {}: met, {}", outcome.text, outcome.found.as_deref().unwrap_or("-")));
-    }
-    for outcome in missed {
+    for outcome in &report.run.thresholds {
         let found = outcome.found.as_deref().unwrap_or("there is no such value");
-        page.plain(Some(Weight::Bad), &format!("  MISSED: {}: {found}", outcome.text));
+        let (weight, met) = match (outcome.unsound.is_empty(), outcome.met) {
+            (false, _) => {
+                (Some(Weight::Bad), format!("NOT CERTAIN: {}: {found}{}", outcome.text, verdict::uncertain(outcome)))
+            }
+            (true, true) => (None, format!("required {}: met, {found}", outcome.text)),
+            (true, false) => (Some(Weight::Bad), format!("MISSED: {}: {found}", outcome.text)),
+        };
+        page.plain(weight, &format!("  {met}"));
     }
     // Where there are several levels, a reason says which one it is about.
     let level = |step: &StepReport| {
         if steps.len() > 1 { format!(" at level {}", step.step + 1) } else { String::new() }
     };
+    if let [step] = &steps[..] {
+        add_worth(page, step);
+    }
     let invalid = steps.iter().flat_map(|step| {
-        let told = |invalid: &Invalid| format!("INVALID{}: {}: {}", level(step), invalid.reason.name(), invalid.text);
-        step.invalid.iter().map(move |invalid| (invalid.reason.name().to_owned(), told(invalid)))
+        let told = |invalid: &Invalid| {
+            let (name, touched) = (invalid.reason.name(), verdict::touched(step, invalid.reason));
+            format!("{name}{}: {}. {touched}.", level(step), invalid.text)
+        };
+        step.invalid.iter().map(move |invalid| (invalid.reason, told(invalid)))
     });
     let failing = steps.iter().flat_map(|step| {
         let told = |reason: &Reason| format!("FAILED{}: {}", level(step), reason.text);
         step.failing.iter().map(move |reason| (reason.name.clone(), told(reason)))
     });
-    for told in alike(invalid).into_iter().chain(alike(failing)) {
+    let invalid: Vec<(InvalidReason, String)> = invalid.collect();
+    let mut reasons: Vec<InvalidReason> = Vec::new();
+    for told in alike(invalid.iter().map(|(reason, told)| (reason.name().to_owned(), told.clone()))) {
+        page.plain(Some(Weight::Warning), &format!("  {told}"));
+        // As many as are told, in the same order.
+        let next = invalid.iter().map(|(reason, _)| *reason).find(|reason| !reasons.contains(reason));
+        if let Some(reason) = next {
+            reasons.push(reason);
+            let help = format!("    What to do: {} (flatout help {}).", reason.remedy(), reason.name());
+            page.plain(None, &help);
+        }
+    }
+    for told in alike(failing) {
         page.plain(Some(Weight::Bad), &format!("  {told}"));
     }
+}
+
+/// What every figure is worth, where one does not hold.
+fn add_worth(page: &mut Page, step: &StepReport) {
+    if step.invalid.is_empty() {
+        return;
+    }
+    let weight = if step.has_sound() { Weight::Warning } else { Weight::Bad };
+    let headline = if step.has_sound() { "  Not every figure holds" } else { "  INVALID: no figure holds" };
+    page.plain(Some(weight), &format!("{headline}: {}.", verdict::worth(step)));
 }
 
 /// Each kind of remark once, with how often else there was one of its kind: a comparison has dozens of levels.

@@ -31,22 +31,40 @@ pub fn metrics(report: &RunReport) -> String {
         page.label,
         report.begun_unix_ms as f64 / 1e3
     );
-    page.each(report, "valid", "gauge", "1 when the figures can be believed.", |step| {
+    page.each(report, "valid", "gauge", "1 when every figure holds.", |step| {
         Some(f64::from(u8::from(step.invalid.is_empty())))
     });
     page.each(report, "offered_requests_per_second", "gauge", "What an open loop asked for.", |step| {
         step.offered.rate_per_s
     });
-    page.each(report, "responses_per_second", "gauge", "Answers received whole.", |step| Some(step.responses_per_s));
+    page.each(report, "responses_per_second", "gauge", "Answers received whole within the measured span.", |step| {
+        Some(step.responses_per_s)
+    });
     page.each(report, "connections", "gauge", "Connections asked for at most.", |step| {
         Some(f64::from(step.offered.connections))
     });
-    page.each(report, "elapsed_seconds", "gauge", "Length of the measured part.", |step| {
+    page.each(report, "elapsed_seconds", "gauge", "Length of the measured span.", |step| {
         Some(step.elapsed_ns as f64 / 1e9)
     });
     page.each(report, "requests_total", "counter", "Requests begun.", |step| {
         Some(step.record.counts.requests_begun as f64)
     });
+    page.each(report, "offered_requests_total", "counter", "Requests that were due, in an open loop.", |step| {
+        step.requests.offered.map(|offered| offered as f64)
+    });
+    page.each(report, "in_time_responses_total", "counter", "Answers received within the measured span.", |step| {
+        Some(step.requests.in_time as f64)
+    });
+    page.each(report, "late_responses_total", "counter", "Answers received after the measured span.", |step| {
+        Some(step.requests.late as f64)
+    });
+    page.head("figure_sound", "gauge", "1 when the figure holds.");
+    for step in &report.steps {
+        for (figure, worth) in super::verdict::worths(step) {
+            let is_sound = f64::from(u8::from(worth.is_sound()));
+            page.sample("figure_sound", step, &format!(",figure=\"{}\"", figure.name()), is_sound);
+        }
+    }
     page.each(report, "received_bytes_total", "counter", "Bytes received.", |step| {
         Some(step.record.counts.bytes_in() as f64)
     });

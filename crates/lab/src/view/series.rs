@@ -70,20 +70,27 @@ fn steps(report: &RunReport) -> String {
         "service_p99_ns",
         "lag_p50_ns",
         "lag_p99_ns",
+        "requests_offered",
         "requests_begun",
         "responses",
+        "in_time",
+        "late",
+        "drain_ns",
         "failures",
         "dropped",
         "client_cpu_ns",
         "client_busy_wait_ns",
         "client_busy_share",
         "server_cpu_ns",
+        "sound",
         "invalid",
     ]);
     for step in &report.steps {
         let counts = &step.record.counts;
         let time = |times: Option<Percentiles>, pick: fn(&Percentiles) -> u64| known(times.as_ref().map(pick));
         let invalid: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
+        let sound = super::verdict::worths(step).into_iter().filter(|(_, worth)| worth.is_sound());
+        let sound: Vec<&str> = sound.map(|(figure, _)| figure.name()).collect();
         table.row(&[
             &step.step,
             &known(step.offered.rate_per_s),
@@ -103,14 +110,19 @@ fn steps(report: &RunReport) -> String {
             &time(step.service, |times| times.p99_ns),
             &time(step.lag, |times| times.p50_ns),
             &time(step.lag, |times| times.p99_ns),
+            &known(step.requests.offered),
             &counts.requests_begun,
             &counts.responses,
+            &step.requests.in_time,
+            &step.requests.late,
+            &step.requests.drain_ns,
             &counts.failures_total(),
             &step.tally.dropped,
             &step.client.cpu.total_ns(),
             &step.client.busy_wait_ns,
             &step.client.busy_share,
             &known(step.server.map(|server| server.cpu.total_ns())),
+            &sound.join(" "),
             &invalid.join(" "),
         ]);
     }

@@ -52,10 +52,16 @@ pub fn print(report: &RunReport, style: Style) -> String {
         steps => add_steps(&mut page, steps),
     }
     for outcome in &report.thresholds {
-        let weight = if outcome.met { Weight::Good } else { Weight::Bad };
+        let weight = if outcome.met && outcome.unsound.is_empty() { Weight::Good } else { Weight::Bad };
         let found = outcome.found.as_deref().unwrap_or("no such value");
-        let met = if outcome.met { "met" } else { "MISSED" };
-        page.painted(weight, &format!("  required {}: {met}, found {found} (step {})", outcome.text, outcome.step + 1));
+        let met = match (outcome.unsound.is_empty(), outcome.met) {
+            (false, _) => "not certain",
+            (true, true) => "met",
+            (true, false) => "MISSED",
+        };
+        let uncertain = verdict::uncertain(outcome);
+        let step = outcome.step + 1;
+        page.painted(weight, &format!("  required {}: {met}, found {found} (step {step}){uncertain}", outcome.text));
     }
     if let Some(limit) = &report.limit {
         let share = format!(
@@ -92,7 +98,7 @@ fn add_verdict(page: &mut Page, report: &RunReport) {
     let Verdict { tone, headline, figures, reasons } = verdict::of(report);
     let weight = match tone {
         Tone::Good => Weight::Good,
-        Tone::Failed => Weight::Warning,
+        Tone::Partly | Tone::Failed => Weight::Warning,
         Tone::Invalid => Weight::Bad,
     };
     page.painted(weight, &format!("  {headline}"));
@@ -158,13 +164,17 @@ fn add_step(page: &mut Page, step: &StepReport) {
         .collect();
     let of = format!("of {} begun", units::count(counts.requests_begun));
     page.line("answers", &units::count(counts.responses), &format!("{}   {of}", classes.join("  ")));
+    page.line("  in time", &units::count(step.requests.in_time), &verdict::asked_for(step));
+    if step.requests.late > 0 {
+        page.line("  late", &units::count(step.requests.late), &verdict::lateness(step));
+    }
     add_errors(page, step);
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let busy = format!("busiest thread {} busy{}", units::percent(step.client.busy_share), busy_wait(step));
         page.line("client CPU", &format!("{} an answer", units::duration(cost_ns)), &busy);
     }
     if let Some((server, cost_ns)) = step.server.and_then(|server| Some((server, server.cpu_ns_per_response?))) {
-        let cores = format!("{:.2} cores used", server.cores_used);
+        let cores = format!("{:.2} cores used, {}", server.cores_used, server.cpu_clock.words());
         page.line("server CPU", &format!("{} an answer", units::duration(cost_ns)), &cores);
     }
     if let Some(kernel) = step.kernel.filter(|kernel| kernel.tcp_retransmits + kernel.listen_overflows > 0) {
@@ -220,9 +230,8 @@ fn add_steps(page: &mut Page, steps: &[StepReport]) {
         let time = |pick: fn(&Percentiles) -> u64| {
             step.response.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
         };
-        let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
-        let verdict =
-            if reasons.is_empty() { "valid".to_owned() } else { page.style.paint(Weight::Bad, &reasons.join(", ")) };
+        let short = verdict::short(step);
+        let verdict = if step.invalid.is_empty() { short } else { page.style.paint(Weight::Bad, &short) };
         page.plain(&format!(
             "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {verdict}",
             verdict::load(step),
@@ -262,9 +271,13 @@ mod tests {
     fn a_sweep_is_a_table() {
         let text = print(&fixture::sweep("sweep", 10), Style::PLAIN);
         let rows: Vec<&str> =
-            text.lines().filter(|line| line.contains("requests/s") && line.ends_with("valid")).collect();
+            text.lines().filter(|line| line.contains("requests/s") && line.ends_with("sound")).collect();
         assert_eq!(rows.len(), 9, "{text}");
-        for words in ["  client-saturated", "required p99<20ms: MISSED", "The highest rate with p99 < 50 ms is 800"] {
+        for words in [
+            "  not p50, p99: client-saturated",
+            "required p99<20ms: MISSED",
+            "The highest rate with p99 < 50 ms is 800",
+        ] {
             assert!(text.contains(words), "no {words:?} in\n{text}");
         }
     }

@@ -1,6 +1,8 @@
 //! What a result says, in words: one sentence first, then the reasons.
 
 use super::units;
+use flatout_load::judge::threshold::ThresholdOutcome;
+use flatout_load::judge::{Figure, InvalidReason, Soundness};
 use flatout_load::plan::Plan;
 use flatout_load::report::{RunReport, StepReport};
 
@@ -9,9 +11,11 @@ use flatout_load::report::{RunReport, StepReport};
 pub enum Tone {
     /// The figures hold, and nothing failed.
     Good,
+    /// Some figures hold and some do not.
+    Partly,
     /// The figures hold, and something failed or a requirement was missed.
     Failed,
-    /// The figures must not be believed.
+    /// No figure holds.
     Invalid,
 }
 
@@ -37,15 +41,15 @@ pub fn of(report: &RunReport) -> Verdict {
     for step in &report.steps {
         for invalid in &step.invalid {
             reasons.push(format!(
-                "{}{}: {} ({})",
+                "{}{}: {}. {}: {}.",
                 at(step),
                 invalid.reason.name(),
                 invalid.text,
-                invalid.reason.text()
+                touched(step, invalid.reason),
+                invalid.reason.remedy()
             ));
         }
     }
-    let invalid = reasons.len();
     for step in &report.steps {
         reasons.extend(step.failing.iter().map(|reason| format!("{}{}", at(step), reason.text)));
     }
@@ -53,15 +57,22 @@ pub fn of(report: &RunReport) -> Verdict {
     reasons.extend(missed.clone().map(|outcome| {
         let found = outcome.found.as_deref().unwrap_or("no such value");
         let step = if many { format!("step {}: ", outcome.step + 1) } else { String::new() };
-        format!("{step}required {}, found {found}", outcome.text)
+        format!("{step}required {}, found {found}{}", outcome.text, uncertain(outcome))
     }));
-    let (tone, headline) = if invalid > 0 {
-        let steps = report.steps.iter().filter(|step| !step.invalid.is_empty()).count() as u64;
-        let which = match (many, steps == report.steps.len() as u64) {
-            (true, false) => format!("the figures of {}", units::plural(steps, "step", "steps")),
+    let count = |is: fn(&StepReport) -> bool| report.steps.iter().filter(|step| is(step)).count() as u64;
+    let (worthless, touched) = (count(|step| !step.has_sound()), count(|step| !step.invalid.is_empty()));
+    let (tone, headline) = if worthless > 0 {
+        let which = match (many, worthless == report.steps.len() as u64) {
+            (true, false) => format!("the figures of {}", units::plural(worthless, "step", "steps")),
             _ => "these figures".to_owned(),
         };
         (Tone::Invalid, format!("Invalid: do not believe {which}."))
+    } else if touched > 0 {
+        let headline = match &report.steps[..] {
+            [step] => format!("Partly valid: {}.", worth(step)),
+            _ => format!("Partly valid: not every figure of {} holds.", units::plural(touched, "step", "steps")),
+        };
+        (Tone::Partly, headline)
     } else if missed.clone().next().is_some() {
         let count = units::plural(missed.count() as u64, "requirement was", "requirements were");
         (Tone::Failed, format!("Valid, but {count} missed."))
@@ -71,6 +82,97 @@ pub fn of(report: &RunReport) -> Verdict {
         (Tone::Good, "Valid: the figures can be believed.".to_owned())
     };
     Verdict { tone, headline, figures: figures(report), reasons }
+}
+
+/// What people call a figure.
+pub const fn label(figure: Figure) -> &'static str {
+    match figure {
+        Figure::Rate => "requests/s",
+        Figure::Median => "p50",
+        Figure::Tail => "p99",
+        Figure::ServerCpu => "server CPU",
+        Figure::ClientCpu => "client CPU",
+        Figure::Counts => "counts",
+    }
+}
+
+/// The figures that a step has, with what each is worth.
+pub fn worths(step: &StepReport) -> Vec<(Figure, Soundness)> {
+    let has = |figure: &Figure| match figure {
+        Figure::ServerCpu => step.server.is_some(),
+        Figure::ClientCpu => step.client.cpu_ns_per_response.is_some(),
+        Figure::Median | Figure::Tail => step.response.is_some(),
+        Figure::Rate | Figure::Counts => true,
+    };
+    Figure::ALL.iter().copied().filter(has).map(|figure| (figure, step.soundness(figure))).collect()
+}
+
+/// What each figure of a step is worth: `server CPU, counts hold; requests/s is at least this; p50, p99 are unknown`.
+pub fn worth(step: &StepReport) -> String {
+    let worths = worths(step);
+    let those = |wanted: Soundness| {
+        let labels = worths.iter().filter(|(_, soundness)| *soundness == wanted).map(|(figure, _)| label(*figure));
+        labels.collect::<Vec<_>>()
+    };
+    let mut parts = Vec::new();
+    for soundness in [Soundness::Sound, Soundness::AtLeast, Soundness::AtMost, Soundness::Unknown] {
+        let labels = those(soundness);
+        if labels.is_empty() {
+            continue;
+        }
+        let verb = match (soundness, labels.len()) {
+            (Soundness::Sound, 1) => "holds",
+            (Soundness::Sound, _) => "hold",
+            (_, 1) => "is",
+            _ => "are",
+        };
+        let worth = if soundness.is_sound() { String::new() } else { format!(" {}", soundness.words()) };
+        parts.push(format!("{} {verb}{worth}", labels.join(", ")));
+    }
+    parts.join("; ")
+}
+
+/// The figures that a reason touches: `touches requests/s, p50`.
+pub fn touched(step: &StepReport, reason: InvalidReason) -> String {
+    let touched = worths(step).into_iter().filter(|(figure, _)| step.verdict(*figure).reasons.contains(&reason));
+    let labels: Vec<&str> = touched.map(|(figure, _)| label(figure)).collect();
+    if labels.is_empty() { "It touches no figure".to_owned() } else { format!("It touches {}", labels.join(", ")) }
+}
+
+/// The verdict on a step in a cell of a table: `sound`, or what does not hold and why.
+pub fn short(step: &StepReport) -> String {
+    if step.invalid.is_empty() {
+        return "sound".to_owned();
+    }
+    let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
+    let unsound: Vec<&str> =
+        worths(step).iter().filter(|(_, worth)| !worth.is_sound()).map(|(figure, _)| label(*figure)).collect();
+    match (unsound.is_empty(), step.has_sound()) {
+        (true, _) => format!("sound ({})", reasons.join(", ")),
+        (false, true) => format!("not {}: {}", unsound.join(", "), reasons.join(", ")),
+        (false, false) => format!("INVALID: {}", reasons.join(", ")),
+    }
+}
+
+/// What to add to a requirement whose figure does not hold.
+pub fn uncertain(outcome: &ThresholdOutcome) -> String {
+    if outcome.unsound.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = outcome.unsound.iter().map(|reason| reason.name()).collect();
+    format!(", which is not certain: {}", names.join(", "))
+}
+
+/// What became of the requests of a step: `of 2,000 offered, 2,000 begun`.
+pub fn asked_for(step: &StepReport) -> String {
+    let requests = &step.requests;
+    let offered = requests.offered.map_or_else(String::new, |offered| format!("{} offered, ", units::count(offered)));
+    format!("of {offered}{} begun", units::count(requests.begun))
+}
+
+/// How late the last one was: `after the end of the span, the last 6.01 s`.
+pub fn lateness(step: &StepReport) -> String {
+    format!("answered after the end of the span, the last {} after it", units::duration(step.requests.drain_ns as f64))
 }
 
 /// What was offered in a step, in short: `500 requests/s`, `64 connections`.

@@ -14,12 +14,23 @@ flatout_reason::reasons! {
     BodiesShort,     "bodies-short",     "bodies were shorter than declared";
     ClientErrors,    "status-4xx",       "answers were 4xx";
     ServerErrors,    "status-5xx",       "answers were 5xx";
-    Crowded,         "crowded",          "other work kept the machine busy";
+    OtherWork,       "other-work",       "other work kept the machine busy";
+    FailuresAllowed, "failures-allowed", "requests failed, and a requirement or the kind of run allows for it";
     Redirects,       "redirects",        "answers were redirections, which are not followed";
     Reconnects,      "reconnects",       "the server closed kept-alive connections, and each was made anew";
 }
 
 impl Finding {
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|finding| finding.name() == name)
+    }
+
+    /// Whether it is what a run beyond the server's limit is about: requests that fail, not requests that were never sent.
+    pub const fn is_of_overload(self) -> bool {
+        !matches!(self, Self::NothingSent | Self::NotAllSent)
+    }
+
     fn with(self, text: String) -> Reason {
         Reason { name: self.name().to_owned(), text }
     }
@@ -59,13 +70,18 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     failing
 }
 
+/// A failure that is allowed for, as a note.
+pub fn allowed(failing: &Reason) -> Reason {
+    Finding::FailuresAllowed.with(format!("{}, which is allowed for", failing.text))
+}
+
 /// What a reader of these counts should know besides. `other_cpu_share`: of the machine's CPU, used by others.
 pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     let mut notes = Vec::new();
     if let Some(share) = other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX) {
         let percent = 100.0 * share;
         let text = format!("other work used {percent:.0} % of the machine meanwhile; expect the figures to vary");
-        notes.push(Finding::Crowded.with(text));
+        notes.push(Finding::OtherWork.with(text));
     }
     let redirects = counts.status_classes[2];
     if redirects > 0 {
@@ -144,7 +160,7 @@ mod tests {
         assert_eq!(failing(&counts, None), vec![]);
         let found = notes(&counts, Some(0.5));
         let names: Vec<_> = found.iter().map(|note| note.name.as_str()).collect();
-        assert_eq!(names, ["crowded", "redirects", "reconnects"]);
+        assert_eq!(names, ["other-work", "redirects", "reconnects"]);
         assert_eq!(found[0].text, "other work used 50 % of the machine meanwhile; expect the figures to vary");
         assert_eq!(notes(&Counts::default(), Some(0.1)), vec![]);
     }

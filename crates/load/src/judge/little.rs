@@ -30,7 +30,8 @@ impl Little {
         if in_flight.ended < ENDED_MIN || elapsed_ns == 0 {
             return None;
         }
-        let (elapsed, ended) = (elapsed_ns as f64, in_flight.ended as f64);
+        // What is in flight when the span ends is in both sides until it has ended.
+        let (elapsed, ended) = ((elapsed_ns + recorder.late.drain_ns) as f64, in_flight.ended as f64);
         let mean_service_ns = in_flight.service_sum_ns as f64 / ended;
         Some(Self {
             in_flight: in_flight.integral_ns as f64 / elapsed,

@@ -10,8 +10,13 @@
 //! times       = "response" | "service" | "lag" | "resolve" | "connect" | "tls" | "wait" | "transfer"
 //! ```
 //!
-//! Times without a name are response times, from the intended start. Errors are failures, 4xx and 5xx together.
+//! Times without a name are response times, from the intended start. Errors are failures, 4xx and 5xx together. A request
+//! that was never answered counts in percentiles and in the maximum as slower than every other. Rates are of what came
+//! within the measured span.
 
+use super::failing::Finding;
+use super::figures::{Figure, FigureVerdict, Soundness};
+use super::validity::InvalidReason;
 use crate::plan::quantity::{parse_number, parse_time_ns, split_unit};
 use crate::record::{Counts, Hdr, Recorder};
 use serde::{Deserialize, Serialize};
@@ -53,7 +58,7 @@ enum Statistic {
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Figure {
+enum RequiredFigure {
     Time(Times, Statistic),
     Errors,
     Failures,
@@ -65,14 +70,14 @@ enum Figure {
 }
 
 /// Names of figures that are not times.
-const FIGURES: [(&str, Figure); 7] = [
-    ("errors", Figure::Errors),
-    ("failures", Figure::Failures),
-    ("4xx", Figure::ClientErrors),
-    ("5xx", Figure::ServerErrors),
-    ("rate", Figure::Rate),
-    ("responses", Figure::Responses),
-    ("throughput", Figure::Throughput),
+const FIGURES: [(&str, RequiredFigure); 7] = [
+    ("errors", RequiredFigure::Errors),
+    ("failures", RequiredFigure::Failures),
+    ("4xx", RequiredFigure::ClientErrors),
+    ("5xx", RequiredFigure::ServerErrors),
+    ("rate", RequiredFigure::Rate),
+    ("responses", RequiredFigure::Responses),
+    ("throughput", RequiredFigure::Throughput),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +118,7 @@ enum Unit {
 #[serde(try_from = "String", into = "String")]
 pub struct Threshold {
     text: String,
-    figure: Figure,
+    figure: RequiredFigure,
     comparison: Comparison,
     value: f64,
     unit: Unit,
@@ -147,6 +152,22 @@ pub struct ThresholdOutcome {
     pub found: Option<String>,
     /// Whether it was met. A value that is not there is a requirement missed.
     pub met: bool,
+    /// Why it is not certain whether it was met, where the figure does not hold and its bound does not decide.
+    #[serde(default)]
+    pub unsound: Vec<InvalidReason>,
+}
+
+/// A step, as far as requirements are about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    /// Its finished record.
+    pub record: &'a Recorder,
+    /// Length of the measured span, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Requests that were due and never begun.
+    pub never_begun: u64,
+    /// Number of the step, from 0.
+    pub step: u16,
 }
 
 impl Threshold {
@@ -155,16 +176,50 @@ impl Threshold {
         read(text).map_err(|what| ThresholdError { text: text.to_owned(), what })
     }
 
-    /// Judges a finished record whose measured part lasted `elapsed_ns`.
-    pub fn judge(&self, recorder: &Recorder, elapsed_ns: u64, step: u16) -> ThresholdOutcome {
-        let value = self.find(recorder, elapsed_ns);
+    /// Judges a finished step, whose figures are worth what `verdict` says.
+    pub fn judge(&self, judged: &Judged<'_>, verdict: impl Fn(Figure) -> FigureVerdict) -> ThresholdOutcome {
+        let value = self.find(judged);
         let met = value.is_some_and(|value| match self.comparison {
             Comparison::Below => value < self.value,
             Comparison::AtMost => value <= self.value,
             Comparison::Above => value > self.value,
             Comparison::AtLeast => value >= self.value,
         });
-        ThresholdOutcome { text: self.text.clone(), step, found: value.map(|value| self.show(value)), met }
+        let wants_less = matches!(self.comparison, Comparison::Below | Comparison::AtMost);
+        let FigureVerdict { soundness, reasons, .. } = self.figure().map(verdict).unwrap_or_default();
+        let decides = match soundness {
+            Soundness::Sound => true,
+            Soundness::AtMost => wants_less == met,
+            Soundness::AtLeast => wants_less != met,
+            Soundness::Unknown => false,
+        };
+        let unsound = if decides { Vec::new() } else { reasons };
+        let found = value.map(|value| self.show(value, judged));
+        ThresholdOutcome { text: self.text.clone(), step: judged.step, found, met, unsound }
+    }
+
+    /// The figure it is about, as the verdict has it; nothing for lag, which is what a verdict is found from.
+    fn figure(&self) -> Option<Figure> {
+        match self.figure {
+            RequiredFigure::Time(Times::Lag, _) => None,
+            RequiredFigure::Time(_, Statistic::Mean | Statistic::Min) => Some(Figure::Median),
+            RequiredFigure::Time(_, Statistic::Percentile(share)) if share <= 0.5 => Some(Figure::Median),
+            RequiredFigure::Time(..) => Some(Figure::Tail),
+            RequiredFigure::Rate | RequiredFigure::Throughput => Some(Figure::Rate),
+            _ => Some(Figure::Counts),
+        }
+    }
+
+    /// Whether it says how many requests may fail in this way.
+    pub fn allows(&self, finding: Finding) -> bool {
+        let is_failure = matches!(finding, Finding::RequestsFailed | Finding::BodiesShort);
+        match self.figure {
+            RequiredFigure::Errors => is_failure || matches!(finding, Finding::ClientErrors | Finding::ServerErrors),
+            RequiredFigure::Failures => is_failure,
+            RequiredFigure::ClientErrors => finding == Finding::ClientErrors,
+            RequiredFigure::ServerErrors => finding == Finding::ServerErrors,
+            _ => false,
+        }
     }
 
     /// As it was given.
@@ -172,8 +227,8 @@ impl Threshold {
         &self.text
     }
 
-    fn find(&self, recorder: &Recorder, elapsed_ns: u64) -> Option<f64> {
-        let counts = &recorder.counts;
+    fn find(&self, judged: &Judged<'_>) -> Option<f64> {
+        let (recorder, counts) = (judged.record, &judged.record.counts);
         let of_requests = |count: u64| {
             let ended = counts.responses + counts.failures_total();
             match self.unit {
@@ -181,27 +236,45 @@ impl Threshold {
                 _ => Some(count as f64),
             }
         };
-        let per_second = |count: u64| (elapsed_ns > 0).then(|| count as f64 * 1e9 / elapsed_ns as f64);
+        let per_second = |count: u64| (judged.elapsed_ns > 0).then(|| count as f64 * 1e9 / judged.elapsed_ns as f64);
         match self.figure {
-            Figure::Time(times, statistic) => find_time(histogram_of(recorder, times), statistic),
-            Figure::Errors => of_requests(errors(counts)),
-            Figure::Failures => of_requests(counts.failures_total()),
-            Figure::ClientErrors => of_requests(counts.status_classes[3]),
-            Figure::ServerErrors => of_requests(counts.status_classes[4]),
-            Figure::Rate => per_second(counts.responses),
-            Figure::Responses => Some(counts.responses as f64),
-            Figure::Throughput => per_second(counts.bytes_in()),
+            RequiredFigure::Time(times, statistic) => {
+                find_time(histogram_of(recorder, times), statistic, unanswered(judged, times))
+            }
+            RequiredFigure::Errors => of_requests(errors(counts)),
+            RequiredFigure::Failures => of_requests(counts.failures_total()),
+            RequiredFigure::ClientErrors => of_requests(counts.status_classes[3]),
+            RequiredFigure::ServerErrors => of_requests(counts.status_classes[4]),
+            RequiredFigure::Rate => per_second(recorder.responses_in_time()),
+            RequiredFigure::Responses => Some(counts.responses as f64),
+            RequiredFigure::Throughput => per_second(recorder.bytes_in_time()),
         }
     }
 
-    fn show(&self, value: f64) -> String {
-        match self.unit {
-            Unit::Nanoseconds => show_time(value),
-            Unit::Percent => format!("{value:.3} %"),
-            Unit::Count => format!("{value:.0}"),
-            Unit::PerSecond => format!("{value:.1}/s"),
-            Unit::BytesPerSecond => format!("{:.3} MB/s", value / 1e6),
+    fn show(&self, value: f64, judged: &Judged<'_>) -> String {
+        match (self.unit, self.figure) {
+            (Unit::Nanoseconds, RequiredFigure::Time(times, _)) if value.is_infinite() => {
+                let unanswered = unanswered(judged, times);
+                let all = unanswered + histogram_of(judged.record, times).histogram().len();
+                format!("no response: {unanswered} of {all} requests were never answered")
+            }
+            (Unit::Nanoseconds, _) => show_time(value),
+            (Unit::Percent, _) => format!("{value:.3} %"),
+            (Unit::Count, _) => format!("{value:.0}"),
+            (Unit::PerSecond, _) => format!("{value:.1}/s"),
+            (Unit::BytesPerSecond, _) => format!("{:.3} MB/s", value / 1e6),
         }
+    }
+}
+
+/// Requests that have no time of this kind because no response came: slower than every other.
+fn unanswered(judged: &Judged<'_>, times: Times) -> u64 {
+    let failures = judged.record.counts.failures_total();
+    match times {
+        Times::Response => failures + judged.never_begun,
+        Times::Service | Times::Wait | Times::Transfer => failures,
+        Times::Lag => judged.never_begun,
+        Times::Resolve | Times::Connect | Times::Tls => 0,
     }
 }
 
@@ -222,9 +295,26 @@ fn histogram_of(recorder: &Recorder, times: Times) -> &Hdr {
     }
 }
 
-fn find_time(histogram: &Hdr, statistic: Statistic) -> Option<f64> {
-    let histogram = Some(histogram.histogram()).filter(|histogram| !histogram.is_empty())?;
+fn find_time(histogram: &Hdr, statistic: Statistic, unanswered: u64) -> Option<f64> {
+    let histogram = histogram.histogram();
+    let all = histogram.len() + unanswered;
+    if all == 0 {
+        return None;
+    }
+    let is_unanswered = |share: f64| (share * all as f64).ceil() > histogram.len() as f64;
+    let is_infinite = match statistic {
+        Statistic::Percentile(share) => is_unanswered(share),
+        Statistic::Max => unanswered > 0,
+        Statistic::Mean | Statistic::Min => histogram.is_empty(),
+    };
+    if is_infinite {
+        return Some(f64::INFINITY);
+    }
     Some(match statistic {
+        // The same request, as a share of those that have a time.
+        Statistic::Percentile(share) if unanswered > 0 => {
+            histogram.value_at_quantile((share * all as f64 / histogram.len() as f64).min(1.0)) as f64
+        }
         Statistic::Percentile(share) => histogram.value_at_quantile(share) as f64,
         Statistic::Mean => histogram.mean(),
         Statistic::Min => histogram.min() as f64,
@@ -258,7 +348,7 @@ fn read(text: &str) -> Result<Threshold, String> {
     Ok(Threshold { text: text.to_owned(), figure, comparison, value, unit })
 }
 
-fn read_figure(name: &str) -> Result<Figure, String> {
+fn read_figure(name: &str) -> Result<RequiredFigure, String> {
     if let Some((_, figure)) = FIGURES.into_iter().find(|(known, _)| *known == name) {
         return Ok(figure);
     }
@@ -287,7 +377,7 @@ fn read_figure(name: &str) -> Result<Figure, String> {
             }
         },
     };
-    Ok(Figure::Time(times, statistic))
+    Ok(RequiredFigure::Time(times, statistic))
 }
 
 /// A percentage as a share. The decimal point is moved in the text: 99.9 divided by 100 is a little more than 0.999, and
@@ -297,17 +387,20 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     format!("{text}e-2").parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
-fn read_value(figure: Figure, text: &str) -> Result<(f64, Unit), String> {
+fn read_value(figure: RequiredFigure, text: &str) -> Result<(f64, Unit), String> {
     match figure {
-        Figure::Time(..) => Ok((parse_time_ns(text)?, Unit::Nanoseconds)),
-        Figure::Errors | Figure::Failures | Figure::ClientErrors | Figure::ServerErrors => {
+        RequiredFigure::Time(..) => Ok((parse_time_ns(text)?, Unit::Nanoseconds)),
+        RequiredFigure::Errors
+        | RequiredFigure::Failures
+        | RequiredFigure::ClientErrors
+        | RequiredFigure::ServerErrors => {
             let Some(percent) = text.strip_suffix('%') else { return Ok((parse_number(text)?, Unit::Count)) };
             let percent = parse_number(percent)?;
             if percent <= 100.0 { Ok((percent, Unit::Percent)) } else { Err(format!("{text} is more than everything")) }
         }
-        Figure::Rate => Ok((parse_number(text.strip_suffix("/s").unwrap_or(text))?, Unit::PerSecond)),
-        Figure::Responses => Ok((parse_number(text)?, Unit::Count)),
-        Figure::Throughput => {
+        RequiredFigure::Rate => Ok((parse_number(text.strip_suffix("/s").unwrap_or(text))?, Unit::PerSecond)),
+        RequiredFigure::Responses => Ok((parse_number(text)?, Unit::Count)),
+        RequiredFigure::Throughput => {
             let (value, unit) = split_unit(text.strip_suffix("/s").unwrap_or(text))?;
             let known = BYTE_UNITS.into_iter().find(|(known, _)| *known == unit);
             let (_, scale) =

@@ -1,29 +1,56 @@
-//! Every reason why a run's figures must not be believed, and the rules that find them.
+//! Every reason why figures of a run do not hold, and the rules that find them.
 
 use super::little::{DIFFERENCE_SHARE_MAX, Little};
 use super::reconcile::Reconciliation;
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
-    /// Why a run is invalid.
+    /// Why figures of a run do not hold, or why it is not whole; which figures, [`super::figures`] says.
     #[derive(PartialOrd, Ord)]
-    pub enum InvalidReason { name, text, }
-    ScheduleLag,          "schedule-lag",          "requests were begun late by the client itself, and the delay is not small beside the response time";
-    ClientSaturated,      "client-saturated",      "a client thread had no time left: the client was the limit, not the server";
-    RateNotReached,       "rate-not-reached",      "fewer requests were begun than the plan asked for";
-    ConnectionsNotReached, "connections-not-reached", "fewer connections were held than the plan asked for";
-    ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is not small beside the response time";
-    ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows and were never begun";
-    LittlesLaw,           "littles-law",           "requests in flight over time differ by more than 2 % from the answers' rate times their mean service time";
-    CountsDiffer,         "counts-differ",         "the client's counts and the server's own do not agree";
-    CountsMissing,        "counts-missing",        "the server's own counts were to be compared with, and could not be read";
-    PartMissing,          "part-missing",          "a part of what was asked for could not be measured: a later level, or the machine's limit";
-    AgentLost,            "agent-lost",            "an agent did not bring its part of the run to an end";
-    NoSteadyState,        "no-steady-state",       "the service time never became steady, so there is no figure that holds";
-    Interrupted,          "interrupted",           "somebody ended the run before its time";
+    pub enum InvalidReason {
+        name,
+        text,
+        /// What to do about it.
+        remedy: &'static str,
+    }
+    ScheduleLag,          "schedule-lag",          "requests were begun late by the client itself, and the delay is not small beside the response time",
+        "offer less with --rate, stop other programs, or leave the client cores of its own: fewer --threads than cores, or other machines with --agents";
+    ClientSaturated,      "client-saturated",      "a client thread had no time left: the client was the limit, not the server",
+        "give the client more cores with --threads, or other machines with --agents; for response times offer less with --rate; the server's CPU time for each response holds as it is";
+    Crowded,              "crowded",               "server or client were ready to run and waited for cores on which other processes ran",
+        "stop the other programs, or give server and client cores of their own, for example with taskset";
+    RateNotReached,       "rate-not-reached",      "fewer requests were begun than the plan asked for",
+        "offer less with --rate, or give the client more connections with -c, more --threads or other machines with --agents";
+    ConnectionsNotReached, "connections-not-reached", "fewer connections were held than the plan asked for",
+        "raise the limit of open files (ulimit -n), look at the failures for connections that the server refused, or ask for fewer with -c";
+    ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is not small beside the response time",
+        "allow more connections with -c; where visitors do share so few, the wait is theirs too, and the times are right";
+    ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows and were never begun",
+        "offer less with --rate, allow more connections with -c, or ask what becomes of the server beyond its limit with --overload";
+    LittlesLaw,           "littles-law",           "requests in flight over time differ by more than 2 % from the responses' rate times their mean service time",
+        "run it again; if it stays, it is a defect of the lab: report it with the result of --json";
+    CountsDiffer,         "counts-differ",         "the client's counts and the server's own do not agree",
+        "make sure that nobody else sends requests to the server meanwhile, and that the log or the metrics are this server's";
+    CountsMissing,        "counts-missing",        "the server's own counts were to be compared with, and could not be read",
+        "make sure that the log can be read, or that the metrics answer, during the whole run";
+    PartMissing,          "part-missing",          "a part of what was asked for could not be measured: a later level, or the machine's limit",
+        "mend the cause that is named, and run it again; what was measured holds";
+    AgentLost,            "agent-lost",            "an agent did not bring its part of the run to an end",
+        "look at what the agent says on its own machine, and run it again";
+    NoSteadyState,        "no-steady-state",       "the service time never became steady, so there is no figure that holds",
+        "measure longer with -d, allow a longer --warm-up, and look for what changes in the server over time: caches, garbage collection, a throttled processor";
+    Interrupted,          "interrupted",           "somebody ended the run before its time",
+        "let it run to its end; the figures are of the part that ran";
 }
 
 crate::by_name! { InvalidReason, "reason why a run is invalid" }
+
+impl InvalidReason {
+    /// Whether something that was asked for was not measured, whatever the figures of the rest are worth.
+    pub const fn is_of_a_part(self) -> bool {
+        matches!(self, Self::CountsMissing | Self::PartMissing | Self::AgentLost | Self::Interrupted)
+    }
+}
 
 /// A reason with the numbers behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +92,16 @@ pub const LATE_NS_SMALL: u64 = 100_000_000;
 /// Share of visits that may wait for a connection before the waiting is taken for the reason of the lag.
 pub const WAITED_SHARE_MAX: f64 = 0.01;
 
+/// Runs shorter than this are not judged by what other processes did meanwhile, which is known to 10 ms of CPU time only.
+pub const CROWDED_NS_MIN: u64 = 1_000_000_000;
+
+/// Share of its time that a thread may wait for a core on which another process runs before one response of a hundred is
+/// later for it. A guess at twice that one: a wait is rarely the whole of a slow response.
+pub const CROWDED_TAIL_MAX: f64 = 0.02;
+
+/// Share of the time it would run that a thread may wait so before the median and the rate are others.
+pub const CROWDED_SHARE_MAX: f64 = 0.1;
+
 /// What the verdict on one step is found from. `None` means that something was not known or not asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -79,6 +116,13 @@ pub struct Evidence {
     pub client_wait_share: f64,
     /// Share of the periods of its cgroup's quota in which the client stood still for the rest, 0 to 1, where it has a quota.
     pub client_held_back_share: Option<f64>,
+    /// Share of its time that this thread was ready and waited for a core while other processes than client and server
+    /// ran, 0 to 1, at most; nothing where that is not known.
+    pub client_crowded_share: Option<f64>,
+    /// The same of all threads of the server together, in cores.
+    pub server_crowded_cores: Option<f64>,
+    /// Cores that the server used.
+    pub server_cores: Option<f64>,
     /// Requests a second that the plan offers, where the clock decides.
     pub offered_per_s: Option<f64>,
     /// Requests a second begun.
@@ -124,6 +168,11 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Of a closed loop in which other processes took half of the server's time, for those who explain a reason.
+    pub fn crowded_throughout() -> Self {
+        Self { elapsed_ns: CROWDED_NS_MIN, server_cores: Some(0.5), server_crowded_cores: Some(0.5), ..Self::default() }
+    }
+
     /// Share of the rate asked for that was begun, where the clock decides: how much longer beginning the requests took
     /// than was intended, and how many were never begun. The luck of random arrivals is not in it.
     pub fn reached_share(&self) -> Option<f64> {
@@ -141,13 +190,34 @@ impl Evidence {
         Some(stretch * self.visits as f64 / arrivals as f64)
     }
 
-    /// Whether the lag is small beside the response time.
-    fn lag_is_small(&self) -> bool {
-        let is_small = |lag_ns: u64, response_ns: u64, share: f64| {
-            lag_ns <= LAG_NS_SMALL || lag_ns as f64 <= share * response_ns as f64
+    /// Whether the median lag is not small beside the median response time.
+    pub fn median_is_late(&self) -> bool {
+        is_late(self.lag_p50_ns, self.response_p50_ns, LAG_SHARE_P50_MAX)
+    }
+
+    /// The same of the 99th percentiles. A median that is late is one of few requests too, and all above it are late.
+    pub fn tail_is_late(&self) -> bool {
+        self.median_is_late()
+            || self.responses >= P99_REQUESTS_MIN && is_late(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
+    }
+
+    /// Whether the run queue's wait for other processes is enough to make one response of a hundred later.
+    pub fn is_crowded(&self) -> bool {
+        self.elapsed_ns >= CROWDED_NS_MIN
+            && [self.client_crowded_share, self.server_crowded_cores]
+                .into_iter()
+                .flatten()
+                .any(|wait| wait > CROWDED_TAIL_MAX)
+    }
+
+    /// Whether it is enough to move the median and the rate.
+    pub fn is_crowded_throughout(&self) -> bool {
+        let is_large = |wait: Option<f64>, busy: f64| {
+            wait.is_some_and(|wait| wait > CROWDED_TAIL_MAX && wait > CROWDED_SHARE_MAX * (busy + wait))
         };
-        is_small(self.lag_p50_ns, self.response_p50_ns, LAG_SHARE_P50_MAX)
-            && (self.responses < P99_REQUESTS_MIN || is_small(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX))
+        self.elapsed_ns >= CROWDED_NS_MIN
+            && (is_large(self.client_crowded_share, self.client_busy_share)
+                || is_large(self.server_crowded_cores, self.server_cores.unwrap_or(0.0)))
     }
 
     /// Whether arrivals that found no free connection are the reason of the lag.
@@ -156,12 +226,16 @@ impl Evidence {
     }
 }
 
-/// Every reason why figures with this evidence must not be believed.
+fn is_late(lag_ns: u64, response_ns: u64, share: f64) -> bool {
+    lag_ns > LAG_NS_SMALL && lag_ns as f64 > share * response_ns as f64
+}
+
+/// Every reason why figures with this evidence do not hold.
 pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
     let mut invalid = Vec::new();
     let mut add = |reason: InvalidReason, text: String| invalid.push(Invalid { reason, text });
     let is_judged = evidence.responses > 0 && evidence.elapsed_ns >= JUDGED_NS_MIN;
-    if evidence.responses > 0 && !evidence.lag_is_small() {
+    if evidence.responses > 0 && evidence.tail_is_late() {
         let times = format!(
             "p50 {} of {}, p99 {} of {}",
             milliseconds(evidence.lag_p50_ns),
@@ -195,6 +269,17 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
             100.0 * busy
         );
         add(InvalidReason::ClientSaturated, text);
+    }
+    if is_judged && evidence.is_crowded() {
+        let percent = |wait: Option<f64>| {
+            wait.map_or_else(|| "an unknown share".to_owned(), |wait| format!("{:.1} %", 100.0 * wait))
+        };
+        let text = format!(
+            "other processes ran while the server's threads waited for a core {} of the time, and the busiest client thread {}",
+            percent(evidence.server_crowded_cores),
+            percent(evidence.client_crowded_share)
+        );
+        add(InvalidReason::Crowded, text);
     }
     if let Some(share) = evidence.reached_share().filter(|share| *share < REACHED_SHARE_MIN && !evidence.overload) {
         let offered = evidence.offered_per_s.unwrap_or_default();

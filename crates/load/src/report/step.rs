@@ -1,10 +1,12 @@
 //! One load level of a run: what was asked, what came of it, and whether it can be believed.
 
 use super::Percentiles;
-use crate::judge::failing;
+use crate::judge::failing::{self, Finding};
+use crate::judge::figures::{self, Figure, FigureVerdict, Soundness};
 use crate::judge::little::Little;
 use crate::judge::reconcile::Reconciliation;
 use crate::judge::steady::{self, Steady};
+use crate::judge::threshold::{Judged, Threshold, ThresholdOutcome};
 use crate::judge::validity::{Evidence, Invalid, judge};
 use crate::plan::{Loop, Plan, Stop, Visit};
 use crate::record::{Hdr, Point, Recorder};
@@ -20,13 +22,16 @@ pub struct StepReport {
     pub plan: Plan,
     /// The load in numbers.
     pub offered: Offered,
-    /// From the start of the measured part to the last answer's end, in nanoseconds.
+    /// Length of the measured span, in which load was offered, in nanoseconds. Rates are of what came within it.
     pub elapsed_ns: u64,
-    /// Answers a second.
+    /// What became of the requests of the span.
+    #[serde(default)]
+    pub requests: RequestsReport,
+    /// Responses a second: those in time.
     pub responses_per_s: f64,
     /// Requests begun a second.
     pub begun_per_s: f64,
-    /// Bytes received a second.
+    /// Bytes received a second: those in time.
     pub bytes_in_per_s: f64,
     /// Share of requests that failed or were answered 4xx or 5xx, 0 to 1.
     pub error_share: f64,
@@ -52,7 +57,10 @@ pub struct StepReport {
     pub kernel: Option<KernelReport>,
     /// What the verdict was found from.
     pub evidence: Evidence,
-    /// Why its figures must not be believed; none when they may be.
+    /// What each figure is worth.
+    #[serde(default)]
+    pub figures: Vec<FigureVerdict>,
+    /// Why figures do not hold, or what was not measured; none when all of them hold.
     pub invalid: Vec<Invalid>,
     /// What failed in it: requests, statuses.
     pub failing: Vec<Reason>,
@@ -67,6 +75,25 @@ pub struct Reason {
     pub name: String,
     /// One sentence for people, with its numbers.
     pub text: String,
+}
+
+/// What became of the requests of the measured span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestsReport {
+    /// Requests that were due, where the clock decides.
+    pub offered: Option<u64>,
+    /// Requests begun.
+    pub begun: u64,
+    /// Requests that were answered within the span.
+    pub in_time: u64,
+    /// Requests that were answered after its end.
+    pub late: u64,
+    /// From the end of the span to the end of the last request, in nanoseconds.
+    pub drain_ns: u64,
+    /// Requests that failed, within the span or after it.
+    pub failed: u64,
+    /// Requests that were due and never begun.
+    pub never_begun: u64,
 }
 
 /// The load of a step in numbers.
@@ -157,6 +184,10 @@ pub struct ClientReport {
     /// where there is no quota.
     #[serde(default)]
     pub held_back_share: Option<f64>,
+    /// Share of its time that this thread was ready and waited for a core, 0 to 1, but not more than other processes than
+    /// client and server ran meanwhile: a bound of what they did to it. Nothing where it is not known.
+    #[serde(default)]
+    pub crowded_share: Option<f64>,
     /// How late the loops of the client threads woke up.
     pub loop_lag: Times,
     /// Most memory of the client's process, in bytes.
@@ -209,6 +240,39 @@ pub struct ServerReport {
     pub switches_forced: Option<u64>,
     /// How many processes these figures are of.
     pub processes: u32,
+    /// Where the CPU time was read.
+    #[serde(default)]
+    pub cpu_clock: CpuClock,
+    /// Share of the step's time that its threads were ready and waited for a core; 2 means two threads always did.
+    #[serde(default)]
+    pub wait_cores: Option<f64>,
+    /// The same, as far as other processes than client and server ran meanwhile: a bound of what they did to it.
+    #[serde(default)]
+    pub crowded_cores: Option<f64>,
+}
+
+/// Where a server's CPU time was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuClock {
+    /// The CPU clock of each process, in nanoseconds, with the time of threads that have ended.
+    Process,
+    /// `/proc/PID/stat` of each process, in ticks of 10 ms, with the time of threads that have ended.
+    ProcessTicks,
+    /// `/proc/PID/task`: the threads that were there at the end alone.
+    #[default]
+    Threads,
+}
+
+impl CpuClock {
+    /// For people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Process => "by the CPU clocks of its processes",
+            Self::ProcessTicks => "by /proc/PID/stat, to 10 ms",
+            Self::Threads => "without threads that ended",
+        }
+    }
 }
 
 /// What the kernel counted during a step, for the whole machine.
@@ -264,7 +328,7 @@ pub struct StepFacts {
     pub step: u16,
     /// What was asked.
     pub plan: Plan,
-    /// From the start of the measured part to the last answer's end, in nanoseconds.
+    /// Length of the measured span, in nanoseconds.
     pub elapsed_ns: u64,
     /// What the schedules counted, added up.
     pub tally: Tally,
@@ -308,6 +372,7 @@ impl StepReport {
             transfer: record.phases.transfer.percentiles(),
         };
         let evidence = evidence_of(&record, &facts);
+        let invalid = judge(&evidence);
         let requests_asked = match (&facts.plan.kind, facts.plan.stop) {
             (Loop::Closed, Stop::Count(bursts)) => Some(bursts.saturating_mul(u64::from(facts.plan.burst))),
             _ => None,
@@ -320,9 +385,10 @@ impl StepReport {
             step: facts.step,
             offered,
             elapsed_ns: facts.elapsed_ns,
-            responses_per_s: per_second(record.counts.responses),
+            requests: requests_of(&record, &facts),
+            responses_per_s: per_second(record.responses_in_time()),
             begun_per_s: evidence.begun_per_s,
-            bytes_in_per_s: per_second(record.counts.bytes_in()),
+            bytes_in_per_s: per_second(record.bytes_in_time()),
             error_share: record.counts.error_share(),
             response: record.response.percentiles(),
             service: record.service.percentiles(),
@@ -334,7 +400,8 @@ impl StepReport {
             client: facts.client,
             server: facts.server,
             kernel: facts.kernel,
-            invalid: judge(&evidence),
+            figures: figures::verdicts(&evidence, &invalid),
+            invalid,
             evidence,
             failing,
             notes,
@@ -349,6 +416,63 @@ impl StepReport {
             none => *none = Some(what),
         }
         self.invalid = judge(&self.evidence);
+        self.figures = figures::verdicts(&self.evidence, &self.invalid);
+    }
+
+    /// What a figure is worth, and why.
+    pub fn verdict(&self, figure: Figure) -> FigureVerdict {
+        figures::verdict(figure, &self.evidence, &self.invalid)
+    }
+
+    /// What a figure is worth.
+    pub fn soundness(&self, figure: Figure) -> Soundness {
+        self.verdict(figure).soundness
+    }
+
+    /// Whether any of its figures holds.
+    pub fn has_sound(&self) -> bool {
+        // The counts alone say nothing of a server's speed.
+        Figure::ALL.iter().any(|figure| *figure != Figure::Counts && self.soundness(*figure).is_sound())
+    }
+
+    /// Judges a requirement by this step.
+    pub fn judge(&self, threshold: &Threshold) -> ThresholdOutcome {
+        let judged = Judged {
+            record: &self.record,
+            elapsed_ns: self.elapsed_ns,
+            never_begun: self.requests.never_begun,
+            step: self.step,
+        };
+        threshold.judge(&judged, |figure| self.verdict(figure))
+    }
+
+    /// Takes what is allowed for out of what failed: what a requirement bounds, and beyond the server's limit what a run
+    /// is about. It stays in the notes.
+    pub fn allow(&mut self, thresholds: &[Threshold]) {
+        let is_allowed = |reason: &Reason| {
+            let Some(finding) = Finding::of_name(&reason.name) else { return false };
+            self.evidence.overload && finding.is_of_overload()
+                || thresholds.iter().any(|threshold| threshold.allows(finding))
+        };
+        let (allowed, failing) = std::mem::take(&mut self.failing).into_iter().partition(is_allowed);
+        let allowed: Vec<Reason> = allowed;
+        self.failing = failing;
+        self.notes.extend(allowed.iter().map(failing::allowed));
+    }
+}
+
+/// What became of the requests. What was due is as many requests as its arrivals have on average.
+fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
+    let of_arrivals = |arrivals: u64| (arrivals as f64 * facts.plan.arrival().requests).round() as u64;
+    let (never_begun, begun) = (of_arrivals(facts.tally.dropped), record.counts.requests_begun);
+    RequestsReport {
+        offered: facts.plan.is_open().then_some(begun + never_begun),
+        begun,
+        in_time: record.responses_in_time(),
+        late: record.late.responses,
+        drain_ns: record.late.drain_ns,
+        failed: record.counts.failures_total(),
+        never_begun,
     }
 }
 
@@ -366,6 +490,9 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         client_busy_share: facts.client.busy_share,
         client_wait_share: facts.client.wait_share,
         client_held_back_share: facts.client.held_back_share,
+        client_crowded_share: facts.client.crowded_share,
+        server_crowded_cores: facts.server.and_then(|server| server.crowded_cores),
+        server_cores: facts.server.map(|server| server.cores_used),
         offered_per_s: plan.offered_per_s(),
         begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
         intended_span_ns: record.intended_span_ns,

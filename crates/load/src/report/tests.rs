@@ -1,8 +1,9 @@
 use super::goodput::{good, sustained_per_s};
 use super::{
-    ClientReport, Cpu, MachineReport, ReadError, RunReport, SCHEMA, SCHEMA_VERSION, StepFacts, StepReport, Times,
-    WarmUpReport,
+    ClientReport, Cpu, MachineReport, ReadError, RequestsReport, RunReport, SCHEMA, SCHEMA_VERSION, StepFacts,
+    StepReport, Times, WarmUpReport,
 };
+use crate::failure::FailureKind;
 use crate::judge::{InvalidReason, Threshold};
 use crate::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, WarmUp};
 use crate::record::{Hdr, Recorder, RecorderSettings, Sample};
@@ -18,29 +19,32 @@ fn record(seconds: u64, service_ns: impl Fn(u64) -> u64) -> Recorder {
     for index in 0..seconds * 100 {
         let begun_ns = SECOND_NS + index * 10 * MS;
         recorder.record_begun(1, begun_ns, begun_ns);
-        let ended_ns = begun_ns + service_ns(index / 100);
-        recorder.record(&Sample {
-            class: 0,
-            step: 0,
-            intended_ns: begun_ns,
-            begun_ns,
-            sent_ns: begun_ns,
-            first_byte_ns: ended_ns,
-            ended_ns,
-            resolve_ns: 0,
-            connect_ns: 0,
-            tls_ns: 0,
-            result: Ok(200),
-            detail: "",
-            head_bytes: 100,
-            body_bytes: 900,
-            sent_bytes: 50,
-            interim_responses: 0,
-            is_new_connection: false,
-        });
+        recorder.record(&sample(begun_ns, begun_ns + service_ns(index / 100)));
     }
     recorder.finish(SECOND_NS + seconds * SECOND_NS);
     recorder
+}
+
+fn sample(begun_ns: u64, ended_ns: u64) -> Sample {
+    Sample {
+        class: 0,
+        step: 0,
+        intended_ns: begun_ns,
+        begun_ns,
+        sent_ns: begun_ns,
+        first_byte_ns: ended_ns,
+        ended_ns,
+        resolve_ns: 0,
+        connect_ns: 0,
+        tls_ns: 0,
+        result: Ok(200),
+        detail: "",
+        head_bytes: 100,
+        body_bytes: 900,
+        sent_bytes: 50,
+        interim_responses: 0,
+        is_new_connection: false,
+    }
 }
 
 fn facts(seconds: u64) -> StepFacts {
@@ -62,6 +66,7 @@ fn facts(seconds: u64) -> StepFacts {
             busy_share: 0.2,
             wait_share: 0.0,
             held_back_share: None,
+            crowded_share: None,
             loop_lag: Times::of(Hdr::new().unwrap()),
             memory_bytes_peak: None,
             other_cpu_share: Some(0.3),
@@ -79,8 +84,7 @@ fn facts(seconds: u64) -> StepFacts {
 
 fn run() -> RunReport {
     let record = record(30, |_| 2 * MS);
-    let outcome = Threshold::parse("p99<20ms").unwrap().judge(&record, 30 * SECOND_NS, 0);
-    RunReport {
+    let mut run = RunReport {
         schema: SCHEMA.to_owned(),
         schema_version: SCHEMA_VERSION,
         label: "one".to_owned(),
@@ -100,9 +104,68 @@ fn run() -> RunReport {
         class_names: vec!["/".to_owned()],
         steps: vec![StepReport::of(record, facts(30))],
         limit: None,
-        thresholds: vec![outcome],
+        thresholds: Vec::new(),
         findings: serde_json::Map::new(),
+    };
+    run.require(&[Threshold::parse("p99<20ms").unwrap()]);
+    run
+}
+
+#[test]
+fn what_comes_after_the_span_is_in_no_rate() {
+    let mut recorder = record(2, |second| if second == 0 { 2 * MS } else { 5 * MS });
+    // One more, begun in the span and answered six seconds after it, and one that failed then.
+    let begun_ns = 2 * SECOND_NS;
+    recorder.record_begun(2, begun_ns, begun_ns);
+    for result in [Ok(200), Err(FailureKind::ConnReset)] {
+        recorder.record(&Sample { result, ended_ns: 9 * SECOND_NS, ..sample(begun_ns, begun_ns) });
     }
+    recorder.close_span(3 * SECOND_NS);
+    let step = StepReport::of(recorder, facts(2));
+    assert!((step.responses_per_s - 100.0).abs() < 1e-9, "{}", step.responses_per_s);
+    assert!((step.bytes_in_per_s - 100_000.0).abs() < 1e-6, "{}", step.bytes_in_per_s);
+    let RequestsReport { offered, begun, in_time, late, drain_ns, failed, never_begun } = step.requests;
+    assert_eq!((offered, begun, in_time, late, failed, never_begun), (Some(202), 202, 200, 1, 1, 0));
+    assert_eq!((drain_ns, step.record.counts.responses), (6 * SECOND_NS, 201));
+    let met = |text: &str| step.judge(&Threshold::parse(text).unwrap()).met;
+    assert!(met("rate>=100") && !met("rate>100") && met("responses>=201"));
+}
+
+#[test]
+fn a_span_that_the_plan_knows_is_kept_to_while_requests_are_begun_after_it() {
+    let settings = RecorderSettings { classes: 1, start_ns: SECOND_NS, measured_from_ns: SECOND_NS };
+    let mut recorder = Recorder::new(settings).unwrap();
+    recorder.end_span_after(SECOND_NS);
+    // What waited for a connection is begun after the span as well.
+    for begun_ns in [SECOND_NS, 2 * SECOND_NS + 1, 3 * SECOND_NS] {
+        recorder.record_begun(1, SECOND_NS, begun_ns);
+        recorder.record(&sample(begun_ns, begun_ns + MS));
+    }
+    recorder.close_span(2 * SECOND_NS);
+    assert_eq!((recorder.responses_in_time(), recorder.late.responses), (1, 2));
+    assert_eq!(recorder.late.drain_ns, SECOND_NS + MS);
+}
+
+#[test]
+fn what_a_requirement_allows_for_has_not_failed() {
+    let failing = || {
+        let mut recorder = record(30, |_| 2 * MS);
+        recorder.record_begun(1, 5 * SECOND_NS, 5 * SECOND_NS);
+        recorder.record(&Sample { result: Err(FailureKind::ConnReset), ..sample(5 * SECOND_NS, 6 * SECOND_NS) });
+        StepReport::of(recorder, facts(30))
+    };
+    let left = |thresholds: &[&str]| {
+        let mut step = failing();
+        let thresholds: Vec<_> = thresholds.iter().map(|text| Threshold::parse(text).unwrap()).collect();
+        step.allow(&thresholds);
+        (step.failing.len(), step.notes.iter().any(|note| note.name == "failures-allowed"))
+    };
+    assert_eq!((left(&[]), left(&["p99<1s"])), ((1, false), (1, false)));
+    assert_eq!((left(&["errors<1%"]), left(&["failures<5"])), ((0, true), (0, true)));
+    // Nothing sent is no share of errors.
+    let mut nothing = StepReport::of(record(0, |_| 0), facts(30));
+    nothing.allow(&[Threshold::parse("errors<5").unwrap()]);
+    assert_eq!(nothing.failing[0].name, "nothing-sent");
 }
 
 #[test]
@@ -113,7 +176,7 @@ fn a_step_is_summed_up() {
     assert_eq!(step.offered.rate_per_s, Some(100.0));
     assert!(step.response.unwrap().p99_ns.abs_diff(2 * MS) < 2 * MS / 500);
     assert_eq!((step.invalid, step.failing), (vec![], vec![]));
-    assert_eq!(step.notes.len(), 1, "crowded");
+    assert_eq!(step.notes.len(), 1, "other work");
     let little = step.evidence.little.unwrap();
     assert!((little.in_flight - 0.2).abs() < 1e-9 && little.difference_share() < 1e-9, "{little:?}");
 }
@@ -179,9 +242,9 @@ fn a_document_is_the_same_after_being_written_and_read() {
 fn other_documents_are_refused_with_a_clear_reason() {
     let text = run().encode().unwrap();
     let change = |from: &str, to: &str| RunReport::parse(&text.replacen(from, to, 1)).unwrap_err();
-    let newer = change("\"schema_version\": 1", "\"schema_version\": 2");
-    assert_eq!(newer, ReadError::Newer(2));
-    assert_eq!(newer.to_string(), "written by a newer flatout: its schema version is 2, and this one reads up to 1");
+    let newer = change("\"schema_version\": 2", "\"schema_version\": 3");
+    assert_eq!(newer, ReadError::Newer(3));
+    assert_eq!(newer.to_string(), "written by a newer flatout: its schema version is 3, and this one reads up to 2");
     assert_eq!(
         change("\"schema\": \"flatout-run\"", "\"schema\": \"cake\""),
         ReadError::OtherSchema("cake".to_owned())

@@ -35,11 +35,12 @@ pub(super) fn entry(
     entry
 }
 
-/// What is said against a run, and whether that is of the client alone, its limit or its being late, which leaves what the
-/// server cost. Beyond what a server bears, what waits and what is never begun is what the step is about, as it is of `--overload`.
+/// What is said against a run, and whether that is of the client alone or of other processes, which leaves what the server
+/// cost. Beyond what a server bears, what waits and what is never begun is what the step is about, as it is of `--overload`.
 fn judged<'i>(step: &Step, invalid: impl Iterator<Item = &'i Invalid>) -> (Vec<String>, bool) {
-    let is_by_client =
-        |invalid: &&Invalid| matches!(invalid.reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag);
+    let is_by_client = |invalid: &&Invalid| {
+        matches!(invalid.reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::Crowded)
+    };
     let is_meant = |invalid: &&Invalid| match invalid.reason {
         InvalidReason::ClientSaturated => step.client_limit,
         InvalidReason::ConnectionsShort | InvalidReason::RateNotReached => step.failures_expected,

@@ -10,7 +10,7 @@ use crate::server::instance::{Launch, free_port};
 use crate::server::{Instance, group};
 use crate::testbed::{self, Link, Network};
 use crate::why::Reason;
-use std::collections::BTreeMap;
+use flatout_lab::cpu::CpuReading;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -266,7 +266,7 @@ impl<'r> Engine<'r> {
                 let members = instance.members();
                 Cost {
                     server: instance.launch.name.clone(),
-                    cpu: group::cpu(&members),
+                    cpu: CpuReading::of(members.iter().copied()),
                     memory_bytes: group::memory(&members),
                     processes: members.len() as u32,
                 }
@@ -278,19 +278,19 @@ impl<'r> Engine<'r> {
 /// What a server's processes have taken up to a moment.
 pub(super) struct Cost {
     server: String,
-    cpu: BTreeMap<(u32, u32), u64>,
+    cpu: CpuReading,
     memory_bytes: u64,
     processes: u32,
 }
 
 pub(super) fn processes(before: &[Cost], after: &[Cost]) -> Vec<ProcessCost> {
-    let nothing = BTreeMap::new();
+    let nothing = CpuReading::default();
     let earlier = |server: &str| before.iter().find(|cost| cost.server == server).map_or(&nothing, |cost| &cost.cpu);
     after
         .iter()
         .map(|cost| ProcessCost {
             server: cost.server.clone(),
-            cpu_ns: group::used(earlier(&cost.server), &cost.cpu),
+            cpu_ns: cost.cpu.used_since(earlier(&cost.server)),
             memory_bytes: cost.memory_bytes,
             processes: cost.processes,
         })

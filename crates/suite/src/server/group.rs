@@ -62,22 +62,6 @@ fn with_descendants(table: &BTreeMap<u32, Entry>, mut members: BTreeSet<u32>) ->
     members
 }
 
-/// CPU time of every thread of some processes, by thread.
-pub fn cpu(processes: &BTreeSet<u32>) -> BTreeMap<(u32, u32), u64> {
-    let mut cpu = BTreeMap::new();
-    for pid in processes {
-        for (task, ns) in procfs::read_task_cpu_ns(*pid).unwrap_or_default() {
-            cpu.insert((*pid, task), ns);
-        }
-    }
-    cpu
-}
-
-/// What was used between two readings, in nanoseconds. A thread that began meanwhile counts whole; one that ended is lost.
-pub fn used(before: &BTreeMap<(u32, u32), u64>, after: &BTreeMap<(u32, u32), u64>) -> u64 {
-    after.iter().map(|(task, ns)| ns.saturating_sub(before.get(task).copied().unwrap_or(0))).sum()
-}
-
 /// Resident memory of some processes, in bytes.
 pub fn memory(processes: &BTreeSet<u32>) -> u64 {
     processes.iter().filter_map(|pid| procfs::read_process_status(*pid).ok()).map(|status| status.memory_bytes).sum()
@@ -123,8 +107,7 @@ pub fn reap_orphans(known: &BTreeSet<u32>) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{members, parse, used};
-    use std::collections::BTreeMap;
+    use super::{members, parse};
     use std::process::Command;
 
     #[test]
@@ -145,12 +128,5 @@ mod tests {
         super::signal(0, &found, 9);
         child.wait().unwrap();
         assert_eq!(found.len(), 2);
-    }
-
-    #[test]
-    fn a_thread_that_began_counts_whole_and_one_that_ended_is_lost() {
-        let before = BTreeMap::from([((1, 1), 10), ((1, 2), 5)]);
-        let after = BTreeMap::from([((1, 1), 25), ((1, 3), 7)]);
-        assert_eq!(used(&before, &after), 22);
     }
 }

@@ -53,9 +53,15 @@ pub fn find_knee(
 /// says nothing about the server, unless response times meet the requirement even with the client's delays in them.
 fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
-        matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::LittlesLaw)
+        matches!(
+            reason,
+            InvalidReason::ClientSaturated
+                | InvalidReason::ScheduleLag
+                | InvalidReason::Crowded
+                | InvalidReason::LittlesLaw
+        )
     };
-    let is_met = requirement.judge(&step.record, step.elapsed_ns, step.step).met;
+    let is_met = step.judge(requirement).met;
     // The luck of random arrivals is not in this share, as it is in the rate.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;

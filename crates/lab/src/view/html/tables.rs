@@ -45,7 +45,6 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
 
 fn step_row(name: &str, step: &StepReport) -> Markup {
     let time = |pick: fn(&Percentiles) -> u64| duration(step.response.as_ref().map(pick));
-    let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
     html! { tr {
         th scope="row" { (name) }
         td { (units::figure(step.responses_per_s)) }
@@ -57,7 +56,7 @@ fn step_row(name: &str, step: &StepReport) -> Markup {
         td.bad[step.error_share > 0.0] { (units::percent(step.error_share)) }
         td { (duration(step.lag.as_ref().map(|lag| lag.p99_ns))) }
         td { (units::bytes(step.bytes_in_per_s)) "/s" }
-        @if reasons.is_empty() { td { "valid" } } @else { td.bad { (reasons.join(", ")) } }
+        td.bad[!step.invalid.is_empty()] { (verdict::short(step)) }
     } }
 }
 
@@ -71,7 +70,8 @@ fn thresholds(reports: &[RunReport], names: &[String]) -> Markup {
                 th scope="row" { (outcome.text) @if reports.len() > 1 { " (" (name) ")" } }
                 td { (outcome.step + 1) }
                 td { (outcome.found.as_deref().unwrap_or("–")) }
-                @if outcome.met { td { "yes" } } @else { td.bad { "no" } }
+                @if !outcome.unsound.is_empty() { td.bad { "not certain" (verdict::uncertain(outcome)) } }
+                @else if outcome.met { td { "yes" } } @else { td.bad { "no" } }
             } } } }
         } }
     } }
@@ -164,19 +164,21 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
-                    @for head in ["begun", "sent", "answered", "1xx", "2xx", "3xx", "4xx", "5xx", "failed", "never begun"] { th scope="col" { (head) } }
+                    @for head in ["due", "begun", "sent", "in time", "late", "1xx", "2xx", "3xx", "4xx", "5xx", "failed", "never begun"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in &rows {
                     @let counts = &step.record.counts;
                     tr {
                         th scope="row" { (name) }
-                        @for count in [counts.requests_begun, counts.requests_sent, counts.responses] { td { (units::count(count)) } }
+                        td { (step.requests.offered.map_or_else(|| "–".to_owned(), units::count)) }
+                        @for count in [counts.requests_begun, counts.requests_sent, step.requests.in_time, step.requests.late] { td { (units::count(count)) } }
                         @for (index, count) in counts.status_classes.iter().enumerate() { td.bad[index > 2 && *count > 0] { (units::count(*count)) } }
                         td.bad[counts.failures_total() > 0] { (units::count(counts.failures_total())) }
                         td.bad[step.tally.dropped > 0] { (units::count(step.tally.dropped)) }
                     }
                 } }
             } }
+            p { "Rates are of what came in time: within the span in which load was offered. Late is what came after its end." }
             @if met.is_empty() { p { "No request failed." } } @else {
                 div.wide { table {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }

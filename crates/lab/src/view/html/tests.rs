@@ -51,7 +51,7 @@ fn a_sweep_has_the_curve_and_its_findings() {
             "Reply rate and response time against offered rate",
             "offered rate (1/s)",
             "reply rate (1/s)",
-            "Invalid: do not believe the figures of 1 step.",
+            "Partly valid: not every figure of 1 step holds.",
             "client-saturated",
             "connreset",
             "epipe",

@@ -88,6 +88,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             busy_share: 0.4,
             wait_share: 0.0,
             held_back_share: None,
+            crowded_share: None,
             loop_lag: Times::of(Hdr::new().unwrap()),
             memory_bytes_peak: None,
             other_cpu_share: None,

@@ -1,5 +1,7 @@
-use super::Threshold;
+use super::{Judged, Threshold, ThresholdOutcome};
 use crate::failure::FailureKind;
+use crate::judge::failing::Finding;
+use crate::judge::{Figure, FigureVerdict, InvalidReason, Soundness};
 use crate::record::{Recorder, RecorderSettings, Sample};
 
 /// A thousand answers of 1 to 1,000 ms in ten seconds: five 500s, ten 404s, and five failures besides.
@@ -36,20 +38,28 @@ fn recorder() -> Recorder {
     recorder
 }
 
+fn judge(text: &str, record: &Recorder, elapsed_ns: u64) -> ThresholdOutcome {
+    let judged = Judged { record, elapsed_ns, never_begun: 0, step: 3 };
+    Threshold::parse(text).unwrap().judge(&judged, |_| FigureVerdict::default())
+}
+
 #[test]
 fn requirements_are_judged_by_their_figure() {
     let recorder = recorder();
     for (text, met, found) in [
-        ("p50<600ms", true, "500"),
-        ("p99<990ms", false, "990"),
-        ("p99 <= 1s", true, "990"),
-        ("response.p99.9>990ms", true, "999"),
-        ("p100<1.1s", true, "1.0"),
+        ("p50<600ms", true, "503"),
+        ("p99<990ms", false, "995"),
+        ("p99 <= 1s", true, "995"),
+        ("response.p99.4>990ms", true, "999"),
+        ("p99.5<=1s", true, "1.0"), // of 1,005 the thousandth
+        ("p99.6<1.1s", false, "no response: 5 of 1005 requests were never answered"),
+        ("p100<1.1s", false, "no response"),
+        ("service.p100<1.1s", false, "no response"),
         ("mean<500ms", false, "500"),
         ("min>0.999ms", true, "999.9"), // a histogram tells three digits
-        ("max<1s", false, "1.0"),
+        ("max<2s", false, "no response"),
         ("lag.max<401us", true, "400"),
-        ("service.p50<500ms", true, "499"),
+        ("service.p50<500ms", false, "502"),
         ("errors<2%", true, "1.990 %"),
         ("errors<1%", false, "1.990 %"),
         ("errors<=20", true, "20"),
@@ -63,7 +73,7 @@ fn requirements_are_judged_by_their_figure() {
         ("throughput>1MB", true, "1.005 MB/s"),
         ("throughput>1MiB/s", false, "1.005 MB/s"),
     ] {
-        let outcome = Threshold::parse(text).unwrap().judge(&recorder, 10_000_000_000, 3);
+        let outcome = judge(text, &recorder, 10_000_000_000);
         assert_eq!((outcome.met, outcome.step, outcome.text.as_str()), (met, 3, text), "{outcome:?}");
         assert!(outcome.found.as_deref().unwrap().starts_with(found), "{outcome:?}");
     }
@@ -73,10 +83,10 @@ fn requirements_are_judged_by_their_figure() {
 fn a_value_that_is_not_there_is_a_requirement_missed() {
     let empty = Recorder::new(RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 }).unwrap();
     for text in ["p99<1h", "tls.p50<1h", "errors<100%", "rate>=0", "throughput>=0B"] {
-        let outcome = Threshold::parse(text).unwrap().judge(&empty, 0, 0);
+        let outcome = judge(text, &empty, 0);
         assert_eq!((outcome.met, outcome.found), (false, None), "{text}");
     }
-    assert!(Threshold::parse("errors<1").unwrap().judge(&empty, 0, 0).met, "none are fewer than one");
+    assert!(judge("errors<1", &empty, 0).met, "none are fewer than one");
 }
 
 #[test]
@@ -116,4 +126,51 @@ fn requirements_are_written_as_they_were_given() {
     assert_eq!(serde_json::to_string(&threshold).unwrap(), "\"p99 < 20ms\"");
     assert_eq!(serde_json::from_str::<Threshold>("\"p99 < 20ms\"").unwrap(), threshold);
     assert!(serde_json::from_str::<Threshold>("\"p99\"").is_err());
+}
+
+#[test]
+fn requests_that_were_never_begun_are_slower_than_every_other() {
+    let record = recorder();
+    let judge = |text: &str, never_begun| {
+        let judged = Judged { record: &record, elapsed_ns: 1, never_begun, step: 0 };
+        Threshold::parse(text).unwrap().judge(&judged, |_| FigureVerdict::default()).met
+    };
+    // Of 2,005 with 1,000 times, the median is the 1,003rd.
+    assert_eq!([0, 994, 1_000].map(|never_begun| judge("p50<1.1s", never_begun)), [true, true, false]);
+    assert!(judge("service.p50<1.1s", 1_000), "what was never begun was no service");
+}
+
+#[test]
+fn a_figure_that_does_not_hold_decides_only_by_its_bound() {
+    let record = recorder();
+    let decides = |text: &str, soundness| {
+        let judged = Judged { record: &record, elapsed_ns: 10_000_000_000, never_begun: 0, step: 0 };
+        let reasons = vec![InvalidReason::ClientSaturated];
+        let verdict = |figure: Figure| FigureVerdict { figure, soundness, reasons: reasons.clone() };
+        let outcome = Threshold::parse(text).unwrap().judge(&judged, verdict);
+        (outcome.met, outcome.unsound.is_empty())
+    };
+    use Soundness::{AtLeast, AtMost, Unknown};
+    // 100/s were found.
+    assert_eq!(decides("rate>=90", AtLeast), (true, true));
+    assert_eq!(decides("rate>=110", AtLeast), (false, false));
+    assert_eq!(decides("rate<90", AtLeast), (false, true));
+    assert_eq!(decides("rate>=90", Unknown), (true, false));
+    // 500 ms were found.
+    assert_eq!(decides("p50<600ms", AtMost), (true, true));
+    assert_eq!(decides("p50<400ms", AtMost), (false, false));
+    assert_eq!(decides("lag.p50<1s", Unknown), (true, true), "lag is what a verdict is found from");
+}
+
+#[test]
+fn a_requirement_allows_for_what_it_bounds() {
+    let allows = |text: &str| {
+        let threshold = Threshold::parse(text).unwrap();
+        Finding::ALL.iter().copied().filter(|finding| threshold.allows(*finding)).collect::<Vec<_>>()
+    };
+    let failures = [Finding::RequestsFailed, Finding::BodiesShort];
+    assert_eq!(allows("errors<1%"), [&failures[..], &[Finding::ClientErrors, Finding::ServerErrors]].concat());
+    assert_eq!(allows("failures<3"), failures);
+    assert_eq!(allows("5xx<3"), [Finding::ServerErrors]);
+    assert_eq!(allows("p99<1s"), []);
 }

@@ -12,6 +12,9 @@ fn good() -> Evidence {
         client_busy_share: 0.3,
         client_wait_share: 0.05,
         client_held_back_share: None,
+        client_crowded_share: Some(0.01),
+        server_crowded_cores: Some(0.01),
+        server_cores: Some(0.4),
         offered_per_s: Some(1_000.0),
         begun_per_s: 1_000.0,
         intended_span_ns: 9_999 * MS,
@@ -43,11 +46,12 @@ fn names_are_unique_and_every_reason_can_come_up() {
     assert_eq!(names.len(), InvalidReason::ALL.len());
     for reason in InvalidReason::ALL {
         assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
-        assert!(!reason.text().is_empty());
+        assert!(!reason.text().is_empty() && !reason.remedy().is_empty());
     }
     let server = ServerCounts { source: "access.log".to_owned(), by_status: vec![], requests: 1 };
     let bad = Evidence {
         client_busy_share: 0.99,
+        server_crowded_cores: Some(0.1),
         begun_span_ns: 12_000 * MS,
         connections_asked: Some(13),
         lag_p50_ns: MS,
@@ -134,4 +138,20 @@ fn the_slowest_of_a_few_requests_is_not_their_99th_percentile() {
     // The middle of few is one that can be judged.
     let evidence = Evidence { lag_p50_ns: MS, response_p50_ns: MS, ..late(9) };
     assert_eq!(reasons(&evidence), vec![InvalidReason::ScheduleLag]);
+}
+
+#[test]
+fn a_crowd_touches_the_tail_before_the_rest() {
+    let crowded = |client, server, elapsed_ns| {
+        let evidence = Evidence { client_crowded_share: client, server_crowded_cores: server, elapsed_ns, ..good() };
+        (evidence.is_crowded(), evidence.is_crowded_throughout())
+    };
+    let long_ns = 10_000 * MS;
+    assert_eq!(crowded(None, None, long_ns), (false, false));
+    assert_eq!(crowded(Some(0.02), Some(0.02), long_ns), (false, false));
+    assert_eq!(crowded(Some(0.03), None, long_ns), (true, false), "beside 30 % on a core");
+    assert_eq!(crowded(None, Some(0.2), long_ns), (true, true), "beside 40 %");
+    assert_eq!(crowded(Some(0.9), Some(0.9), 999 * MS), (false, false), "ticks are too coarse for so short a run");
+    let evidence = Evidence { server_crowded_cores: Some(0.2), ..good() };
+    assert_eq!(reasons(&evidence), vec![InvalidReason::Crowded]);
 }

@@ -1,0 +1,195 @@
+//! The verdict figure by figure: which figures of a step hold, which are a bound only, and which say nothing.
+
+use super::validity::{Evidence, Invalid, InvalidReason, REACHED_SHARE_MIN};
+use serde::{Deserialize, Serialize};
+
+flatout_reason::reasons! {
+    /// Figures that the same reasons touch in the same way.
+    #[derive(PartialOrd, Ord)]
+    pub enum Figure { name, text, }
+    Rate,      "rate",       "responses and bytes a second";
+    Median,    "p50",        "response times up to the median, and their mean";
+    Tail,      "p99",        "response times above the median, up to the longest";
+    ServerCpu, "server-cpu", "the server's CPU time for each response";
+    ClientCpu, "client-cpu", "the client's CPU time for each response";
+    Counts,    "counts",     "numbers of responses, statuses and errors";
+}
+
+crate::by_name! { Figure, "figure" }
+
+/// What a figure is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Soundness {
+    /// It holds.
+    #[default]
+    Sound,
+    /// The truth is at least this.
+    AtLeast,
+    /// The truth is at most this.
+    AtMost,
+    /// It says nothing.
+    Unknown,
+}
+
+impl Soundness {
+    /// What is left when two reasons touch one figure.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Sound, other) => other,
+            (one, Self::Sound) => one,
+            (Self::AtLeast, Self::AtLeast) => Self::AtLeast,
+            (Self::AtMost, Self::AtMost) => Self::AtMost,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Whether the figure holds as it is.
+    pub const fn is_sound(self) -> bool {
+        matches!(self, Self::Sound)
+    }
+
+    /// For people: `sound`, `at least this`.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::AtLeast => "at least this",
+            Self::AtMost => "at most this",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The verdict on one figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FigureVerdict {
+    /// The figure.
+    pub figure: Figure,
+    /// What it is worth.
+    pub soundness: Soundness,
+    /// Why it is not sound; empty where it is.
+    pub reasons: Vec<InvalidReason>,
+}
+
+impl Default for FigureVerdict {
+    fn default() -> Self {
+        Self { figure: Figure::Counts, soundness: Soundness::Sound, reasons: Vec::new() }
+    }
+}
+
+/// What a reason makes of a figure.
+pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Soundness {
+    use Figure::{ClientCpu, Counts, Median, Rate, ServerCpu, Tail};
+    use Soundness::{AtLeast, AtMost, Sound, Unknown};
+    // Where the clock decides the rate and the client kept to it, that is the rate, whoever was busy.
+    let rate_is_kept = evidence.reached_share().is_some_and(|share| share >= REACHED_SHARE_MIN);
+    let is_late = |figure| match figure {
+        Median => evidence.median_is_late(),
+        _ => evidence.tail_is_late(),
+    };
+    match (reason, figure) {
+        // The delay of the client, or of a connection, is in the time from the intended start.
+        (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
+        (InvalidReason::ClientSaturated | InvalidReason::Crowded, Rate) if rate_is_kept => Sound,
+        (InvalidReason::ClientSaturated, Rate) => AtLeast,
+        (InvalidReason::ClientSaturated, Median | Tail) => AtMost,
+        (InvalidReason::Crowded, Rate) if evidence.is_crowded_throughout() => AtLeast,
+        (InvalidReason::Crowded, Median) if evidence.is_crowded_throughout() => AtMost,
+        (InvalidReason::Crowded, Tail) => AtMost,
+        // The server met less load than was asked for, and could have borne more.
+        (InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate) => AtLeast,
+        (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail) => Unknown,
+        (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu) => Unknown,
+        // Those that waited the longest are not among the times.
+        (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
+        (InvalidReason::LittlesLaw | InvalidReason::CountsDiffer, _) => Unknown,
+        (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu) => Unknown,
+        (_, Rate | Median | Tail | ServerCpu | ClientCpu | Counts) => Sound,
+    }
+}
+
+/// The verdict on one figure with these reasons.
+pub fn verdict(figure: Figure, evidence: &Evidence, invalid: &[Invalid]) -> FigureVerdict {
+    let mut verdict = FigureVerdict { figure, soundness: Soundness::Sound, reasons: Vec::new() };
+    for reason in invalid.iter().map(|invalid| invalid.reason) {
+        let effect = effect(reason, figure, evidence);
+        if !effect.is_sound() {
+            verdict.soundness = verdict.soundness.and(effect);
+            verdict.reasons.push(reason);
+        }
+    }
+    verdict
+}
+
+/// The verdict on every figure.
+pub fn verdicts(evidence: &Evidence, invalid: &[Invalid]) -> Vec<FigureVerdict> {
+    Figure::ALL.iter().map(|figure| verdict(*figure, evidence, invalid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figure, Soundness, effect, verdict, verdicts};
+    use crate::judge::validity::{Evidence, Invalid, InvalidReason};
+
+    fn invalid(reasons: &[InvalidReason]) -> Vec<Invalid> {
+        reasons.iter().map(|reason| Invalid { reason: *reason, text: String::new() }).collect()
+    }
+
+    /// In the order of the figures: rate, p50, p99, server CPU, client CPU, counts.
+    fn soundness(evidence: &Evidence, reasons: &[InvalidReason]) -> Vec<Soundness> {
+        verdicts(evidence, &invalid(reasons)).into_iter().map(|verdict| verdict.soundness).collect()
+    }
+
+    fn late() -> Evidence {
+        Evidence {
+            responses: 10_000,
+            lag_p50_ns: 50_000,
+            response_p50_ns: 1_000_000,
+            lag_p99_ns: 9_000_000,
+            response_p99_ns: 10_000_000,
+            ..Evidence::default()
+        }
+    }
+
+    #[test]
+    fn a_saturated_client_leaves_bounds_and_costs() {
+        use Soundness::{AtLeast, AtMost, Sound};
+        let closed = soundness(&Evidence::default(), &[InvalidReason::ClientSaturated]);
+        assert_eq!(closed, [AtLeast, AtMost, AtMost, Sound, Sound, Sound]);
+        // By the clock the rate is what was offered.
+        let kept = Evidence { offered_per_s: Some(1.0), visits: 10, ..Evidence::default() };
+        assert_eq!(soundness(&kept, &[InvalidReason::ClientSaturated])[0], Sound);
+        let verdict = verdict(Figure::Rate, &Evidence::default(), &invalid(&[InvalidReason::ClientSaturated]));
+        assert_eq!(verdict.reasons, [InvalidReason::ClientSaturated]);
+    }
+
+    #[test]
+    fn lag_touches_the_times_that_it_is_large_beside() {
+        use Soundness::{AtMost, Sound};
+        let found = soundness(&late(), &[InvalidReason::ScheduleLag]);
+        assert_eq!(found, [Sound, Sound, AtMost, Sound, Sound, Sound], "p50 holds and p99 does not");
+    }
+
+    #[test]
+    fn bounds_of_two_directions_say_nothing() {
+        let both = [InvalidReason::ClientSaturated, InvalidReason::ArrivalsDropped];
+        let found = soundness(&Evidence::default(), &both);
+        assert_eq!(found[..3], [Soundness::AtLeast, Soundness::Unknown, Soundness::Unknown]);
+    }
+
+    #[test]
+    fn what_was_not_measured_takes_nothing_from_what_was() {
+        for reason in InvalidReason::ALL.iter().copied() {
+            let touched = Figure::ALL.iter().any(|figure| !effect(reason, *figure, &late()).is_sound());
+            let is_of_a_part = matches!(
+                reason,
+                InvalidReason::PartMissing | InvalidReason::CountsMissing | InvalidReason::Interrupted
+            );
+            assert!(touched != is_of_a_part, "{reason:?}");
+            assert!(!is_of_a_part || reason.is_of_a_part());
+        }
+        let nothing = soundness(&Evidence::default(), &[InvalidReason::CountsDiffer]);
+        assert!(nothing.iter().all(|soundness| *soundness == Soundness::Unknown));
+    }
+}

@@ -1,0 +1,53 @@
+//! Requests that ended after the measured span.
+//!
+//! The span is the time in which load was offered. What is under way at its end is awaited and recorded like any other
+//! request, but belongs to no rate: one response of eight seconds would make a run of two seconds four times as long.
+
+use super::Sample;
+use serde::{Deserialize, Serialize};
+
+/// What ended after the span. The other counts include it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// Responses received whole.
+    pub responses: u64,
+    /// Requests that failed.
+    pub failures: u64,
+    /// Bytes received with both.
+    pub bytes_in: u64,
+    /// From the end of the span to the last of them, in nanoseconds.
+    pub drain_ns: u64,
+}
+
+impl Late {
+    pub(super) fn add(&mut self, ended: Ended) {
+        self.responses += u64::from(ended.is_response);
+        self.failures += u64::from(!ended.is_response);
+        self.bytes_in += ended.bytes_in;
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.responses += other.responses;
+        self.failures += other.failures;
+        self.bytes_in += other.bytes_in;
+        self.drain_ns = self.drain_ns.max(other.drain_ns);
+    }
+}
+
+/// A request that ended since the last one was begun. Where the last of all ends the span, this one may be late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) ended_ns: u64,
+    bytes_in: u64,
+    is_response: bool,
+}
+
+impl Ended {
+    pub(super) fn of(sample: &Sample) -> Self {
+        Self {
+            ended_ns: sample.ended_ns,
+            bytes_in: sample.head_bytes + sample.body_bytes,
+            is_response: sample.result.is_ok(),
+        }
+    }
+}
