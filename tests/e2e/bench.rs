@@ -251,7 +251,7 @@ fn an_interrupted_run_still_tells_its_results() {
         bench.interrupt();
         assert_eq!(bench.wait().code(), Some(code), "{arguments:?} {}", bench.read("stderr"));
         let (json, stdout) = (bench.json(), bench.read("stdout"));
-        assert!(stdout.contains("  requests/s ") && stdout.contains("  INVALID: interrupted: ended early"), "{stdout}");
+        assert!(stdout.contains("  requests/s ") && stdout.contains("  interrupted: ended early"), "{stdout}");
         assert!(!stdout.contains('\x1b') && !bench.read("stderr").contains('\x1b'));
         assert!(names_of(&json["steps"][0], "invalid", "reason").contains(&"interrupted"), "{json:#}");
         // Whatever was under way has been awaited.

@@ -14,7 +14,9 @@ mod report;
 mod responder;
 pub(crate) mod schema;
 mod secure;
+mod soundness;
 mod starvation;
+mod stragglers;
 mod terminal;
 mod truth;
 
@@ -102,7 +104,7 @@ fn bench_by(mut command: Command, arguments: &[&str]) -> Bench {
 }
 
 /// What other work on the machine may bring about.
-const BUSY: [&str; 3] = ["client-saturated", "schedule-lag", "rate-not-reached"];
+const BUSY: [&str; 4] = ["client-saturated", "schedule-lag", "crowded", "rate-not-reached"];
 
 fn reasons_of(step: &Value) -> Vec<&str> {
     step["invalid"].as_array().unwrap().iter().map(|invalid| invalid["reason"].as_str().unwrap()).collect()

@@ -142,7 +142,7 @@ fn what_is_written_is_what_the_schema_says() {
     type Break = fn(&mut Value);
     let broken: [(&str, Break); 6] = [
         ("schema", |value| value["schema"] = json!("other")),
-        ("schema_version", |value| value["schema_version"] = json!(2)),
+        ("schema_version", |value| value["schema_version"] = json!(3)),
         ("seed", |value| value["seed"] = json!("42")),
         ("/steps/0/extra is not described", |value| value["steps"][0]["extra"] = json!(1)),
         ("required", |value| {

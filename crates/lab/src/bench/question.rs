@@ -52,16 +52,48 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
     }
     Some(match Usl::fit(&points, flatout_load::stats::LEVEL_DEFAULT) {
         Ok(law) => {
-            let sentence = match (&law.peak, law.peak_rate) {
-                (Some(peak), Some(rate)) => format!(
-                    "throughput is highest at {:.0} connections ({:.0} to {:.0}), {rate:.0} requests/s by the Universal Scalability Law",
-                    peak.estimate, peak.low, peak.high
-                ),
-                _ => "throughput grows over the whole sweep: no peak is shown by the Universal Scalability Law"
-                    .to_owned(),
-            };
+            let sentence = scalability_sentence(&law, &points);
             json!({ "sentence": sentence, "law": law })
         }
         Err(refusal) => json!({ "sentence": refusal.to_string(), "refusal": refusal.name() }),
     })
+}
+
+/// What the law says of the peak; where it says nothing, what was measured.
+fn scalability_sentence(law: &Usl, points: &[(f64, f64)]) -> String {
+    if let (Some(peak), Some(rate)) = (&law.peak, law.peak_rate) {
+        return format!(
+            "throughput is highest at {:.0} connections ({:.0} to {:.0}), {rate:.0} requests/s by the Universal Scalability Law",
+            peak.estimate, peak.low, peak.high
+        );
+    }
+    let most = points.iter().map(|(connections, _)| *connections).fold(0.0, f64::max);
+    let best = points.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
+    let (connections, rate) = best;
+    format!(
+        "the highest throughput measured is {rate:.0} requests/s, at {connections:.0} of up to {most:.0} connections; where it \
+         peaks is not known, as the interval of β ({:.1e} to {:.1e}) includes 0",
+        law.beta.low, law.beta.high
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scalability_sentence;
+    use flatout_load::stats::usl::Usl;
+
+    #[test]
+    fn the_sentence_does_not_contradict_the_table() {
+        // It falls beyond 32 connections, by less than its points scatter.
+        let rates = [100.0, 230.0, 310.0, 520.0, 640.0, 950.0, 720.0, 890.0];
+        let points: Vec<(f64, f64)> = (0..).map(|power| f64::from(1 << power)).zip(rates).collect();
+        let law = Usl::fit(&points, 0.95).unwrap();
+        assert!(law.peak.is_none() && law.beta.contains(0.0), "{law:?}");
+        let sentence = scalability_sentence(&law, &points);
+        assert!(
+            sentence.starts_with("the highest throughput measured is 950 requests/s, at 32 of up to 128 connections"),
+            "{sentence}"
+        );
+        assert!(sentence.contains("includes 0") && !sentence.contains("grows"), "{sentence}");
+    }
 }

@@ -1,0 +1,100 @@
+//! The verdict is per figure, and the server's CPU time is whole.
+
+use super::bench;
+use super::responder::{Answer, ok, respond};
+use crate::e2e::harness::flatout;
+use crate::e2e::tool::tool;
+use flatout_lab::procfs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+/// A server with a thread for each connection, each of which ends with it.
+struct Threading(Child, String);
+
+impl Threading {
+    fn start() -> Self {
+        let script = "import http.server, sys\n\
+            class Handler(http.server.BaseHTTPRequestHandler):\n\
+            \x20   protocol_version = 'HTTP/1.1'\n\
+            \x20   def do_GET(self):\n\
+            \x20       body = str(sum(range(3000))).encode()\n\
+            \x20       self.send_response(200)\n\
+            \x20       self.send_header('Content-Length', str(len(body)))\n\
+            \x20       self.end_headers()\n\
+            \x20       self.wfile.write(body)\n\
+            \x20   def log_message(self, *words):\n\
+            \x20       pass\n\
+            class Server(http.server.ThreadingHTTPServer):\n\
+            \x20   request_queue_size = 128\n\
+            server = Server(('127.0.0.1', 0), Handler)\n\
+            print(server.server_address[1], flush=True)\n\
+            server.serve_forever()\n";
+        let mut child = tool("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self(child, format!("http://127.0.0.1:{}/", port.trim()))
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        procfs::read_process_ticks(self.0.id()).unwrap().total_ns()
+    }
+}
+
+impl Drop for Threading {
+    fn drop(&mut self) {
+        let _killed = self.0.kill();
+        let _waited = self.0.wait();
+    }
+}
+
+#[test]
+fn threads_that_ended_are_in_the_servers_cpu_time() {
+    let server = Threading::start();
+    let before_ns = server.cpu_ns();
+    let run = bench(&[&server.1, "-n", "600", "-c", "4", "--close"]);
+    let used_ns = server.cpu_ns() - before_ns;
+    assert_eq!(run.number("responses"), 600, "{run:#?}");
+    let report = &run.step()["server"];
+    let found_ns = report["cpu"]["user_ns"].as_u64().unwrap() + report["cpu"]["system_ns"].as_u64().unwrap();
+    // The last threads may end after the run's end; and ticks of user and system time are cut to 10 ms each.
+    let slack_ns = 40_000_000 + used_ns / 10;
+    assert!(used_ns > 50_000_000 && found_ns.abs_diff(used_ns) < slack_ns, "{found_ns} of {used_ns}");
+    assert_eq!(report["cpu_clock"], "process");
+}
+
+/// What becomes of a client that is the limit: an answer that takes no time, from a server of many threads.
+#[test]
+fn a_plain_run_ends_well_while_figures_hold_and_says_which_do_not() {
+    let address = respond(|_, _| Answer::At(0, ok(8)));
+    let url = format!("http://{address}/");
+    // Too few connections for the rate: the wait for them is in the times, and in no other figure.
+    let slow = respond(|_, arrived_ns| Answer::At(arrived_ns + 20_000_000, ok(8)));
+    let short = [&format!("http://{slow}/"), "--rate", "200", "--arrivals", "exp", "-c", "4", "-d", "2s"];
+    let run = bench(&short);
+    assert!(
+        run.invalid().contains(&"connections-short") || run.invalid().contains(&"schedule-lag"),
+        "{:?}",
+        run.invalid()
+    );
+    assert_eq!(run.exit, Some(0), "{} {}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("  Not every figure holds: ") && run.stdout.contains("What to do: "), "{}", run.stdout);
+    let figures = run.step()["figures"].as_array().unwrap();
+    let p99 = figures.iter().find(|figure| figure["figure"] == "p99").unwrap();
+    assert!(p99["soundness"] != "sound" && !p99["reasons"].as_array().unwrap().is_empty(), "{p99}");
+    let with = |more: &[&str]| bench(&[&short[..], more].concat()).exit;
+    assert_eq!(with(&["--strict"]), Some(5));
+    assert_eq!(with(&["--require", "p99<1ms"]), Some(5), "what is at most this may be less");
+    assert_eq!(with(&["--require", "p99<1m"]), Some(0), "an upper bound decides it");
+    let run = bench(&[&url, "-n", "0"]);
+    assert_eq!(run.exit, Some(2), "{}", run.stderr);
+}
+
+#[test]
+fn help_explains_every_reason() {
+    for reason in flatout_load::judge::InvalidReason::ALL {
+        let output = flatout().args(["help", reason.name()]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("What to do: "), "{text}");
+        assert!(text.contains("touch"), "{text}");
+    }
+}

@@ -1,0 +1,70 @@
+//! What comes after the measured span: counted, told apart, and in no rate.
+
+use super::bench;
+use super::responder::{Answer, ok, respond};
+use flatout_net::clock::precise_ns;
+use std::sync::{Arc, Mutex};
+
+/// A responder that keeps one request of many waiting, and its log: when each response left.
+fn with_straggler(late_ns: u64) -> (String, Arc<Mutex<Vec<u64>>>) {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&log);
+    let address = respond(move |target, arrived_ns| {
+        let mut log = kept.lock().unwrap();
+        let due_ns = if target == "/" && log.len() == 100 { arrived_ns + late_ns } else { arrived_ns };
+        log.push(due_ns);
+        Answer::At(due_ns, ok(64))
+    });
+    (format!("http://{address}/"), log)
+}
+
+#[test]
+fn one_late_response_does_not_change_the_rate() {
+    let (url, log) = with_straggler(8_000_000_000);
+    let begun_ns = precise_ns();
+    let load = ["--rate", "500", "-d", "2s", "-c", "64", "--timeout", "20s"];
+    let run = bench(&[&[url.as_str()], &load[..], &["--require", "rate>=480"]].concat());
+    let (log, step) = (log.lock().unwrap(), run.step());
+    // By the responder's own log, all but one left within the span, and that one six seconds after it.
+    let late = log.iter().filter(|left_ns| **left_ns > begun_ns + 7_000_000_000).count();
+    assert_eq!((log.len(), late), (1_000, 1));
+    let requests = &step["requests"];
+    let count = |name: &str| requests[name].as_u64().unwrap();
+    assert_eq!((count("offered"), count("begun"), count("failed")), (1_000, 1_000, 0), "{requests}");
+    assert_eq!(count("in_time") + count("late"), 1_000, "{requests}");
+    // On a busy machine others may be late as well, by a moment.
+    assert!((1..=40).contains(&count("late")), "{requests}");
+    assert!(count("drain_ns") > 4_000_000_000, "{requests}");
+    let rate = step["responses_per_s"].as_f64().unwrap();
+    assert!((rate - count("in_time") as f64 / 2.0).abs() < 1e-6 && rate >= 480.0, "{rate}");
+    assert_eq!(run.json["thresholds"][0]["met"], true, "{}", run.stdout);
+    assert!(run.stdout.contains("answered after the end of the span, the last "), "{}", run.stdout);
+}
+
+#[test]
+fn nor_in_a_run_by_number() {
+    let (url, log) = with_straggler(3_000_000_000);
+    let run = bench(&[&url, "-n", "2000", "-c", "8", "--threads", "2", "--timeout", "20s"]);
+    let step = run.step();
+    assert_eq!((log.lock().unwrap().len(), run.number("responses")), (2_000, 2_000));
+    let requests = &step["requests"];
+    let (in_time, late) = (requests["in_time"].as_u64().unwrap(), requests["late"].as_u64().unwrap());
+    // At most what was under way when the last one was begun.
+    assert!(in_time + late == 2_000 && (1..8).contains(&late), "{requests}");
+    let elapsed_s = step["elapsed_ns"].as_u64().unwrap() as f64 / 1e9;
+    let rate = step["responses_per_s"].as_f64().unwrap();
+    assert!((rate - in_time as f64 / elapsed_s).abs() < 1e-3, "{rate}");
+}
+
+#[test]
+fn what_was_never_answered_is_slower_than_what_was() {
+    let address = respond(|_, arrived_ns| if arrived_ns % 5 == 0 { Answer::Never } else { Answer::At(0, ok(8)) });
+    let url = format!("http://{address}/");
+    let load = ["-n", "200", "-c", "50", "--timeout", "500ms"];
+    let run = bench(&[&[url.as_str()], &load[..], &["--require", "p99<10s", "--require", "errors<=200"]].concat());
+    let outcome = &run.json["thresholds"][0];
+    assert_eq!(outcome["met"], false, "{outcome}");
+    assert!(outcome["found"].as_str().unwrap().starts_with("no response: "), "{outcome}");
+    // What a requirement allows for is a note, and nothing is called failed.
+    assert!(run.exit == Some(4) && !run.stdout.contains("FAILED"), "{}", run.stdout);
+}
