@@ -3,7 +3,7 @@
 use crate::bell::{Bell, Event};
 use crate::cache::CacheReply;
 use crate::failure::say;
-use crate::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgeUrl};
+use crate::purge::{PurgeReply, PurgeRequest, PurgeScope};
 use crate::shares::Shares;
 use crate::store::{MetricKind, MetricRow, StatusRow, StoreView};
 use arc_swap::ArcSwap;
@@ -67,8 +67,8 @@ impl View {
     }
 }
 
-fn locator(url: &PurgeUrl) -> Vec<u8> {
-    format!("{}{}", url.host, url.target).into_bytes()
+fn locator(host: &str, target: &str) -> Vec<u8> {
+    format!("{host}{target}").into_bytes()
 }
 
 impl StoreView for View {
@@ -76,15 +76,19 @@ impl StoreView for View {
         let Some(store) = self.accelerator.store() else {
             return Err("no cache is configured, so there is nothing to purge".to_owned());
         };
-        let purge = match &request.scope {
-            PurgeScope::Url(url) => Purge::Url(locator(url)),
-            PurgeScope::Prefix(url) => Purge::Prefix(locator(url)),
-            PurgeScope::Host(host) => Purge::Host(host.clone().into_bytes()),
-            PurgeScope::Tag(tag) => Purge::Tag(tag.clone().into_bytes()),
-            PurgeScope::All => Purge::All,
+        let purges = match &request.scope {
+            // A visitor's URL may have parameters that the keys of its site leave out.
+            PurgeScope::Url(url) => {
+                let targets = self.spec.load_full().key_targets(&url.target);
+                targets.iter().map(|target| Purge::Url(locator(&url.host, target))).collect()
+            }
+            PurgeScope::Prefix(url) => vec![Purge::Prefix(locator(&url.host, &url.target))],
+            PurgeScope::Host(host) => vec![Purge::Host(host.clone().into_bytes())],
+            PurgeScope::Tag(tag) => vec![Purge::Tag(tag.clone().into_bytes())],
+            PurgeScope::All => vec![Purge::All],
         };
-        let count = store.purge(&purge, request.soft, request.dry_run);
-        Ok(PurgeReply::new(request, count.matched))
+        let matched = purges.iter().map(|purge| store.purge(purge, request.soft, request.dry_run).matched).sum();
+        Ok(PurgeReply::new(request, matched))
     }
 
     fn explain(&self, question: &Question) -> Result<CacheReply, String> {

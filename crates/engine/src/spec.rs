@@ -164,6 +164,19 @@ impl Spec {
         compile::compile(config, sources)
     }
 
+    /// The forms that `target`, the path and query of a URL, has in the keys of stored responses: as it is, and as each
+    /// `cache` step shortens its query.
+    pub fn key_targets(&self, target: &str) -> Vec<String> {
+        let mut targets = vec![target.to_owned()];
+        for step in &self.cache_steps {
+            let shortened = step.key_target(target);
+            if !targets.contains(&shortened) {
+                targets.push(shortened);
+            }
+        }
+        targets
+    }
+
     /// Every folder that requests may lead into, the parents of error pages included: what a sandbox must allow.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|folder| folder.path.as_path())

@@ -23,7 +23,7 @@ flatout_reason::reasons! {
     ConnectRefused, "connect_refused", 501, "CONNECT asks for a tunnel to anywhere, which this server does not make: 501.";
     OriginNoneWell, "origin_none_well", 503, "The health checks of all origins fail: 503.";
     Purged, "purged", 200, "PURGE was asked for, by a client who may: 200.";
-    PurgeDenied, "purge_denied", 403, "PURGE was asked for by a client who may not: 403.";
+    PurgeDenied, "purge_denied", 403, "PURGE was requested by a client that may not use it, or with more tags than a response may have: 403.";
     OriginQueueFull, "origin_queue_full", 503, "The origin has all it can take, and too many requests wait already: 503.";
     OriginQueueTimeout, "origin_queue_timeout", 503, "The origin had no place for the request within its patience: 503.";
     EsiComposed, "esi_composed", 0, "The page was put together from its parts.";

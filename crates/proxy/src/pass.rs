@@ -16,7 +16,7 @@ use flatout_cache::invalidate::decide_invalidation;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::storable::{Storing, decide_response};
 use flatout_cache::stored::Stored;
-use flatout_cache::tags::write_group_tag;
+use flatout_cache::tags::{parse_tags, write_group_tag};
 use flatout_cache::validate::{HeadEffect, decide_head};
 use flatout_config::model::FieldOp;
 use flatout_http::head::{FieldStorage, Fields};
@@ -308,14 +308,20 @@ async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Inco
     }
 }
 
-/// Answers PURGE.
+/// Answers PURGE: of a URL, or of tags where the request names some.
 pub(crate) async fn purge(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
     let Some(store) = worker.store().cloned() else { return Err(Refused::only_if_cached(Lookup::BypassOff)) };
     let soft =
         query.with(|request| request.field("flatout-purge").is_some_and(|value| value.eq_ignore_ascii_case(b"soft")));
-    let locator = query.key.locator().to_vec();
-    let counted = tokio::task::spawn_blocking(move || store.purge(&Purge::Url(locator), soft, false)).await;
-    let matched = counted.map_or(0, |count| count.matched);
+    // As responses name their tags; more than one response may have are no tags.
+    let tags = query.with(|request| parse_tags(&request.fields, &query.cache.rules.tag_fields));
+    let Some(tags) = tags else { return Err(Refused::forward(ForwardOutcome::PurgeDenied)) };
+    let mut purges: Vec<Purge> = tags.iter().map(|tag| Purge::Tag(tag.to_vec())).collect();
+    if purges.is_empty() {
+        purges.push(Purge::Url(query.key.locator().to_vec()));
+    }
+    let purge = move || purges.iter().map(|purge| store.purge(purge, soft, false).matched).sum::<u64>();
+    let matched: u64 = tokio::task::spawn_blocking(purge).await.unwrap_or(0);
     let text = format!("{{\"objects\":{matched},\"soft\":{soft}}}\n");
     let length = text.len().to_string();
     let head = Head::new(200, &[("Content-Type", "application/json"), ("Content-Length", &length)]);

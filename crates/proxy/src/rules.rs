@@ -1,6 +1,7 @@
 //! One `cache` step of the configuration, put to use for all workers.
 
 use flatout_cache::cookie::CookieRules;
+use flatout_cache::key::write_query;
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 use flatout_config::model::{self, CacheRules, Cidr, StatusField, is_trusted};
 use std::net::IpAddr;
@@ -83,6 +84,16 @@ impl CacheStep {
         &self.capability
     }
 
+    /// `target`, a path with perhaps a query, with the part of the query that is in the key.
+    pub fn key_target(&self, target: &str) -> String {
+        let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
+        let mut kept = format!("{path}?").into_bytes();
+        if !write_query(Some(query.as_bytes()), &self.rules.query, &mut kept) {
+            kept.truncate(path.len());
+        }
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+
     /// Whether `client` sees Cache-Status.
     pub(crate) fn shows_status(&self, client: Option<IpAddr>) -> bool {
         match &self.status_field {
@@ -92,8 +103,8 @@ impl CacheStep {
         }
     }
 
-    /// Whether PURGE is a method of ours, and `client` may use it; `None`: it is not.
-    pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> Option<bool> {
-        (!self.purge.is_empty()).then(|| is_trusted(&self.purge, client))
+    /// Whether `client` may use the method PURGE. It never reaches an origin, which might obey a stranger.
+    pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> bool {
+        is_trusted(&self.purge, client)
     }
 }

@@ -286,8 +286,8 @@ impl ProxyWorker {
             fields: request.head.fields,
             has_content: request.offers.has_content(),
         };
-        let purges = (cache_request.method == "PURGE").then(|| cache.allows_purge(client)).flatten();
-        if purges == Some(false) {
+        let purges = cache_request.method == "PURGE";
+        if purges && !cache.allows_purge(client) {
             return Handled::Refused(Refused::forward(ForwardOutcome::PurgeDenied));
         }
         let intake = decide_request(&cache_request, &cache.rules);
@@ -321,7 +321,7 @@ impl ProxyWorker {
             template: RefCell::default(),
         };
         drop(key);
-        if purges.is_some() {
+        if purges {
             return self.later(move |worker| pass::purge(worker, query), shows_status);
         }
         let query = Rc::new(query);

@@ -24,7 +24,7 @@ pub enum Purge {
     Url(Vec<u8>),
     /// Everything whose locator begins with these bytes. Without a slash it is a host.
     Prefix(Vec<u8>),
-    /// Everything of this `host[:port]`.
+    /// Everything of this `host[:port]`; without a port, of the host at any port.
     Host(Vec<u8>),
     /// Everything with this tag.
     Tag(Vec<u8>),
@@ -81,6 +81,21 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// The host of `host[:port]`.
+fn without_port(host: &[u8]) -> &[u8] {
+    match host.iter().rposition(|&byte| byte == b':') {
+        // A colon within brackets is an address's.
+        Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
+        _ => host,
+    }
+}
+
+/// The same without the port of http or https, which keys do not have.
+fn without_own_port(host: &[u8]) -> &[u8] {
+    let name = without_port(host);
+    if matches!(&host[name.len()..], b":80" | b":443" | b":") { name } else { host }
+}
+
 /// What a purge names, as it is compared and written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -99,9 +114,9 @@ impl Target {
             Purge::Key(key) => Self::Key(key.as_slice().into()),
             Purge::Url(url) => Self::Url(url.as_slice().into()),
             // `example.com` must not name `example.community`.
-            Purge::Prefix(prefix) if !prefix.contains(&b'/') => Self::Host(prefix.as_slice().into()),
+            Purge::Prefix(prefix) if !prefix.contains(&b'/') => Self::Host(without_own_port(prefix).into()),
             Purge::Prefix(prefix) => Self::Prefix(prefix.as_slice().into()),
-            Purge::Host(host) => Self::Host(host.as_slice().into()),
+            Purge::Host(host) => Self::Host(without_own_port(host).into()),
             Purge::Tag(tag) => Self::Tag(tag_hash(tag)),
         }
     }
@@ -113,7 +128,7 @@ impl Target {
             Self::Key(key) => **key == *subject.key,
             Self::Url(url) => **url == *subject.locator,
             Self::Prefix(prefix) => subject.locator.starts_with(prefix),
-            Self::Host(host) => **host == *subject.host(),
+            Self::Host(host) => **host == *subject.host() || **host == *without_port(subject.host()),
             Self::Tag(tag) => subject.tags.binary_search(tag).is_ok(),
         }
     }
@@ -255,7 +270,12 @@ impl Entries {
         let mut last = self.all;
         last.join(self.keys.get(subject.key).copied().unwrap_or_default());
         last.join(self.urls.get(subject.locator).copied().unwrap_or_default());
-        last.join(self.hosts.get(subject.host()).copied().unwrap_or_default());
+        let host = subject.host();
+        last.join(self.hosts.get(host).copied().unwrap_or_default());
+        let name = without_port(host);
+        if name.len() < host.len() {
+            last.join(self.hosts.get(name).copied().unwrap_or_default());
+        }
         for tag in subject.tags {
             last.join(self.tags.get(tag).copied().unwrap_or_default());
         }
