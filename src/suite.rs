@@ -12,7 +12,7 @@ use flatout_suite::document::{Given, Verdict};
 use flatout_suite::run::progress::Told;
 use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
-use flatout_suite::{Suite, SuiteReport, combine, keeper, server};
+use flatout_suite::{Suite, SuiteReport, bundle, combine, keeper, server};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -46,6 +46,7 @@ const END_TIMEOUT: Duration = Duration::from_mins(1);
   flatout suite list suites/coyote.kdl               its servers, steps and how long they take
   flatout suite run suites/coyote.kdl --quick        see that everything works
   flatout suite run suites/coyote.kdl --out coyote   the experiment, and a folder with all of it
+  flatout suite judge coyote                         its checks again, by what was measured
 
 A suite that was interrupted goes on where it was when it is run again with the same --out. The exit
 code is 0 when all was measured and every check was met or could not be judged here; 1 when a server,
@@ -63,6 +64,7 @@ enum SuiteVerb {
     Run(RunArgs),
     List(ListArgs),
     Check(CheckArgs),
+    Judge(JudgeArgs),
     #[command(hide = true)]
     Probe(ProbeArgs),
 }
@@ -130,6 +132,20 @@ struct CheckArgs {
     color: Color,
 }
 
+/// Judge the checks of a finished run again, and rewrite its report; nothing is measured
+#[derive(Args, Debug)]
+struct JudgeArgs {
+    /// The folder of the run
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Take the checks from this suite instead of the one in the folder
+    #[arg(long, value_name = "FILE")]
+    suite: Option<PathBuf>,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
 /// Ask whether a server is ready, from within a testbed
 #[derive(Args, Debug)]
 struct ProbeArgs {
@@ -148,6 +164,7 @@ pub(crate) fn run(args: &SuiteArgs) -> ExitCode {
         SuiteVerb::Run(args) => run_all(args),
         SuiteVerb::List(args) => list(args),
         SuiteVerb::Check(args) => check(args),
+        SuiteVerb::Judge(args) => judge(args),
         SuiteVerb::Probe(args) => match server::ready::probe(args.address, args.path.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {
@@ -296,6 +313,31 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether another signal than Ctrl-C ends the process: then the thread that watches for it has the last word.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
+fn judge(args: &JudgeArgs) -> ExitCode {
+    let file = args.suite.clone().unwrap_or_else(|| args.folder.join("suite.kdl"));
+    let suites = match read_all(std::slice::from_ref(&file), args.color, false) {
+        Ok(suites) => suites,
+        Err(code) => return code,
+    };
+    let judged = bundle::read(&args.folder).and_then(|mut report| {
+        if let Some(suite) = suites.first() {
+            report.checks = flatout_suite::judge::judge(suite, &report, report.quick);
+        }
+        bundle::write(&args.folder, &report)?;
+        Ok(report)
+    });
+    let report = match judged {
+        Ok(report) => report,
+        Err(error) => return complain(&error.to_string(), FAILED),
+    };
+    if let Err(error) = flatout_suite::report::write(&report, &args.folder) {
+        return complain(&format!("the report cannot be written: {error}"), FAILED);
+    }
+    // A reader that has gone away is no failure of ours.
+    let _printed = print(&flatout_suite::report::text(&report, Style::of(&io::stdout())));
+    ExitCode::from(code_of(&report))
+}
 
 fn run_all(args: &RunArgs) -> ExitCode {
     if !keeper::is_kept() {

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Serves the demo, which is files and a few active pages, benches it with the machine's limit beside it, and leaves it serving until Ctrl-C.
+# Serves the demo site (files and a few active pages), measures it, and leaves it serving until Ctrl-C.
+#
+# Server and client run on cores of their own where there are two. Response times are measured at a rate far below the
+# server's limit; the cost of a request is measured at full speed, beside the bare loop of the machine.
 #
 #   DEMO_LISTEN=ADDR:PORT   where to listen (127.0.0.1:8080)
-#   DEMO_SECONDS=N          how long to bench (10)
-#   DEMO_ONCE=1             end by itself after the bench
+#   DEMO_SECONDS=N          how long to measure in all (10)
+#   DEMO_ONCE=1             exit after the measurements
 #   FLATOUT_BIN=FILE        a binary that is already built
 set -euo pipefail
 
@@ -21,6 +24,14 @@ listen=${DEMO_LISTEN:-127.0.0.1:8080}
 seconds=${DEMO_SECONDS:-10}
 url=http://$listen/
 server=
+# What puts the server and the client on cores of their own: the first of this process's cores, and the others.
+on_server=() on_client=()
+mapfile -t cores < <(taskset --cpu-list --pid $$ 2>/dev/null | sed 's/.*: *//' | tr ',' '\n' |
+  while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
+if [ "${#cores[@]}" -ge 2 ]; then
+  on_server=(taskset --cpu-list "${cores[0]}")
+  on_client=(taskset --cpu-list "$(IFS=,; echo "${cores[*]:1}")")
+fi
 
 say() { printf '\n%s\n' "$*"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
@@ -32,7 +43,7 @@ is_taken() {
   (exec 3<>"/dev/tcp/${host%]}/${listen##*:}") 2>/dev/null
 }
 
-# Asks the server to finish what is under way, and ends with its own verdict of that.
+# Stops the server gracefully and exits with its exit code.
 stop() {
   local code=$?
   trap - EXIT INT TERM
@@ -43,7 +54,7 @@ stop() {
 }
 
 if is_taken; then
-  fail "$listen is taken; choose another place: DEMO_LISTEN=127.0.0.1:8081 make demo"
+  fail "$listen is in use; choose another address: DEMO_LISTEN=127.0.0.1:8081 make demo"
 fi
 
 flatout=${FLATOUT_BIN:-}
@@ -57,7 +68,7 @@ trap 'exit 0' INT TERM
 
 # Job control gives the server a process group of its own: Ctrl-C reaches this script alone, which then stops it.
 set -m
-DEMO_LISTEN=$listen DEMO_URL=http://$listen "$flatout" run -c demo/flatout.kdl &
+DEMO_LISTEN=$listen DEMO_URL=http://$listen "${on_server[@]}" "$flatout" run -c demo/flatout.kdl &
 server=$!
 set +m
 for _ in $(seq 100); do
@@ -67,18 +78,19 @@ for _ in $(seq 100); do
 done
 sleep 0.1 # it listens a moment before it says so
 
-say "\$ flatout bench $url -d ${seconds}s --limit"
-verdict=0
-"$flatout" bench "$url" -d "${seconds}s" --limit || verdict=$?
-case $verdict in
-  0) ;;
-  # Server and client share this machine here, so the lab may well find that its client was the limit: a demo of it as well.
-  5) say "The lab does not believe this run, and says above why: server and client share the cores of one machine." ;;
-  *) exit "$verdict" ;;
-esac
+measure() {
+  say "\$ flatout bench $*"
+  "${on_client[@]}" "$flatout" bench "$@"
+}
+
+half=$(((seconds + 1) / 2))
+say "1. How long does a visitor wait? A steady 1,000 requests/s, far below the limit."
+measure "$url" --rate 1000 -d "${half}s"
+say "2. What does a request cost? As many as 64 connections can get, beside the least that this machine allows."
+measure "$url" -d "${half}s" --limit
 
 if [ "${DEMO_ONCE:-}" = 1 ]; then
   exit 0
 fi
-say "Still serving $url – Ctrl-C ends it."
+say "Still serving $url. Press Ctrl-C to stop."
 wait "$server"

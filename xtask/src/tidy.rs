@@ -3,6 +3,7 @@
 mod dead_files;
 mod dependencies;
 mod direction;
+mod figures;
 mod licences;
 mod links;
 mod modules;
@@ -55,6 +56,7 @@ const RULES: &[Rule] = &[
     ("purity", "http, cache and load see no socket, file, thread, clock or terminal", purity::check),
     ("dead-files", "every source, test and document is reached from somewhere", dead_files::check),
     ("safety", "`unsafe` in crates/net only, each with its reason", safety::check),
+    ("figures", "documents quote kept results as they are", figures::check),
     ("links", "relative links lead somewhere", links::check),
     ("words", "no machine paths and no loose ends", words::check),
     ("dependencies", "each dependency's reason stands in ARCHITECTURE.md", dependencies::check),

@@ -223,10 +223,7 @@ impl Bundle {
     /// # Errors
     /// What could not be written.
     pub fn write(&self, report: &SuiteReport) -> Result<(), BundleError> {
-        let path = self.path("suite.json");
-        let text = serde_json::to_string_pretty(report)
-            .map_err(|error| BundleError::Io(path.clone(), io::Error::other(error)))?;
-        write_whole(&path, format!("{text}\n").as_bytes()).map_err(|error| BundleError::Io(path, error))
+        write(&self.folder, report)
     }
 
     /// Takes note of the servers that run, for whoever comes after a crash.
@@ -244,6 +241,17 @@ impl Bundle {
         let _removed = fs::remove_dir_all(self.path("work"));
         let _removed = fs::remove_file(self.path("running.json"));
     }
+}
+
+/// Writes a result into a bundle's folder.
+///
+/// # Errors
+/// The file that cannot be written.
+pub fn write(folder: &Path, report: &SuiteReport) -> Result<(), BundleError> {
+    let path = folder.join("suite.json");
+    let text =
+        serde_json::to_string_pretty(report).map_err(|error| BundleError::Io(path.clone(), io::Error::other(error)))?;
+    write_whole(&path, format!("{text}\n").as_bytes()).map_err(|error| BundleError::Io(path, error))
 }
 
 /// Reads a result.
