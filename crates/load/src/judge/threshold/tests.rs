@@ -159,6 +159,7 @@ fn a_figure_that_does_not_hold_decides_only_by_its_bound() {
     // 500 ms were found.
     assert_eq!(decides("p50<600ms", AtMost), (true, true));
     assert_eq!(decides("p50<400ms", AtMost), (false, false));
+    assert_eq!(decides("max<1h", AtMost), (false, true), "some were never answered, whatever the bound");
     assert_eq!(decides("lag.p50<1s", Unknown), (true, true), "lag is what a verdict is found from");
 }
 
