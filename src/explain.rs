@@ -54,9 +54,6 @@ enum ConfigVerb {
 /// Print what is in force for a URL, each line with its place
 #[derive(Args, Debug)]
 struct ShowArgs {
-    /// Only what is in force for the URL; nothing else can be shown yet
-    #[arg(long, required = true)]
-    effective: bool,
     #[command(flatten)]
     request: RequestArgs,
 }

@@ -181,11 +181,11 @@ fn every_name_is_in_one_table() {
     twice.sort_unstable();
     let expected = [
         ("client_left", "endings", "tls"),
-        ("dot_segment", "files", "refusals"),
         ("file_failed", "files", "endings"),
         ("origin_body_malformed", "endings", "origins"),
         ("origin_body_timeout", "endings", "origins"),
         ("origin_cut_body", "endings", "origins"),
+        ("path_above_root", "files", "refusals"),
         ("target_nul", "files", "refusals"),
     ];
     assert_eq!(twice, expected);

@@ -1,4 +1,4 @@
-//! `flatout explain` and `flatout config show --effective`, as people meet them, and beside a server that does what
+//! `flatout explain` and `flatout config show`, as people meet them, and beside a server that does what
 //! they say.
 
 use super::harness::{Folder, Server, flatout};
@@ -55,7 +55,7 @@ fn a_request_is_explained_without_a_server() {
     let json = ask(&folder, &["explain", "--json", "http://example.com/old/x", "-X", "HEAD", "-H", "A: b"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((json["status"].as_u64(), json["outcome"].as_str()), (Some(301), Some("redirected")));
-    let shown = stdout(&ask(&folder, &["config", "show", "--effective", "http://example.com/docs/a.html"]));
+    let shown = stdout(&ask(&folder, &["config", "show", "http://example.com/docs/a.html"]));
     assert!(shown.contains("files \"www\"  // flatout.kdl:17:9") && !shown.contains("route"), "{shown}");
 }
 
@@ -67,7 +67,7 @@ fn what_cannot_be_explained_says_why() {
         (&["explain", "ftp://example.com/"], "neither http nor https"),
         (&["explain", "http://example.com/", "-H", "nonsense"], "is not a field"),
         (&["explain", "http://example.com/", "-c", "none.kdl"], "none.kdl"),
-        (&["config", "show", "http://example.com/"], "--effective"),
+        (&["config", "show", "example.com"], "is not a URL"),
     ] {
         let output = ask(&folder, arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

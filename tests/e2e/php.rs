@@ -3,7 +3,7 @@
 
 mod faults;
 mod fpm;
-mod scripted;
+pub(crate) mod scripted;
 mod sources;
 mod wiki;
 

@@ -34,6 +34,7 @@ pub use shape::nearest;
 pub use site::RECHECK_MS_DEFAULT;
 pub use store::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;
+pub use text::parse_field_text;
 
 use crate::diagnostic::{Report, Span, Texts};
 use crate::model::{Config, Place};

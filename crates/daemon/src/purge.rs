@@ -95,8 +95,8 @@ impl PurgeUrl {
         let rest = rest.split('#').next().unwrap_or_default();
         let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let host = parse_host(host)?;
-        if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("in a URL, spaces and other letters are percent-encoded: %20".to_owned());
+        if !target.chars().all(|char| char.is_ascii_graphic() || !(char.is_ascii() || char.is_control())) {
+            return Err("in a URL, spaces and control characters are percent-encoded: %20".to_owned());
         }
         let port = if secure { ":443" } else { ":80" };
         let host = host.strip_suffix(port).map(str::to_owned).unwrap_or(host);
@@ -240,6 +240,7 @@ mod tests {
             ("http://a:/", "http://a/"),
             ("http://a:443/", "http://a:443/"),
             ("http://a:80/x", "http://a/x"),
+            ("http://a/ü[]?%|", "http://a/ü[]?%|"),
             ("https://[2001:DB8::1]:8443?x", "https://[2001:db8::1]:8443/?x"),
         ] {
             assert_eq!(url(text).to_string(), shown, "{text}");
@@ -253,7 +254,7 @@ mod tests {
             "http:///x",
             "http://a b/",
             "http://a/b c",
-            "http://a/ü",
+            "http://a/\u{85}",
             "http://u@a/",
             &long,
         ] {

@@ -111,7 +111,7 @@ pub struct Explanation {
     pub fields: Vec<FieldTold>,
     /// Bytes of content that a GET would have.
     pub body_bytes: u64,
-    /// Whether an active page answers; then there is no status, as its code decides that.
+    /// Whether a page or a script answers; then there is no status, as its code decides that.
     pub runs: bool,
     /// Who answers instead of this server; then there is no status and no outcome.
     pub proxy: Option<ProxyTold>,
@@ -159,9 +159,8 @@ impl Spec {
             return told;
         }
         match reply {
-            Reply::Later(_) if told.runs => {
-                told.outcome = ("page", "An active page answers, and its code decides with what.");
-            }
+            // It says itself what would be run.
+            Reply::Later(_) if told.runs => {}
             Reply::Now(response) => told.set_answer(&response, &changes),
             Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
         }
@@ -287,8 +286,9 @@ impl Trace for Teller {
         self.forwarding = Some(forwarding());
     }
 
-    fn run(&mut self) {
+    fn run(&mut self, ending: (&'static str, &'static str)) {
         self.told.runs = true;
+        self.told.outcome = ending;
     }
 }
 

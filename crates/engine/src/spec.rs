@@ -11,7 +11,7 @@ use crate::host::HostTable;
 use crate::metrics::MetricsText;
 use crate::rate::RateTable;
 use crate::step::Block;
-use flatout_config::model::{self, Config, FieldOp, Place};
+use flatout_config::model::{self, Config, FieldOp, Place, Text};
 use flatout_fastcgi::PhpStep;
 use flatout_net::root::Root;
 pub use flatout_pages::PagesShared;
@@ -155,7 +155,10 @@ pub(crate) struct PageSpec {
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) place: Place,
+    /// Those that are the same for every request.
     pub(crate) fields: Vec<FieldOp>,
+    /// Fields whose values take from the request: name and value.
+    pub(crate) rendered: Vec<(String, Text)>,
 }
 
 impl Spec {

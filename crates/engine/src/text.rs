@@ -1,15 +1,20 @@
 //! Texts with variables, made for one request: addresses to redirect or rewrite to.
 //!
-//! What comes of it is fit for a field value and for a request target, whatever the request held. Host, path and
-//! query were checked byte by byte when the request was parsed, and stay encoded as they came; a literal is encoded
-//! here, once, when the configuration is put to use.
+//! What comes of it is fit for a request target, whatever the request held; a Location wants some of it encoded as well
+//! (`flatout_http::path::encode_location`). Host, path and query were checked byte by byte when the request was parsed, and stay
+//! as they came; a literal is encoded here, once, when the configuration is put to use.
 
 use flatout_config::model::{Text, TextPart, Variable};
-use flatout_http::token::{PATH, QUERY, is};
+use flatout_http::path::push_encoded;
+use flatout_http::token::{PATH, is};
+use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// What a text may take from a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Variables<'a> {
+    /// Who asks.
+    pub(crate) client: Option<IpAddr>,
     /// Host with its port; `None` when the request has none and the site has no name of its own.
     pub(crate) host_port: Option<&'a [u8]>,
     /// The path as it came.
@@ -19,7 +24,7 @@ pub(crate) struct Variables<'a> {
     /// Whether it came over TLS.
     pub(crate) secure: bool,
     /// What the route's last star stands for, still encoded.
-    pub(crate) rest: &'a [u8],
+    pub(crate) rest: Cow<'a, [u8]>,
 }
 
 /// A text whose literals are encoded.
@@ -58,6 +63,11 @@ impl Template {
         }
     }
 
+    /// Whether it says where the visitor's query goes.
+    pub(crate) fn has_query(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, TextPart::Variable(Variable::Query | Variable::Uri)))
+    }
+
     /// Whether it is a path of the same site, as it is written.
     pub(crate) fn is_path(&self) -> bool {
         match self.parts.first() {
@@ -66,7 +76,7 @@ impl Template {
         }
     }
 
-    pub(crate) fn render(&self, variables: &Variables<'_>) -> Result<String, HostMissing> {
+    pub(crate) fn render(&self, variables: &Variables<'_>) -> Result<Vec<u8>, HostMissing> {
         let mut text = Vec::new();
         for part in &self.parts {
             match part {
@@ -74,14 +84,19 @@ impl Template {
                 TextPart::Variable(variable) => append(&mut text, *variable, variables)?,
             }
         }
-        // All of it is ASCII: the parser of targets and hosts lets nothing else pass.
-        text.retain(u8::is_ascii_graphic);
-        Ok(String::from_utf8(text).unwrap_or_default())
+        // The parser of targets and hosts lets nothing pass that could end a line or a word.
+        text.retain(|byte| byte.is_ascii_graphic() || !byte.is_ascii());
+        Ok(text)
     }
 }
 
 fn append(text: &mut Vec<u8>, variable: Variable, variables: &Variables<'_>) -> Result<(), HostMissing> {
     match variable {
+        Variable::Client => {
+            if let Some(client) = variables.client {
+                text.extend_from_slice(client.to_canonical().to_string().as_bytes());
+            }
+        }
         Variable::HostPort => text.extend_from_slice(variables.host_port.ok_or(HostMissing)?),
         Variable::Host => {
             let (host, _) = crate::host::split_port(variables.host_port.ok_or(HostMissing)?);
@@ -97,9 +112,23 @@ fn append(text: &mut Vec<u8>, variable: Variable, variables: &Variables<'_>) -> 
         }
         Variable::Query => text.extend_from_slice(variables.query.unwrap_or_default()),
         Variable::Scheme => text.extend_from_slice(if variables.secure { b"https" } else { b"http" }),
-        Variable::Rest => text.extend_from_slice(variables.rest),
+        Variable::Rest => text.extend_from_slice(&variables.rest),
     }
     Ok(())
+}
+
+/// `text` as a field's value: nothing is encoded, and a host that is not known is empty.
+pub(crate) fn render_value(text: &Text, variables: &Variables<'_>) -> Vec<u8> {
+    let mut value = Vec::new();
+    for part in &text.parts {
+        match part {
+            TextPart::Literal(literal) => value.extend_from_slice(literal.as_bytes()),
+            TextPart::Variable(variable) => drop(append(&mut value, *variable, variables)),
+        }
+    }
+    // The parser lets nothing pass that could end a line.
+    value.retain(|byte| !byte.is_ascii_control());
+    value
 }
 
 /// What a URI may not hold becomes percent-encoded; what is encoded already stays.
@@ -108,20 +137,13 @@ fn encode_literal(literal: &str) -> String {
     for (at, &byte) in literal.as_bytes().iter().enumerate() {
         let digits = literal.as_bytes().get(at + 1..at + 3);
         let is_encoding = byte == b'%' && digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        if is(byte, PATH | QUERY) || is_encoding || matches!(byte, b'#' | b'[' | b']') {
+        if is(byte, PATH) || is_encoding || matches!(byte, b'?' | b'#' | b'[' | b']') {
             encoded.push(char::from(byte));
         } else {
             push_encoded(&mut encoded, byte);
         }
     }
     encoded
-}
-
-fn push_encoded(text: &mut String, byte: u8) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    text.push('%');
-    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    text.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
 /// A file's name as a segment of a path.
@@ -133,19 +155,12 @@ pub(crate) fn encode_segment(name: &[u8]) -> String {
     encoded
 }
 
-/// Where in `raw`, a path with its first slash, the byte stands that is at `decoded` in the path decoded without it.
-pub(crate) fn raw_offset(raw: &[u8], decoded: usize) -> usize {
-    let mut at = 1.min(raw.len());
-    for _ in 0..decoded {
-        at += if raw.get(at) == Some(&b'%') { 3 } else { 1 };
-    }
-    at.min(raw.len())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{HostMissing, Template, Variables, encode_segment, raw_offset};
+    use super::{HostMissing, Template, Variables, encode_segment, render_value};
     use flatout_config::model::{Text, TextPart, Variable};
+    use std::borrow::Cow;
+    use std::net::{IpAddr, Ipv4Addr};
 
     fn text(parts: &[TextPart]) -> Template {
         Template::new(&Text { parts: parts.to_vec() })
@@ -156,16 +171,18 @@ mod tests {
     }
 
     const VARIABLES: Variables<'_> = Variables {
+        client: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host_port: Some(b"Example.com:8443"),
         path: b"/a%20b/c",
         query: Some(b"d=e&f"),
         secure: true,
-        rest: b"b/c",
+        rest: Cow::Borrowed(b"b/c"),
     };
 
     #[test]
     fn every_variable() {
         let all = [
+            (Variable::Client, "127.0.0.1"),
             (Variable::Host, "Example.com"),
             (Variable::HostPort, "Example.com:8443"),
             (Variable::Path, "/a%20b/c"),
@@ -176,10 +193,10 @@ mod tests {
         ];
         for (variable, expected) in all {
             let template = text(&[literal("<"), TextPart::Variable(variable)]);
-            assert_eq!(template.render(&VARIABLES).as_deref(), Ok(format!("%3C{expected}").as_str()));
+            assert_eq!(template.render(&VARIABLES).as_deref(), Ok(format!("%3C{expected}").as_bytes()));
         }
         let none = Variables { query: None, secure: false, host_port: None, ..VARIABLES };
-        assert_eq!(text(&[TextPart::Variable(Variable::Uri)]).render(&none).as_deref(), Ok("/a%20b/c"));
+        assert_eq!(text(&[TextPart::Variable(Variable::Uri)]).render(&none).as_deref(), Ok(&b"/a%20b/c"[..]));
         assert_eq!(text(&[TextPart::Variable(Variable::Host)]).render(&none), Err(HostMissing));
     }
 
@@ -188,16 +205,22 @@ mod tests {
         let template = text(&[literal("https://a/\u{fc} b\r\nX: y?c=%41&100%#d%4")]);
         let encoded = "https://a/%C3%BC%20b%0D%0AX:%20y?c=%41&100%25#d%254";
         assert_eq!(template.literal().as_deref(), Some(encoded));
-        let evil = Variables { rest: b"a\r\nSet-Cookie: x", path: b"\xff\0", ..VARIABLES };
+        let evil = Variables { rest: b"a\r\nSet-Cookie: x"[..].into(), path: b"\x7f\0", ..VARIABLES };
         let rendered = text(&[TextPart::Variable(Variable::Rest), TextPart::Variable(Variable::Path)]).render(&evil);
-        assert_eq!(rendered.as_deref(), Ok("aSet-Cookie:x"), "were the parser ever wrong");
+        assert_eq!(rendered.as_deref(), Ok(&b"aSet-Cookie:x"[..]), "were the parser ever wrong");
     }
 
     #[test]
-    fn offsets_and_names() {
-        assert_eq!(raw_offset(b"/a%20b/c", 0), 1);
-        assert_eq!(raw_offset(b"/a%20b/c", 2), 5);
-        assert_eq!(raw_offset(b"/a%20b/c", 99), 8);
+    fn values_of_fields_are_not_encoded() {
+        let value = Text { parts: vec![literal("a <"), TextPart::Variable(Variable::Uri), literal(">")] };
+        let odd = Variables { path: b"/[\"]\xc3\xbc", ..VARIABLES };
+        assert_eq!(render_value(&value, &odd), "a </[\"]\u{fc}?d=e&f>".as_bytes());
+        let hostless = Variables { host_port: None, ..VARIABLES };
+        assert_eq!(render_value(&Text { parts: vec![TextPart::Variable(Variable::Host)] }, &hostless), b"");
+    }
+
+    #[test]
+    fn names() {
         assert_eq!(encode_segment("a b/\u{fc}%.html".as_bytes()), "a%20b%2F%C3%BC%25.html");
     }
 }

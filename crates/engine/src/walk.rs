@@ -1,12 +1,14 @@
 //! From a request to an answer: listener, host, path, and then step by step through the site.
 //!
-//! No step sees a path before it is decoded and found clean, so no encoding leads around a route: dot segments and
-//! encoded slashes are answered here, and empty segments are merged by a redirect.
+//! Routes match one form of the path: decoded once, without dot segments. Where another server could read the path in
+//! another way, and that reading would lead by other routes, the request is refused (`readings`). So no encoding leads around
+//! a route, whatever the origin makes of the path, which it gets as it came.
 
 mod guard;
 mod handlers;
 mod pages;
 mod php;
+mod readings;
 mod rewrite;
 pub(crate) mod trace;
 
@@ -14,9 +16,11 @@ use crate::answer::{ALLOW, Failure, error_page, no_content, redirect};
 use crate::engine::Live;
 use crate::host::split_port;
 use crate::outcome::Outcome;
-use crate::spec::{ListenerSpec, SiteSpec};
+use crate::spec::{Change, ListenerSpec, SiteSpec};
 use crate::step::{Block, Kind, Step};
-use flatout_http::path::{PathFacts, decode_path};
+use crate::text::render_value;
+use flatout_config::model::FieldOp;
+use flatout_http::path::{PathFacts, encode_location, normalize_path};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
@@ -25,6 +29,7 @@ use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
 use flatout_serve::files::Policy;
 use flatout_serve::outcome::Outcome as Served;
+use readings::Reading;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
@@ -103,10 +108,11 @@ pub(crate) fn answer<T: Trace>(
         rest: None,
         policy: 0,
         cache: None,
-        unclean: None,
-        facts: None,
+        facts: PathFacts::default(),
+        readings: Vec::new(),
         pages: scratch.pages,
         links: None,
+        rendered: Vec::new(),
         user: None,
         passed: None,
         resumed,
@@ -135,14 +141,6 @@ fn method_unknown() -> Failure {
 /// Whether the method is one that only an origin may know, and the target a resource.
 fn is_extension(head: &RequestHead<'_>) -> bool {
     matches!((head.method, head.target), (Method::Unknown(_), Target::Resource { .. }))
-}
-
-/// Leaves out the empty segments of a decoded path.
-fn merge_decoded(decoded: &mut Vec<u8>) {
-    decoded.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
-    if decoded.first() == Some(&b'/') {
-        decoded.remove(0);
-    }
 }
 
 pub(crate) fn method_not_allowed() -> Failure {
@@ -184,7 +182,7 @@ fn redirect_https(
         location.push(b'?');
         location.extend_from_slice(query);
     }
-    let location = String::from_utf8_lossy(&location);
+    let location = encode_location(&location);
     let mut response = redirect(308, &location, &Policy::default(), Outcome::HttpsRedirect.index());
     response.log = site.log;
     response.site = live.site_name(site);
@@ -222,13 +220,15 @@ pub(crate) struct Walk<'w, T> {
     policy: u32,
     /// The cache rules in force, by their number.
     cache: Option<u32>,
-    /// What is unusual about the path, where that is for another server to judge.
-    unclean: Option<PathFacts>,
-    /// What is to be known of the decoded path, when it is the path's own.
-    facts: Option<PathFacts>,
+    /// What is to be known of the decoded path.
+    facts: PathFacts,
+    /// The path as others may read it; mostly nobody reads it differently.
+    readings: Vec<Reading>,
     /// The error pages in force; of two for one status, the later one.
     pages: Vec<u32>,
     links: Option<Rc<Vec<String>>>,
+    /// Fields of the answer whose values take from the request.
+    rendered: Vec<(&'w str, Vec<u8>)>,
     user: Option<Rc<str>>,
     /// What the last `files` step that lets requests pass did not find.
     passed: Option<Failure>,
@@ -242,15 +242,14 @@ pub(crate) struct Walk<'w, T> {
 
 impl<'w, T: Trace> Walk<'w, T> {
     fn run(&mut self, path: &[u8], query: Option<&[u8]>) -> Reply {
-        match decode_path(path, &mut self.decoded) {
-            Ok(facts @ PathFacts { empty_segment: false, encoded_slash: false, .. }) => self.facts = Some(facts),
-            // Routes are chosen by the path as a server that merges slashes and decodes them sees it: whatever the origin
-            // makes of it, no rule is led around. The origin itself gets the path as it was written.
-            Ok(facts) if self.site.forwards => {
-                merge_decoded(&mut self.decoded);
-                self.unclean = Some(facts);
-            }
-            facts => return self.answer_unclean(facts, path, query).into(),
+        if let Err(refusal) = self.read_path(path) {
+            self.enter_unasked(&self.site.block);
+            return self.refuse_path(refusal).into();
+        }
+        // What another server makes of empty segments is for it to say.
+        if self.facts.empty_segment && !self.site.forwards {
+            self.enter_unasked(&self.site.block);
+            return self.redirect_merged(path, query).into();
         }
         let site = self.site;
         if let Some(reply) = self.walk_block(&site.block) {
@@ -290,36 +289,28 @@ impl<'w, T: Trace> Walk<'w, T> {
         })
     }
 
-    /// A path that no step may see as it is.
-    fn answer_unclean(&mut self, facts: Result<PathFacts, Refusal>, path: &[u8], query: Option<&[u8]>) -> Response {
-        self.enter_unasked(&self.site.block);
-        let method = self.request.head.method;
-        let reads = matches!(method, Method::Get | Method::Head);
-        match facts {
-            Err(_) if method == Method::Options => self.answer_options(),
-            Err(_) if !reads => self.fail(&method_not_allowed()),
-            Err(refusal) => {
-                let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::DotSegment };
+    /// Answers a path that no step may see.
+    fn refuse_path(&mut self, refusal: Refusal) -> Response {
+        match self.request.head.method {
+            Method::Options => self.answer_options(),
+            Method::Get | Method::Head => {
+                let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };
                 self.fail(&Failure::served(refusal.status(), refusal.text(), outcome))
             }
-            Ok(facts) if facts.encoded_slash => {
-                let outcome = if facts.hidden_segment { Served::HiddenName } else { Served::NotFound };
-                self.fail(&Failure::served(404, "Nothing here has this name.", outcome))
-            }
-            // Whether a hidden name is served is for the step to say that is found under the merged path.
-            Ok(_) => {
-                // Merged, the path begins with one slash only, so it cannot be read as another host's address.
-                let mut merged = path.to_vec();
-                merged.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
-                if let Some(query) = query {
-                    merged.push(b'?');
-                    merged.extend_from_slice(query);
-                }
-                let location = String::from_utf8_lossy(&merged);
-                let status = if reads { 301 } else { 308 };
-                redirect(status, &location, &self.policy(), Served::SlashesMerged as u8)
-            }
+            _ => self.fail(&method_not_allowed()),
         }
+    }
+
+    /// Leads to the path without empty segments. It begins with one slash only, so it cannot be read as another host's
+    /// address. Whether a hidden name is served is for the step to say that is found under it.
+    fn redirect_merged(&self, path: &[u8], query: Option<&[u8]>) -> Response {
+        let mut merged = normalize_path(path).into_owned();
+        if let Some(query) = query {
+            merged.push(b'?');
+            merged.extend_from_slice(query);
+        }
+        let status = if matches!(self.request.head.method, Method::Get | Method::Head) { 301 } else { 308 };
+        redirect(status, &encode_location(&merged), &self.policy(), Served::SlashesMerged as u8)
     }
 
     fn answer_options(&mut self) -> Response {
@@ -331,8 +322,8 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 
     fn walk_block(&mut self, block: &'w Block) -> Option<Reply> {
-        if T::TOLD {
-            // Those that an index would leave out are to be told of, too.
+        if T::TOLD || !self.readings.is_empty() {
+            // Those that an index would leave out are to be told of, too, or match in another reading of the path.
             return block.steps.iter().find_map(|step| self.walk_step(step));
         }
         let mut rewrites = self.rewrites;
@@ -342,6 +333,9 @@ impl<'w, T: Trace> Walk<'w, T> {
                 return Some(reply);
             }
             if self.rewrites != rewrites {
+                if !self.readings.is_empty() {
+                    return block.steps.iter().skip(index as usize + 1).find_map(|step| self.walk_step(step));
+                }
                 rewrites = self.rewrites;
                 candidates = block.index.candidates(&self.decoded, index + 1);
             }
@@ -357,6 +351,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         }
         match &step.kind {
             Kind::Route(route) => match route.match_request(self.request.head, &self.decoded) {
+                matched if self.is_ambiguous(route, matched.is_ok()) => Some(self.refuse_ambiguous(step).into()),
                 Ok(rest) => {
                     self.trace.step(step, || "matches".to_owned());
                     let outer = self.rest.clone();
@@ -429,17 +424,35 @@ impl<'w, T: Trace> Walk<'w, T> {
         if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_)) {
             return Some(self.fail(&method_unknown()));
         }
-        let facts = self.unclean?;
         let Target::Resource { path, query, .. } = self.request.head.target else { return None };
-        self.trace.step(step, || "the path has an empty segment or an encoded slash".to_owned());
-        Some(self.answer_unclean(Ok(facts), path, query))
+        if !self.facts.empty_segment {
+            return None;
+        }
+        self.trace.step(step, || "the path has an empty segment".to_owned());
+        Some(self.redirect_merged(path, query))
     }
 
     fn add_change(&mut self, step: &Step, change: u32) {
         if let Some(changes) = self.live.spec.changes.get(change as usize) {
             self.policy = self.live.policies.borrow_mut().extend(self.policy, change, &changes.fields);
             self.trace.change(step, changes);
+            if !(changes.rendered.is_empty() && self.rendered.is_empty()) {
+                self.render_fields(changes);
+            }
         }
+    }
+
+    #[cold]
+    fn render_fields(&mut self, changes: &'w Change) {
+        for field in &changes.fields {
+            if let FieldOp::Set(name, _) | FieldOp::Remove(name) = field {
+                self.rendered.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+            }
+        }
+        let variables = self.variables();
+        let rendered = changes.rendered.iter().map(|(name, text)| (name.as_str(), render_value(text, &variables)));
+        let rendered: Vec<_> = rendered.collect();
+        self.rendered.extend(rendered);
     }
 
     fn add_hints(&mut self, hints: u32) {
@@ -468,6 +481,13 @@ impl<'w, T: Trace> Walk<'w, T> {
             site: self.live.site_name(self.site),
             user: self.user.clone(),
             links: self.links.clone(),
+            lines: self
+                .rendered
+                .iter()
+                .flat_map(|(name, value)| [name.as_bytes(), b": ", value, b"\r\n"])
+                .flatten()
+                .copied()
+                .collect(),
         }
     }
 }
@@ -479,6 +499,8 @@ struct Seal {
     site: Option<Rc<str>>,
     user: Option<Rc<str>>,
     links: Option<Rc<Vec<String>>>,
+    /// Field lines, each with its CR LF.
+    lines: Vec<u8>,
 }
 
 impl Seal {
@@ -486,6 +508,9 @@ impl Seal {
         response.log = self.log;
         response.site = self.site;
         response.user = self.user;
+        if !self.lines.is_empty() {
+            response.extra = Some([response.extra_lines(), &self.lines].concat().into());
+        }
         // What is no page loads nothing.
         if (200..300).contains(&response.status) {
             response.early_links = self.links;

@@ -64,7 +64,7 @@ impl PassReason {
     }
 }
 
-/// What `path` means: a path decoded, without its first slash, dot segments, empty segments, NUL and encoded slashes.
+/// What `path` means: a path as `flatout_http::path::decode_path` leaves it.
 pub fn find_script(path: &[u8], rules: &Rules, root: &Root) -> Meaning {
     // From the shortest: below a regular file there is nothing, so the first that is one is the longest as well. What does
     // not exist has nothing below it either, so a path full of scripts' names costs one look.

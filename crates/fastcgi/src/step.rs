@@ -84,7 +84,7 @@ impl PhpStep {
         self.address.to_string()
     }
 
-    /// What `decoded` means: a path without its first slash, dot segments, empty segments, NUL and encoded slashes.
+    /// What `decoded` means: a path as `flatout_http::path::decode_path` leaves it.
     pub fn find(&self, decoded: &[u8]) -> Meaning {
         find_script(decoded, &self.rules, &self.folder)
     }

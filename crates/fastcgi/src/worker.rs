@@ -11,6 +11,7 @@ use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
 use crate::variables::Facts;
 use flatout_config::model::FieldOp;
+use flatout_http::path::SLASH_IN_SEGMENT;
 use flatout_net::clock::Now;
 use flatout_net::fastcgi::FastcgiClient;
 use flatout_net::fastcgi::crowd::{CAUTION_MS, SUSPICION_MS};
@@ -34,8 +35,8 @@ const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Asking<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// Its path as it is after rewriting, decoded, without its first slash. It is clean: no dot segments, no empty ones,
-    /// no NUL and no encoded slash.
+    /// Its path as it is after rewriting, as `flatout_http::path::decode_path` leaves it. The script sees a slash where a
+    /// segment holds one (RFC 3875 §4.1.5: PATH_INFO is decoded).
     pub decoded: &'a [u8],
     /// Its query after rewriting.
     pub query: Option<&'a [u8]>,
@@ -190,7 +191,7 @@ impl PhpWorker {
             client: self.client(step),
             request: OwnedRequest::new(asking.request),
             script,
-            decoded: asking.decoded.to_vec(),
+            decoded: asking.decoded.iter().map(|&byte| if byte == SLASH_IN_SEGMENT { b'/' } else { byte }).collect(),
             path_info_at: path_info.start,
             query: asking.query.map(<[u8]>::to_vec),
             changes: Rc::clone(asking.changes),

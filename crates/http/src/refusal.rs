@@ -31,10 +31,9 @@ flatout_reason::reasons! {
     VersionUnsupported, "version_unsupported", 505, "This server speaks HTTP/1.1 and HTTP/1.0.";
     /// RFC 9112 §3.2.
     Target, "target", 400, "The request target has none of the four forms of RFC 9112.";
-    /// RFC 3986 §2.
-    TargetCharacter, "target_character", 400, "The request target contains a character that must be percent-encoded.";
-    /// RFC 3986 §2.1.
-    PercentEncoding, "percent_encoding", 400, "A percent sign in the request target is not followed by two hex digits.";
+    /// RFC 9112 §3.2.
+    TargetCharacter, "target_character", 400,
+        "The request target contains a control character, a fragment, or bytes that are not UTF-8.";
     /// RFC 9110 §4.2.4 and §4.2.1.
     TargetAuthority, "target_authority", 400, "The authority in the request target is invalid.";
     /// RFC 9110 §7.4.
@@ -43,8 +42,8 @@ flatout_reason::reasons! {
     TargetTooLong, "target_too_long", 414, "The request target is too long.";
     /// A percent-encoded NUL, which no file name can hold.
     TargetNul, "target_nul", 400, "The request target contains an encoded NUL.";
-    /// Dot segments are for clients to remove (RFC 3986 §5.2.4); what still arrives here is an attempt to climb.
-    DotSegment, "dot_segment", 400, "The path contains a segment that is only dots.";
+    /// RFC 3986 §5.2.4 would drop such a segment; clients remove it, so what arrives is an attempt to climb.
+    PathAboveRoot, "path_above_root", 400, "The path leads above the root.";
     /// RFC 6585 §5.
     HeadTooLarge, "head_too_large", 431, "The header section is too large.";
     /// RFC 6585 §5.

@@ -4,8 +4,8 @@
 pub const TCHAR: u8 = 1;
 /// `pchar` without `pct-encoded`, and `/` (RFC 3986 §3.3): what a path may hold unencoded.
 pub const PATH: u8 = 2;
-/// `query` (RFC 3986 §3.4) without `pct-encoded`.
-pub const QUERY: u8 = 4;
+/// Visible ASCII but `#`: what clients send in a path or a query, percent signs included.
+pub const TARGET: u8 = 4;
 /// `reg-name` (RFC 3986 §3.2.2) without `pct-encoded`.
 pub const REG_NAME: u8 = 8;
 /// `HEXDIG`, either case.
@@ -41,8 +41,8 @@ const CLASSES: [u8; 256] = {
         if unreserved || sub_delim || is_any_of(byte, b":@/") {
             class |= PATH;
         }
-        if unreserved || sub_delim || is_any_of(byte, b":@/?") {
-            class |= QUERY;
+        if byte.is_ascii_graphic() && byte != b'#' {
+            class |= TARGET;
         }
         if unreserved || sub_delim {
             class |= REG_NAME;
@@ -109,7 +109,7 @@ pub fn parse_decimal(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PATH, QUERY, TCHAR, is, is_token, parse_decimal, trim};
+    use super::{PATH, TARGET, TCHAR, is, is_token, parse_decimal, trim};
 
     #[test]
     fn classes_agree_with_the_grammars() {
@@ -118,9 +118,10 @@ mod tests {
             assert_eq!(is(byte, TCHAR), tchar, "{byte:#x}");
         }
         for byte in b" \"#<>[]\\^`{|}%\x00\x7f\x80\xff" {
-            assert!(!is(*byte, PATH | QUERY), "{byte:#x}");
+            assert!(!is(*byte, PATH), "{byte:#x}");
+            assert_eq!(is(*byte, TARGET), b"\"<>[]\\^`{|}%".contains(byte), "{byte:#x}");
         }
-        assert!(is(b'?', QUERY) && !is(b'?', PATH));
+        assert!(is(b'?', TARGET) && !is(b'?', PATH));
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Folder {
         }
         // What is only included answers for nothing: it may be half a page.
         let is_part = std::str::from_utf8(path).is_ok_and(template::is_part);
-        if facts.hidden_segment || facts.encoded_slash || facts.empty_segment || is_part {
+        if facts.hidden_segment || facts.encoded_slash || is_part {
             return (What::Nothing, missing);
         }
         let what = if path.is_empty() || path.ends_with(b"/") {

@@ -20,7 +20,7 @@ use crate::sandbox::wait::Fault;
 use crate::sandbox::{Run, Sandbox, Step};
 use crate::step::{PagesShared, PagesStep};
 use flatout_http::framing::Version;
-use flatout_http::path::append_local;
+use flatout_http::path::{append_local, encode_location, normalize_path};
 use flatout_http::request::Method;
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -296,13 +296,13 @@ impl PagesWorker {
             _ => asking.path,
         };
         let mut local = Vec::with_capacity(asked.len() + 1);
-        append_local(asked, &mut local);
-        let mut location = String::from_utf8_lossy(&local).into_owned();
-        location.push('/');
+        append_local(&normalize_path(asked), &mut local);
+        local.push(b'/');
         if let Some(query) = asking.query {
-            location.push('?');
-            location.push_str(&String::from_utf8_lossy(query));
+            local.push(b'?');
+            local.extend_from_slice(query);
         }
+        let location = encode_location(&local);
         let outcome = self.index(Outcome::page(PageOutcome::Slash));
         let mut response =
             page_response(301, "The address is a little different.", &[("Location", &location)], outcome);

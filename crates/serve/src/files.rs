@@ -18,7 +18,7 @@ use crate::version::{Loading, Seen, Standing, Version, look_beside};
 use crate::workshop::{Rung, Signal, Urgency};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
 use flatout_http::encoding::ContentCoding;
-use flatout_http::path::{PathFacts, append_local, decode_path};
+use flatout_http::path::{PathFacts, append_local, decode_path, normalize_path};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::status::reason;
@@ -188,7 +188,7 @@ impl Files {
             Ok(facts) => facts,
             // The request is well-formed, so the connection goes on. A broken encoding was refused with its target.
             Err(refusal) => {
-                let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::DotSegment };
+                let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::PathAboveRoot };
                 return Found::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
             }
         };
@@ -517,8 +517,7 @@ fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
     if !facts.empty_segment {
         return None;
     }
-    let mut merged = asking.location.path.to_vec();
-    merged.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+    let merged = normalize_path(asking.location.path);
     let response = redirect(&merged, asking.location.query, Outcome::SlashesMerged, asking.policy);
     Some(Found::Reply(response.into()))
 }
@@ -530,8 +529,9 @@ fn folder_slash(asking: &Asking<'_>) -> Response {
         Target::Resource { path, .. } if !path.ends_with(b"/") => path,
         _ => asking.location.path,
     };
+    let asked = normalize_path(asked);
     let mut location = Vec::with_capacity(asked.len() + 1);
-    append_local(asked, &mut location);
+    append_local(&asked, &mut location);
     location.push(b'/');
     redirect(&location, asking.location.query, Outcome::FolderSlash, asking.policy)
 }
@@ -563,6 +563,8 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &As
         }
         Variable::Scheme => key.extend_from_slice(if asking.secure { b"https" } else { b"http" }),
         Variable::Query => key.extend_from_slice(asking.location.query.unwrap_or_default()),
+        // No configuration has it here.
+        Variable::Client => {}
         // What a route's star stands for belongs to the path as it was; here it has become the path.
         Variable::Rest => key.extend_from_slice(asked),
     }

@@ -2,7 +2,7 @@
 
 use crate::outcome::Outcome;
 use crate::policy::Policy;
-use flatout_http::path::PathFacts;
+use flatout_http::path::{PathFacts, encode_location};
 use flatout_net::handler::Reply;
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
@@ -88,12 +88,12 @@ fn page(status: u16, text: &str, fields: &[(&str, &str)], policy: &Policy, outco
     response
 }
 
-/// 301 to `path`, which holds only what a target may hold, with the query kept.
+/// 301 to `path` with the query kept.
 pub(crate) fn redirect(path: &[u8], query: Option<&[u8]>, outcome: Outcome, policy: &Policy) -> Response {
-    let mut location = String::from_utf8_lossy(path).into_owned();
+    let mut location = encode_location(path);
     if let Some(query) = query {
         location.push('?');
-        location.push_str(&String::from_utf8_lossy(query));
+        location.push_str(&encode_location(query));
     }
     page(301, "The address is a little different.", &[("Location", &location)], policy, outcome)
 }

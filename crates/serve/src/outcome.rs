@@ -35,7 +35,7 @@ flatout_reason::reasons! {
     FileUnsettled, "file_unsettled", "The file changed each time it was read; 503, as any answer would mix versions.";
     NoDescriptor, "no_descriptor", "The kernel had no descriptor left to open the file with: 503.";
     FileFailed, "file_failed", "The file could not be read: 500.";
-    DotSegment, "dot_segment", "The path contains a segment that is only dots: 400.";
+    PathAboveRoot, "path_above_root", "The path leads above the root: 400.";
     TryStatus, "try_status", "The try list ends in a status.";
     TargetNul, "target_nul", "The path contains an encoded NUL: 400.";
 }

@@ -11,50 +11,50 @@ use std::thread;
 
 /// A request as it came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
-    pub(super) variables: BTreeMap<String, String>,
-    pub(super) content: Vec<u8>,
-    pub(super) keeps: bool,
+pub(crate) struct Asked {
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) content: Vec<u8>,
+    pub(crate) keeps: bool,
     /// Its number among all requests.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 /// A record with padding, as any server may send one.
-pub(super) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     let padding = (8 - content.len() % 8) % 8;
     let length = u16::try_from(content.len()).unwrap().to_be_bytes();
     let head = [1, kind, 0, 1, length[0], length[1], u8::try_from(padding).unwrap(), 0];
     [&head[..], content, &vec![0xff; padding]].concat()
 }
 
-pub(super) fn stdout(text: &str) -> Vec<u8> {
+pub(crate) fn stdout(text: &str) -> Vec<u8> {
     record(6, text.as_bytes())
 }
 
-pub(super) fn stderr(text: &str) -> Vec<u8> {
+pub(crate) fn stderr(text: &str) -> Vec<u8> {
     record(7, text.as_bytes())
 }
 
-pub(super) fn end(status: u8) -> Vec<u8> {
+pub(crate) fn end(status: u8) -> Vec<u8> {
     record(3, &[0, 0, 0, 0, status, 0, 0, 0])
 }
 
 /// A whole answer.
-pub(super) fn answer(text: &str) -> Vec<u8> {
+pub(crate) fn answer(text: &str) -> Vec<u8> {
     [stdout(text), end(0)].concat()
 }
 
 type Handler = dyn Fn(&Asked, &mut UnixStream) -> bool + Send + Sync;
 
-pub(super) struct Scripted {
-    pub(super) socket: PathBuf,
+pub(crate) struct Scripted {
+    pub(crate) socket: PathBuf,
     asked: Arc<Mutex<Vec<Asked>>>,
-    pub(super) connections: Arc<AtomicUsize>,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 impl Scripted {
     /// Calls `handler` with each request, when its content is whole; `false` from it closes the connection.
-    pub(super) fn start(
+    pub(crate) fn start(
         folder: &Path,
         handler: impl Fn(&Asked, &mut UnixStream) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -62,7 +62,7 @@ impl Scripted {
     }
 
     /// The same, but called when the variables are whole, if not `reads`.
-    pub(super) fn start_with(
+    pub(crate) fn start_with(
         folder: &Path,
         reads: bool,
         handler: impl Fn(&Asked, &mut UnixStream) -> bool + Send + Sync + 'static,
@@ -95,19 +95,19 @@ impl Scripted {
         Self { socket, asked, connections }
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
     /// The step that leads here, with `settings` in its block and the folder as its root.
-    pub(super) fn step(&self, root: &Path, settings: &str) -> String {
+    pub(crate) fn step(&self, root: &Path, settings: &str) -> String {
         let root = root.to_str().unwrap();
         format!("    php \"unix:{}\" {{\n        root {root:?}\n        {settings}\n    }}", self.socket.display())
     }
 }
 
 /// The next record: its type and content.
-pub(super) fn read_record(stream: &mut UnixStream) -> Option<(u8, Vec<u8>)> {
+pub(crate) fn read_record(stream: &mut UnixStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 8];
     stream.read_exact(&mut head).ok()?;
     assert_eq!((head[0], head[2], head[3]), (1, 0, 1), "version and request");
@@ -167,6 +167,6 @@ fn unpack(mut bytes: &[u8]) -> BTreeMap<String, String> {
 }
 
 /// Writes, and does not mind that nobody reads any more.
-pub(super) fn send(stream: &mut UnixStream, bytes: &[u8]) -> bool {
+pub(crate) fn send(stream: &mut UnixStream, bytes: &[u8]) -> bool {
     stream.write_all(bytes).is_ok()
 }

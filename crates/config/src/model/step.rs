@@ -191,6 +191,8 @@ pub enum TextPart {
 /// What a text may take from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variable {
+    /// The client's address, without its port.
+    Client,
     /// Host without port.
     Host,
     /// Host as asked for, with its port.

@@ -215,7 +215,9 @@ fn try_target(reader: &mut Reader<'_>, value: &Value) -> Option<TryTarget> {
 /// A path below the root: it begins with a slash, and holds nothing that is not a path.
 fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Text> {
     let is_foreign = |part: &TextPart| match part {
-        TextPart::Variable(Variable::Uri | Variable::Query | Variable::Scheme | Variable::HostPort) => true,
+        TextPart::Variable(
+            Variable::Uri | Variable::Query | Variable::Scheme | Variable::HostPort | Variable::Client,
+        ) => true,
         TextPart::Variable(_) => false,
         TextPart::Literal(literal) => literal.split('/').any(|segment| segment == ".."),
     };

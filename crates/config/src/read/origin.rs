@@ -26,8 +26,8 @@ impl OriginFault {
 pub(super) const FORM: &str =
     "an origin is \"http://127.0.0.1:3000\" or \"https://origin.example\"; \":3000\" is a port of this machine";
 
-/// Reads a server to forward to: `http` or `https`, a host and perhaps a port, and nothing behind; `:3000` and `3000`
-/// are port 3000 of this machine.
+/// Reads a server to forward to: `http` or `https`, a host and perhaps a port, and nothing after it. A host with a port and
+/// without a scheme means http; `:3000` and `3000` are port 3000 of this machine.
 ///
 /// # Errors
 /// With what is wrong, and mostly what to write instead.
@@ -44,7 +44,7 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
         ))
         .with("have the origin listen on 127.0.0.1 with a port"));
     }
-    let Some((scheme, rest)) = text.split_once("://") else {
+    let Some((scheme, rest)) = text.split_once("://").or_else(|| names_port(text).then_some(("http", text))) else {
         return Err(OriginFault::new(format!("`{text}` has no scheme")).with(format!("write http://{text}")));
     };
     let secure = match scheme.to_ascii_lowercase().as_str() {
@@ -91,6 +91,12 @@ fn local_port(text: &str) -> Option<Result<u16, OriginFault>> {
         Some(port) => Some(port_number(port)),
         None => text.bytes().all(|byte| byte.is_ascii_digit()).then(|| port_number(text)),
     }
+}
+
+/// Whether `text` is a host with a port and nothing else: `localhost:3000`.
+fn names_port(text: &str) -> bool {
+    let (host, port) = split_port(text);
+    !host.is_empty() && !host.contains(['/', '?', '#', '@']) && port.is_some_and(|port| digits(port).is_some())
 }
 
 fn port_number(text: &str) -> Result<u16, OriginFault> {
@@ -143,6 +149,9 @@ mod tests {
             (":3000", "http://127.0.0.1:3000"),
             ("3000", "http://127.0.0.1:3000"),
             ("80", "http://127.0.0.1"),
+            ("localhost:3000", "http://localhost:3000"),
+            ("127.0.0.1:80", "http://127.0.0.1"),
+            ("[::1]:3000", "http://[::1]:3000"),
             ("http://a.example", "http://a.example"),
             ("HTTPS://A.Example.:443", "https://a.example"),
             ("https://a:80", "https://a:80"),
@@ -160,7 +169,7 @@ mod tests {
     fn what_is_wrong_is_said_with_what_would_be_right() {
         for (text, what, advice) in [
             ("", "empty", ""),
-            ("localhost:3000", "no scheme", "write http://localhost:3000"),
+            ("localhost:3000/app", "no scheme", "write http://localhost:3000/app"),
             ("a.example", "no scheme", "write http://a.example"),
             ("http://a/app", "a path", "write http://a, and"),
             ("http://a?x", "more than a host", "write http://a, and"),

@@ -107,7 +107,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
         } else if child.name == "origin" {
             origin(reader, child, &mut origins);
         } else if child.name == "request-header" {
-            proxy.request_fields.extend(step::field_changes(reader, child, &REQUEST_HEADER, OWNED));
+            proxy.request_fields.extend(step::field_changes(reader, child, &REQUEST_HEADER, OWNED, &["rest"]));
         } else if reader.first(&mut seen, child) {
             setting(reader, child, &mut proxy);
         }

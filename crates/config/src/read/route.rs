@@ -239,7 +239,7 @@ fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
             TextPart::Literal(literal) if literal.contains(ENDS) => return named || !literal.starts_with(ENDS),
             TextPart::Literal(_) | TextPart::Variable(Variable::Host | Variable::HostPort) => named = true,
             TextPart::Variable(Variable::Path | Variable::Uri) => return named,
-            TextPart::Variable(Variable::Rest | Variable::Query | Variable::Scheme) => return false,
+            TextPart::Variable(Variable::Rest | Variable::Query | Variable::Scheme | Variable::Client) => return false,
         }
     }
     named

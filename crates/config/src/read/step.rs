@@ -132,7 +132,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
         "page" => StepKind::Handler(Handler::Page(Box::new(pages::page(reader, node)?))),
         "php" => StepKind::Handler(Handler::Php(Box::new(php::read(reader, node)?))),
         "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
-        "header" => StepKind::Header(field_changes(reader, node, &HEADER, OWNED)),
+        "header" => StepKind::Header(field_changes(reader, node, &HEADER, OWNED, &[])),
         "allow" | "deny" => {
             let mut access = Access { rules: Vec::new() };
             guard::rules(reader, node, &mut access);
@@ -148,12 +148,14 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
     })
 }
 
-/// Changes of fields: one in a line, or several in a block. Those in `owned` are not for changing.
+/// Changes of fields: one in a line, or several in a block. Those in `owned` are not for changing, and values hold no variable
+/// in `without`.
 pub(super) fn field_changes(
     reader: &mut Reader<'_>,
     node: &Node,
     shape: &Shape,
     owned: &[(&str, &str)],
+    without: &[&str],
 ) -> Vec<FieldOp> {
     reader.shape(node, shape);
     let kind = &node.name;
@@ -168,7 +170,7 @@ pub(super) fn field_changes(
             let draft = reader.report.add(Code::ValueMissing, name.span, message);
             draft.note(format!("to remove a field: {kind} {{ remove \"Name\" }}"));
         }
-        ([name, value, ..], _) => operations.extend(set(reader, name, value, owned, FieldOp::Set)),
+        ([name, value, ..], _) => operations.extend(set(reader, name, value, (owned, without), FieldOp::Set)),
         _ => {}
     }
     for child in node.children.iter().flatten() {
@@ -176,7 +178,7 @@ pub(super) fn field_changes(
             "set" | "add" => {
                 if reader.shape(child, &SET) {
                     let make = if child.name == "set" { FieldOp::Set } else { FieldOp::Add };
-                    operations.extend(set(reader, &child.arguments[0], &child.arguments[1], owned, make));
+                    operations.extend(set(reader, &child.arguments[0], &child.arguments[1], (owned, without), make));
                 }
             }
             "remove" => {
@@ -195,11 +197,12 @@ fn set(
     reader: &mut Reader<'_>,
     name: &Value,
     value: &Value,
-    owned: &[(&str, &str)],
+    (owned, without): (&[(&str, &str)], &[&str]),
     make: fn(String, String) -> FieldOp,
 ) -> Option<FieldOp> {
-    let (name, value) = (field_name(reader, name, owned), field_value(reader, value));
-    Some(make(name?, value?))
+    let (name, text) = (field_name(reader, name, owned), field_value(reader, value));
+    let text = text.filter(|text| reader.check_field_text(value.span, text, without));
+    Some(make(name?, text?))
 }
 
 /// A field name that may be changed, as it was written.

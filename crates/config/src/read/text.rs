@@ -8,6 +8,7 @@ use crate::model::{Text, TextPart, Variable};
 use crate::syntax::Value;
 
 const VARIABLES: &[(Variable, &str)] = &[
+    (Variable::Client, "client"),
     (Variable::Host, "host"),
     (Variable::HostPort, "host_port"),
     (Variable::Path, "path"),
@@ -17,7 +18,73 @@ const VARIABLES: &[(Variable, &str)] = &[
     (Variable::Rest, "rest"),
 ];
 
+/// What other servers call a variable, and what it is called here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("uri", "path"),
+    ("document_uri", "path"),
+    ("request_uri", "uri"),
+    ("host", "host"),
+    ("server_name", "host"),
+    ("http_host", "host_port"),
+    ("args", "query"),
+    ("query_string", "query"),
+    ("is_args", "query"),
+    ("scheme", "scheme"),
+    ("remote_addr", "client"),
+    ("remote", "client"),
+    ("remote_host", "client"),
+    ("http.request.host", "host"),
+    ("http.request.uri", "uri"),
+    ("http.request.uri.path", "path"),
+    ("http.request.uri.query", "query"),
+    ("http.request.scheme", "scheme"),
+    ("http.request.remote.host", "client"),
+];
+
 impl Reader<'_> {
+    /// Reports `{name}` as unknown, with what it may have meant. `allowed` are the names that this place has.
+    fn unknown_variable(&mut self, span: Span, written: &str, name: &str, allowed: &[&str]) {
+        let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, here)| *here);
+        let capture = (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())).then_some("rest");
+        let near = elsewhere.or(capture).filter(|here| allowed.contains(here)).or_else(|| nearest(name, allowed));
+        let is_known = VARIABLES.iter().any(|(_, known)| *known == name);
+        let what = if is_known && written.starts_with('{') { "cannot be used here" } else { "is no variable" };
+        let draft = self.report.add(Code::VariableUnknown, span, format!("`{written}` {what}"));
+        if let Some(near) = near.filter(|_| !is_known || !written.starts_with('{')) {
+            draft.label(format!("did you mean {{{near}}}?"));
+        }
+        draft.note(format!("allowed here: {}", allowed.join(", ")));
+    }
+
+    /// Whether `text` has no variable as nginx writes them: `$uri`, `$1`. A dollar sign is an ordinary character otherwise.
+    fn has_no_dollar(&mut self, span: Span, text: &str, allowed: &[&str]) -> bool {
+        for (at, _) in text.match_indices('$') {
+            let name: String =
+                text[at + 1..].chars().take_while(|char| char.is_ascii_alphanumeric() || *char == '_').collect();
+            let is_capture = name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_digit());
+            if is_capture || ELSEWHERE.iter().any(|(other, _)| *other == name) {
+                self.unknown_variable(span, &format!("${name}"), &name, allowed);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the variables in a field's value are all known. Braces around anything but a name are ordinary characters there,
+    /// as JSON has them.
+    pub(super) fn check_field_text(&mut self, span: Span, value: &str, without: &[&str]) -> bool {
+        let names: Vec<&str> = VARIABLES.iter().map(|(_, name)| *name).filter(|name| !without.contains(name)).collect();
+        for part in field_parts(value) {
+            if let FieldPart::Variable(name) = part
+                && !names.contains(&name)
+            {
+                self.unknown_variable(span, &format!("{{{name}}}"), name, &names);
+                return false;
+            }
+        }
+        self.has_no_dollar(span, value, &names)
+    }
+
     /// A text in which braces hold variables; braces that are meant are doubled.
     pub(super) fn template(&mut self, value: &Value) -> Option<Text> {
         let text = self.line(value)?;
@@ -25,6 +92,10 @@ impl Reader<'_> {
     }
 
     pub(super) fn parse_template(&mut self, span: Span, text: &str) -> Option<Text> {
+        let names: Vec<&str> = VARIABLES.iter().map(|(_, name)| *name).collect();
+        if !self.has_no_dollar(span, text, &names) {
+            return None;
+        }
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -44,13 +115,7 @@ impl Reader<'_> {
                 return None;
             };
             let Some((variable, _)) = VARIABLES.iter().find(|(_, known)| *known == name) else {
-                let names: Vec<&str> = VARIABLES.iter().map(|(_, name)| *name).collect();
-                let near = nearest(name, &names);
-                let draft = self.report.add(Code::VariableUnknown, span, format!("unknown variable `{{{name}}}`"));
-                if let Some(near) = near {
-                    draft.label(format!("did you mean {{{near}}}?"));
-                }
-                draft.note(format!("allowed here: {}", names.join(", ")));
+                self.unknown_variable(span, &format!("{{{name}}}"), name, &names);
                 return None;
             };
             if !literal.is_empty() {
@@ -67,6 +132,71 @@ impl Reader<'_> {
     }
 }
 
+/// A piece of a field's value.
+enum FieldPart<'a> {
+    Literal(&'a str),
+    /// What stands in braces and looks like a variable's name.
+    Variable(&'a str),
+}
+
+/// The pieces of `value`. A name in two pairs of braces, `{{host}}`, means itself in one.
+fn field_parts(value: &str) -> Vec<FieldPart<'_>> {
+    let is_name = |name: &str| {
+        name.starts_with(|char: char| char.is_ascii_lowercase())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.'))
+    };
+    let mut parts = Vec::new();
+    let (mut rest, mut from) = (value, 0);
+    while let Some(at) = rest[from..].find('{').map(|at| from + at) {
+        let name = rest[at + 1..].split_once('}').map(|(name, _)| name);
+        let escaped = rest[at + 1..].strip_prefix('{').and_then(|inner| inner.split_once("}}")).map(|(name, _)| name);
+        if let Some(name) = escaped.filter(|name| is_name(name)) {
+            parts.push(FieldPart::Literal(&rest[..=at]));
+            parts.push(FieldPart::Literal(&rest[at + 2..at + 3 + name.len()]));
+            (rest, from) = (&rest[at + 4 + name.len()..], 0);
+        } else if let Some(name) = name.filter(|name| is_name(name)) {
+            parts.push(FieldPart::Literal(&rest[..at]));
+            parts.push(FieldPart::Variable(name));
+            (rest, from) = (&rest[at + 2 + name.len()..], 0);
+        } else {
+            from = at + 1;
+        }
+    }
+    parts.push(FieldPart::Literal(rest));
+    parts
+}
+
+/// The value of a header field as a text with variables; `None` when it has none and means itself.
+pub fn parse_field_text(value: &str) -> Option<Text> {
+    value.find('{')?;
+    let mut literal = String::new();
+    let mut parts = Vec::new();
+    for part in field_parts(value) {
+        match part {
+            FieldPart::Literal(text) => literal.push_str(text),
+            FieldPart::Variable(name) => match VARIABLES.iter().find(|(_, known)| *known == name) {
+                Some((variable, _)) => {
+                    if !literal.is_empty() {
+                        parts.push(TextPart::Literal(std::mem::take(&mut literal)));
+                    }
+                    parts.push(TextPart::Variable(*variable));
+                }
+                // No configuration that was read has one.
+                None => literal.extend(["{", name, "}"]),
+            },
+        }
+    }
+    if parts.is_empty() && literal == value {
+        return None;
+    }
+    if !literal.is_empty() {
+        parts.push(TextPart::Literal(literal));
+    }
+    Some(Text { parts })
+}
+
 /// The text as it would be written.
 pub(crate) fn encode_text(text: &Text) -> String {
     let encode = |part: &TextPart| match part {
@@ -77,4 +207,31 @@ pub(crate) fn encode_text(text: &Text) -> String {
         }
     };
     text.parts.iter().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_field_text;
+    use crate::model::{TextPart, Variable};
+
+    #[test]
+    fn field_values_hold_variables_and_json() {
+        for plain in ["", "a", "{\"a\":{\"b\":[1]}}", "{", "}", "{}", "{A}", "a{b c}"] {
+            assert_eq!(parse_field_text(plain), None, "{plain}");
+        }
+        let literal = |text: &str| TextPart::Literal(text.to_owned());
+        let parts = |value: &str| parse_field_text(value).unwrap().parts;
+        assert_eq!(parts("{host}"), [TextPart::Variable(Variable::Host)]);
+        assert_eq!(
+            parts("a{client}; {\"b\":{path}}"),
+            [
+                literal("a"),
+                TextPart::Variable(Variable::Client),
+                literal("; {\"b\":"),
+                TextPart::Variable(Variable::Path),
+                literal("}"),
+            ]
+        );
+        assert_eq!(parts("{{host}} {{"), [literal("{host} {{")]);
+    }
 }

@@ -10,7 +10,8 @@ use crate::rate::RateTable;
 use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
 use flatout_config::encode::step_to_kdl;
-use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Variable};
+use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Text, Variable};
+use flatout_config::parse_field_text;
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
@@ -341,7 +342,8 @@ impl Compiler<'_> {
                 self.fail(place, what, "leave it out: the server sets it as each protocol wants it");
             }
         }
-        self.spec.changes.push(Change { place: place.clone(), fields });
+        let (fields, rendered) = split_rendered(fields);
+        self.spec.changes.push(Change { place: place.clone(), fields, rendered });
         self.spec.changes.len() as u32 - 1
     }
 
@@ -480,6 +482,20 @@ impl Compiler<'_> {
         });
         Some(self.spec.pages.len() as u32 - 1)
     }
+}
+
+/// Parts what heads can be built with beforehand from fields whose values take from the request. The former clear what the latter
+/// set.
+fn split_rendered(fields: Vec<FieldOp>) -> (Vec<FieldOp>, Vec<(String, Text)>) {
+    let mut rendered = Vec::new();
+    let fixed = fields.into_iter().filter_map(|field| {
+        let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = &field else { return Some(field) };
+        let Some(text) = parse_field_text(value) else { return Some(field) };
+        rendered.push((name.clone(), text));
+        matches!(field, FieldOp::Set(..)).then(|| FieldOp::Remove(name.clone()))
+    });
+    let fixed = fixed.collect();
+    (fixed, rendered)
 }
 
 /// The step as it is written, without the hashes of passwords.

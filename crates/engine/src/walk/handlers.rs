@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::step::Step;
 use crate::text::Template;
 use flatout_config::model::{self, Respond, TryTarget};
-use flatout_http::path::decode_path;
+use flatout_http::path::{decode_path, encode_location};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_net::handler::Reply;
@@ -54,11 +54,8 @@ impl<T: Trace> Walk<'_, T> {
                 self.trace.file(settings, &self.decoded, &tries);
             }
         }
-        let location = Location {
-            path: &self.path,
-            query: self.query.as_deref(),
-            decoded: self.facts.map(|facts| (&self.decoded[..], facts)),
-        };
+        let location =
+            Location { path: &self.path, query: self.query.as_deref(), decoded: Some((&self.decoded, self.facts)) };
         match files.handle(self.request, location, &self.policy(), self.now) {
             Found::Reply(reply) => Some(reply),
             Found::Error(error) if pass && matches!(error.status, 404 | 405) => {
@@ -77,8 +74,8 @@ impl<T: Trace> Walk<'_, T> {
             TryTarget::File(text) => {
                 let mut decoded = Vec::new();
                 let path = Template::new(text).render(&variables).ok()?;
-                let path = path.split('?').next().unwrap_or_default();
-                decode_path(path.as_bytes(), &mut decoded).ok().map(|_| decoded)
+                let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+                decode_path(path, &mut decoded).ok().map(|_| decoded)
             }
             TryTarget::Status(_) => None,
         };
@@ -99,7 +96,8 @@ impl<T: Trace> Walk<'_, T> {
             return self.live.prebuilt(id, &policy, || redirect(status, location, &policy, outcome));
         }
         match to.render(&self.variables()) {
-            Ok(mut location) => {
+            Ok(location) => {
+                let mut location = encode_location(&location);
                 if to.is_path() {
                     keep_on_site(&mut location);
                 }
@@ -165,8 +163,7 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_page(&mut self, step: &Step, index: u32) -> Option<Reply> {
         let live = self.live;
         let folder = live.active.get(index as usize)?;
-        // Without them the path is one that only an origin may judge, and the walk does not come here.
-        let facts = self.facts?;
+        let facts = self.facts;
         if T::TOLD {
             let name = folder.name_of(&self.decoded, facts);
             self.trace.step(step, || match &name {
@@ -175,7 +172,7 @@ impl<T: Trace> Walk<'_, T> {
             });
             // Nothing is run.
             return name.map(|_| {
-                self.trace.run();
+                self.trace.run(("page", "An active page answers, and its code decides with what."));
                 Reply::later(std::future::pending())
             });
         }

@@ -1,6 +1,7 @@
 //! Steps whose scripts an application server runs, and files that scripts have sent.
 
 use super::pages::Pages;
+use super::readings::Reading;
 use super::{Trace, Walk};
 use crate::answer::redirect;
 use crate::engine::Live;
@@ -11,7 +12,7 @@ use crate::step::Step;
 use flatout_fastcgi::{Asking, FileName, FileWanted, Handled, Made, Meaning, Outcome, Refused};
 use flatout_http::framing::Framing;
 use flatout_http::head::Fields;
-use flatout_http::path::append_local;
+use flatout_http::path::{SLASH_IN_SEGMENT, append_local, encode_location, normalize_path};
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
@@ -26,9 +27,9 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_php(&mut self, step: &Step, index: u32) -> Option<Reply> {
         let live = self.live;
         let php = live.spec.php.get(index as usize)?;
-        // Without them the path is one that only an origin may judge: a script's name would be read out of it in another way
-        // than it was written.
-        self.facts?;
+        if self.is_ambiguous_for(php) {
+            return Some(self.refuse_ambiguous(step).into());
+        }
         if T::TOLD {
             return self.tell_php(step, php);
         }
@@ -63,6 +64,29 @@ impl<T: Trace> Walk<'_, T> {
         }
     }
 
+    /// Whether another reading of the path would run another script, or tell it of a path with dot segments.
+    fn is_ambiguous_for(&self, php: &PhpSpec) -> bool {
+        if self.readings.iter().all(Reading::drops_parameters) {
+            // Scripts see what follows a `;`.
+            return false;
+        }
+        let meaning = php.step.find(&self.decoded);
+        let others = self.readings.iter().filter(|reading| !reading.drops_parameters());
+        let is_same = |reading: &Reading| match (&meaning, php.step.find(&reading.decoded)) {
+            (Meaning::Script(script, _), Meaning::Script(other, _)) => *script == other,
+            (Meaning::Script(..), _) | (_, Meaning::Script(..)) => false,
+            _ => true,
+        };
+        let climbs = |rest: &[u8]| {
+            rest.split(|&byte| matches!(byte, b'/' | SLASH_IN_SEGMENT)).any(|segment| matches!(segment, b"." | b".."))
+        };
+        let rest = match &meaning {
+            Meaning::Script(_, rest) => self.decoded.get(rest.clone()).unwrap_or_default(),
+            _ => b"",
+        };
+        climbs(rest) || !others.into_iter().all(is_same)
+    }
+
     /// Says what would be run, and runs nothing.
     fn tell_php(&mut self, step: &Step, php: &PhpSpec) -> Option<Reply> {
         match php.step.find(&self.decoded) {
@@ -75,12 +99,14 @@ impl<T: Trace> Walk<'_, T> {
                 Some(self.redirect_to_slash().into())
             }
             Meaning::Script(script, rest) => {
-                let path_info = String::from_utf8_lossy(self.decoded.get(rest).unwrap_or_default()).into_owned();
+                let path_info = self.decoded.get(rest).unwrap_or_default();
+                let path_info = String::from_utf8_lossy(path_info).replace(char::from(SLASH_IN_SEGMENT), "/");
                 self.trace.step(step, || {
                     let (server, file) = (php.step.describe(), php.step.show_file(&script));
                     let behind = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
                     format!("has {server} run {file}{behind}")
                 });
+                self.trace.run(("php", "A script answers, and its code decides with what."));
                 // Nobody is asked.
                 Some(Reply::later(std::future::pending()))
             }
@@ -90,7 +116,7 @@ impl<T: Trace> Walk<'_, T> {
     /// To the same path with a slash behind it, and the same query.
     fn redirect_to_slash(&self) -> Response {
         let mut location = Vec::new();
-        append_local(&self.path, &mut location);
+        append_local(&normalize_path(&self.path), &mut location);
         location.push(b'/');
         if let Some(query) = &self.query {
             location.push(b'?');
@@ -98,7 +124,7 @@ impl<T: Trace> Walk<'_, T> {
         }
         let reads = matches!(self.request.head.method, Method::Get | Method::Head);
         let outcome = PHP_BASE as u8 + Outcome::FolderSlash.index();
-        redirect(if reads { 301 } else { 308 }, &String::from_utf8_lossy(&location), &self.policy(), outcome)
+        redirect(if reads { 301 } else { 308 }, &encode_location(&location), &self.policy(), outcome)
     }
 }
 

@@ -3,12 +3,13 @@
 use super::{Rest, Trace, Walk, host_needed};
 use crate::answer::Failure;
 use crate::step::{Rewrite, Step};
-use crate::text::{Variables, raw_offset};
-use flatout_http::path::decode_path;
+use crate::text::Variables;
+use flatout_http::path::{normalize_path, raw_offset};
 use flatout_http::refusal::Refusal;
 use flatout_http::target::Target;
 use flatout_net::response::Response;
 use flatout_serve::outcome::Outcome as Served;
+use std::borrow::Cow;
 
 impl<T: Trace> Walk<'_, T> {
     pub(super) fn variables(&self) -> Variables<'_> {
@@ -16,12 +17,16 @@ impl<T: Trace> Walk<'_, T> {
             Target::Resource { path, query, .. } => (path, query),
             _ => (&b"/"[..], None),
         };
-        let rest = self.rest.as_ref().map_or(&b""[..], |Rest { rewrites, part }| {
-            let path = self.before.get(*rewrites as usize).unwrap_or(&self.path);
-            &path[raw_offset(path, part.start)..raw_offset(path, part.end)]
+        let rest = self.rest.as_ref().map_or(Cow::Borrowed(&b""[..]), |Rest { rewrites, part }| {
+            let part_of = |path: &[u8]| raw_offset(path, part.start)..raw_offset(path, part.end);
+            match normalize_path(self.before.get(*rewrites as usize).unwrap_or(&self.path)) {
+                Cow::Borrowed(path) => Cow::Borrowed(&path[part_of(path)]),
+                Cow::Owned(path) => Cow::Owned(path[part_of(&path)].to_vec()),
+            }
         });
         let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
-        Variables { host_port, path, query, secure: self.request.secure, rest }
+        let client = self.request.client.map(|client| client.ip());
+        Variables { client, host_port, path, query, secure: self.request.secure, rest }
     }
 
     /// Changes the path, or answers when what comes of it is none.
@@ -29,18 +34,22 @@ impl<T: Trace> Walk<'_, T> {
         let changed = match rewrite {
             Rewrite::StripPrefix(prefix) => {
                 let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
-                match self.decoded.strip_prefix(prefix) {
-                    Some(rest) if prefix.is_empty() || rest.is_empty() || rest.starts_with(b"/") => {
-                        let from = raw_offset(&self.path, prefix.len());
-                        let stripped = self.path[from..].to_vec();
-                        if stripped.is_empty() { Some(b"/".to_vec()) } else { Some(stripped) }
-                    }
-                    _ => None,
+                let begins = |path: &[u8]| {
+                    let rest = path.strip_prefix(prefix);
+                    !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+                };
+                let applies = begins(&self.decoded);
+                if self.readings.iter().any(|other| !other.drops_parameters() && begins(&other.decoded) != applies) {
+                    return Some(self.refuse_ambiguous(step));
                 }
-                .filter(|_| !prefix.is_empty())
+                applies.then(|| {
+                    let path = normalize_path(&self.path);
+                    let stripped = path[raw_offset(&path, prefix.len())..].to_vec();
+                    if stripped.is_empty() { b"/".to_vec() } else { stripped }
+                })
             }
             Rewrite::To(template) => match template.render(&self.variables()) {
-                Ok(text) => Some(text.into_bytes()),
+                Ok(text) => Some(text),
                 Err(_) => return Some(self.fail(&host_needed())),
             },
         };
@@ -52,28 +61,27 @@ impl<T: Trace> Walk<'_, T> {
             path.truncate(fragment);
         }
         if let Some(mark) = path.iter().position(|&byte| byte == b'?') {
-            let query = path.split_off(mark + 1);
+            let mut query = path.split_off(mark + 1);
             path.pop();
-            self.query = Some(query.into());
+            let is_said = matches!(rewrite, Rewrite::To(template) if template.has_query());
+            if let Some(visitors) = self.query.as_deref().filter(|own| !is_said && !own.is_empty() && !query.is_empty())
+            {
+                query.push(b'&');
+                query.extend_from_slice(visitors);
+            }
+            // Nothing after the `?` means no query, also not the visitor's.
+            self.query = (!query.is_empty()).then(|| query.into());
         }
         if !path.starts_with(b"/") {
             path.insert(0, b'/');
         }
         path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
         self.rewrites = self.rewrites.wrapping_add(1);
-        let decoded = decode_path(&path, &mut self.decoded);
+        let read = self.read_path(&path);
         self.trace.step(step, || format!("the path is now {}", String::from_utf8_lossy(&path)));
         self.before.push(std::mem::replace(&mut self.path, path.into()));
-        match decoded {
-            Ok(facts) if !facts.encoded_slash => {
-                self.facts = Some(facts);
-                None
-            }
-            Ok(_) => Some(self.fail(&Failure::served(404, "Nothing here has this name.", Served::NotFound))),
-            Err(refusal) => {
-                let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::DotSegment };
-                Some(self.fail(&Failure::served(refusal.status(), refusal.text(), outcome)))
-            }
-        }
+        let refusal = read.err()?;
+        let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };
+        Some(self.fail(&Failure::served(refusal.status(), refusal.text(), outcome)))
     }
 }

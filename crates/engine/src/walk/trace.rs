@@ -36,8 +36,8 @@ pub(crate) trait Trace {
     /// An origin answers, or what is kept of its answers.
     fn forward(&mut self, step: &Step, forwarding: impl FnOnce() -> Forwarding);
 
-    /// An active page answers.
-    fn run(&mut self);
+    /// A program answers: the name of that ending, and a sentence.
+    fn run(&mut self, ending: (&'static str, &'static str));
 }
 
 /// Nobody.
@@ -72,5 +72,5 @@ impl Trace for Silent {
     fn forward(&mut self, _: &Step, _: impl FnOnce() -> Forwarding) {}
 
     #[inline]
-    fn run(&mut self) {}
+    fn run(&mut self, _: (&'static str, &'static str)) {}
 }

@@ -2,7 +2,10 @@
 
 use super::names::{Kind, Name};
 use super::write_line;
-use flatout_config::model::FieldOp;
+use flatout_config::model::{FieldOp, Text, TextPart, Variable};
+use flatout_config::parse_field_text;
+use flatout_http::target::Target;
+use flatout_net::handler::Request;
 
 /// Changes, in written order. Those of fields that belong to a connection or its framing are void.
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +17,58 @@ impl Operations<'_> {
         self.0.iter().any(|operation| clears(operation, name)) && is_free(name)
     }
 
-    /// Appends what is set and added, as far as nothing behind it clears it again.
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    /// Appends what is set and added, as far as nothing after it clears it again. `host` is the host that `request` is for.
+    pub(super) fn write(self, request: &Request<'_>, host: Option<&[u8]>, out: &mut Vec<u8>) {
         for (at, operation) in self.0.iter().enumerate() {
             let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = operation else { continue };
             if is_free(name) && !self.0[at + 1..].iter().any(|later| clears(later, name)) {
-                write_line(out, name, value.as_bytes());
+                match parse_field_text(value) {
+                    None => write_line(out, name, value.as_bytes()),
+                    Some(text) => write_line(out, name, &render(&text, request, host)),
+                }
             }
         }
     }
+}
+
+/// The value that `text` has for `request`.
+fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
+    let (path, query) = match request.head.target {
+        Target::Resource { path, query, .. } => (path, query),
+        Target::Authority(_) | Target::Asterisk => (&b""[..], None),
+    };
+    let mut value = Vec::new();
+    for part in &text.parts {
+        match part {
+            TextPart::Literal(literal) => value.extend_from_slice(literal.as_bytes()),
+            TextPart::Variable(Variable::Client) => {
+                if let Some(client) = request.client {
+                    value.extend_from_slice(client.ip().to_canonical().to_string().as_bytes());
+                }
+            }
+            TextPart::Variable(Variable::Host) => {
+                let host = host.unwrap_or_default();
+                let port = host.iter().rposition(|&byte| byte == b':').filter(|&at| !host[at..].contains(&b']'));
+                value.extend_from_slice(&host[..port.unwrap_or(host.len())]);
+            }
+            TextPart::Variable(Variable::HostPort) => value.extend_from_slice(host.unwrap_or_default()),
+            TextPart::Variable(Variable::Path) => value.extend_from_slice(path),
+            TextPart::Variable(Variable::Uri) => {
+                value.extend_from_slice(path);
+                if let Some(query) = query {
+                    value.push(b'?');
+                    value.extend_from_slice(query);
+                }
+            }
+            TextPart::Variable(Variable::Query) => value.extend_from_slice(query.unwrap_or_default()),
+            TextPart::Variable(Variable::Scheme) => {
+                value.extend_from_slice(if request.secure { b"https" } else { b"http" });
+            }
+            // Routes are not known here, and the configuration allows it nowhere.
+            TextPart::Variable(Variable::Rest) => {}
+        }
+    }
+    value
 }
 
 fn clears(operation: &FieldOp, name: &str) -> bool {

@@ -99,7 +99,7 @@ pub fn write_request_lines(
     }
     writer.write_forwarded(request, host);
     writer.out.extend_from_slice(passage.extra);
-    writer.operations.write(writer.out);
+    writer.operations.write(request, host, writer.out);
     Ok(())
 }
 

@@ -21,7 +21,7 @@ impl Trace for Naive {
     fn file(&mut self, _: &FilesSpec, _: &[u8], _: &[Vec<u8>]) {}
     fn page(&mut self, _: &PageSpec) {}
     fn forward(&mut self, _: &crate::step::Step, _: impl FnOnce() -> Forwarding) {}
-    fn run(&mut self) {}
+    fn run(&mut self, _: (&'static str, &'static str)) {}
 }
 
 fn naive(tester: &Tester, path: &str) -> Answer {

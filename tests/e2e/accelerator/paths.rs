@@ -1,0 +1,172 @@
+//! Paths by which visitors get around rules elsewhere, or have a private page stored as a picture: what becomes of each.
+
+use super::super::harness::{Folder, Response, Server, flatout};
+use super::super::php::scripted::{Scripted, answer, send};
+use super::log_of;
+use super::origin::{Origin, response};
+use std::io::Write as _;
+use std::process::Stdio;
+
+/// One row: a path, and what comes of it on each of four sites.
+///
+/// `deny` and `basic-auth` guard `/admin` and `/admin/*` before a proxy; `cache` stores what is below `/static/` or ends in
+/// `.css`; `php` guards as `deny` does and runs the scripts of a folder.
+///
+/// | word | meaning |
+/// |---|---|
+/// | `guarded` | 403, or 401 |
+/// | `refused` | 400: `ambiguous_path`, `path_above_root` or `target_nul` |
+/// | `origin` | the origin gets the path as it came |
+/// | `stored`, `passed` | the second request is answered from the cache, or by the origin again |
+/// | a file's name | this script runs |
+/// | `none`, `merged` | 404, 301 |
+struct Row(&'static str, &'static str, &'static str, &'static str);
+
+const ROWS: &[Row] = &[
+    // Nothing unusual.
+    Row("/admin", "guarded", "passed", "guarded"),
+    Row("/public/a", "origin", "passed", "index.php"),
+    Row("/static/a.css", "origin", "stored", "index.php"),
+    // Dot segments.
+    Row("/public/../admin", "guarded", "passed", "guarded"),
+    Row("/public/./../admin/", "guarded", "passed", "guarded"),
+    Row("/public/%2e%2e/admin", "guarded", "passed", "guarded"),
+    Row("/public/.%2E/%61dmin", "guarded", "passed", "guarded"),
+    Row("/./admin", "guarded", "passed", "guarded"),
+    Row("/admin/.", "guarded", "passed", "guarded"),
+    Row("/admin/../public/a", "origin", "passed", "index.php"),
+    Row("/static/../account", "origin", "passed", "index.php"),
+    Row("/account/../static/x", "origin", "stored", "index.php"),
+    Row("/../admin", "refused", "refused", "refused"),
+    Row("/public/../../admin", "refused", "refused", "refused"),
+    Row("/static/../../account", "refused", "refused", "refused"),
+    // Slashes that are encoded, or not quite slashes.
+    Row("/x/..%2Fadmin", "refused", "passed", "refused"),
+    Row("/admin%2f..%2fpublic", "origin", "passed", "index.php"),
+    Row("/admin%2fx", "refused", "passed", "refused"),
+    Row("/%2fadmin", "refused", "passed", "refused"),
+    Row("/public%2f..%2fadmin", "refused", "passed", "refused"),
+    Row("/..%2fadmin", "refused", "refused", "refused"),
+    Row("/static/..%2faccount", "origin", "refused", "index.php"),
+    Row("/static%2f..%2faccount", "origin", "passed", "index.php"),
+    Row("/account%2f..%2fstatic%2fx", "origin", "refused", "index.php"),
+    Row("/wiki/AC%2FDC", "origin", "passed", "index.php"),
+    Row("/admin%5cx", "refused", "passed", "refused"),
+    Row("/public\\..\\admin", "refused", "passed", "refused"),
+    Row("/public/..\\..\\admin", "refused", "refused", "refused"),
+    Row("/account%5c..%5c..%5cstatic", "refused", "refused", "refused"),
+    Row("/files/back\\slash", "origin", "passed", "index.php"),
+    // Empty segments.
+    Row("//admin", "guarded", "passed", "guarded"),
+    Row("/public//../admin", "refused", "passed", "refused"),
+    Row("/static//../account", "origin", "refused", "merged"),
+    // Parameters, as servers of Java have them.
+    Row("/admin;.css", "refused", "refused", "refused"),
+    Row("/admin;a=b/x", "refused", "passed", "refused"),
+    Row("/public/..;/admin", "refused", "passed", "refused"),
+    Row("/static/..;/account", "origin", "refused", "index.php"),
+    Row("/account;x.css", "origin", "refused", "index.php"),
+    Row("/style.css;jsessionid=1", "origin", "passed", "index.php"),
+    Row("/shop;view=list/a", "origin", "passed", "index.php"),
+    // Encoded twice, and what is no encoding.
+    Row("/%2561dmin", "origin", "passed", "index.php"),
+    Row("/public/%252e%252e/admin", "origin", "passed", "index.php"),
+    Row("/admin%00.css", "refused", "refused", "refused"),
+    Row("/100%/admin", "origin", "passed", "index.php"),
+    Row("/%%61dmin", "origin", "passed", "index.php"),
+    // A script, and what follows its name.
+    Row("/x.php/a.css", "origin", "stored", "x.php"),
+    Row("/x.php%2fa", "origin", "passed", "refused"),
+    Row("/x.php/AC%2FDC", "origin", "passed", "x.php"),
+    Row("/x.php/..%2fadmin", "refused", "passed", "refused"),
+    Row("/x.php/a%2f..%2fb", "origin", "passed", "refused"),
+    Row("/x.php%5ca", "origin", "passed", "refused"),
+    Row("/image.jpg/x.php", "origin", "passed", "index.php"),
+    Row("/image.jpg%2fx.php", "origin", "passed", "index.php"),
+];
+
+#[test]
+fn no_path_leads_around_a_rule_or_into_the_cache() {
+    let folder = Folder::with(&[
+        ("root/index.php", b"<?php"),
+        ("root/x.php", b"<?php"),
+        ("root/admin/index.php", b"<?php"),
+        ("root/image.jpg", b"<?php"),
+    ]);
+    let origin = Origin::answering(|request| response("200 OK", "", request.target.as_bytes()));
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        let script = asked.variables["SCRIPT_NAME"].trim_start_matches('/');
+        let uri = &asked.variables["REQUEST_URI"];
+        send(stream, &answer(&format!("Content-Type: text/plain\r\n\r\n{script} {uri}")));
+        false
+    });
+    let (log, url, root) = (log_of(&folder), origin.url(), folder.path().join("root"));
+    let hash = hash("right");
+    let site = |host: &str, steps: &str| format!("site {host:?} {{ listen \"127.0.0.1:0\"\n{steps}\n}}\n");
+    let guard = "route \"/admin\" \"/admin/*\" { deny \"all\"; }";
+    let text = [
+        format!("workers 1\nadmin off=#true\nlog {:?} format=\"json\"\n", log.display().to_string()),
+        site("deny.test", &format!("{guard}\nproxy \"{url}\"")),
+        site(
+            "auth.test",
+            &format!("route \"/admin\" \"/admin/*\" {{ basic-auth {{ user \"ann\" {hash:?}; }} }}\nproxy \"{url}\""),
+        ),
+        site("cache.test", &format!("route \"/static/*\" \"*.css\" {{ cache ttl=\"60s\"; }}\nproxy \"{url}\"")),
+        site(
+            "php.test",
+            &format!(
+                "{guard}\nphp \"unix:{}\" {{ root {:?}; front-controller \"index.php\"; }}\nproxy \"{url}\"",
+                app.socket.display(),
+                root.display().to_string()
+            ),
+        ),
+    ]
+    .concat();
+    let server = Server::run(&folder, &text);
+    let ask = |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        Response::parse(&server.exchange(request.as_bytes()))
+    };
+    let mut wrong = Vec::new();
+    for Row(path, guarded, cached, run) in ROWS {
+        let word = |response: &Response| {
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            match (response.status, body.split_once(' ')) {
+                (400, _) => "refused".to_owned(),
+                (401 | 403, _) => "guarded".to_owned(),
+                (404, _) => "none".to_owned(),
+                (301, _) => "merged".to_owned(),
+                (200, None) if body == *path => "origin".to_owned(),
+                // REQUEST_URI is the path to the byte.
+                (200, Some((script, uri))) if uri == *path => script.to_owned(),
+                (status, _) => format!("{status} {body}"),
+            }
+        };
+        let denied = word(&ask("deny.test", path));
+        let asked = word(&ask("auth.test", path));
+        let stored = match word(&ask("cache.test", path)).as_str() {
+            "origin" => {
+                let before = origin.requests().len();
+                ask("cache.test", path);
+                if origin.requests().len() == before { "stored" } else { "passed" }.to_owned()
+            }
+            other => other.to_owned(),
+        };
+        let ran = word(&ask("php.test", path));
+        for (site, expected, found) in
+            [("deny", guarded, denied), ("basic-auth", guarded, asked), ("cache", cached, stored), ("php", run, ran)]
+        {
+            if *expected != found {
+                wrong.push(format!("{path} {site}: {found}, not {expected}"));
+            }
+        }
+    }
+    assert!(ROWS.len() >= 40 && wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The hash of a password, as `flatout passwd` prints it.
+fn hash(password: &str) -> String {
+    let mut child = flatout().arg("passwd").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
+}
