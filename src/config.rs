@@ -2,6 +2,7 @@
 
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
+use flatout_daemon::here::check_here;
 use flatout_load::judge::figures::effect;
 use flatout_load::judge::{Evidence, Figure, InvalidReason};
 use std::fs::{self, OpenOptions};
@@ -47,14 +48,19 @@ impl Color {
 }
 
 /// Check a configuration, and say all that is wrong with it
+///
+/// Also looks at what it needs of this machine: folders, certificates, free ports, and origins that are not flatout itself.
 #[derive(Args, Debug)]
 #[command(
     after_help = "The exit code is 0 when it is valid and 2 when it is not. `flatout help CODE` explains a code."
 )]
 pub(crate) struct ValidateArgs {
-    /// The configuration [default: ./flatout.kdl, then the user's, then /etc/flatout/flatout.kdl]
+    /// The configuration, `-` for standard input [default: ./flatout.kdl, then the user's, then /etc/flatout/flatout.kdl]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Check the text alone, not what this machine has: for CI
+    #[arg(long)]
+    no_here: bool,
     /// Print the result as JSON to standard output
     #[arg(long)]
     json: bool,
@@ -166,9 +172,20 @@ pub(crate) fn validate(arguments: &ValidateArgs) -> ExitCode {
     };
     match load(&path, &Disk) {
         Ok(config) => {
+            let faults = if arguments.no_here { Vec::new() } else { check_here(&config) };
             if arguments.json {
-                print(&format!("{:#}\n", Diagnostics::default().to_json()));
-            } else {
+                let mut result = Diagnostics::default().to_json();
+                result["valid"] = faults.is_empty().into();
+                result["here"] = faults.clone().into();
+                print(&format!("{result:#}\n"));
+            }
+            if !faults.is_empty() {
+                for fault in faults.iter().filter(|_| !arguments.json) {
+                    eprintln!("error: {fault}");
+                }
+                return ExitCode::from(EXIT_USAGE);
+            }
+            if !arguments.json {
                 let sites = config.sites.len();
                 let noun = if sites == 1 { "site" } else { "sites" };
                 print(&format!("{} is valid: {sites} {noun}\n", path.display()));

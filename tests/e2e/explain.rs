@@ -2,7 +2,8 @@
 //! they say.
 
 use super::harness::{Folder, Server, flatout};
-use std::process::{Command, Output};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
 
 const CONFIG: &str = r#"workers 1
 admin off=#true
@@ -57,6 +58,25 @@ fn a_request_is_explained_without_a_server() {
     assert_eq!((json["status"].as_u64(), json["outcome"].as_str()), (Some(301), Some("redirected")));
     let shown = stdout(&ask(&folder, &["config", "show", "http://example.com/docs/a.html"]));
     assert!(shown.contains("files \"www\"  // flatout.kdl:17:9") && !shown.contains("route"), "{shown}");
+}
+
+#[test]
+fn a_script_answers_with_what_its_code_decides() {
+    let folder = Folder::with(&[("x.php", b"<?php")]);
+    folder.write("flatout.kdl", b"site { php \"unix:/run/none.sock\" { root \".\"; } }");
+    let text = stdout(&ask(&folder, &["explain", "http://example.com/x.php"]));
+    assert!(text.contains("A script answers, and its code decides with what.") && !text.contains("Unknown"), "{text}");
+}
+
+#[test]
+fn a_configuration_is_read_from_standard_input_with_includes_of_the_folder() {
+    let folder = Folder::with(&[("www/a.txt", b"a"), ("part.kdl", b"files \"www\"")]);
+    let mut command = flatout();
+    command.args(["validate", "--no-here", "-c", "-"]).current_dir(folder.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"site { include \"part.kdl\" }").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output), "- is valid: 1 site\n", "{output:?}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ codes! {
     NetworkBad, "C0312", "not a network", "A network is an address and how many of its bits count: `10.0.0.0/8`, `2001:db8::/32`; or one address; or `all`.";
     HashBad, "C0313", "not a password hash", "Passwords are kept as hashes: argon2 (`$argon2id$…`) or bcrypt (`$2b$…`). `flatout passwd` makes one.";
     PatternBad, "C0314", "not a path pattern", "A pattern is `/exact`, `/prefix/*`, `*.ending`, or has stars within its parts; it is compared with the decoded path, so it begins with `/` or `*` and has no `?`, no `#` and no `..`.";
-    VariableUnknown, "C0315", "unknown variable", "In braces may stand `host`, `host_port`, `path`, `uri`, `query`, `scheme` and `rest`. A brace that is meant is written twice: `{{`.";
+    VariableUnknown, "C0315", "unknown variable", "In braces may stand `client`, `host`, `host_port`, `path`, `uri`, `query`, `scheme` and `rest`. A brace that is meant is written twice: `{{`.";
     MediaTypeBad, "C0316", "not a media type", "A media type is `text/html`, a family `image/*`; `*` is everything.";
     OriginBad, "C0317", "not an origin", "An origin is a scheme and a host, with a port perhaps, and nothing behind: `https://example.com`; or `*` for all.";
     TextBad, "C0318", "text cannot be used", "The text is empty, too long, or holds characters that cannot stand here.";
@@ -137,6 +137,36 @@ codes! {
     MarkupUnclear, "P0403", "markup that is read in two ways", "How browsers read this depends on what stands around it or on their settings. The message tells what to write instead.";
     PageTangled, "P0404", "page too tangled", "Loops and branches are nested so that following the HTML through them takes too long. Move inner loops into functions that return text.";
     PageFailed, "P0501", "page failed", "The page's code ended with an error while it ran.";
+}
+
+impl Code {
+    /// Whether a text with this mistake tells nothing reliable about what follows it: blocks or quotes do not match.
+    pub(crate) fn hides_the_rest(self) -> bool {
+        matches!(
+            self,
+            Self::BraceUnclosed
+                | Self::BraceStray
+                | Self::QuoteUnclosed
+                | Self::NameMissing
+                | Self::TooDeep
+                | Self::TooLarge
+                | Self::CharacterBad
+        )
+    }
+
+    /// Whether the mistake lies in what is written, whatever else of the text cannot be read. That something is missing,
+    /// contradicts another setting or is never reached could be due to that.
+    pub(crate) fn stands_for_itself(self) -> bool {
+        self.id().starts_with("C03")
+            || matches!(
+                self,
+                Self::SettingUnknown
+                    | Self::PropertyUnknown
+                    | Self::TypeWrong
+                    | Self::AnnotationUnknown
+                    | Self::SameTwice
+            )
+    }
 }
 
 #[cfg(test)]

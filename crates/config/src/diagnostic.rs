@@ -192,6 +192,22 @@ impl Report {
         self.drafts.len() + self.dropped
     }
 
+    /// Whether a kind for which `is_meant` holds is among those after the first `count`.
+    pub(crate) fn has_since(&self, count: usize, is_meant: fn(Code) -> bool) -> bool {
+        self.drafts.iter().skip(count).any(|draft| is_meant(draft.code))
+    }
+
+    /// Of those after the first `count`, which are of syntax, keeps what stands for itself and not on a line with one of these.
+    pub(crate) fn keep_certain_since(&mut self, count: usize, texts: &Texts) {
+        let line_of = |span: Span| (span.file, texts.line(span));
+        let broken: Vec<_> = self.drafts.iter().take(count).map(|draft| line_of(draft.span)).collect();
+        let mut index = 0;
+        self.drafts.retain(|draft| {
+            index += 1;
+            index <= count || draft.code.stands_for_itself() && !broken.contains(&line_of(draft.span))
+        });
+    }
+
     /// Whether one of this kind begins here already.
     pub fn has_at(&self, code: Code, span: Span) -> bool {
         self.drafts

@@ -91,8 +91,8 @@ impl<'a> Loader<'a> {
         self.paths.push(path.to_owned());
         let count = self.report.count();
         let nodes = parse_document(file, self.texts.text(file), self.report);
-        if self.report.count() > count {
-            // What cannot be read says nothing about the rest.
+        if self.report.has_since(count, Code::hides_the_rest) {
+            // Nobody can tell which block the rest belongs to.
             return Vec::new();
         }
         self.chain.push(self.sources.identify(path));

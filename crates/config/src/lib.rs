@@ -36,8 +36,12 @@ use std::path::Path;
 pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
     let mut report = Report::new();
     let loaded = Loader::new(sources, &mut report).load(path);
+    let unread = report.count();
     let mut reader = Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources };
     let config = reader.read(&loaded.nodes);
+    if unread > 0 {
+        report.keep_certain_since(unread, &loaded.texts);
+    }
     if report.is_empty() { Ok(config) } else { Err(report.finish(&loaded.texts)) }
 }
 

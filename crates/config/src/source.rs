@@ -21,13 +21,17 @@ pub trait Sources {
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// The disk and the environment of this process.
+/// The disk and the environment of this process; `-` is its standard input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
 impl Sources for Disk {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
+        if path == Path::new("-") {
+            io::stdin().lock().take(bytes_max as u64 + 1).read_to_end(&mut content)?;
+            return Ok(content);
+        }
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));

@@ -20,6 +20,7 @@
 //! | `accelerate` | the store opened, and shown to operators |
 //! | [`purge`], [`cache`], [`store`] | what operators ask of the store that holds origins' answers |
 //! | `logs`, `spec` | the configuration's logs, its sites put to use |
+//! | [`here`] | what a configuration needs of this machine |
 //! | [`failure`] | what went wrong, and the exit code |
 //!
 //! Absent by design: requests. No connection is touched here.
@@ -35,6 +36,7 @@ mod certificates;
 mod confine;
 mod control;
 pub mod failure;
+pub mod here;
 mod inherit;
 mod listeners;
 mod logs;

@@ -52,6 +52,11 @@ struct Text {
 }
 
 impl Texts {
+    /// The line, from 0, in which `span` begins.
+    pub(crate) fn line(&self, span: Span) -> usize {
+        self.list.get(span.file as usize).map_or(0, |text| text.line_of(span.start as usize))
+    }
+
     /// Takes a text in, and returns its number.
     pub fn add(&mut self, name: String, text: String) -> u32 {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);

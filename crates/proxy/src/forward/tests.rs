@@ -299,6 +299,11 @@ fn the_settings_change_fields_in_their_order() {
         let settings = Proxy { request_fields: operations, ..bare() };
         assert_eq!(passed(&settings, lines), expected);
     }
+    let variables = "{scheme} {host} {host_port} {path} {query} {uri} {client} {{host}} {\"a\":{}}";
+    let settings = Proxy { request_fields: vec![set("X", variables)], ..bare() };
+    let text = "GET /a%2fb|?c[]=d HTTP/1.1\r\nHost: h:81\r\n\r\n";
+    let lines = with_head(text, |head| lines_of(head, &settings, Strip::NOTHING, "", Some("192.0.2.1:1"))).unwrap();
+    assert_eq!(lines, "Host: h:81\r\nX: http h h:81 /a%2fb| c[]=d /a%2fb|?c[]=d 192.0.2.1 {host} {\"a\":{}}\r\n");
     let settings = Proxy {
         request_fields: vec![remove("x-forwarded-for"), remove("Via"), set("Host", "h"), remove("X-Forwarded-Proto")],
         ..Proxy::default()

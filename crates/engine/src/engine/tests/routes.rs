@@ -276,6 +276,56 @@ fn rewrites_change_the_path_for_what_follows() {
 }
 
 #[test]
+fn a_rewrite_keeps_the_query_of_the_visitor() {
+    let to = |pattern: &str, written: &str| {
+        let shown = redirect(302, text("/shown"));
+        let rewrite = step(StepKind::Rewrite(Rewrite::To(text(written))));
+        // Whatever the query has become is shown by the redirect to a folder's slash.
+        route(vec![path(&[pattern])], vec![rewrite, route(vec![path(&["/none"])], vec![shown])])
+    };
+    let folder = Temporary::new("query", &[("d/index.html", "")]);
+    let files = Files { root: folder.path().to_owned(), ..Files::default() };
+    let tester = engine(vec![
+        to("/keep/*", "/d"),
+        to("/add/*", "/d?page={rest}"),
+        to("/said/*", "/d?q={query}&x"),
+        to("/drop/*", "/d?"),
+        step(StepKind::Handler(Handler::Files(Box::new(files)))),
+    ]);
+    for (path, expected) in [
+        ("/keep/a?b=[c]", "?b=[c]"),
+        ("/add/a?b=c", "?page=a&b=c"),
+        ("/add/a", "?page=a"),
+        ("/said/a?b=c", "?q=b=c&x"),
+        ("/drop/a?b=c", ""),
+    ] {
+        let location = tester.get(path, &[]).field("location").map(str::to_owned);
+        let (asked, _) = path.split_once('?').unwrap_or((path, ""));
+        assert_eq!(location, Some(format!("{asked}/{expected}")), "{path}");
+    }
+}
+
+#[test]
+fn fields_of_an_answer_take_from_the_request() {
+    let add = |name: &str, value: &str| step(StepKind::Header(vec![FieldOp::Add(name.into(), value.into())]));
+    let tester = engine(vec![
+        set("X-To", "{scheme}://{host_port}{uri}"),
+        add("X-To", "{client}"),
+        set("X-Json", "{\"a\":{\"b\":1}}"),
+        set("X-Gone", "{path}"),
+        route(vec![path(&["/a/*"])], vec![set("X-Rest", "<{rest}> {query}"), set("x-gone", "fixed")]),
+        respond(200, "hello"),
+    ]);
+    let answer = tester.get("/a/x%2Fy[]?q=\"", &[]);
+    assert_eq!(answer.all("x-to"), ["http://example.com/a/x%2Fy[]?q=\"", &tester.client.ip().to_string()]);
+    assert_eq!(answer.all("x-rest"), ["<x%2Fy[]> q=\""]);
+    assert_eq!((answer.all("x-json"), answer.all("x-gone")), (vec!["{\"a\":{\"b\":1}}"], vec!["fixed"]));
+    let other = tester.get("/b", &[]);
+    assert_eq!((other.all("x-to")[0], other.all("x-gone")), ("http://example.com/b", vec!["/b"]));
+    assert!(other.all("x-rest").is_empty());
+}
+
+#[test]
 fn a_prefix_is_whole_segments() {
     let tester = engine(vec![
         step(StepKind::Rewrite(Rewrite::StripPrefix("/api/".into()))),

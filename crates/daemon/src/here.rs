@@ -1,0 +1,137 @@
+//! What a configuration needs of the machine that it is to run on: folders, certificates, free ports, origins that are not the
+//! server itself. For `flatout validate`, which starts nothing and writes nothing.
+
+use crate::certificates::Certificates;
+use flatout_config::model::{Certificate, Config, Handler, Listener, Origin, Place, Step, StepKind};
+use flatout_engine::{Sources, Spec};
+use flatout_net::socket::{check_free, find_port_owner};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Everything that stands against running `config` here, a text each, as it is printed.
+pub fn check_here(config: &Config) -> Vec<String> {
+    let mut faults = Vec::new();
+    if let Err(errors) = Spec::compile(config, &Sources::default()) {
+        faults.extend(errors.iter().map(ToString::to_string));
+    }
+    check_certificates(config, &mut faults);
+    for listener in &config.listeners {
+        faults.extend(check_port(listener));
+    }
+    for site in &config.sites {
+        check_loops(config, &site.block, &mut faults);
+    }
+    faults
+}
+
+/// One site after the other, so that one bad certificate does not hide another. Those of the local authority are created when the
+/// server starts.
+fn check_certificates(config: &Config, faults: &mut Vec<String>) {
+    for site in &config.sites {
+        if !matches!(site.certificate, Some(Certificate::Files { .. })) {
+            continue;
+        }
+        let alone = Config { sites: vec![site.clone()], ..config.clone() };
+        if let Err(failure) = Certificates::new().and_then(|mut certificates| certificates.load(&alone)) {
+            faults.push(failure.to_string());
+        }
+    }
+}
+
+/// A port that flatout itself holds is free: a reload or an upgrade takes it over. One that only root may bind is not for whoever
+/// validates to judge.
+fn check_port(listener: &Listener) -> Option<String> {
+    let address = listener.address;
+    let error = check_free(&address).err()?;
+    let what = match error.kind() {
+        ErrorKind::PermissionDenied => return None,
+        ErrorKind::AddrInUse => match find_port_owner(address.port()) {
+            Some((_, name)) if name == "flatout" => return None,
+            Some((pid, name)) => format!("port {} is already in use by {name} (pid {pid})", address.port()),
+            // Others' processes are not shown to everybody; it may be the server that runs already.
+            None => return None,
+        },
+        ErrorKind::AddrNotAvailable => format!("this machine has no address {}", address.ip()),
+        _ => format!("cannot listen on {address}: {error}"),
+    };
+    Some(format!("{}{what}\n  try: another address, or --no-here to check the text alone", at(&listener.place)))
+}
+
+fn check_loops(config: &Config, block: &[Step], faults: &mut Vec<String>) {
+    for step in block {
+        match &step.kind {
+            StepKind::Route(route) => check_loops(config, &route.block, faults),
+            StepKind::Handler(Handler::Proxy(proxy)) => {
+                for origin in &proxy.origins {
+                    let Some(listener) = config.listeners.iter().find(|listener| leads_to(origin, listener)) else {
+                        continue;
+                    };
+                    faults.push(format!(
+                        "{}the origin {}:{} is this server itself, which listens on {}\n  try: the address that the application \
+                         listens on",
+                        at(&step.place),
+                        origin.host,
+                        origin.port,
+                        listener.address
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a connection to `origin` would reach `listener`. Names other than localhost are not looked up.
+fn leads_to(origin: &Origin, listener: &Listener) -> bool {
+    let address = match origin.host.as_str() {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host => host.trim_matches(['[', ']']).parse().ok(),
+    };
+    let Some(address) = address.filter(|_| origin.port == listener.address.port()) else { return false };
+    let own = listener.address.ip();
+    own == address || own.is_unspecified() && address.is_loopback() || own.is_loopback() && origin.host == "localhost"
+}
+
+fn at(place: &Place) -> String {
+    if place.line == 0 { String::new() } else { format!("{}:{}:{}: ", place.file, place.line, place.column) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_here;
+    use std::net::TcpListener;
+
+    #[test]
+    fn what_this_machine_lacks_is_said_all_at_once() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let text = format!(
+            "site \"a.example\" {{
+    listen \"127.0.0.1:{port}\"
+    listen \"192.0.2.1:1\"
+    files \"/no/such/folder\"
+}}
+site \"b.example\" {{
+    listen \"127.0.0.1:1\" tls=#true
+    tls cert=\"/no/such.crt\" key=\"/no/such.key\"
+    proxy \"localhost:1\"
+}}
+"
+        );
+        let faults = check_here(&flatout_config::load_text(&text).unwrap());
+        let all = faults.join("\n");
+        for part in [
+            "/no/such/folder",
+            &format!("port {port} is already in use by"),
+            "no address 192.0.2.1",
+            "/no/such.crt",
+            "itself",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        assert!(all.contains("flatout.kdl:9:5: the origin localhost:1"), "{all}");
+        assert_eq!(faults.len(), 5, "{all}");
+        let fine = "site { listen \"127.0.0.1:0\"; respond 200 \"a\"; }";
+        assert_eq!(check_here(&flatout_config::load_text(fine).unwrap()), [""; 0]);
+    }
+}
