@@ -263,6 +263,7 @@ fn rewrites_change_the_path_for_what_follows() {
         route(vec![path(&["/outer/*"])], outer),
         route(vec![path(&["/seen/*"])], vec![show()]),
         route(vec![path(&["/dots/*"])], vec![to("/x/.{rest}")]),
+        route(vec![path(&["/up/*"])], vec![to("/../{rest}")]),
         respond(200, "not rewritten"),
     ]);
     let location = |path: &str| tester.get(path, &[]).field("location").map(str::to_owned);
@@ -272,7 +273,8 @@ fn rewrites_change_the_path_for_what_follows() {
     assert_eq!(location("/to/x/../a%2fb//c").as_deref(), Some("/to/a%2fb/c"), "merged first");
     assert_eq!(location("/to/x/../a%2fb").as_deref(), Some("/shown?path=/to/x/../a%2fb&rest=a%2fb"));
     assert_eq!(location("/x/../strip/./seen/%zz").as_deref(), Some("/shown?path=/x/../strip/./seen/%zz&rest=%zz"));
-    assert_eq!(tester.get("/dots/.", &[]).outcome, "path_above_root", "a rewrite leads nowhere above the root");
+    assert_eq!(tester.get("/dots/.", &[]).outcome, "responded", "dots are resolved before and after a rewrite");
+    assert_eq!(tester.get("/up/x", &[]).outcome, "path_above_root", "and lead nowhere above the root");
 }
 
 #[test]
