@@ -118,7 +118,7 @@ pub(super) fn start(port: u16, command: &mut Command) -> Running {
 
 fn start_nginx(folder: &Folder, port: u16, server: &str) -> Running {
     let root = folder.path().display();
-    let mut text = format!("pid {root}/nginx.pid;\nerror_log {root}/nginx.log;\nworkerprocesses 1;\ndaemon off;\n");
+    let mut text = format!("pid {root}/nginx.pid;\nerror_log {root}/nginx.log;\nworker_processes 1;\ndaemon off;\n");
     if is_root() {
         text.push_str("user root;\n");
     }

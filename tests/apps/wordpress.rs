@@ -72,9 +72,10 @@ fn log_in(visitor: &Visitor) -> Page {
     visitor.post("/wp-login.php", &[("log", &visitor.name), ("pwd", &password)])
 }
 
-fn comment(visitor: &Visitor, post: &str) -> Page {
+fn comment(visitor: &Visitor, post: &str, kind: &str) -> Page {
     let mail = format!("{}@example.org", visitor.name);
-    let text = format!("a comment of {}", visitor.name);
+    // WordPress refuses the same text twice.
+    let text = format!("a comment of {}, {kind}", visitor.name);
     visitor.post(
         "/wp-comments-post.php",
         &[
@@ -124,7 +125,7 @@ fn visit(stage: &Stage, kind: &str, server: &Server, post: &str) {
     together(&visitors[..4], |visitor| {
         let page = match visitor.name.as_str() {
             "alice" | "bob" => log_in(visitor),
-            "carol" => comment(visitor, post),
+            "carol" => comment(visitor, post, kind),
             _ => visitor.fetch(
                 "/wp-login.php?action=postpass",
                 &["--data", "post_password=letmein", "--referer", "http://www.example/guarded-post/"],
