@@ -226,14 +226,14 @@ impl Recorder {
 
     /// How many would be late if the span ended at `until_ns`, which is not before the last request was begun.
     pub fn late_after(&self, until_ns: u64) -> u64 {
-        let in_tail = self.tail.iter().filter(|ended| ended.ended_ns > until_ns).count() as u64;
+        let in_tail = self.tail.iter().filter(|ended| ended.at_ns > until_ns).count() as u64;
         self.late.responses + self.late.failures + in_tail
     }
 
     /// Ends the span at `until_ns`, which is not before the last request was begun, or is where the plan has it.
     pub fn close_span(&mut self, until_ns: u64) {
         for ended in std::mem::take(&mut self.tail) {
-            if ended.ended_ns > until_ns {
+            if ended.at_ns > until_ns {
                 self.late.add(ended);
             }
         }

@@ -92,19 +92,17 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         // The delay of the client, or of a connection, is in the time from the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
         (InvalidReason::ClientSaturated | InvalidReason::Crowded, Rate) if rate_is_kept => Sound,
-        (InvalidReason::ClientSaturated, Rate) => AtLeast,
-        (InvalidReason::ClientSaturated, Median | Tail) => AtMost,
         (InvalidReason::Crowded, Rate) if evidence.is_crowded_throughout() => AtLeast,
         (InvalidReason::Crowded, Median) if evidence.is_crowded_throughout() => AtMost,
-        (InvalidReason::Crowded, Tail) => AtMost,
-        // The server met less load than was asked for, and could have borne more.
-        (InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate) => AtLeast,
-        (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail) => Unknown,
-        (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu) => Unknown,
-        // Those that waited the longest are not among the times.
-        (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
-        (InvalidReason::LittlesLaw | InvalidReason::CountsDiffer, _) => Unknown,
-        (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu) => Unknown,
+        // The server met less load than the plan offers, and could have borne more. The longest waits are not among the
+        // times of what was dropped.
+        (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
+        | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
+        (InvalidReason::ClientSaturated, Median | Tail) | (InvalidReason::Crowded, Tail) => AtMost,
+        (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
+        | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
+        | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)
+        | (InvalidReason::LittlesLaw | InvalidReason::CountsDiffer, _) => Unknown,
         (_, Rate | Median | Tail | ServerCpu | ClientCpu | Counts) => Sound,
     }
 }

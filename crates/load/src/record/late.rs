@@ -37,7 +37,7 @@ impl Late {
 /// A request that ended since the last one was begun. Where the last of all ends the span, this one may be late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    pub(super) ended_ns: u64,
+    pub(super) at_ns: u64,
     bytes_in: u64,
     is_response: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct Ended {
 impl Ended {
     pub(super) fn of(sample: &Sample) -> Self {
         Self {
-            ended_ns: sample.ended_ns,
+            at_ns: sample.ended_ns,
             bytes_in: sample.head_bytes + sample.body_bytes,
             is_response: sample.result.is_ok(),
         }

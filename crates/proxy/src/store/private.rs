@@ -26,7 +26,8 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<std::fs::File> {
 
 fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
     let found = std::fs::metadata(path)?.permissions().mode() & 0o7777;
-    if found & 0o077 == 0 {
+    let of_others = found & 0o077;
+    if of_others == 0 {
         return Ok(());
     }
     std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| {

@@ -157,7 +157,7 @@ impl<M: Meta> Volume<M> {
                 scrub.current = Some(Scrubbed { file, fd, proof, offset: 0, bytes });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.drop_body(file, VolumeEvent::BodyMissing)
+                self.drop_body(file, VolumeEvent::BodyMissing);
             }
             Err(_) => self.drop_body(file, VolumeEvent::BodyUnreadable),
         }
