@@ -22,7 +22,7 @@ impl ProcessCpu {
     /// Nothing where the process is gone.
     fn read(pid: u32) -> Option<Self> {
         let ticks = procfs::read_process_ticks(pid).ok();
-        let children_ns = procfs::read_children_ticks(pid).map_or(0, |ticks| ticks.total_ns());
+        let children_ns = procfs::read_children_ticks(pid).map_or(0, procfs::Ticks::total_ns);
         let (own_ns, clock) = match (process_cpu_ns(pid), ticks) {
             (Ok(own_ns), _) => (own_ns, CpuClock::Process),
             (Err(_), Some(ticks)) => (ticks.total_ns(), CpuClock::ProcessTicks),

@@ -214,7 +214,7 @@ pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Rang
     };
     let range = |part: &Part| part.first.saturating_sub(offset)..(part.last + 1).saturating_sub(offset);
     let all = match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
-        Answer::Whole => Vec::from_iter(std::iter::once(0..held_bytes)),
+        Answer::Whole => std::iter::once(0..held_bytes).collect(),
         Answer::Part(part) => vec![range(&part)],
         Answer::Parts(parts) => parts.as_slice().iter().map(range).collect(),
         Answer::NotModified | Answer::Unsatisfiable | Answer::NotHeld => Vec::new(),

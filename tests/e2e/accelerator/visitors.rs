@@ -99,8 +99,7 @@ fn must_be_own(says: Says, settings: &str, by: By) -> Option<bool> {
     let has_ttl = settings.contains("ttl");
     match says {
         Says::Aged if settings.contains("stale") => None,
-        Says::Aged => Some(true),
-        Says::Own => Some(true),
+        Says::Aged | Says::Own => Some(true),
         Says::Lifetime => Some(false),
         Says::Public => Some(!has_ttl),
         Says::Guess => Some(by == By::Cookie),
@@ -163,9 +162,12 @@ fn visit_by_http2(server: &Server, target: &str, by: By) -> Vec<String> {
             By::Other => format!("x-visitor: {visitor}"),
         };
         let separator = if visitor == 0 { "" } else { "next\n" };
-        let (url, page) = (server.url(target), page(visitor));
-        writeln!(config, "{separator}http2-prior-knowledge\nurl = \"{url}\"\nheader = \"{field}\"\noutput = {page:?}")
-            .unwrap();
+        let (url, page) = (server.url(target), page(visitor).display().to_string());
+        writeln!(
+            config,
+            "{separator}http2-prior-knowledge\nurl = \"{url}\"\nheader = \"{field}\"\noutput = \"{page}\""
+        )
+        .unwrap();
     }
     folder.write("visitors.curl", config.as_bytes());
     let mut curl = tool("curl");

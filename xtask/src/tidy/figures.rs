@@ -50,9 +50,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn check_quotation<'r>(
+fn check_quotation(
     tree: &Tree,
-    reports: &'r mut BTreeMap<String, Value>,
+    reports: &mut BTreeMap<String, Value>,
     load: impl Fn(&str) -> Result<Value, String>,
     document: &str,
     phrase: &str,

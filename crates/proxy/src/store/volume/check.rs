@@ -199,7 +199,7 @@ mod tests {
             pace.add(chunk);
         }
         now += pace.wait(now, stored);
-        let took = now - start - FIRST_DELAY;
+        let took = now.duration_since(start + FIRST_DELAY);
         assert!(took > Duration::from_hours(19) && took < Duration::from_hours(21), "{took:?}");
         pace.end_round(now);
         assert_eq!(now + pace.wait(now, stored) - start, FIRST_DELAY + ROUND);

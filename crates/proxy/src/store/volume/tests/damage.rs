@@ -5,6 +5,7 @@ use crate::store::proof::Buffer;
 use crate::store::seal::{CHUNK_BYTES, seal_offset};
 use crate::store::volume::check::Scrub;
 use crate::store::volume::index;
+use std::iter::once;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
@@ -104,12 +105,12 @@ fn content_is_verified_chunk_by_chunk_before_its_first_use() {
     let file = found.body().place().unwrap();
     assert!(!found.body().is_verified());
     assert_eq!(file.verified_until(10), 10);
-    assert!(block_on(found.body().verify([CHUNK_BYTES - 1..CHUNK_BYTES + 1])));
+    assert!(block_on(found.body().verify(once(CHUNK_BYTES - 1..CHUNK_BYTES + 1))));
     assert_eq!((file.verified_until(0), file.verified_until(2 * CHUNK_BYTES)), (2 * CHUNK_BYTES, 2 * CHUNK_BYTES));
-    assert!(block_on(found.body().verify([5 * CHUNK_BYTES..u64::MAX])));
+    assert!(block_on(found.body().verify(once(5 * CHUNK_BYTES..u64::MAX))));
     assert_eq!(file.verified_until(5 * CHUNK_BYTES), bytes.len() as u64);
     assert!(found.is_current());
-    assert!(!block_on(found.body().verify([3 * CHUNK_BYTES..4 * CHUNK_BYTES + 1])));
+    assert!(!block_on(found.body().verify(once(3 * CHUNK_BYTES..4 * CHUNK_BYTES + 1))));
     // The entry is gone from memory and from the index, and nobody verifies what is damaged.
     assert!(!found.is_current() && get(&store, "a/x", "").is_none() && !found.body().is_verified());
     assert_eq!(file.verified_until(4 * CHUNK_BYTES), 4 * CHUNK_BYTES);
