@@ -190,6 +190,7 @@ impl ServerArgs {
             idle_timeout_ms: self.idle_timeout,
             head_timeout_ms: self.head_timeout,
             body_timeout_ms: self.body_timeout,
+            stream_timeout_ms: Timeouts::default().stream_timeout_ms,
             write_timeout_ms: self.write_timeout,
             handshake_timeout_ms: self.handshake_timeout,
             drain_timeout_ms: self.drain_timeout,

@@ -67,8 +67,9 @@ h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
 sslyze_version=6.3.1
 redbot_version=2.7.1 httplint_version=2026.10.4
+grpcio_version=1.85.1
 cache_tests_version=0.4.5 ws_version=8.23.0
-apps_python=(django==5.2.19 gunicorn==27.0.1 grpcio==1.85.1)
+apps_python=(django==5.2.19 gunicorn==27.0.1 "grpcio==$grpcio_version")
 apps_node=(express@5.3.0 express-session@1.19.0 cookie-parser@1.4.7 socket.io@4.8.4 socket.io-client@4.8.4)
 go_version_least=1.16
 
@@ -282,6 +283,9 @@ install_redbot() {
   fi
 }
 
+# gRPC as most of its users know it, client and server.
+install_grpcio() { install_python_program grpc "grpcio==$grpcio_version"; }
+
 # Packages of npm, as NAME@VERSION, with what they need in a folder of their own below target/tools.
 install_node_packages() {
   local folder=target/tools/$1 package file installed=yes
@@ -316,6 +320,7 @@ if [ "$profile" = test ]; then
   install_h2spec
   install_sslyze
   install_redbot
+  install_grpcio
   install_ws
 fi
 if [ "$profile" = apps ]; then install_apps; fi

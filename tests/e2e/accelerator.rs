@@ -12,6 +12,7 @@ mod paths;
 mod poisoning;
 mod purge;
 mod targets;
+mod silence;
 mod uploads;
 mod visitors;
 mod websocket;

@@ -79,7 +79,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     assert!(missing.is_empty(), "no row leads to {missing:?}");
 }
 
-const STREAM_CLOSES: [CloseReason; 8] = [
+const STREAM_CLOSES: [CloseReason; 9] = [
     CloseReason::ClientLeft,
     CloseReason::OriginCut,
     CloseReason::OriginCutBody,
@@ -87,6 +87,7 @@ const STREAM_CLOSES: [CloseReason; 8] = [
     CloseReason::OriginBodyMalformed,
     CloseReason::LengthBroken,
     CloseReason::TunnelEnded,
+    CloseReason::TunnelIdle,
     CloseReason::PageFailed,
 ];
 

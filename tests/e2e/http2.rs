@@ -1,7 +1,13 @@
 //! HTTP/2: real clients, a conformance suite that is not ours, frames that no client should send, and endings.
 
 pub(crate) mod client;
+mod client;
+mod conformance;
+mod early;
+mod far;
 mod floods;
+mod grpc;
+mod origin;
 
 use super::harness::{Folder, Server, TICK, wait_until};
 use super::tls::Certificate;

@@ -122,6 +122,7 @@ fn encode_timeouts(writer: &mut Writer, timeouts: &Timeouts) {
         ("idle", timeouts.idle_timeout_ms),
         ("head", timeouts.head_timeout_ms),
         ("body", timeouts.body_timeout_ms),
+        ("stream", timeouts.stream_timeout_ms),
         ("write", timeouts.write_timeout_ms),
         ("handshake", timeouts.handshake_timeout_ms),
         ("drain", timeouts.drain_timeout_ms),

@@ -247,6 +247,7 @@ fn timeouts(config: &Config) -> Timeouts {
         idle_timeout_ms: asked.idle_timeout_ms,
         head_timeout_ms: asked.head_timeout_ms,
         body_timeout_ms: asked.body_timeout_ms,
+        stream_timeout_ms: asked.stream_timeout_ms,
         write_timeout_ms: asked.write_timeout_ms,
         handshake_timeout_ms: asked.handshake_timeout_ms,
         drain_timeout_ms: asked.drain_timeout_ms,

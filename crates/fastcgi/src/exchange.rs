@@ -315,12 +315,21 @@ pub(crate) struct Through {
     exchange: Exchange,
     /// Bytes still to come, when the script has said how many there are.
     left: Option<u64>,
+    /// How long more of it may take.
+    piece_timeout_ms: u64,
 }
 
 impl Through {
     /// What `exchange` has after its head, and `length` bytes of it when the script has said so.
     pub(crate) const fn new(exchange: Exchange, length: Option<u64>) -> Self {
-        Self { exchange, left: length }
+        let piece_timeout_ms = exchange.timeouts.body_timeout_ms;
+        Self { exchange, left: length, piece_timeout_ms }
+    }
+
+    /// The same for an event stream, which may be silent for longer.
+    pub(crate) const fn of_events(mut self) -> Self {
+        self.piece_timeout_ms = self.exchange.timeouts.stream_timeout_ms;
+        self
     }
 
     fn take_ready(&mut self) -> Piece {
@@ -360,7 +369,7 @@ impl Source for Through {
                 Poll::Ready(Ok(false)) => return Poll::Ready(Piece::Failed(CloseReason::OriginCutBody)),
                 Poll::Ready(Err(_)) => return Poll::Ready(Piece::Failed(CloseReason::OriginBodyMalformed)),
                 Poll::Pending => {
-                    let timeout_ms = self.exchange.timeouts.body_timeout_ms;
+                    let timeout_ms = self.piece_timeout_ms;
                     let Some(connection) = &mut self.exchange.connection else { return Poll::Pending };
                     match sending {
                         // The script may be waiting for the same.

@@ -4,6 +4,7 @@
 //! status line ("NPH", §5) is refused: over FastCGI nobody could tell where its answer ends.
 
 use flatout_http::lines::{each_line, is_of_a_connection};
+use flatout_http::media;
 use flatout_http::token::{is_token, parse_decimal, trim};
 use std::fmt;
 
@@ -66,6 +67,16 @@ pub struct CgiHead {
     pub sendfile: Option<Vec<u8>>,
     /// The same, by an address that only this server knows (X-Accel-Redirect).
     pub accel: Option<Vec<u8>>,
+}
+
+impl CgiHead {
+    /// Whether the content is server-sent events.
+    pub fn is_event_stream(&self) -> bool {
+        each_line(&self.lines).any(|(name, line)| {
+            name.eq_ignore_ascii_case(b"content-type")
+                && media::is_event_stream(line.get(name.len() + 1..).unwrap_or_default().trim_ascii())
+        })
+    }
 }
 
 /// Instructions to nginx that mean nothing here. Fields of a connection are none of the script's business either.

@@ -110,7 +110,11 @@ impl PhpStep {
         let timeouts = &self.settings.timeouts;
         FastcgiSettings {
             connect_timeout_ms: timeouts.connect_timeout_ms,
-            shortest_timeout_ms: timeouts.head_timeout_ms.min(timeouts.body_timeout_ms).min(EXACT_MS),
+            shortest_timeout_ms: timeouts
+                .head_timeout_ms
+                .min(timeouts.body_timeout_ms)
+                .min(timeouts.stream_timeout_ms)
+                .min(EXACT_MS),
             idle_timeout_ms: timeouts.idle_timeout_ms,
             idle_connections_max: self.settings.idle_connections_max,
         }

@@ -367,7 +367,9 @@ impl Task {
             whole_body(whole, head.content_length)
         } else {
             let length = head.content_length;
-            (length, Body::Stream(Stream::new(Through::new(exchange, length), length)))
+            let through = Through::new(exchange, length);
+            let through = if head.is_event_stream() { through.of_events() } else { through };
+            (length, Body::Stream(Stream::new(through, length)))
         };
         let mut response = respond(&head, length, body, &self.changes, outcome);
         response.outcome += self.base;

@@ -13,6 +13,7 @@
 //! | [`lines`] | field lines as bytes, and changes to them |
 //! | [`request`], [`response`] | the two kinds of head |
 //! | [`target`], [`host`], [`path`] | what a request is for |
+//! | [`media`] | media types whose content comes over hours |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
 //! | [`connection`] | the life of a connection, as one table |
 //! | [`http2`] | where frames begin, and when there are too many |
@@ -39,6 +40,7 @@ pub mod host;
 pub mod http2;
 pub mod limits;
 pub mod lines;
+pub mod media;
 pub mod path;
 pub mod range;
 pub mod ranges;

@@ -57,7 +57,7 @@ flatout_reason::reasons! {
     /// RFC 9112 §5.
     ColonMissing, "colon_missing", 400, "A header line has no colon.";
     /// RFC 9110 §5.5.
-    FieldValue, "field_value", 400, "A field value contains a control character.";
+    FieldValue, "field_value", 400, "A field value contains a control character or, over HTTP/2, begins or ends with white space.";
     /// RFC 9110 §5.3: more than one line of a field that is no list.
     FieldDuplicate, "field_duplicate", 400, "A field that may come once came more than once.";
     /// RFC 9112 §3.2.

@@ -28,6 +28,7 @@ flatout_reason::reasons! {
     StoredCorrupt, "stored_corrupt", true, "A later part of a stored response did not match its checksum; the client got no end of it, and the entry is dropped.";
     PageFailed, "page_failed", true, "The page failed after its answer had begun; the client got no end of it.";
     LengthBroken, "length_broken", true, "The content of an answer was longer or shorter than its head had said.";
+    TunnelIdle, "tunnel_idle", false, "Nothing passed over a connection that had gone on with another protocol for longer than `timeouts { stream }` of its proxy.";
     TunnelEnded, "tunnel_ended", false, "One side ended a connection that had gone on with another protocol.";
     FileChanged, "file_changed", true, "The file changed while it was being sent; the rest would have been another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";

@@ -17,7 +17,7 @@
 //! | [`handler`], [`owned`] | what a site is to this crate; a request that is kept |
 //! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
 //! | [`tls`] | certificates by name, sessions, why they fail |
-//! | `http2` | HTTP/2 over the same handler |
+//! | `http2`, `windows` | HTTP/2 over the same handler; how large a connection's windows are |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
 //! | [`origin`] | this process as a client of origin servers |
 //! | [`fastcgi`] | connections to application servers |
@@ -53,3 +53,4 @@ pub mod socket;
 pub mod stream;
 pub mod timer;
 pub mod tls;
+mod windows;

@@ -3,6 +3,7 @@
 use crate::file::OpenFile;
 use crate::shared::SharedBytes;
 use crate::stream::{Stream, TunnelStart};
+use flatout_http::chunked::may_be_trailer;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::status::reason;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -154,6 +155,33 @@ pub(crate) fn parse_lines_but(lines: &[u8], left_out: Option<&str>) -> HeaderMap
         }
     }
     map
+}
+
+/// Fields as lines, each `name: value` and CR LF.
+pub(crate) fn encode_lines(fields: &HeaderMap) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in fields {
+        append_line(name, value, &mut lines);
+    }
+    lines
+}
+
+/// A trailer section as field lines, without the fields that are not allowed there (RFC 9110 §6.5.1); `None` when none
+/// is left.
+pub(crate) fn trailer_lines(trailers: &HeaderMap) -> Option<Rc<[u8]>> {
+    let mut lines = Vec::new();
+    for (name, value) in trailers {
+        if may_be_trailer(name.as_str().as_bytes()) {
+            append_line(name, value, &mut lines);
+        }
+    }
+    (!lines.is_empty()).then(|| lines.into())
+}
+
+fn append_line(name: &HeaderName, value: &HeaderValue, lines: &mut Vec<u8>) {
+    for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+        lines.extend_from_slice(part);
+    }
 }
 
 /// The content of a response. HEAD is answered with the body its GET would have; the pump leaves it out.

@@ -19,11 +19,12 @@ use flatout_net::file::OpenFile;
 use flatout_net::huge::Joiner;
 use flatout_net::response::{Body, FileBody, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
-use flatout_net::stream::Stream;
+use flatout_net::stream::{Piece, Source, Stream};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// The line that says that the answer came by us (RFC 9110 §7.6.3).
 fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
@@ -230,6 +231,43 @@ pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Rang
     first
 }
 
+/// The whole of what is stored, and the Content-Length that goes with it: none where trailers follow, which need
+/// another framing over HTTP/1.1 (RFC 9112 §7.1.2).
+fn whole_of(object: &Kept) -> (Body, Option<u64>) {
+    let bytes = object.body().len();
+    let trailers = &object.meta().trailers;
+    if trailers.is_empty() || !has_content(object.meta().stored.status) {
+        return (body_of(object.body(), 0, bytes), Some(bytes));
+    }
+    let (segment, stream) = match body_of(object.body(), 0, bytes) {
+        Body::Bytes(bytes) => (Some(Segment::Bytes(bytes)), None),
+        Body::File(file) => (Some(Segment::File(file)), None),
+        // What is compared with its checksums first.
+        Body::Stream(stream) => (None, Some(stream)),
+        Body::Empty | Body::Segments(_) | Body::Tunnel(_) => (None, None),
+    };
+    (Body::Stream(Stream::new(Trailed { segment, stream, trailers: Rc::from(&trailers[..]) }, None)), None)
+}
+
+/// Stored content, and its trailers behind it.
+struct Trailed {
+    segment: Option<Segment>,
+    stream: Option<Stream>,
+    trailers: Rc<[u8]>,
+}
+
+impl Source for Trailed {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        if let Some(segment) = self.segment.take() {
+            return Poll::Ready(Piece::Segment(segment));
+        }
+        match self.stream.as_ref().map(|stream| stream.poll_piece(context)) {
+            None | Some(Poll::Ready(Piece::End(_))) => Poll::Ready(Piece::End(Some(Rc::clone(&self.trailers)))),
+            Some(polled) => polled,
+        }
+    }
+}
+
 /// Where the content of an answer comes from.
 pub(crate) enum Content {
     /// It is kept.
@@ -251,6 +289,17 @@ impl Content {
         match self {
             Self::Kept(object) => Some(object.body().len()),
             Self::Coming(head, _) => head.length,
+        }
+    }
+
+    /// All of it, and its Content-Length, where it has one.
+    fn into_whole(self) -> (Body, Option<u64>) {
+        match self {
+            Self::Kept(object) => whole_of(&object),
+            Self::Coming(head, _) if head.length == Some(0) => (Body::Empty, head.length),
+            Self::Coming(head, interest) => {
+                (Body::Stream(Stream::new(interest.read(0, None), head.length)), head.length)
+            }
         }
     }
 }
@@ -315,14 +364,10 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         }
         Answer::Whole => {
             let mut lines = all;
-            if let Some(length) = held_bytes.filter(|_| has_content(status)) {
+            let (body, length) = content.into_whole();
+            if let Some(length) = length.filter(|_| has_content(status)) {
                 write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
             }
-            let body = match content {
-                Content::Kept(object) => body_of(object.body(), 0, object.body().len()),
-                Content::Coming(_, _) if held_bytes == Some(0) => Body::Empty,
-                Content::Coming(_, interest) => Body::Stream(Stream::new(interest.read(0, None), held_bytes)),
-            };
             Response::new(status, Head::from_lines(status, &lines), body, 0)
         }
         Answer::Part(part) => {
@@ -361,7 +406,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
 /// The whole of `content`, whatever the request's conditions are: to a method that has none.
 pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Response {
     let stored = content.stored();
-    let (status, length) = (stored.status, content.bytes());
+    let status = stored.status;
     let is_template = query.is_template(stored);
     // A template's fields are changed once it is put together.
     let changes = if is_template { &[][..] } else { &query.changes };
@@ -372,15 +417,11 @@ pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: 
     if is_template {
         query.template.replace(Some(Template::Page(lines.clone())));
     }
+    let extra = note.lines(None, Some(stored.ttl_s(now_s)), query.shows_status);
+    let (body, length) = content.into_whole();
     if let Some(length) = length.filter(|_| has_content(status)) {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
     }
-    let extra = note.lines(None, Some(stored.ttl_s(now_s)), query.shows_status);
-    let body = match content {
-        Content::Kept(object) => body_of(object.body(), 0, object.body().len()),
-        Content::Coming(_, _) if length == Some(0) => Body::Empty,
-        Content::Coming(_, interest) => Body::Stream(Stream::new(interest.read(0, None), length)),
-    };
     let outcome = Outcome::cache(note.reason).index();
     let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome);
     response.extra = Some(extra);

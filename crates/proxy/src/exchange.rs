@@ -104,6 +104,8 @@ pub(crate) struct Hold {
     watch: Watch,
     /// `None` for a tunnel, which may last for days and is no request any more.
     _permit: Option<Permit>,
+    /// Of a tunnel: what it is timed by.
+    client: Option<OriginClient>,
 }
 
 impl Hold {
@@ -117,7 +119,13 @@ impl Hold {
     ) -> Self {
         report_answer(worker, step, &mut ticket, &mut permit, status, delay_us);
         let watch = Watch { accelerator: worker.shared(), step: Arc::downgrade(step) };
-        Self { ticket, watch, _permit: (status != 101).then_some(permit) }
+        let client = (status == 101).then(|| worker.client(step));
+        Self { ticket, watch, _permit: (status != 101).then_some(permit), client }
+    }
+
+    /// What a tunnel is timed by; once.
+    pub(crate) fn take_client(&mut self) -> Option<OriginClient> {
+        self.client.take()
     }
 
     /// The answer broke off.

@@ -185,7 +185,7 @@ impl Fetch {
         }
         drop(hold);
         let (stored, body) = self.join(&stored, &StoredBody::Memory(content.into()))?;
-        let object = self.keep(worker, stored, body, generation)?;
+        let object = self.keep(worker, stored, (body, None), generation)?;
         Some(Asked::Settled(Standing::Use(object, Use::Joined)))
     }
 
@@ -218,7 +218,7 @@ impl Fetch {
             query.with(|request| freshen(request, &kept.meta().stored, response, &query.cache.rules))
         });
         let again = |stored: Box<Stored>| {
-            let meta = Meta { stored: *stored, group_tags: kept.meta().group_tags.clone() };
+            let meta = kept.meta().freshened(*stored);
             Kept::new(query.key.clone(), kept.variant(), meta, Arc::from(&b""[..]), kept.body().clone(), generation)
         };
         match freshening {
@@ -287,7 +287,7 @@ impl Fetch {
             };
             stored.groups.iter().map(tag).collect()
         });
-        Meta { stored, group_tags }
+        Meta { stored, group_tags, trailers: Box::default() }
     }
 
     /// Moves the content from the origin to everybody who reads it, and keeps it when it is whole. `wanted`: although
@@ -340,8 +340,10 @@ impl Fetch {
                     .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
             };
             if let Some(body) = body {
+                // What a part ended with says nothing about the whole.
+                let own = trailers.filter(|_| stored.extent == Extent::Whole);
                 let (stored, body) = self.join(&stored, &body).unwrap_or((stored, body));
-                let object = self.keep(worker, stored, body, generation);
+                let object = self.keep(worker, stored, (body, own), generation);
                 // It may have been made invalid between the look above and the insertion.
                 if let (Some(object), true, Some(store)) = (object, writer.is_doomed(), worker.store()) {
                     store.remove_object(&object);
@@ -351,7 +353,13 @@ impl Fetch {
         writer.end(trailers.map(Arc::from));
     }
 
-    fn keep(&self, worker: &ProxyWorker, stored: Stored, body: StoredBody, generation: u64) -> Option<Arc<Kept>> {
+    fn keep(
+        &self,
+        worker: &ProxyWorker,
+        stored: Stored,
+        (body, trailers): (StoredBody, Option<&[u8]>),
+        generation: u64,
+    ) -> Option<Arc<Kept>> {
         let store = worker.store()?;
         let query = &self.query;
         let path_key = || {
@@ -370,7 +378,8 @@ impl Fetch {
             learn_links(worker, query, &stored.lines);
         }
         let variant = stored.variant_key.clone();
-        let object = Kept::new(key, &variant, self.meta_of(stored), Arc::from(&b""[..]), body, generation);
+        let meta = Meta { trailers: trailers.unwrap_or_default().into(), ..self.meta_of(stored) };
+        let object = Kept::new(key, &variant, meta, Arc::from(&b""[..]), body, generation);
         let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
         forget_sharing(store, query, &object, inserted);
         Some(object)
@@ -480,12 +489,13 @@ fn tell(direct: Option<oneshot::Sender<Direct>>, said: Direct) {
     }
 }
 
-/// Bytes of content, when the head says so.
+/// Bytes of content, when the head says so, or all of it is here. Trailers need a framing that carries them over
+/// HTTP/1.1, which is not a length (RFC 9112 §7.1.2).
 pub(crate) fn content_length(incoming: &Incoming) -> Option<u64> {
-    if let Some((whole, _)) = incoming.body.whole() {
-        return Some(whole.len() as u64);
+    match incoming.body.whole() {
+        Some((whole, None)) => Some(whole.len() as u64),
+        _ => incoming.content_length,
     }
-    incoming.content_length
 }
 
 /// Shows an answer to the cache core.

@@ -108,10 +108,14 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     answer_from(query, Content::Kept(object), &Note::hit(reason), now.unix_s)
 }
 
-/// Makes heads of `object` for the next who asks.
-pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Ready {
+/// Makes heads of `object` for the next who asks; `None` when its response is more than a head and content.
+pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Option<Ready> {
     let via = query.step.settings.via.as_deref();
-    Ready::new(object, via, &query.changes, query.changes_id, query.cache.early_hints)
+    object
+        .meta()
+        .trailers
+        .is_empty()
+        .then(|| Ready::new(object, via, &query.changes, query.changes_id, query.cache.early_hints))
 }
 
 /// Answers `query`, whatever that takes.

@@ -9,6 +9,12 @@ const VALIDATION_GRACE_S: u32 = 86_400;
 /// Bytes of one group's tag, and tags, that a decoder takes.
 const GROUP_TAG_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes of one trailer section that a decoder takes.
+const TRAILER_BYTES_MAX: usize = 64 * 1024;
+
+/// In the number of group tags: a trailer section follows them.
+const HAS_TRAILERS: u16 = 0x8000;
+
 /// The metadata of a kept answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
@@ -16,6 +22,16 @@ pub struct Meta {
     pub stored: Stored,
     /// The tags that stand for its Cache-Groups (RFC 9875), which are its origin's own.
     pub group_tags: Box<[Box<[u8]>]>,
+    /// The trailer section that followed the whole content, each line `Name: value` and CR LF; empty: none.
+    pub trailers: Box<[u8]>,
+}
+
+impl Meta {
+    /// The same with what a validation has made of it: content and trailers stay (RFC 9111 §3.2).
+    #[must_use]
+    pub fn freshened(&self, stored: Stored) -> Self {
+        Self { stored, group_tags: self.group_tags.clone(), trailers: self.trailers.clone() }
+    }
 }
 
 /// A kept answer.
@@ -24,10 +40,15 @@ pub type Kept = crate::store::Object<Meta>;
 impl crate::store::Meta for Meta {
     fn encode(&self, into: &mut Vec<u8>) {
         codec::encode(&self.stored, into);
-        into.extend_from_slice(&(self.group_tags.len() as u16).to_le_bytes());
+        let marks = if self.trailers.is_empty() { 0 } else { HAS_TRAILERS };
+        into.extend_from_slice(&(self.group_tags.len() as u16 & !HAS_TRAILERS | marks).to_le_bytes());
         for tag in &self.group_tags {
             into.extend_from_slice(&(tag.len() as u16).to_le_bytes());
             into.extend_from_slice(tag);
+        }
+        if !self.trailers.is_empty() {
+            into.extend_from_slice(&(self.trailers.len() as u32).to_le_bytes());
+            into.extend_from_slice(&self.trailers);
         }
     }
 
@@ -37,17 +58,26 @@ impl crate::store::Meta for Meta {
         let number = |rest: &mut &[u8]| {
             let (number, behind) = rest.split_first_chunk::<2>()?;
             *rest = behind;
-            Some(usize::from(u16::from_le_bytes(*number)))
+            Some(u16::from_le_bytes(*number))
         };
-        let count = number(&mut rest)?;
+        let marked = number(&mut rest)?;
+        let count = marked & !HAS_TRAILERS;
         let mut group_tags = Vec::new();
         for _ in 0..count {
-            let length = number(&mut rest).filter(|length| *length <= GROUP_TAG_BYTES_MAX)?;
+            let length = number(&mut rest).map(usize::from).filter(|length| *length <= GROUP_TAG_BYTES_MAX)?;
             let (tag, behind) = rest.split_at_checked(length)?;
             group_tags.push(tag.into());
             rest = behind;
         }
-        rest.is_empty().then(|| Self { stored, group_tags: group_tags.into() })
+        let mut trailers = Box::default();
+        if marked & HAS_TRAILERS != 0 {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            let (section, behind) = behind.split_at_checked(length).filter(|_| length <= TRAILER_BYTES_MAX)?;
+            trailers = section.into();
+            rest = behind;
+        }
+        rest.is_empty().then(|| Self { stored, group_tags: group_tags.into(), trailers })
     }
 
     fn each_tag(&self, visit: &mut dyn FnMut(&[u8])) {
@@ -67,7 +97,7 @@ impl crate::store::Meta for Meta {
         let stored = &self.stored;
         let tags: usize = stored.tags.iter().chain(stored.groups.iter()).map(|tag| tag.len() + 2).sum();
         let groups: usize = self.group_tags.iter().map(|tag| tag.len() + 16).sum();
-        stored.lines.len() + stored.vary.len() + stored.variant_key.len() + tags + groups
+        stored.lines.len() + stored.vary.len() + stored.variant_key.len() + tags + groups + self.trailers.len()
     }
 }
 
@@ -104,20 +134,23 @@ pub(crate) mod tests {
             extent: Extent::Whole,
             lines: Box::default(),
         };
-        Meta { stored, group_tags: Box::default() }
+        Meta { stored, group_tags: Box::default(), trailers: Box::default() }
     }
 
     #[test]
     fn what_is_written_is_read_again_and_nothing_less() {
-        let mut written = meta();
-        written.group_tags = [Box::from(&b"one"[..]), Box::from(&b""[..])].into();
-        let mut bytes = Vec::new();
-        written.encode(&mut bytes);
-        assert_eq!(Meta::decode(&bytes), Some(written));
-        for length in 0..bytes.len() {
-            assert_eq!(Meta::decode(&bytes[..length]), None, "{length}");
+        for trailers in [&b""[..], b"Digest: 1\r\n"] {
+            let mut written = meta();
+            written.group_tags = [Box::from(&b"one"[..]), Box::from(&b""[..])].into();
+            written.trailers = trailers.into();
+            let mut bytes = Vec::new();
+            written.encode(&mut bytes);
+            assert_eq!(Meta::decode(&bytes), Some(written));
+            for length in 0..bytes.len() {
+                assert_eq!(Meta::decode(&bytes[..length]), None, "{length}");
+            }
+            bytes.push(0);
+            assert_eq!(Meta::decode(&bytes), None);
         }
-        bytes.push(0);
-        assert_eq!(Meta::decode(&bytes), None);
     }
 }

@@ -1,11 +1,11 @@
 //! Passing a request on to an origin and its answer back, with nothing kept in between.
 
 use crate::answer::{Content, whole_answer};
-use crate::exchange::{Answered, Ask, Manner, Through, ask_origin};
+use crate::exchange::{Answered, Ask, Hold, Manner, Through, ask_origin};
 use crate::fetch::Fetch;
 use crate::fetch::{learn_links, with_response};
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
-use crate::meta::{Kept, Meta};
+use crate::meta::Kept;
 use crate::note::Note;
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::query::{FETCH_KEY_END, Query, Template};
@@ -27,8 +27,13 @@ use flatout_net::origin::{Incoming, OutgoingContent};
 use flatout_net::response::{Body, Head, Response};
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::{Duplex, Stream, TunnelStart};
+use std::cell::Cell;
+use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Passes on a request that the cache leaves alone, or that goes by a proxy without cache.
 pub(crate) async fn plain(
@@ -183,7 +188,8 @@ pub(crate) fn respond(
         write_line(b"Connection", b"upgrade", &mut lines);
     }
     let (body, outcome) = if let Some(origin) = incoming.upgraded.take() {
-        let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold)));
+        let idle_ms = step.settings.timeouts.stream_timeout_ms;
+        let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold, idle_ms)));
         (Body::Tunnel(start), Outcome::forward(ForwardOutcome::Upgraded))
     } else if to_head || matches!(status, 204 | 304) {
         (Body::Empty, outcome)
@@ -235,13 +241,73 @@ fn agrees(ask: &Ask, fields: &Fields<'_>) -> bool {
     upgrade::agrees(asked, *fields)
 }
 
-/// Carries bytes both ways until either side has no more.
-async fn tunnel(mut client: Box<dyn Duplex>, mut origin: Box<dyn Duplex>, hold: crate::exchange::Hold) -> CloseReason {
-    let carried = tokio::io::copy_bidirectional(&mut client, &mut origin).await;
-    drop(hold);
-    match carried {
-        Ok(_) => CloseReason::TunnelEnded,
-        Err(_) => CloseReason::ClientReset,
+/// Carries bytes both ways until either side has no more, or neither has sent anything for `idle_ms`.
+async fn tunnel(mut client: Box<dyn Duplex>, origin: Box<dyn Duplex>, mut hold: Hold, idle_ms: u64) -> CloseReason {
+    /// How often is looked whether anything has passed, in each time that nothing may.
+    const LOOKS: u32 = 8;
+    let passed = Rc::new(Cell::new(0_u64));
+    let mut origin = Counted { inner: origin, passed: Rc::clone(&passed) };
+    let timer = hold.take_client();
+    let mut carried = pin!(tokio::io::copy_bidirectional(&mut client, &mut origin));
+    let (mut before, mut silent) = (0, 0);
+    loop {
+        let carried = match &timer {
+            Some(timer) => timer.within((idle_ms / u64::from(LOOKS)).max(1), carried.as_mut()).await,
+            None => Some(carried.as_mut().await),
+        };
+        match carried {
+            Some(Ok(_)) => return CloseReason::TunnelEnded,
+            Some(Err(_)) => return CloseReason::ClientReset,
+            None if passed.get() != before => silent = 0,
+            None => silent += 1,
+        }
+        before = passed.get();
+        if silent >= LOOKS {
+            return CloseReason::TunnelIdle;
+        }
+    }
+}
+
+/// An origin's side of a tunnel, which counts what passes.
+struct Counted {
+    inner: Box<dyn Duplex>,
+    passed: Rc<Cell<u64>>,
+}
+
+impl Counted {
+    fn count(&self, polled: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = polled {
+            self.passed.set(self.passed.get() + *bytes as u64);
+        }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        self.count(&Poll::Ready(Ok(buffer.filled().len() - before)));
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.count(&polled);
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }
 
@@ -257,7 +323,7 @@ fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incomin
             store.remove_object(kept);
         }
         HeadEffect::Update(stored) => {
-            let meta = Meta { stored: *stored, group_tags: kept.meta().group_tags.clone() };
+            let meta = kept.meta().freshened(*stored);
             let (body, generation) = (kept.body().clone(), kept.generation());
             let lines = Arc::clone(kept.lines());
             let object = Kept::new(kept.key().clone(), kept.variant(), meta, lines, body, generation);

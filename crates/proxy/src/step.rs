@@ -142,6 +142,7 @@ impl ProxyStep {
             connect_timeout_ms: timeouts.connect_timeout_ms,
             head_timeout_ms: timeouts.head_timeout_ms,
             body_timeout_ms: timeouts.body_timeout_ms,
+            stream_timeout_ms: timeouts.stream_timeout_ms,
             idle_timeout_ms: timeouts.idle_timeout_ms,
             idle_connections_max: self.settings.idle_connections_max,
             http2: self.settings.http2,

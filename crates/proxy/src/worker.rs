@@ -170,8 +170,9 @@ impl ProxyWorker {
 
     /// Makes heads of `object` for whoever asks next.
     pub(crate) fn make_ready(&self, query: &Query, object: &Arc<Kept>) {
-        let ready = Rc::new(lookup::ready_of(query, object));
-        self.front.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), ready);
+        if let Some(ready) = lookup::ready_of(query, object) {
+            self.front.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), Rc::new(ready));
+        }
     }
 
     /// The key of `query` under which answers with `search` are kept.

@@ -63,6 +63,16 @@ pub(crate) fn request(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
+/// Takes the first frame out of `received`; `None` while it is not whole.
+pub(crate) fn take_frame(received: &mut Vec<u8>) -> Option<Frame> {
+    let head: [u8; 9] = received.get(..9)?.try_into().unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+    let payload = received.get(9..9 + length)?.to_vec();
+    received.drain(..9 + length);
+    let stream = u32::from_be_bytes(head[5..9].try_into().unwrap());
+    Some(Frame { kind: head[3], flags: head[4], stream, payload })
+}
+
 /// One connection with prior knowledge.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -116,12 +126,7 @@ impl Client {
     }
 
     fn received_frame(&mut self) -> Option<Frame> {
-        let head: [u8; 9] = self.received.get(..9)?.try_into().unwrap();
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let payload = self.received.get(9..9 + length)?.to_vec();
-        self.received.drain(..9 + length);
-        let stream = u32::from_be_bytes(head[5..9].try_into().unwrap());
-        Some(Frame { kind: head[3], flags: head[4], stream, payload })
+        take_frame(&mut self.received)
     }
 
     /// The next frame for which `wanted` holds; others are passed over.

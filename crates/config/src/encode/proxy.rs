@@ -136,6 +136,7 @@ pub(super) fn timeouts(writer: &mut Writer, timeouts: &OriginTimeouts) {
         ("connect", timeouts.connect_timeout_ms),
         ("head", timeouts.head_timeout_ms),
         ("body", timeouts.body_timeout_ms),
+        ("stream", timeouts.stream_timeout_ms),
         ("idle", timeouts.idle_timeout_ms),
     ] {
         writer.begin(name).text(&show_duration(timeout_ms)).end();

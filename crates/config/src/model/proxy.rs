@@ -176,13 +176,21 @@ pub struct OriginTimeouts {
     pub head_timeout_ms: u64,
     /// For more of a response's body, or for the origin to take more of a request's.
     pub body_timeout_ms: u64,
+    /// For more of an event stream or of gRPC, and for more in either direction of an upgraded connection.
+    pub stream_timeout_ms: u64,
     /// How long a connection without use is kept.
     pub idle_timeout_ms: u64,
 }
 
 impl Default for OriginTimeouts {
     fn default() -> Self {
-        Self { connect_timeout_ms: 3_000, head_timeout_ms: 30_000, body_timeout_ms: 30_000, idle_timeout_ms: 30_000 }
+        Self {
+            connect_timeout_ms: 3_000,
+            head_timeout_ms: 30_000,
+            body_timeout_ms: 30_000,
+            stream_timeout_ms: 3_600_000,
+            idle_timeout_ms: 30_000,
+        }
     }
 }
 

@@ -201,9 +201,10 @@ pub(super) fn timeouts(reader: &mut Reader<'_>, node: &Node) -> OriginTimeouts {
             "connect" => &mut timeouts.connect_timeout_ms,
             "head" => &mut timeouts.head_timeout_ms,
             "body" => &mut timeouts.body_timeout_ms,
+            "stream" => &mut timeouts.stream_timeout_ms,
             "idle" => &mut timeouts.idle_timeout_ms,
             _ => {
-                reader.unknown(child, &["connect", "head", "body", "idle"]);
+                reader.unknown(child, &["connect", "head", "body", "stream", "idle"]);
                 continue;
             }
         };

@@ -49,7 +49,7 @@ const TIMEOUTS: Shape = Shape {
 };
 const TIMEOUT: Shape = Shape::value("idle \"60s\"");
 
-const TIMEOUT_NAMES: &[&str] = &["idle", "head", "body", "write", "handshake", "drain"];
+const TIMEOUT_NAMES: &[&str] = &["idle", "head", "body", "stream", "write", "handshake", "drain"];
 
 pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     let mut config = Config::default();
@@ -180,6 +180,7 @@ fn timeouts(reader: &mut Reader<'_>, node: &Node) -> Timeouts {
             "idle" => &mut timeouts.idle_timeout_ms,
             "head" => &mut timeouts.head_timeout_ms,
             "body" => &mut timeouts.body_timeout_ms,
+            "stream" => &mut timeouts.stream_timeout_ms,
             "write" => &mut timeouts.write_timeout_ms,
             "handshake" => &mut timeouts.handshake_timeout_ms,
             "drain" => &mut timeouts.drain_timeout_ms,

@@ -19,6 +19,17 @@ flatout_reason::reasons! {
     Other, "frame_flood", "The client sent PRIORITY, unknown or unasked-for frames without end.";
 }
 
+/// What a watch ends a connection for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offence {
+    /// Too many frames of a kind.
+    Flood(Flood),
+    /// A frame has a length that its type cannot have, which is the connection's error (RFC 9113 §4.2).
+    FrameSize,
+    /// The first frame is not SETTINGS (RFC 9113 §3.4).
+    NoSettings,
+}
+
 /// CONTINUATION frames of one header section. Frames hold 16 KiB, as do all fields together, so one is enough for
 /// whoever fills them.
 pub const CONTINUATIONS_MAX: u32 = 5;
@@ -112,6 +123,8 @@ pub struct Watch {
     others: Budget,
     /// CONTINUATION frames of the header section at hand; `None` between sections.
     continuations: Option<u32>,
+    /// Whether the client's first frame has come.
+    begun: bool,
 }
 
 impl Watch {
@@ -128,6 +141,7 @@ impl Watch {
             window_updates: Budget::new(WINDOW_UPDATES),
             others: Budget::new(OTHERS),
             continuations: None,
+            begun: false,
         }
     }
 
@@ -136,10 +150,21 @@ impl Watch {
         self.continuations.is_some()
     }
 
+    /// Whether the client's preface is whole: its first frame has come.
+    pub const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Looks at what the client has sent.
-    pub fn handle_received(&mut self, now_ms: u64, mut bytes: &[u8]) -> Result<(), Flood> {
+    pub fn handle_received(&mut self, now_ms: u64, mut bytes: &[u8]) -> Result<(), Offence> {
         while let Some(frame) = self.received.next_frame(&mut bytes) {
-            self.handle_frame(now_ms, &frame)?;
+            if !std::mem::replace(&mut self.begun, true) && (frame.kind != kind::SETTINGS || frame.has(flag::ACK)) {
+                return Err(Offence::NoSettings);
+            }
+            if has_wrong_size(&frame) {
+                return Err(Offence::FrameSize);
+            }
+            self.handle_frame(now_ms, &frame).map_err(Offence::Flood)?;
         }
         Ok(())
     }
@@ -180,6 +205,8 @@ impl Watch {
                         budget.give(budget.terms.per_sent * 1000);
                     }
                 }
+                // The client must acknowledge each.
+                kind::PING | kind::SETTINGS if !frame.has(flag::ACK) => self.others.give(1000),
                 // What the server itself has decided is nobody's fault.
                 kind::RST_STREAM if matches!(frame.lead_number(), NO_ERROR | INTERNAL_ERROR | CANCEL) => {}
                 kind::RST_STREAM if !self.provoked_resets.take(now_ms) => return Err(Flood::MadeYouReset),
@@ -193,6 +220,19 @@ impl Watch {
 impl Default for Watch {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Whether the frame's type cannot have its length. Those that are an error of their stream only, and those with
+/// fields, are left to the protocol machine.
+const fn has_wrong_size(frame: &Frame) -> bool {
+    match frame.kind {
+        kind::SETTINGS if frame.has(flag::ACK) => frame.payload_bytes != 0,
+        kind::SETTINGS => !frame.payload_bytes.is_multiple_of(6),
+        kind::PING => frame.payload_bytes != 8,
+        kind::RST_STREAM | kind::WINDOW_UPDATE => frame.payload_bytes != 4,
+        kind::GOAWAY => frame.payload_bytes < 8,
+        _ => false,
     }
 }
 

@@ -14,8 +14,11 @@ use crate::server::exchanges::{Origin, count_answer, has_content};
 use crate::server::streaming::Outlined;
 use crate::server::tunnel::refuse_tunnel;
 use crate::stream::Stream as Source;
+use crate::windows::WindowReader;
 use flatout_http::framing::Framing;
+use flatout_http::media::is_grpc;
 use flatout_http::refusal::Refusal;
+use flatout_http::request::Method;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use std::collections::VecDeque;
@@ -35,6 +38,7 @@ impl<H: Handler> Http2Task<H> {
         let whole = content.is_end_stream();
         let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
         self.since_ms = now.monotonic_ms;
+        let Some(windows) = self.windows.clone() else { return };
         let Origin { client, listener, secure } = self.origin;
         let peer = self.peer();
         with_head(&parts, whole, &worker.settings.limits, |head| {
@@ -44,7 +48,7 @@ impl<H: Handler> Http2Task<H> {
                     let to_head = parts.method == http::Method::HEAD;
                     let exchange = Exchange { to_head, started_ns, description: None };
                     let raw = describe_refused(&parts);
-                    self.refuse(respond, refusal, &exchange, Some(&raw));
+                    self.refuse(respond, refusal, &exchange, Some(&raw), Some(content));
                     return;
                 }
             };
@@ -59,24 +63,39 @@ impl<H: Handler> Http2Task<H> {
             let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
             let (reply, intake) = match (reply, offers.writer()) {
                 (Reply::Later(later), Some(writer)) => {
-                    (Reply::Later(later), Some(Box::new(Intake::new(content, writer))))
+                    let may_rest = head.fields.first("content-type").is_some_and(is_grpc);
+                    let intake = Intake::new(content, writer, windows.reader(), may_rest);
+                    (Reply::Later(later), Some(Box::new(intake)))
                 }
                 (Reply::Now(response), _) if whole && !matches!(response.body, Body::Stream(_) | Body::Tunnel(_)) => {
                     worker.stage(peer, logged, || log_answer::<H>(&response, &exchange));
-                    self.answer(respond, response, exchange.to_head, context);
+                    self.answer(respond, response, exchange.to_head, None, context);
                     return;
                 }
                 (reply, _) => {
                     exchange.description = worker.describe(peer, logged);
                     let large = worker.settings.limits.body_bytes_max;
-                    if !whole && matches!(head.framing, Framing::Length(length) if length > large) {
-                        self.refuse(respond, Refusal::BodyTooLarge, &exchange, None);
+                    let is_large = !whole && matches!(head.framing, Framing::Length(length) if length > large);
+                    let reply = match reply {
+                        // RFC 9110 §9.3.6: what follows CONNECT is no content, so its end is not waited for. And a
+                        // refusal says more than that the content, which nobody reads, is too large.
+                        Reply::Now(response)
+                            if !whole && (head.method == Method::Connect || is_large && response.status >= 400) =>
+                        {
+                            let rest = Some(Rest::Unwanted(content));
+                            self.answer_described(respond, response, exchange, rest, context);
+                            return;
+                        }
+                        reply => reply,
+                    };
+                    if is_large {
+                        self.refuse(respond, Refusal::BodyTooLarge, &exchange, None, Some(content));
                         return;
                     }
                     let expects_continue = head.expects_continue && !whole;
                     self.wait(
                         respond,
-                        content,
+                        (content, windows.reader()),
                         (reply, offers.taken_interims()),
                         exchange,
                         (whole, expects_continue),
@@ -99,7 +118,7 @@ impl<H: Handler> Http2Task<H> {
     fn wait(
         &mut self,
         mut respond: SendResponse<SendBody>,
-        content: RecvStream,
+        (content, windows): (RecvStream, WindowReader),
         (reply, interims): (Reply, Option<Interims>),
         exchange: Exchange,
         (whole, expects_continue): (bool, bool),
@@ -109,7 +128,7 @@ impl<H: Handler> Http2Task<H> {
             match reply {
                 Reply::Now(response) if response.status >= 400 => {
                     // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
-                    self.answer_described(respond, response, exchange, None, context);
+                    self.answer_described(respond, response, exchange, Some(Rest::Unwanted(content)), context);
                     return;
                 }
                 _ => send_continue(&mut respond),
@@ -128,6 +147,7 @@ impl<H: Handler> Http2Task<H> {
                 let received_bytes = 0;
                 Stream::Receiving(Box::new(Receiving {
                     content,
+                    windows,
                     respond,
                     reply,
                     interims,
@@ -144,25 +164,25 @@ impl<H: Handler> Http2Task<H> {
         Peer { client: self.origin.client, secure: self.origin.secure }
     }
 
-    /// Answers a request of which the log's part is kept. What is left of its content is given up, unless the answer
+    /// Answers a request of which the log's part is kept. Nobody reads what is left of its content, unless the answer
     /// comes bit by bit.
     pub(super) fn answer_described(
         &mut self,
         respond: SendResponse<SendBody>,
         mut response: Response,
         exchange: Exchange,
-        intake: Option<Box<Intake>>,
+        rest: Option<Rest>,
         context: &mut Context<'_>,
     ) {
         match std::mem::replace(&mut response.body, Body::Empty) {
             // The source is dropped without having been asked (RFC 9110 §9.3.2, §6.4.1).
             Body::Stream(_) if exchange.to_head || !has_content(response.status) => {}
-            Body::Stream(source) => return self.begin_stream(respond, &response, source, exchange, intake, context),
+            Body::Stream(source) => return self.begin_stream(respond, &response, source, exchange, rest, context),
             Body::Tunnel(_) => response = refuse_tunnel(&self.worker.handler, &response),
             body => response.body = body,
         }
         self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, &exchange));
-        self.answer(respond, response, exchange.to_head, context);
+        self.answer(respond, response, exchange.to_head, rest.map(Rest::into_content), context);
     }
 
     /// Begins an answer that comes bit by bit.
@@ -172,7 +192,7 @@ impl<H: Handler> Http2Task<H> {
         response: &Response,
         source: Source,
         exchange: Exchange,
-        intake: Option<Box<Intake>>,
+        rest: Option<Rest>,
         context: &mut Context<'_>,
     ) {
         let worker = Rc::clone(&self.worker);
@@ -184,12 +204,20 @@ impl<H: Handler> Http2Task<H> {
             worker.commit(STREAM_RESET);
             return;
         };
+        let intake = match rest {
+            Some(Rest::Intake(intake)) => Some(intake),
+            Some(Rest::Unwanted(content)) => {
+                self.linger(content);
+                None
+            }
+            None => None,
+        };
         let streaming = Streaming::new(stream, source, exchange, outlined, &self.endings, intake);
-        let patience = Patience { now_ms: self.now_ms(), body_timeout_ms: worker.settings.timeouts.body_timeout_ms };
+        let patience = Patience::new(self.now_ms(), &worker.settings.timeouts);
         // At once, so that the head shares a packet with the beginning.
         match Box::new(streaming).go_on(patience, context) {
             Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
-            Step::Ended(streaming, ended) => self.log_ended(&streaming, ended),
+            Step::Ended(streaming, ended) => self.end_streaming(streaming, ended),
             _ => {}
         }
     }
@@ -200,11 +228,12 @@ impl<H: Handler> Http2Task<H> {
         respond: SendResponse<SendBody>,
         response: Response,
         to_head: bool,
+        rest: Option<RecvStream>,
         context: &mut Context<'_>,
     ) {
         let worker = Rc::clone(&self.worker);
         count_answer(&worker, &response);
-        self.send(respond, response, to_head, context);
+        self.send(respond, response, to_head, rest, context);
     }
 
     fn send(
@@ -212,6 +241,7 @@ impl<H: Handler> Http2Task<H> {
         mut respond: SendResponse<SendBody>,
         response: Response,
         to_head: bool,
+        rest: Option<RecvStream>,
         context: &mut Context<'_>,
     ) {
         let worker = Rc::clone(&self.worker);
@@ -227,6 +257,7 @@ impl<H: Handler> Http2Task<H> {
         };
         if empty {
             worker.commit("sent");
+            self.linger_over(rest);
             return;
         }
         let staged = worker.take_staged(0);
@@ -234,7 +265,7 @@ impl<H: Handler> Http2Task<H> {
             // One that is in memory is the protocol machine's to send, whatever its size: it is not copied.
             Body::Bytes(bytes) => {
                 // It fails when the stream is gone; the piece is dropped then, which says so.
-                let _ = stream.send_data(SendBody::shared(bytes, &self.endings).last(staged), true);
+                let _ = stream.send_data(SendBody::shared(bytes, &self.endings).last(staged).holding(rest), true);
                 return;
             }
             Body::File(file) => [Segment::File(file)].into(),
@@ -243,9 +274,9 @@ impl<H: Handler> Http2Task<H> {
         };
         let remaining_bytes = segments.iter().map(Segment::len).sum();
         let endings = Rc::clone(&self.endings);
-        let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, endings }));
+        let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, rest, endings }));
         // At once, so that the head shares a packet with the beginning.
-        let patience = Patience { now_ms: self.now_ms(), body_timeout_ms: worker.settings.timeouts.body_timeout_ms };
+        let patience = Patience::new(self.now_ms(), &worker.settings.timeouts);
         match sending.go_on(&worker.settings.limits, patience, context) {
             Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
             _ => {}
@@ -259,9 +290,10 @@ impl<H: Handler> Http2Task<H> {
         refusal: Refusal,
         exchange: &Exchange,
         raw: Option<&[u8]>,
+        rest: Option<RecvStream>,
     ) {
         self.worker.counters.refusals[refusal as usize].add(1);
-        self.answer_error(respond, (refusal.status(), refusal.text(), refusal.name()), exchange, raw);
+        self.answer_error(respond, (refusal.status(), refusal.text(), refusal.name()), exchange, raw, rest);
     }
 
     pub(super) fn answer_error(
@@ -270,6 +302,7 @@ impl<H: Handler> Http2Task<H> {
         (status, text, name): (u16, &'static str, &'static str),
         exchange: &Exchange,
         raw: Option<&[u8]>,
+        rest: Option<RecvStream>,
     ) {
         let worker = Rc::clone(&self.worker);
         let response = worker.handler.handle_error(status, text);
@@ -289,12 +322,32 @@ impl<H: Handler> Http2Task<H> {
         match respond.send_response(head_of(&response, worker.http2_date()), bytes.is_none()) {
             Ok(mut stream) => match bytes {
                 Some(bytes) => {
-                    let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged(0));
+                    let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged(0)).holding(rest);
                     let _ = stream.send_data(last, true);
                 }
-                None => worker.commit("sent"),
+                None => {
+                    worker.commit("sent");
+                    self.linger_over(rest);
+                }
             },
             Err(_) => worker.commit(STREAM_RESET),
+        }
+    }
+}
+
+/// What is left of a request's content when its answer begins.
+pub(super) enum Rest {
+    /// Its handler reads it.
+    Intake(Box<Intake>),
+    /// Nobody does.
+    Unwanted(RecvStream),
+}
+
+impl Rest {
+    fn into_content(self) -> RecvStream {
+        match self {
+            Self::Intake(intake) => intake.into_rest(),
+            Self::Unwanted(content) => content,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::access::Staged;
 use crate::ending::CloseReason;
 use crate::shared::SharedBytes;
 use bytes::Buf;
+use h2::RecvStream;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(crate) struct Endings {
     cut: Cell<u64>,
     /// Log lines, and how their response ended.
     ended: RefCell<Vec<(Staged, Ended)>>,
+    /// Content that nobody wants, of requests whose response went out.
+    rests: RefCell<Vec<RecvStream>>,
 }
 
 impl Endings {
@@ -50,6 +53,10 @@ impl Endings {
         if self.ended.borrow().is_empty() { Vec::new() } else { self.ended.take() }
     }
 
+    pub(crate) fn take_rests(&self) -> Vec<RecvStream> {
+        if self.rests.borrow().is_empty() { Vec::new() } else { self.rests.take() }
+    }
+
     /// A response ended whose log lines are `staged`.
     pub(crate) fn add(&self, staged: Staged, ended: Ended) {
         if ended != Ended::Sent {
@@ -67,7 +74,11 @@ enum Bytes {
 }
 
 /// The last piece of a response, by whose end its own is known.
-struct Last(Staged);
+struct Last {
+    staged: Staged,
+    /// The request's content, of which nobody wants the rest.
+    rest: Option<RecvStream>,
+}
 
 /// A piece of a response's content.
 pub(crate) struct SendBody {
@@ -100,7 +111,15 @@ impl SendBody {
     /// The same as the response's last piece; its log lines go with it.
     pub(crate) fn last(mut self, staged: Staged) -> Self {
         self.endings.unsent.set(self.endings.unsent.get() + 1);
-        self.last = Some(Box::new(Last(staged)));
+        self.last = Some(Box::new(Last { staged, rest: None }));
+        self
+    }
+
+    /// The last piece with the rest of the request's content, which is let go of some time after the piece.
+    pub(crate) fn holding(mut self, rest: Option<RecvStream>) -> Self {
+        if let Some(last) = &mut self.last {
+            last.rest = rest;
+        }
         self
     }
 }
@@ -133,7 +152,8 @@ impl Drop for SendBody {
     fn drop(&mut self) {
         if let Some(last) = self.last.take() {
             self.endings.unsent.set(self.endings.unsent.get().saturating_sub(1));
-            self.endings.add(last.0, if self.has_remaining() { Ended::Cut } else { Ended::Sent });
+            self.endings.rests.borrow_mut().extend(last.rest);
+            self.endings.add(last.staged, if self.has_remaining() { Ended::Cut } else { Ended::Sent });
         }
     }
 }

@@ -48,6 +48,12 @@ pub(crate) fn with_head<T>(
     if let Some(cookie) = &cookie {
         add("cookie", cookie);
     }
+    let has_outer_space =
+        |value: &[u8]| [value.first(), value.last()].iter().any(|byte| matches!(byte, Some(b' ' | b'\t')));
+    if lines[..used].iter().any(|line| has_outer_space(line.value)) {
+        // RFC 9113 §8.2.1.
+        return then(Err(Refusal::FieldValue));
+    }
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let target_text = match parts.uri.path_and_query() {
         Some(target) if parts.method != http::Method::CONNECT => target.as_str().as_bytes(),

@@ -2,17 +2,20 @@
 
 use crate::content::ContentWriter;
 use crate::ending::CloseReason;
+use crate::response::trailer_lines;
 use crate::server::receiving::ROUND_BYTES;
+use crate::server::settings::Timeouts;
 use crate::shared::SharedBytes;
-use flatout_http::chunked::may_be_trailer;
+use crate::windows::WindowReader;
 use h2::RecvStream;
-use http::HeaderMap;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// Content on its way. The client's window opens as the handler reads.
 pub(crate) struct Intake {
     content: RecvStream,
+    windows: WindowReader,
+    /// Whether the client may be silent for long: it speaks gRPC.
+    may_rest: bool,
     /// `None` when all has been given, or nobody reads any more.
     writer: Option<ContentWriter>,
     data_ended: bool,
@@ -27,11 +30,32 @@ pub(crate) struct Intake {
 pub(crate) struct Patience {
     pub(crate) now_ms: u64,
     pub(crate) body_timeout_ms: u64,
+    /// For more of a request's content whose client may rest.
+    pub(crate) stream_timeout_ms: u64,
+}
+
+impl Patience {
+    pub(crate) const fn new(now_ms: u64, timeouts: &Timeouts) -> Self {
+        Self { now_ms, body_timeout_ms: timeouts.body_timeout_ms, stream_timeout_ms: timeouts.stream_timeout_ms }
+    }
 }
 
 impl Intake {
-    pub(crate) const fn new(content: RecvStream, writer: ContentWriter) -> Self {
-        Self { content, writer: Some(writer), data_ended: false, round_bytes: 0, deadline_ms: u64::MAX }
+    pub(crate) const fn new(content: RecvStream, writer: ContentWriter, windows: WindowReader, may_rest: bool) -> Self {
+        Self {
+            content,
+            windows,
+            may_rest,
+            writer: Some(writer),
+            data_ended: false,
+            round_bytes: 0,
+            deadline_ms: u64::MAX,
+        }
+    }
+
+    /// What is left of the content.
+    pub(crate) fn into_rest(self) -> RecvStream {
+        self.content
     }
 
     /// When the client must have sent more.
@@ -39,10 +63,12 @@ impl Intake {
         self.deadline_ms
     }
 
-    pub(crate) fn cut(mut self, reason: CloseReason) {
+    /// Tells the handler that no more comes. Returns what is left of the content.
+    pub(crate) fn cut(mut self, reason: CloseReason) -> RecvStream {
         if let Some(writer) = self.writer.take() {
             writer.cut(reason);
         }
+        self.content
     }
 
     /// Gives the handler what has come, as long as it has room. `false` when the client has ended the stream.
@@ -59,7 +85,8 @@ impl Intake {
             }
             if self.deadline_ms == u64::MAX || self.round_bytes >= ROUND_BYTES {
                 self.round_bytes = 0;
-                self.deadline_ms = patience.now_ms.saturating_add(patience.body_timeout_ms);
+                let timeout_ms = if self.may_rest { patience.stream_timeout_ms } else { patience.body_timeout_ms };
+                self.deadline_ms = patience.now_ms.saturating_add(timeout_ms);
             }
             if !self.data_ended {
                 match self.content.poll_data(context) {
@@ -67,8 +94,11 @@ impl Intake {
                     Poll::Ready(Some(Ok(bytes))) => {
                         self.round_bytes += bytes.len() as u64;
                         writer.write(SharedBytes::from(&bytes[..]));
-                        // It fails when the stream is gone, which the next look at it says.
-                        let _ = self.content.flow_control().release_capacity(bytes.len());
+                        if self.may_rest {
+                            // Each message begins a new wait.
+                            self.deadline_ms = u64::MAX;
+                        }
+                        self.windows.release(&mut self.content, bytes.len());
                         continue;
                     }
                     Poll::Ready(Some(Err(_))) => return false,
@@ -88,17 +118,4 @@ impl Intake {
         self.deadline_ms = u64::MAX;
         true
     }
-}
-
-/// Trailers as field lines; those that may not come late are left out (RFC 9110 §6.5.1).
-fn trailer_lines(trailers: &HeaderMap) -> Option<Rc<[u8]>> {
-    let mut lines = Vec::new();
-    for (name, value) in trailers {
-        if may_be_trailer(name.as_str().as_bytes()) {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                lines.extend_from_slice(part);
-            }
-        }
-    }
-    (!lines.is_empty()).then(|| lines.into())
 }

@@ -6,7 +6,7 @@ use crate::registered::Registered;
 use crate::server::sending::{Progress, Tail, Then, write_out};
 use crate::tls::TlsFailure;
 use crate::tls::session::{Received, TlsSession};
-use flatout_http::http2::flood::{Flood, Watch};
+use flatout_http::http2::flood::{Offence, Watch};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::cell::RefCell;
@@ -39,7 +39,7 @@ pub(crate) struct Link {
     blocked: bool,
     watch: Watch,
     /// What the watch has found. Nothing more is read then.
-    flood: Option<Flood>,
+    offence: Option<Offence>,
     /// The client sends no more.
     ended: bool,
     failed: Option<(CloseReason, Option<TlsFailure>)>,
@@ -62,7 +62,7 @@ impl Link {
             output_sent: 0,
             blocked: false,
             watch: Watch::new(),
-            flood: None,
+            offence: None,
             ended: false,
             failed: None,
             receive_room: 0,
@@ -104,8 +104,13 @@ impl Link {
         self.blocked
     }
 
-    pub(crate) const fn flood(&self) -> Option<Flood> {
-        self.flood
+    pub(crate) const fn offence(&self) -> Option<Offence> {
+        self.offence
+    }
+
+    /// Whether the client's preface is whole, its SETTINGS included.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.watch.has_begun()
     }
 
     pub(crate) const fn has_ended(&self) -> bool {
@@ -174,7 +179,7 @@ impl Link {
 
     /// Receives, and shows the watch what came. Pending for good once the watch has found a flood.
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.flood.is_some() {
+        if self.offence.is_some() {
             return Poll::Pending;
         }
         let unfilled = buffer.initialize_unfilled();
@@ -189,8 +194,8 @@ impl Link {
             }
             count
         };
-        if let Err(flood) = self.watch.handle_received(self.now_ms, &unfilled[..count]) {
-            self.flood = Some(flood);
+        if let Err(offence) = self.watch.handle_received(self.now_ms, &unfilled[..count]) {
+            self.offence = Some(offence);
             return Poll::Pending;
         }
         buffer.advance(count);
@@ -222,7 +227,7 @@ impl Link {
             self.output.extend_from_slice(taken);
             total += taken.len();
             if let Err(flood) = self.watch.handle_sent(self.now_ms, taken) {
-                self.flood.get_or_insert(flood);
+                self.offence.get_or_insert(Offence::Flood(flood));
             }
         }
         Poll::Ready(Ok(total))

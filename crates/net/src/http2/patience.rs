@@ -57,6 +57,10 @@ impl<H: Handler> Http2Task<H> {
             State::Closing | State::Lingering => {
                 return (self.since_ms.saturating_add(timeouts.linger_timeout_ms), closing);
             }
+            // The preface is whole with the client's SETTINGS (RFC 9113 §3.4).
+            State::Open(_) if self.closing.is_none() && !self.link.borrow().has_begun() => {
+                return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
+            }
             State::Open(_) => {}
         }
         if self.closing.is_some() {
@@ -82,6 +86,9 @@ impl<H: Handler> Http2Task<H> {
         }
         if self.fields_since_ms < u64::MAX {
             consider((self.fields_since_ms.saturating_add(timeouts.head_timeout_ms), CloseReason::HeadTimeout));
+        }
+        if let Some(lingering) = self.lingering.first() {
+            consider((lingering.until_ms, CloseReason::RefusedBody));
         }
         for stream in &self.streams {
             consider((content_deadline_ms(stream), CloseReason::BodyTimeout));
@@ -119,6 +126,7 @@ impl<H: Handler> Http2Task<H> {
     }
 
     fn handle_expired(&mut self) -> Option<CloseReason> {
+        self.let_go();
         let (deadline_ms, reason) = self.next_deadline();
         if deadline_ms > self.now_ms() {
             return None;
@@ -167,19 +175,17 @@ impl<H: Handler> Http2Task<H> {
         let is_slow = |stream: &mut Stream| content_deadline_ms(stream) <= now_ms;
         let slow: Vec<_> = self.streams.extract_if(.., is_slow).collect();
         for stream in slow {
-            let (respond, exchange) = match stream {
-                Stream::Receiving(receiving) => (receiving.respond, receiving.exchange),
+            let (respond, exchange, rest) = match stream {
+                Stream::Receiving(receiving) => (receiving.respond, receiving.exchange, Some(receiving.content)),
                 Stream::Awaiting(awaiting) => {
-                    if let Some(intake) = awaiting.intake {
-                        intake.cut(CloseReason::BodyTimeout);
-                    }
-                    (awaiting.respond, awaiting.exchange)
+                    let rest = awaiting.intake.map(|intake| intake.cut(CloseReason::BodyTimeout));
+                    (awaiting.respond, awaiting.exchange, rest)
                 }
                 // Once an answer has begun, how long the rest may take is between its maker and the client.
                 Stream::Sending(_) | Stream::Streaming(_) => continue,
             };
             let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
-            self.answer_error(respond, error, &exchange, None);
+            self.answer_error(respond, error, &exchange, None, rest);
         }
     }
 }

@@ -2,18 +2,19 @@
 
 use super::body::SendBody;
 use super::link::Io;
+use flatout_http::http2::window::Windows;
 use flatout_http::limits::Limits;
 use h2::server::{Builder, Handshake};
 
 /// Streams at once. RFC 9113 §6.5.2 wants at least 100; nginx and Apache allow 128 and 100.
 const STREAMS_MAX: u32 = 128;
 
-/// What a client may send on one stream before it is told that more was read. The protocol's own default: request
-/// content is not what this server is for.
-const STREAM_WINDOW_BYTES: u32 = 65_535;
+/// What a client may send at first, before it is told that more was read: on one stream, the protocol's own default, and
+/// on all streams together.
+pub(super) const WINDOWS: Windows = Windows { stream: 65_535, connection: 256 * 1024 };
 
-/// The same for all streams together.
-const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+/// What the windows of all clients of one worker may grow by, in bytes: enough for a few large uploads from afar.
+pub(crate) const WINDOW_GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The largest frame a client may send: the protocol's least. Larger ones would hold up other streams' frames.
 const FRAME_BYTES_MAX: u32 = 16 * 1024;
@@ -28,8 +29,8 @@ const PENDING_RESETS_MAX: usize = 512;
 pub(crate) fn handshake(io: Io, limits: &Limits) -> Handshake<Io, SendBody> {
     Builder::new()
         .max_concurrent_streams(STREAMS_MAX)
-        .initial_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_window_size(WINDOWS.stream)
+        .initial_connection_window_size(WINDOWS.connection)
         .max_frame_size(FRAME_BYTES_MAX)
         // The same bound as for a head of HTTP/1.1. Compressed fields are counted as they are unpacked.
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))

@@ -11,6 +11,7 @@ use crate::ending::CloseReason;
 use crate::handler::{LaterResponse, Reply};
 use crate::response::{FileBody, Response, Segment};
 use crate::tls::session::read_piece;
+use crate::windows::WindowReader;
 use flatout_http::limits::Limits;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
@@ -44,6 +45,7 @@ pub(crate) enum Stream {
 
 pub(crate) struct Receiving {
     pub(crate) content: RecvStream,
+    pub(crate) windows: WindowReader,
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) reply: Reply,
     /// What a reply that comes later may send ahead.
@@ -69,6 +71,8 @@ pub(crate) struct Sending {
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) remaining_bytes: u64,
     pub(crate) staged: Staged,
+    /// The request's content, of which nobody wants the rest.
+    pub(crate) rest: Option<RecvStream>,
     pub(crate) endings: Rc<Endings>,
 }
 
@@ -81,7 +85,7 @@ pub(crate) enum Step {
     /// This is the answer; the request's content may still be coming.
     Answer(SendResponse<SendBody>, Box<Response>, Exchange, Option<Box<Intake>>),
     /// Its content is larger than allowed.
-    TooLarge(SendResponse<SendBody>, Exchange),
+    TooLarge(SendResponse<SendBody>, Exchange, RecvStream),
     /// It ended before it was answered: the client has reset it, or the connection has failed.
     Cut(Exchange),
     /// An answer that came bit by bit has ended.
@@ -109,10 +113,9 @@ impl Receiving {
                 Poll::Ready(Some(Ok(bytes))) => {
                     self.received_bytes += bytes.len() as u64;
                     if self.received_bytes > limits.body_bytes_max {
-                        return Step::TooLarge(self.respond, self.exchange);
+                        return Step::TooLarge(self.respond, self.exchange, self.content);
                     }
-                    // It fails when the stream is gone, which the next look at it says.
-                    let _ = self.content.flow_control().release_capacity(bytes.len());
+                    self.windows.release(&mut self.content, bytes.len());
                 }
                 Poll::Ready(Some(Err(_))) => return Step::Cut(self.exchange),
                 Poll::Ready(None) => break,
@@ -182,7 +185,8 @@ impl Sending {
                 Err(step) => return step,
             };
             let last = self.remaining_bytes == 0;
-            let piece = if last { piece.last(std::mem::take(&mut self.staged)) } else { piece };
+            let piece =
+                if last { piece.last(std::mem::take(&mut self.staged)).holding(self.rest.take()) } else { piece };
             if self.stream.send_data(piece, last).is_err() {
                 return if last { Step::Over } else { self.end(Ended::Cut) };
             }

@@ -8,7 +8,7 @@ use crate::ending::CloseReason;
 use crate::response::{Segment, parse_lines};
 use crate::server::streaming::Outlined;
 use crate::stream::{Piece, Stream as Source};
-use h2::{Reason, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -26,6 +26,8 @@ pub(crate) struct Streaming {
     source: Option<Source>,
     /// What of its last piece is not with the protocol machine.
     segment: Option<Segment>,
+    /// The trailers that its source ended with, which follow the segment.
+    trailers: Option<Rc<[u8]>>,
     /// Bytes that must yet come, when the head says how many there are.
     remaining_bytes: Option<u64>,
     /// Bytes with the protocol machine.
@@ -67,6 +69,7 @@ impl Streaming {
             remaining_bytes: source.length(),
             source: Some(source),
             segment: None,
+            trailers: None,
             queued_bytes: 0,
             sent_bytes: Rc::default(),
             blocked: false,
@@ -81,6 +84,11 @@ impl Streaming {
     /// Whether it waits for the client to read.
     pub(crate) const fn is_blocked(&self) -> bool {
         self.blocked || self.finished
+    }
+
+    /// The request's content, when more of it may be coming.
+    pub(crate) fn take_rest(&mut self) -> Option<RecvStream> {
+        self.intake.take().map(|intake| intake.into_rest())
     }
 
     /// What the log says of it.
@@ -121,7 +129,7 @@ impl Streaming {
 
     /// Asks the source for a piece.
     fn ask(&mut self, context: &mut Context<'_>) -> Move {
-        let Some(source) = &self.source else { return self.end(None) };
+        let Some(source) = &self.source else { return self.end() };
         match source.poll_piece(context) {
             Poll::Ready(Piece::Segment(segment)) => {
                 if let Some(remaining) = self.remaining_bytes.as_mut() {
@@ -136,16 +144,23 @@ impl Streaming {
                                 return Move::End(Ended::Failed(CloseReason::LengthBroken));
                             }
                             Poll::Ready(Piece::Failed(reason)) => return Move::End(Ended::Failed(reason)),
-                            Poll::Ready(Piece::End(_)) | Poll::Pending => self.source = None,
+                            Poll::Ready(Piece::End(trailers)) => {
+                                self.source = None;
+                                self.trailers = trailers;
+                            }
+                            // Trailers may follow: the stream ends when the source does.
+                            Poll::Pending => {}
                         }
                     }
                 }
                 self.segment = Some(segment).filter(|segment| !segment.is_empty());
                 Move::Sent
             }
-            Poll::Ready(Piece::End(trailers)) => self.end(trailers.as_deref()),
+            Poll::Ready(Piece::End(trailers)) => {
+                self.trailers = trailers;
+                self.end()
+            }
             Poll::Ready(Piece::Failed(reason)) => Move::End(Ended::Failed(reason)),
-            Poll::Pending if self.remaining_bytes == Some(0) => self.end(None),
             Poll::Pending if self.stream.poll_reset(context).is_ready() => Move::End(Ended::Cut),
             Poll::Pending => Move::Wait,
         }
@@ -173,7 +188,7 @@ impl Streaming {
         };
         self.queued_bytes += piece.len() as u64;
         let empty = segment.is_empty();
-        let last = empty && self.source.is_none();
+        let last = empty && self.source.is_none() && self.trailers.is_none();
         if empty {
             self.segment = None;
         }
@@ -182,13 +197,13 @@ impl Streaming {
     }
 
     /// The source has no more.
-    fn end(&mut self, trailers: Option<&[u8]>) -> Move {
+    fn end(&mut self) -> Move {
         if self.remaining_bytes.is_some_and(|remaining| remaining > 0) {
             return Move::End(Ended::Failed(CloseReason::LengthBroken));
         }
         self.source = None;
         self.finished = true;
-        let trailers = trailers.map(parse_lines).filter(|trailers| !trailers.is_empty());
+        let trailers = self.trailers.take().map(|lines| parse_lines(&lines)).filter(|trailers| !trailers.is_empty());
         let sent = match trailers {
             Some(trailers) => self.stream.send_trailers(trailers),
             None => self.stream.send_data(SendBody::owned(Vec::new(), &self.endings), true),

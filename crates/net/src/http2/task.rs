@@ -3,10 +3,11 @@
 //! A turn lets the protocol machine read, answers every request that is there, lets responses under way go on, and
 //! writes all of it in one call.
 
+use super::answers::Rest;
 use super::body::{Ended, Endings, SendBody};
 use super::intake::Patience;
 use super::link::{Io, Link};
-use super::settings;
+use super::settings::{self, WINDOWS};
 use super::stream::{Exchange, Step, Stream};
 use super::streaming::Streaming;
 use crate::access::Answer;
@@ -17,10 +18,11 @@ use crate::registered::Registered;
 use crate::server::connection::ServerConnection;
 use crate::server::exchanges::Origin;
 use crate::server::worker::Worker;
-use flatout_http::http2::flood::Flood;
+use crate::windows::ConnectionWindows;
+use flatout_http::http2::flood::{Flood, Offence};
 use flatout_http::refusal::Refusal;
 use h2::server::{Connection, Handshake};
-use h2::{Error, Reason};
+use h2::{Error, Reason, RecvStream};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -48,6 +50,20 @@ pub(super) enum State {
     Lingering,
 }
 
+/// For how long at least a request that was answered early is not reset, in milliseconds: longer than a client needs to
+/// take the response out of its socket. A guess.
+const LINGERING_MS: u64 = 500;
+
+/// Requests for which that is done at once: what clients send of so many streams leaves room in the connection's window.
+const LINGERING_MAX: usize = 3;
+
+/// A request that is answered while its content may still be coming.
+pub(super) struct Lingering {
+    /// Dropped, it has the protocol machine reset the stream with NO_ERROR (RFC 9113 §8.1).
+    _content: RecvStream,
+    pub(super) until_ms: u64,
+}
+
 /// A connection that speaks HTTP/2.
 pub(crate) struct Http2Task<H: Handler> {
     pub(super) worker: Rc<Worker<H>>,
@@ -56,6 +72,10 @@ pub(crate) struct Http2Task<H: Handler> {
     pub(super) state: State,
     pub(super) streams: Vec<Stream>,
     pub(super) endings: Rc<Endings>,
+    /// `None` until the preface has come.
+    pub(super) windows: Option<Rc<ConnectionWindows>>,
+    /// Requests that are answered and whose content may still be coming, the oldest first.
+    pub(super) lingering: Vec<Lingering>,
     /// Why the connection ends, once that is known.
     pub(super) closing: Option<CloseReason>,
     /// The client has been told to open no more streams.
@@ -92,6 +112,8 @@ impl<H: Handler> Http2Task<H> {
             state: State::Preface(Box::new(handshake)),
             streams: Vec::new(),
             endings: Rc::default(),
+            windows: None,
+            lingering: Vec::new(),
             closing: None,
             draining: false,
             lingered_bytes: 0,
@@ -111,8 +133,10 @@ impl<H: Handler> Http2Task<H> {
         loop {
             match &mut self.state {
                 State::Preface(handshake) => match Pin::new(handshake.as_mut()).poll(context) {
-                    Poll::Ready(Ok(connection)) => {
+                    Poll::Ready(Ok(mut connection)) => {
                         self.since_ms = self.now_ms();
+                        let windows = |pings| ConnectionWindows::new(pings, WINDOWS, 1, &self.worker.windows);
+                        self.windows = connection.ping_pong().map(windows).map(Rc::new);
                         self.state = State::Open(Box::new(connection));
                     }
                     Poll::Ready(Err(error)) => {
@@ -129,6 +153,15 @@ impl<H: Handler> Http2Task<H> {
                         self.draining = true;
                         connection.graceful_shutdown();
                     }
+                    if let Some(adapting) = &self.windows
+                        && let Some(windows) = adapting.poll(self.streams.len(), context)
+                    {
+                        connection.set_target_window_size(windows.connection);
+                        // It fails until the settings before these are acknowledged.
+                        if connection.set_initial_window_size(windows.stream).is_ok() {
+                            adapting.handle_told(windows);
+                        }
+                    }
                     match connection.poll_accept(context) {
                         Poll::Ready(Some(Ok((request, respond)))) => self.handle_request(request, respond, context),
                         Poll::Ready(Some(Err(error))) => {
@@ -140,10 +173,15 @@ impl<H: Handler> Http2Task<H> {
                             self.begin_closing(reason);
                         }
                         Poll::Pending => {
-                            let flood = self.link.borrow().flood();
-                            if let (Some(flood), None) = (flood, self.closing) {
-                                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                                self.closing = Some(reason_of_flood(flood));
+                            let offence = self.link.borrow().offence();
+                            if let (Some(offence), None) = (offence, self.closing) {
+                                let (code, reason) = match offence {
+                                    Offence::Flood(flood) => (Reason::ENHANCE_YOUR_CALM, reason_of_flood(flood)),
+                                    Offence::FrameSize => (Reason::FRAME_SIZE_ERROR, CloseReason::H2Protocol),
+                                    Offence::NoSettings => (Reason::PROTOCOL_ERROR, CloseReason::H2Protocol),
+                                };
+                                connection.abrupt_shutdown(code);
+                                self.closing = Some(reason);
                                 continue;
                             }
                             if !self.go_on_streams(context) {
@@ -193,7 +231,42 @@ impl<H: Handler> Http2Task<H> {
         self.cut_streams();
     }
 
+    /// Keeps the rest of a request's content for a while after its response: the reset that ends the stream then comes
+    /// in a packet of its own. A client that gets both at once may take the reset for the response's end, as libcurl
+    /// 7.88 does.
+    pub(super) fn linger(&mut self, content: RecvStream) {
+        if content.is_end_stream() {
+            return;
+        }
+        if self.lingering.len() >= LINGERING_MAX {
+            self.lingering.remove(0);
+        }
+        let until_ms = self.now_ms().saturating_add(LINGERING_MS);
+        self.lingering.push(Lingering { _content: content, until_ms });
+    }
+
+    pub(super) fn linger_over(&mut self, rest: Option<RecvStream>) {
+        if let Some(content) = rest {
+            self.linger(content);
+        }
+    }
+
+    /// Lets go of requests that were answered long enough ago: the protocol machine resets their streams.
+    pub(super) fn let_go(&mut self) {
+        let now_ms = self.now_ms();
+        self.lingering.retain(|lingering| lingering.until_ms > now_ms);
+    }
+
+    /// An answer that came bit by bit is over.
+    pub(super) fn end_streaming(&mut self, mut streaming: Box<Streaming>, ended: Ended) {
+        self.log_ended(&streaming, ended);
+        if ended == Ended::Sent {
+            self.linger_over(streaming.take_rest());
+        }
+    }
+
     fn cut_streams(&mut self) {
+        self.lingering.clear();
         for stream in std::mem::take(&mut self.streams) {
             match stream {
                 Stream::Receiving(receiving) => self.log_unanswered(&receiving.exchange),
@@ -230,8 +303,7 @@ impl<H: Handler> Http2Task<H> {
         while index < self.streams.len() {
             let stream = self.streams.swap_remove(index);
             let settings = &self.worker.settings;
-            let body_timeout_ms = settings.timeouts.body_timeout_ms;
-            match stream.go_on(&settings.limits, Patience { now_ms: self.now_ms(), body_timeout_ms }, context) {
+            match stream.go_on(&settings.limits, Patience::new(self.now_ms(), &settings.timeouts), context) {
                 Step::Wait(stream) => {
                     self.put_back(index, stream);
                     index += 1;
@@ -242,10 +314,12 @@ impl<H: Handler> Http2Task<H> {
                     index += 1;
                 }
                 Step::Answer(respond, response, exchange, intake) => {
-                    self.answer_described(respond, *response, exchange, intake, context);
+                    self.answer_described(respond, *response, exchange, intake.map(Rest::Intake), context);
                 }
-                Step::Ended(streaming, ended) => self.log_ended(&streaming, ended),
-                Step::TooLarge(respond, exchange) => self.refuse(respond, Refusal::BodyTooLarge, &exchange, None),
+                Step::Ended(streaming, ended) => self.end_streaming(streaming, ended),
+                Step::TooLarge(respond, exchange, rest) => {
+                    self.refuse(respond, Refusal::BodyTooLarge, &exchange, None, Some(rest));
+                }
                 Step::Cut(exchange) => {
                     self.log_unanswered(&exchange);
                     self.worker.commit(STREAM_RESET);
@@ -292,7 +366,10 @@ impl<H: Handler> Http2Task<H> {
     }
 
     /// Log lines of responses that ended in this turn.
-    fn commit_ended(&self) {
+    fn commit_ended(&mut self) {
+        for rest in self.endings.take_rests() {
+            self.linger(rest);
+        }
         self.worker.counters.http2_streams_cut.add(self.endings.take_cut());
         for (staged, ended) in self.endings.take_ended() {
             self.worker.commit_staged(&staged, self.name_of(ended));
@@ -330,6 +407,7 @@ impl<H: Handler> Http2Task<H> {
     fn handle_close(&mut self) {
         let reason = *self.closing.get_or_insert(CloseReason::ClientClosed);
         self.cut_streams();
+        drop(self.endings.take_rests());
         // Its unsent responses go with it.
         self.state = State::Closing;
         self.commit_ended();

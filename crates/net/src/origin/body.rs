@@ -33,9 +33,9 @@ enum State {
 }
 
 impl IncomingBody {
-    /// A body that is not there.
-    pub(super) const fn empty() -> Self {
-        Self(State::Ended(None))
+    /// No content and no trailers: the message ended with its head.
+    pub(super) fn empty() -> Self {
+        Self::whole_of(SharedBytes::from(&[][..]), None)
     }
 
     pub(super) fn whole_of(content: SharedBytes, trailers: Option<Rc<[u8]>>) -> Self {
@@ -90,7 +90,11 @@ impl IncomingBody {
     }
 
     /// Whether the end has been reached, or there is nothing to be had.
-    pub const fn is_ended(&self) -> bool {
-        matches!(self.0, State::Ended(_))
+    pub fn is_ended(&self) -> bool {
+        match &self.0 {
+            State::Whole { content, trailers } => content.is_empty() && trailers.is_none(),
+            State::Ended(_) => true,
+            State::Http1(_) | State::Http2(_) | State::Failed(_) => false,
+        }
     }
 }

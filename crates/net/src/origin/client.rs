@@ -14,6 +14,7 @@ use super::tls::OriginTls;
 use super::transport::{Socket, Transport};
 use super::waits::{Patience, Waits, now_ms};
 use crate::timer::Timer;
+use crate::windows::WindowBudget;
 use flatout_http::limits::Limits;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,6 +26,10 @@ use std::task::{Context, Poll, Waker, ready};
 /// One receive takes so much at the most. Shared by all connections of the client: one that waits owns no buffer.
 const INPUT_BYTES: usize = 64 * 1024;
 
+/// What the windows of all HTTP/2 connections of one client may grow by, in bytes. Enough for one stream of 16 MiB
+/// beside slow readers; what is beyond it waits for a window as it begins.
+const WINDOW_GROWTH_BYTES_MAX: u64 = 96 * 1024 * 1024;
+
 /// What all exchanges of one client share.
 pub(super) struct Shared {
     pub(super) settings: OriginSettings,
@@ -32,6 +37,8 @@ pub(super) struct Shared {
     pub(super) tls: Option<Arc<OriginTls>>,
     pub(super) counts: Arc<OriginCounts>,
     pub(super) waits: Rc<Waits>,
+    /// What windows of HTTP/2 may grow by.
+    pub(super) windows: Rc<WindowBudget>,
     pub(super) input: RefCell<Box<[u8]>>,
     /// Room for the next request's head.
     pub(super) spare: RefCell<Vec<u8>>,
@@ -68,6 +75,7 @@ impl OriginClient {
             tls,
             counts,
             waits: Rc::new(Waits::default()),
+            windows: WindowBudget::new(WINDOW_GROWTH_BYTES_MAX),
             input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
             spare: RefCell::new(Vec::new()),
             origins: RefCell::new(HashMap::new()),

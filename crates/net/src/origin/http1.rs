@@ -94,6 +94,8 @@ struct Final {
     version: Version,
     framing: Framing,
     content_length: Option<u64>,
+    /// How long more of the body may take.
+    piece_timeout_ms: u64,
     persistent: bool,
     /// The field lines, the empty line and what came behind it.
     bytes: SharedBytes,
@@ -247,7 +249,10 @@ impl Exchange {
             if head.status >= 200 || head.status == 101 {
                 let heads = match self.look_at(&head, rest, section_at, look) {
                     Some(taken) => Heads::Taken(taken),
-                    None => Heads::Final(copy_final(&head, rest, section_at)),
+                    None => {
+                        let timeout_ms = self.shared.settings.piece_timeout_ms(head.fields.first("content-type"));
+                        Heads::Final(copy_final(&head, rest, section_at, timeout_ms))
+                    }
                 };
                 return Ok((used, heads));
             }
@@ -291,7 +296,8 @@ impl Exchange {
 
     /// The final head is here; the connection goes on with the body, or waits for the next request.
     fn answer(&mut self, head: Final) -> Result<Incoming, ExchangeFailure> {
-        let Final { status, version, framing, content_length, persistent, bytes, section_bytes } = head;
+        let Final { status, version, framing, content_length, piece_timeout_ms, persistent, bytes, section_bytes } =
+            head;
         let section = bytes.slice(0..section_bytes);
         let rest = bytes.slice(section_bytes..bytes.len());
         let Some(transport) = self.transport.take() else { return Err(self.cut()) };
@@ -332,6 +338,7 @@ impl Exchange {
                     persistent: persistent && !self.upload_cut,
                     ended: false,
                     patience: Patience::new(&self.shared.waits),
+                    piece_timeout_ms,
                 }),
             },
         };
@@ -366,12 +373,13 @@ fn section_start(head: &[u8]) -> usize {
 
 /// Copies what is kept of the final answer out of the worker's input buffer: the field lines and all that came behind
 /// them, at once.
-fn copy_final(head: &ResponseHead<'_>, bytes: &[u8], section_at: usize) -> Final {
+fn copy_final(head: &ResponseHead<'_>, bytes: &[u8], section_at: usize, piece_timeout_ms: u64) -> Final {
     Final {
         status: head.status,
         version: head.version,
         framing: head.framing,
         content_length: head.content_length,
+        piece_timeout_ms,
         persistent: head.persistent,
         bytes: SharedBytes::from(&bytes[section_at..]),
         section_bytes: head.head_bytes - section_at,

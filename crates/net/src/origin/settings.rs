@@ -1,6 +1,7 @@
 //! How patient this process is with origins, and how much it takes from them.
 
 use flatout_http::limits::Limits;
+use flatout_http::media::{is_event_stream, is_grpc};
 
 /// Timeouts and bounds of one client of origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,9 @@ pub struct OriginSettings {
     pub head_timeout_ms: u64,
     /// For more of a response's body, or for the origin to take more of a request's content, in milliseconds.
     pub body_timeout_ms: u64,
+    /// The same for an event stream and for gRPC, where silence is normal, in milliseconds; for gRPC, it is the timeout
+    /// of the head as well.
+    pub stream_timeout_ms: u64,
     /// How long a connection without use is kept, in milliseconds.
     pub idle_timeout_ms: u64,
     /// Connections kept to each origin without use.
@@ -34,6 +38,7 @@ impl Default for OriginSettings {
             connect_timeout_ms: 3_000,
             head_timeout_ms: 30_000,
             body_timeout_ms: 30_000,
+            stream_timeout_ms: 3_600_000,
             idle_timeout_ms: 30_000,
             idle_connections_max: 64,
             resolve_ttl_ms: 10_000,
@@ -51,10 +56,19 @@ impl OriginSettings {
         Limits { head_bytes_max: self.head_bytes_max, unknown_codings: self.unknown_codings, ..Limits::CLIENT }
     }
 
+    /// How long more of a response's body may take, by its Content-Type.
+    pub(crate) fn piece_timeout_ms(&self, content_type: Option<&[u8]>) -> u64 {
+        match content_type {
+            Some(media) if is_event_stream(media) || is_grpc(media) => self.stream_timeout_ms,
+            _ => self.body_timeout_ms,
+        }
+    }
+
     /// How often the deadlines are looked at: they are exact to this.
     pub(crate) fn sweep_interval_ms(&self) -> u64 {
         let shortest =
             self.connect_timeout_ms.min(self.head_timeout_ms).min(self.body_timeout_ms).min(self.idle_timeout_ms);
+        let shortest = shortest.min(self.stream_timeout_ms);
         (shortest / 10).clamp(5, 100)
     }
 }

@@ -48,6 +48,8 @@ pub(super) struct Streaming {
     /// The body is whole, and its last bytes were given.
     pub(super) ended: bool,
     pub(super) patience: Patience,
+    /// How long more of the body may take.
+    pub(super) piece_timeout_ms: u64,
 }
 
 impl Streaming {
@@ -79,7 +81,7 @@ impl Streaming {
             }
         }
         if !self.patience.is_waiting() {
-            self.patience.begin(self.shared.settings.body_timeout_ms);
+            self.patience.begin(self.piece_timeout_ms);
         }
         if self.patience.poll_expired(context).is_ready() {
             return Poll::Ready(self.fail(ExchangeFailure::new(OriginFailure::BodyTimeout, Repeat::Never)));

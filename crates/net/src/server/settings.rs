@@ -11,6 +11,8 @@ pub struct Timeouts {
     pub head_timeout_ms: u64,
     /// For a request body to be complete, from the end of its head. A trickle does not extend it.
     pub body_timeout_ms: u64,
+    /// For more of a gRPC request's content, whose client may be silent between two messages.
+    pub stream_timeout_ms: u64,
     /// For the client to take at least one byte of a response.
     pub write_timeout_ms: u64,
     /// For the client to close, after a response that ended the connection before all it sent was read.
@@ -29,6 +31,7 @@ impl Timeouts {
         idle_timeout_ms: 60_000,
         head_timeout_ms: 10_000,
         body_timeout_ms: 30_000,
+        stream_timeout_ms: 3_600_000,
         write_timeout_ms: 30_000,
         linger_timeout_ms: 2_000,
         handshake_timeout_ms: 10_000,
@@ -42,6 +45,7 @@ impl Timeouts {
             .idle_timeout_ms
             .min(self.head_timeout_ms)
             .min(self.body_timeout_ms)
+            .min(self.stream_timeout_ms)
             .min(self.write_timeout_ms)
             .min(self.linger_timeout_ms)
             .min(self.handshake_timeout_ms)

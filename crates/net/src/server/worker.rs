@@ -7,10 +7,12 @@ use crate::clock::{DateClock, Now, precise_ns, unix_ms};
 use crate::counters::Counters;
 use crate::deadline::{Call, Deadlines};
 use crate::handler::Handler;
+use crate::http2::settings::WINDOW_GROWTH_BYTES_MAX;
 use crate::memory::CrowdMemory;
 use crate::runtime::build_server_runtime;
 use crate::timer::Timer;
 use crate::tls::TlsServer;
+use crate::windows::WindowBudget;
 use http::HeaderValue;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -64,6 +66,8 @@ pub(crate) struct Worker<H> {
     pub(crate) input: RefCell<Box<[u8]>>,
     pub(crate) output: RefCell<Vec<u8>>,
     pub(crate) deadlines: RefCell<Deadlines>,
+    /// What windows of HTTP/2 may grow by.
+    pub(crate) windows: Rc<WindowBudget>,
     pub(crate) draining: Cell<bool>,
     pub(crate) handing_over: Cell<bool>,
     /// A listener waits for a descriptor.
@@ -249,6 +253,7 @@ pub fn run_worker<H: Handler>(
         input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
         output: RefCell::new(Vec::new()),
         deadlines: RefCell::new(Deadlines::default()),
+        windows: WindowBudget::new(WINDOW_GROWTH_BYTES_MAX),
         draining: Cell::new(false),
         handing_over: Cell::new(false),
         starved: Cell::new(false),

@@ -166,6 +166,8 @@ impl Writer<'_> {
                 let trailers = elements(self.fields, "te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
                 if trailers && !std::mem::replace(&mut self.seen.te, true) {
                     self.write("TE", b"trailers");
+                    // RFC 9110 §10.1.4: of this connection. Over HTTP/2 the line is left out.
+                    self.write("Connection", b"TE");
                 }
                 false
             }

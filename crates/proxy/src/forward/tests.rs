@@ -71,8 +71,8 @@ const ABUSE: &[(&str, &str)] = &[
     ("Connection: upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n", ""),
     ("HTTP2-Settings: AAMAAABk\r\n", ""),
     ("TE: gzip\r\n", ""),
-    ("TE: gzip;q=0.5, Trailers\r\nConnection: TE\r\n", "TE: trailers\r\n"),
-    ("TE: trailers\r\nTE: trailers\r\n", "TE: trailers\r\n"),
+    ("TE: gzip;q=0.5, Trailers\r\nConnection: TE\r\n", "TE: trailers\r\nConnection: TE\r\n"),
+    ("TE: trailers\r\nTE: trailers\r\n", "TE: trailers\r\nConnection: TE\r\n"),
     ("Trailer: Digest\r\n", "Trailer: Digest\r\n"),
     // What Connection names goes.
     ("Connection: x-hop\r\nX-Hop: 1\r\nX-Stay: 2\r\n", "X-Stay: 2\r\n"),

@@ -1,4 +1,4 @@
-use super::{Flood, Watch};
+use super::{Flood, Offence, Watch};
 use crate::feed::assert_pieces_agree;
 use crate::http2::frame::{PREFACE, flag, kind};
 use std::collections::HashSet;
@@ -11,15 +11,17 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 fn watch() -> Watch {
     let mut watch = Watch::new();
     watch.handle_received(0, PREFACE).unwrap();
+    assert!(!watch.has_begun());
+    watch.handle_received(0, &frame(kind::SETTINGS, 0, &[])).unwrap();
     watch
 }
 
 /// Frames until the watch has had enough, of 10,000.
-fn frames_until(flood: Flood, frames: &[Vec<u8>], send: impl Fn(&mut Watch, &[u8]) -> Result<(), Flood>) -> usize {
+fn frames_until(flood: Flood, frames: &[Vec<u8>], send: impl Fn(&mut Watch, &[u8]) -> Result<(), Offence>) -> usize {
     let mut watch = watch();
     for (count, frame) in (1..=10_000).zip(frames.iter().cycle()) {
         if let Err(found) = send(&mut watch, frame) {
-            assert_eq!(found, flood);
+            assert_eq!(found, Offence::Flood(flood));
             return count;
         }
     }
@@ -54,7 +56,9 @@ fn every_flood_is_found_within_two_thousand_frames() {
         assert!(count <= 2000, "{flood:?}: {count}");
     }
     let provoked = frame(kind::RST_STREAM, 0, &[0, 0, 0, 1]);
-    let count = frames_until(Flood::MadeYouReset, &[provoked], |watch, frame| watch.handle_sent(0, frame));
+    let count = frames_until(Flood::MadeYouReset, &[provoked], |watch, frame| {
+        watch.handle_sent(0, frame).map_err(Offence::Flood)
+    });
     assert!(count <= 1000);
 }
 
@@ -100,7 +104,7 @@ fn header_sections_are_followed() {
 
 #[test]
 fn cuts_change_no_decision() {
-    let mut bytes = PREFACE.to_vec();
+    let mut bytes = [&PREFACE[..], &frame(kind::SETTINGS, 0, &[])].concat();
     for _ in 0..300 {
         bytes.extend(frame(kind::PING, 0, &[0; 8]));
         bytes.extend(frame(kind::HEADERS, 4, &[0x82; 20]));
@@ -108,6 +112,45 @@ fn cuts_change_no_decision() {
     assert_pieces_agree(&bytes, Watch::new, |watch, piece, _| {
         watch.handle_received(0, piece).map(|()| (piece.len(), false))
     });
+}
+
+#[test]
+fn the_first_frame_is_settings() {
+    for first in [frame(kind::PING, 0, &[0; 8]), frame(kind::SETTINGS, flag::ACK, &[])] {
+        let mut watch = Watch::new();
+        assert_eq!(watch.handle_received(0, &[&PREFACE[..], &first].concat()), Err(Offence::NoSettings));
+    }
+}
+
+#[test]
+fn frames_of_a_wrong_size_end_the_connection() {
+    for (kind, flags, bytes, is_wrong) in [
+        (kind::PING, 0, 7, true),
+        (kind::PING, flag::ACK, 9, true),
+        (kind::PING, 0, 8, false),
+        (kind::SETTINGS, 0, 5, true),
+        (kind::SETTINGS, 0, 12, false),
+        (kind::SETTINGS, flag::ACK, 6, true),
+        (kind::RST_STREAM, 0, 3, true),
+        (kind::RST_STREAM, 0, 4, false),
+        (kind::WINDOW_UPDATE, 0, 5, true),
+        (kind::GOAWAY, 0, 7, true),
+        (kind::GOAWAY, 0, 9, false),
+        // An error of its stream (RFC 9113 §6.3).
+        (kind::PRIORITY, 0, 4, false),
+    ] {
+        let expected = if is_wrong { Err(Offence::FrameSize) } else { Ok(()) };
+        assert_eq!(watch().handle_received(0, &frame(kind, flags, &vec![1; bytes])), expected, "{kind} {bytes}");
+    }
+}
+
+#[test]
+fn what_the_server_asks_for_costs_nobody_anything() {
+    let mut watch = watch();
+    for _ in 0..10_000 {
+        watch.handle_sent(1, &frame(kind::PING, 0, &[0; 8])).unwrap();
+        watch.handle_received(1, &frame(kind::PING, flag::ACK, &[0; 8])).unwrap();
+    }
 }
 
 #[test]

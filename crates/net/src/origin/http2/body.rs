@@ -1,13 +1,14 @@
 //! The body of an answer on a stream.
 
 use super::StreamGuard;
-use super::exchange::encode_lines;
 use super::sending::Sending;
 use crate::origin::body::IncomingPiece;
 use crate::origin::client::Shared;
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
 use crate::origin::waits::Patience;
+use crate::response::trailer_lines;
 use crate::shared::SharedBytes;
+use crate::windows::WindowReader;
 use h2::{Reason, RecvStream};
 use std::fmt;
 use std::rc::Rc;
@@ -20,6 +21,9 @@ pub(in crate::origin) struct Http2Body {
     /// What is left of the request, when the origin answered before it had all of it.
     sending: Option<Sending>,
     patience: Patience,
+    /// How long more of the body may take.
+    piece_timeout_ms: u64,
+    windows: WindowReader,
     /// Content-Length, as far as the answer has it.
     declared_bytes: Option<u64>,
     received_bytes: u64,
@@ -35,7 +39,8 @@ impl Http2Body {
         shared: &Rc<Shared>,
         stream: RecvStream,
         (sending, early): (Option<Sending>, bool),
-        declared_bytes: Option<u64>,
+        (declared_bytes, piece_timeout_ms): (Option<u64>, u64),
+        windows: WindowReader,
         guard: StreamGuard,
     ) -> Self {
         let patience = Patience::new(&shared.waits);
@@ -44,6 +49,8 @@ impl Http2Body {
             stream,
             sending,
             patience,
+            piece_timeout_ms,
+            windows,
             declared_bytes,
             received_bytes: 0,
             early,
@@ -68,9 +75,8 @@ impl Http2Body {
             match self.stream.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
                     self.patience.clear();
-                    // It is on its way to whoever asked for it: the origin may send as much again. This fails only on
-                    // more than was received.
-                    let _ = self.stream.flow_control().release_capacity(bytes.len());
+                    // It is on its way to whoever asked for it.
+                    self.windows.release(&mut self.stream, bytes.len());
                     self.received_bytes += bytes.len() as u64;
                     if !bytes.is_empty() {
                         return Poll::Ready(IncomingPiece::Bytes(SharedBytes::from(&bytes[..])));
@@ -85,9 +91,7 @@ impl Http2Body {
             }
         }
         match self.stream.poll_trailers(context) {
-            Poll::Ready(Ok(trailers)) => {
-                Poll::Ready(IncomingPiece::End(trailers.map(|trailers| encode_lines(&trailers).into())))
-            }
+            Poll::Ready(Ok(trailers)) => Poll::Ready(IncomingPiece::End(trailers.as_ref().and_then(trailer_lines))),
             Poll::Ready(Err(error)) if self.is_whole_all_the_same(&error) => Poll::Ready(IncomingPiece::End(None)),
             Poll::Ready(Err(_)) => Poll::Ready(self.fail(OriginFailure::CutBody)),
             Poll::Pending => self.poll_late(context),
@@ -103,7 +107,7 @@ impl Http2Body {
 
     fn poll_late(&mut self, context: &Context<'_>) -> Poll<IncomingPiece> {
         if !self.patience.is_waiting() {
-            self.patience.begin(self.shared.settings.body_timeout_ms);
+            self.patience.begin(self.piece_timeout_ms);
         }
         self.patience.poll_expired(context).map(|()| self.fail(OriginFailure::BodyTimeout))
     }

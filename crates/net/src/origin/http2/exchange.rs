@@ -2,7 +2,7 @@
 
 use super::body::Http2Body;
 use super::sending::{SendError, SendPiece, Sending, Taken};
-use super::{StreamGuard, connection, name_error};
+use super::{Opened, StreamGuard, connection, name_error};
 use crate::origin::body::IncomingBody;
 use crate::origin::client::{Shared, may_repeat};
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
@@ -10,14 +10,16 @@ use crate::origin::pool::OriginPool;
 use crate::origin::request::OutgoingRequest;
 use crate::origin::response::Incoming;
 use crate::origin::waits::Patience;
-use crate::response::parse_lines;
+use crate::response::{encode_lines, parse_lines};
 use crate::shared::SharedBytes;
+use crate::windows::ConnectionWindows;
 use flatout_http::framing::Version;
+use flatout_http::media::is_grpc;
 use flatout_http::token::parse_decimal;
 use h2::client::{ResponseFuture, SendRequest};
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,8 +34,10 @@ pub(in crate::origin) async fn exchange(
 ) -> Result<Option<Incoming>, ExchangeFailure> {
     let mut repeated = false;
     loop {
-        let Some((sender, generation, reused)) = connection(shared, pool).await? else { return Ok(None) };
-        match exchange_on(shared, pool, sender, reused, request, interims).await {
+        let Some(Opened { sender, windows, generation, reused }) = connection(shared, pool).await? else {
+            return Ok(None);
+        };
+        match exchange_on(shared, pool, (sender, windows), reused, request, interims).await {
             Err(failure) => {
                 // Whatever it was, the next exchange is better off with a connection of its own.
                 if failure.failure.is_origin_fault() {
@@ -53,7 +57,7 @@ pub(in crate::origin) async fn exchange(
 async fn exchange_on(
     shared: &Rc<Shared>,
     pool: &Rc<OriginPool>,
-    sender: SendRequest<SendPiece>,
+    (sender, windows): (SendRequest<SendPiece>, Rc<ConnectionWindows>),
     reused: bool,
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
@@ -67,6 +71,10 @@ async fn exchange_on(
     let unsendable = ExchangeFailure::new(OriginFailure::RequestUnsendable, Repeat::Never);
     let mut head = build_head(pool, request).ok_or(unsendable)?;
     let taken = Taken::new(request);
+    // RFC 9110 has no limit for it, and gRPC has one of its own: a head may come with the first message.
+    let is_grpc = head.headers().get(CONTENT_TYPE).is_some_and(|media| is_grpc(media.as_bytes()));
+    let settings = &shared.settings;
+    let head_timeout_ms = if is_grpc { settings.stream_timeout_ms } else { settings.head_timeout_ms };
     if let Some(length) = taken.length {
         head.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -80,11 +88,12 @@ async fn exchange_on(
         response,
         sending: (!is_empty).then(|| Sending::new(stream, taken)),
         patience,
+        head_timeout_ms,
         waits_for: OriginFailure::HeadTimeout,
         upload_cut: false,
         interims: 0,
     };
-    awaiting.patience.begin(shared.settings.head_timeout_ms);
+    awaiting.patience.begin(head_timeout_ms);
     let response = poll_fn(|context| awaiting.poll(context, interims)).await?;
     shared.counts.responses.add(1);
     let (parts, stream) = response.into_parts();
@@ -93,7 +102,9 @@ async fn exchange_on(
     let content_length = parts.headers.get(CONTENT_LENGTH).and_then(|value| parse_decimal(value.as_bytes()));
     let Awaiting { sending, upload_cut, .. } = awaiting;
     let early = upload_cut || sending.is_some();
-    let body = Http2Body::new(shared, stream, (sending, early), content_length, guard);
+    let media = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let waits = (content_length, shared.settings.piece_timeout_ms(media));
+    let body = Http2Body::new(shared, stream, (sending, early), waits, windows.reader(), guard);
     let body = if body.is_empty() { IncomingBody::empty() } else { IncomingBody::http2(body) };
     let mut incoming = Incoming::new(parts.status.as_u16(), Version::Http2, SharedBytes::from(section), body);
     incoming.content_length = content_length;
@@ -107,6 +118,7 @@ struct Awaiting<'a> {
     response: ResponseFuture,
     sending: Option<Sending>,
     patience: Patience,
+    head_timeout_ms: u64,
     waits_for: OriginFailure,
     /// The origin would take no more of the request.
     upload_cut: bool,
@@ -181,7 +193,7 @@ impl Awaiting<'_> {
         }
         self.sending = None;
         self.waits_for = OriginFailure::HeadTimeout;
-        self.patience.begin(self.shared.settings.head_timeout_ms);
+        self.patience.begin(self.head_timeout_ms);
         Ok(())
     }
 }
@@ -205,15 +217,4 @@ fn build_head(pool: &OriginPool, request: &OutgoingRequest<'_>) -> Option<Reques
     *head.uri_mut() = uri;
     *head.headers_mut() = fields;
     Some(head)
-}
-
-/// Fields as lines, each `name: value` and CR LF.
-pub(super) fn encode_lines(fields: &HeaderMap) -> Vec<u8> {
-    let mut lines = Vec::new();
-    for (name, value) in fields {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            lines.extend_from_slice(part);
-        }
-    }
-    lines
 }

@@ -9,20 +9,25 @@ use super::connect::connect;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
 use super::waits::{Patience, now_ms};
+use crate::windows::ConnectionWindows;
 pub(super) use body::Http2Body;
 pub(super) use exchange::exchange;
+use flatout_http::http2::window::Windows;
 use h2::client::{Builder, SendRequest};
 use sending::SendPiece;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// What an origin may send on one stream before somebody has read it.
-const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// What an origin may send at first, before somebody has read it: on one stream, and on all together, so much that a few
+/// readers who are slow do not hold up the others.
+const WINDOWS: Windows = Windows { stream: 128 * 1024, connection: 16 * 1024 * 1024 };
 
-/// The same for all streams together: so many that a few readers who are slow do not hold up the others.
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// The connection's window is at least as large as so many streams'.
+const STREAMS_PER_CONNECTION: u32 = 4;
 
 /// Bytes of one stream that wait for the socket, or for the origin's window.
 const SEND_BYTES_MAX: usize = 64 * 1024;
@@ -46,14 +51,14 @@ enum State {
     #[default]
     None,
     Connecting,
-    Open(SendRequest<SendPiece>),
+    Open(SendRequest<SendPiece>, Rc<ConnectionWindows>),
     /// The origin chose HTTP/1.1 by ALPN; not asked again until then.
     Http1(u64),
 }
 
 /// What an exchange does for a connection.
 enum Look {
-    Open(SendRequest<SendPiece>),
+    Open(SendRequest<SendPiece>, Rc<ConnectionWindows>),
     Http1,
     /// It makes one.
     Begin,
@@ -71,7 +76,7 @@ impl Http2Pool {
     fn look(&self) -> Look {
         let mut state = self.state.borrow_mut();
         match &*state {
-            State::Open(sender) => Look::Open(sender.clone()),
+            State::Open(sender, windows) => Look::Open(sender.clone(), Rc::clone(windows)),
             State::Http1(until_ms) if now_ms() < *until_ms => Look::Http1,
             State::Connecting => Look::Wait,
             State::None | State::Http1(_) => {
@@ -84,7 +89,7 @@ impl Http2Pool {
     /// The next exchange makes a new connection. Streams of this one go on.
     pub(super) fn forget(&self) {
         let mut state = self.state.borrow_mut();
-        if matches!(*state, State::Open(_)) {
+        if matches!(*state, State::Open(..)) {
             *state = State::None;
         }
     }
@@ -98,7 +103,7 @@ impl Http2Pool {
 
     /// Whether there is a connection to look at from time to time.
     pub(super) fn is_open(&self) -> bool {
-        matches!(*self.state.borrow(), State::Open(_))
+        matches!(*self.state.borrow(), State::Open(..))
     }
 
     /// Closes the connection when it has been without use for too long.
@@ -142,17 +147,24 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// The connection, made if need be, and its generation; `None` when the origin does not speak HTTP/2.
-async fn connection(
-    shared: &Rc<Shared>,
-    pool: &Rc<OriginPool>,
-) -> Result<Option<(SendRequest<SendPiece>, u64, bool)>, ExchangeFailure> {
+/// A connection to send a request on.
+struct Opened {
+    sender: SendRequest<SendPiece>,
+    windows: Rc<ConnectionWindows>,
+    generation: u64,
+    reused: bool,
+}
+
+/// The connection, made if need be; `None` when the origin does not speak HTTP/2.
+async fn connection(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opened>, ExchangeFailure> {
     let http2 = &pool.http2;
     let mut patience = Patience::new(&shared.waits);
     loop {
         let changed = http2.changed.notified();
         match http2.look() {
-            Look::Open(sender) => return Ok(Some((sender, http2.generation.get(), true))),
+            Look::Open(sender, windows) => {
+                return Ok(Some(Opened { sender, windows, generation: http2.generation.get(), reused: true }));
+            }
             Look::Http1 => return Ok(None),
             Look::Begin => return open(shared, pool).await,
             Look::Wait => {}
@@ -165,10 +177,7 @@ async fn connection(
     }
 }
 
-async fn open(
-    shared: &Rc<Shared>,
-    pool: &Rc<OriginPool>,
-) -> Result<Option<(SendRequest<SendPiece>, u64, bool)>, ExchangeFailure> {
+async fn open(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opened>, ExchangeFailure> {
     let http2 = &pool.http2;
     let mut attempt = Attempt { http2, state: None };
     let connected = connect(shared, pool, true).await?;
@@ -178,8 +187,8 @@ async fn open(
         return Ok(None);
     }
     let handshake = Builder::new()
-        .initial_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_window_size(WINDOWS.stream)
+        .initial_connection_window_size(WINDOWS.connection)
         .max_send_buffer_size(SEND_BYTES_MAX)
         .max_header_list_size(u32::try_from(shared.settings.head_bytes_max).unwrap_or(u32::MAX))
         .enable_push(false)
@@ -187,26 +196,41 @@ async fn open(
     let mut patience = Patience::new(&shared.waits);
     patience.begin(shared.settings.connect_timeout_ms);
     let failed = |failure| ExchangeFailure::new(failure, Repeat::Always);
-    let (sender, connection) = patience
+    let (sender, mut connection) = patience
         .bound(handshake)
         .await
         .ok_or(failed(OriginFailure::ConnectTimeout))?
         .map_err(|_| failed(OriginFailure::H2Failed))?;
+    let ping_pong = connection.ping_pong().ok_or(failed(OriginFailure::H2Failed))?;
+    let windows = ConnectionWindows::new(ping_pong, WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
+    let windows = Rc::new(windows);
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
     // Who holds the pool holds the connection open: this task must not, or it would never end.
     let owner = Rc::downgrade(pool);
+    let adapting = Rc::clone(&windows);
     tokio::task::spawn_local(async move {
         // How it ended, each of its streams is told.
-        let _ended = connection.await;
+        let _ended = poll_fn(|context| {
+            let streams = owner.upgrade().map_or(0, |owner| owner.http2.streams.get());
+            if let Some(windows) = adapting.poll(streams, context) {
+                connection.set_target_window_size(windows.connection);
+                // It fails until the settings before these are acknowledged, which wakes us.
+                if connection.set_initial_window_size(windows.stream).is_ok() {
+                    adapting.handle_told(windows);
+                }
+            }
+            Pin::new(&mut connection).poll(context)
+        })
+        .await;
         if let Some(owner) = owner.upgrade() {
             owner.http2.forget_if(generation);
         }
     });
-    attempt.state = Some(State::Open(sender.clone()));
+    attempt.state = Some(State::Open(sender.clone(), Rc::clone(&windows)));
     shared.waits.wake_sweep();
-    Ok(Some((sender, generation, false)))
+    Ok(Some(Opened { sender, windows, generation, reused: false }))
 }
 
 /// The name of what ended a stream before its answer.

@@ -1,0 +1,272 @@
+//! How large the windows of flow control must be (RFC 9113 §5.2): as large as the bandwidth-delay product, which is
+//! what a peer can have on its way, and no larger.
+//!
+//! A probe is a PING, sent when content is taken. Until its acknowledgement one round trip passes. When a stream, or
+//! the whole connection, took about as much as its window in that time, and faster than ever before, the window was the
+//! limit, and it doubles. When nothing is gained any more, probes become rare.
+//!
+//! Absent by design: the clock, frames, and how much memory there is: time comes in, sizes go out.
+
+/// The largest window of a stream, in bytes.
+pub const WINDOW_BYTES_MAX: u32 = 16 * 1024 * 1024;
+
+/// The longest time between two probes, in microseconds.
+const PAUSE_US_MAX: u64 = 10_000_000;
+
+/// What is taken on one stream while a probe is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamCount {
+    probe: u32,
+    bytes: u64,
+}
+
+/// The sizes of one connection's windows, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Of each stream: SETTINGS_INITIAL_WINDOW_SIZE.
+    pub stream: u32,
+    /// Of the connection.
+    pub connection: u32,
+}
+
+/// Estimates what one connection's windows must be.
+#[derive(Clone, Debug)]
+pub struct WindowEstimator {
+    windows: Windows,
+    /// Tells one probe from the next.
+    probe: u32,
+    /// When the probe under way was sent.
+    sent_us: Option<u64>,
+    /// Bytes taken since then: of all streams, and of the stream that took most.
+    total_bytes: u64,
+    stream_bytes: u64,
+    /// Bytes a second that were reached.
+    rate_max: u64,
+    /// The next probe is not sent earlier.
+    next_us: u64,
+    pause_us: u64,
+}
+
+impl WindowEstimator {
+    /// For a connection that begins with these windows.
+    pub const fn new(windows: Windows) -> Self {
+        Self { windows, probe: 0, sent_us: None, total_bytes: 0, stream_bytes: 0, rate_max: 0, next_us: 0, pause_us: 0 }
+    }
+
+    /// What the windows should be by what is known.
+    pub const fn windows(&self) -> Windows {
+        self.windows
+    }
+
+    /// `bytes` were taken from a stream, so that its peer may send as many again. Returns whether a PING is to be sent
+    /// now; the probe begins with that.
+    pub fn handle_taken(&mut self, stream: &mut StreamCount, bytes: u64, now_us: u64) -> bool {
+        let begins = self.sent_us.is_none() && now_us >= self.next_us;
+        if begins {
+            self.probe = self.probe.wrapping_add(1);
+            self.sent_us = Some(now_us);
+            self.total_bytes = 0;
+            self.stream_bytes = 0;
+        }
+        if stream.probe != self.probe {
+            *stream = StreamCount { probe: self.probe, bytes: 0 };
+        }
+        stream.bytes = stream.bytes.saturating_add(bytes);
+        self.stream_bytes = self.stream_bytes.max(stream.bytes);
+        self.total_bytes = self.total_bytes.saturating_add(bytes);
+        begins
+    }
+
+    /// The PING was acknowledged; `told` are the windows that the peer knows. Returns whether they should be larger now.
+    pub fn handle_acknowledged(&mut self, told: Windows, now_us: u64) -> bool {
+        let Some(sent_us) = self.sent_us.take() else { return false };
+        let round_trip_us = now_us.saturating_sub(sent_us).max(1);
+        let rate = self.total_bytes.saturating_mul(1_000_000) / round_trip_us;
+        // An eighth: less may be chance.
+        let rises = rate > self.rate_max.saturating_add(self.rate_max / 8);
+        // What was measured once is forgotten slowly: a path may become better again.
+        self.rate_max = rate.max(self.rate_max - self.rate_max / 8);
+        let before = self.windows;
+        if rises {
+            self.pause_us = 0;
+            self.windows = Windows {
+                stream: grown(before.stream, told.stream, self.stream_bytes),
+                connection: grown(before.connection, told.connection, self.total_bytes),
+            };
+        } else {
+            self.pause_us = self.pause_us.saturating_mul(2).clamp(round_trip_us.min(PAUSE_US_MAX), PAUSE_US_MAX);
+        }
+        self.next_us = now_us.saturating_add(self.pause_us);
+        self.windows != before
+    }
+}
+
+/// What a window should be after a round trip in which `taken` bytes came, while it was `told`.
+fn grown(window: u32, told: u32, taken: u64) -> u32 {
+    if taken.saturating_mul(3) < u64::from(told) * 2 {
+        return window;
+    }
+    let doubled = taken.saturating_mul(2).min(u64::from(WINDOW_BYTES_MAX));
+    window.max(u32::try_from(doubled).unwrap_or(WINDOW_BYTES_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StreamCount, WINDOW_BYTES_MAX, WindowEstimator, Windows};
+    use std::collections::VecDeque;
+
+    const START: Windows = Windows { stream: 65_535, connection: 256 * 1024 };
+
+    /// What travels from the sender to us, or back.
+    enum Travels {
+        Data(usize, u64),
+        Ping,
+        Acknowledgement,
+        /// Room on a stream and on the connection.
+        Room(usize, u64),
+        /// New windows: what each stream and the connection gain.
+        Growth(u64, u64),
+    }
+
+    /// One connection in numbers: a sender that is as fast as it may be, a path of so many bytes a millisecond with so
+    /// long a round trip, and us.
+    struct Path {
+        bytes_per_ms: u64,
+        round_trip_ms: u64,
+        streams: usize,
+        /// Bytes a millisecond that we take.
+        taken_per_ms: u64,
+    }
+
+    /// Milliseconds until `bytes` have come on each stream, and the windows then; `None` without an estimator.
+    fn transfer(path: &Path, bytes: u64, adapts: bool) -> (u64, Windows, u32) {
+        let half_ms = path.round_trip_ms / 2;
+        let mut estimator = WindowEstimator::new(START);
+        let (mut told, mut pings) = (START, 0);
+        let mut counts = vec![StreamCount::default(); path.streams];
+        let mut room = vec![i64::from(START.stream); path.streams];
+        let mut connection_room = i64::from(START.connection);
+        let mut unsent = vec![bytes; path.streams];
+        let mut untaken = bytes * path.streams as u64;
+        let (mut to_us, mut to_sender) = (VecDeque::new(), VecDeque::new());
+        let mut buffered: VecDeque<(usize, u64)> = VecDeque::new();
+        for now_ms in 0..1_000_000 {
+            while to_sender.front().is_some_and(|(at, _)| *at <= now_ms) {
+                match to_sender.pop_front().unwrap().1 {
+                    Travels::Ping => to_us.push_back((now_ms + half_ms, Travels::Acknowledgement)),
+                    Travels::Room(stream, bytes) => {
+                        let stream: usize = stream;
+                        room[stream] += bytes as i64;
+                        connection_room += bytes as i64;
+                    }
+                    Travels::Growth(each, connection) => {
+                        room.iter_mut().for_each(|room| *room += each as i64);
+                        connection_room += connection as i64;
+                    }
+                    _ => unreachable!(),
+                }
+            }
+            let mut left = path.bytes_per_ms;
+            for stream in 0..path.streams {
+                let most = left.min(unsent[stream]).min(room[stream].min(connection_room).max(0) as u64);
+                if most > 0 {
+                    to_us.push_back((now_ms + half_ms, Travels::Data(stream, most)));
+                    unsent[stream] -= most;
+                    left -= most;
+                    room[stream] -= most as i64;
+                    connection_room -= most as i64;
+                }
+            }
+            while to_us.front().is_some_and(|(at, _)| *at <= now_ms) {
+                match to_us.pop_front().unwrap().1 {
+                    Travels::Data(stream, bytes) => buffered.push_back((stream, bytes)),
+                    Travels::Acknowledgement if estimator.handle_acknowledged(told, now_ms * 1000) => {
+                        let windows = estimator.windows();
+                        let each = u64::from(windows.stream - told.stream);
+                        let connection = u64::from(windows.connection - told.connection);
+                        to_sender.push_back((now_ms + half_ms, Travels::Growth(each, connection)));
+                        told = windows;
+                    }
+                    _ => {}
+                }
+            }
+            let mut may_take = path.taken_per_ms;
+            while let Some((stream, bytes)) = buffered.front_mut()
+                && may_take > 0
+            {
+                let taken = may_take.min(*bytes);
+                let stream = *stream;
+                may_take -= taken;
+                *bytes -= taken;
+                untaken -= taken;
+                if *bytes == 0 {
+                    buffered.pop_front();
+                }
+                to_sender.push_back((now_ms + half_ms, Travels::Room(stream, taken)));
+                if adapts && estimator.handle_taken(&mut counts[stream], taken, now_ms * 1000) {
+                    pings += 1;
+                    to_sender.push_back((now_ms + half_ms, Travels::Ping));
+                }
+            }
+            if untaken == 0 {
+                return (now_ms, estimator.windows(), pings);
+            }
+        }
+        panic!("it never ended");
+    }
+
+    const MB: u64 = 1_000_000;
+
+    /// 50 ms and 2 Gbit/s.
+    const FAR: Path = Path { bytes_per_ms: 250_000, round_trip_ms: 50, streams: 1, taken_per_ms: u64::MAX };
+
+    #[test]
+    fn twenty_megabytes_from_fifty_milliseconds_away_take_a_second_and_not_sixteen() {
+        let (fixed_ms, windows, _) = transfer(&FAR, 20 * MB, false);
+        assert!(fixed_ms > 15_000 && windows == START, "{fixed_ms} ms");
+        let (adapting_ms, windows, pings) = transfer(&FAR, 20 * MB, true);
+        assert!(adapting_ms < 1_000, "{adapting_ms} ms, {windows:?}");
+        assert!(windows.stream <= WINDOW_BYTES_MAX && windows.connection <= WINDOW_BYTES_MAX, "{windows:?}");
+        assert!(pings < 20, "{pings}");
+    }
+
+    #[test]
+    fn windows_stay_near_the_product_of_bandwidth_and_delay() {
+        // 10 MB/s and 50 ms: 500 kB are on their way at most.
+        let path = Path { bytes_per_ms: 10_000, ..FAR };
+        let (ms, windows, pings) = transfer(&path, 40 * MB, true);
+        assert!(ms < 5_500, "{ms} ms");
+        assert!((500_000..=2_000_000).contains(&windows.stream), "{windows:?}");
+        assert!(pings < 40, "{pings}");
+        // A path that is full with the windows at hand needs no others.
+        let path = Path { bytes_per_ms: 1_000, ..FAR };
+        let (_, windows, _) = transfer(&path, 10 * MB, true);
+        assert!(windows.stream <= 2 * START.stream, "{windows:?}");
+    }
+
+    #[test]
+    fn whoever_takes_slowly_gets_no_larger_window() {
+        let path = Path { taken_per_ms: 200, ..FAR };
+        let (_, windows, _) = transfer(&path, 4 * MB, true);
+        assert_eq!(windows, START);
+    }
+
+    #[test]
+    fn many_streams_share_a_larger_connection() {
+        let path = Path { streams: 20, ..FAR };
+        let (ms, windows, _) = transfer(&path, 2 * MB, true);
+        assert!(ms < 1_000, "{ms} ms");
+        assert!(windows.connection > 2 * MB as u32 && windows.stream < windows.connection, "{windows:?}");
+    }
+
+    #[test]
+    fn an_acknowledgement_that_nobody_waits_for_changes_nothing() {
+        let mut estimator = WindowEstimator::new(START);
+        assert!(!estimator.handle_acknowledged(START, 5));
+        let mut count = StreamCount::default();
+        assert!(estimator.handle_taken(&mut count, u64::MAX, u64::MAX));
+        assert!(!estimator.handle_taken(&mut count, u64::MAX, 0), "one probe at a time");
+        assert!(estimator.handle_acknowledged(START, 0));
+        assert_eq!(estimator.windows(), Windows { stream: WINDOW_BYTES_MAX, connection: WINDOW_BYTES_MAX });
+    }
+}

@@ -1,0 +1,150 @@
+//! What RFC 9113 asks of a server where h2spec does not look, or is content with less.
+
+use super::client::{
+    ACK, CONTINUATION, Client, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, encode, literal, request,
+};
+use super::{count_of, site};
+use crate::e2e::harness::{Server, read_to_end};
+use std::io::Write;
+
+const PROTOCOL_ERROR: u32 = 1;
+const FRAME_SIZE_ERROR: u32 = 6;
+const COMPRESSION_ERROR: u32 = 9;
+
+/// What a server does about a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consequence {
+    /// The stream ends, by a reset with this code, or with a response; the connection goes on.
+    Stream(u32),
+    /// The connection ends, by GOAWAY with this code.
+    Connection(u32),
+}
+
+/// What the server does about `bytes`, which are about stream 1.
+fn consequence(server: &Server, bytes: &[u8]) -> Consequence {
+    let mut client = Client::connect(server, &[]);
+    client.send(bytes);
+    // Whatever the mistake was, who goes on answers this.
+    client.send_frame(PING, 0, 0, b"go on???");
+    let mut ended = None;
+    loop {
+        let frame = client.frame().expect("the connection ended without GOAWAY");
+        match frame {
+            Frame { kind: GOAWAY, .. } => return Consequence::Connection(frame.number(4)),
+            Frame { kind: RST_STREAM, stream: 1, .. } => ended = Some(frame.number(0)),
+            // 400, by the first byte that stands for it in the static table.
+            Frame { kind: HEADERS, stream: 1, ref payload, .. } if payload.first() == Some(&0x8c) => {
+                ended = Some(PROTOCOL_ERROR);
+            }
+            Frame { kind: PING, flags: ACK, .. } => {
+                return Consequence::Stream(ended.expect("the stream goes on as if nothing were wrong"));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn get_with(fields: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let more = fields.iter().flat_map(|(name, value)| literal(name, value));
+    encode(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", "/1k").into_iter().chain(more).collect::<Vec<_>>())
+}
+
+#[test]
+fn mistakes_have_the_consequence_that_the_standard_gives_them() {
+    use Consequence::{Connection, Stream};
+    let folder = site();
+    let server = super::h2c(&folder);
+    let open = || encode(HEADERS, END_HEADERS, 1, &request("POST", "/1k"));
+    let then =
+        |kind: u8, flags: u8, stream: u32, payload: &[u8]| [open(), encode(kind, flags, stream, payload)].concat();
+    // What is wrong, what it must come to, and, where the h2 crate does otherwise and no look at frames can help, what
+    // it comes to today and why.
+    let cases: [(&str, Vec<u8>, Consequence, Option<(Consequence, &str)>); 18] = [
+        ("PING of 7 bytes", encode(PING, 0, 0, &[0; 7]), Connection(FRAME_SIZE_ERROR), None),
+        ("SETTINGS of 5 bytes", encode(SETTINGS, 0, 0, &[0; 5]), Connection(FRAME_SIZE_ERROR), None),
+        ("SETTINGS with ACK and content", encode(SETTINGS, ACK, 0, &[0; 6]), Connection(FRAME_SIZE_ERROR), None),
+        ("RST_STREAM of 3 bytes", then(RST_STREAM, 0, 1, &[0; 3]), Connection(FRAME_SIZE_ERROR), None),
+        ("WINDOW_UPDATE of 5 bytes", encode(WINDOW_UPDATE, 0, 0, &[1; 5]), Connection(FRAME_SIZE_ERROR), None),
+        ("GOAWAY of 4 bytes", encode(GOAWAY, 0, 0, &[0; 4]), Connection(FRAME_SIZE_ERROR), None),
+        ("HEADERS of 16,385 bytes", encode(HEADERS, END_HEADERS, 1, &[0; 16_385]), Connection(FRAME_SIZE_ERROR), None),
+        ("a field of the connection", get_with(&[(b"connection", b"close")]), Stream(PROTOCOL_ERROR), None),
+        ("TE with a coding", get_with(&[(b"te", b"gzip")]), Stream(PROTOCOL_ERROR), None),
+        ("a value that begins with a space", get_with(&[(b"x-a", b" b")]), Stream(PROTOCOL_ERROR), None),
+        ("a value that ends with a tab", get_with(&[(b"x-a", b"b\t")]), Stream(PROTOCOL_ERROR), None),
+        (
+            "no :path",
+            encode(HEADERS, END_HEADERS | END_STREAM, 1, &literal(b":method", b"GET")),
+            Stream(PROTOCOL_ERROR),
+            None,
+        ),
+        (
+            "a pseudo-field among trailers",
+            then(HEADERS, END_HEADERS | END_STREAM, 1, &literal(b":path", b"/")),
+            Stream(PROTOCOL_ERROR),
+            None,
+        ),
+        ("CONTINUATION of nothing", encode(CONTINUATION, END_HEADERS, 1, &[]), Connection(PROTOCOL_ERROR), None),
+        (
+            "a name with an upper-case letter",
+            get_with(&[(b"X-A", b"b")]),
+            Stream(PROTOCOL_ERROR),
+            Some((Connection(PROTOCOL_ERROR), "the h2 crate checks names while it decodes, and gives up the table")),
+        ),
+        (
+            "a name that is no token",
+            get_with(&[(b"x a", b"b")]),
+            Stream(PROTOCOL_ERROR),
+            Some((Connection(PROTOCOL_ERROR), "as before")),
+        ),
+        (
+            "an index beyond the table",
+            encode(HEADERS, END_HEADERS | END_STREAM, 1, &[0xfe]),
+            Connection(COMPRESSION_ERROR),
+            Some((Connection(PROTOCOL_ERROR), "the h2 crate has one code for whatever it cannot decode")),
+        ),
+        (
+            "DATA of 16,385 bytes",
+            then(DATA, 0, 1, &[0; 16_385]),
+            Stream(FRAME_SIZE_ERROR),
+            Some((Connection(FRAME_SIZE_ERROR), "the h2 crate ends at the frame's length, before it knows the type")),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (what, bytes, expected, known) in cases {
+        let found = consequence(&server, &bytes);
+        // A known failure that has been mended is to be taken out of the table.
+        let today = known.map_or(expected, |(today, _)| today);
+        if found != today {
+            wrong.push(format!("{what}: {found:?} instead of {today:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_preface_without_settings_is_an_error_and_waited_for_no_longer_than_a_handshake() {
+    let folder = site();
+    let server = Server::start(folder.path(), &["--h2c", "--handshake-timeout", "200ms"]);
+    let mut stream = server.connect();
+    stream.write_all(&[PREFACE, &encode(PING, 0, 0, &[0; 8])].concat()).unwrap();
+    let answer = read_to_end(&mut stream);
+    let goaway = encode(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, PROTOCOL_ERROR as u8]);
+    assert!(answer.ends_with(&goaway), "{answer:?}");
+    let mut stream = server.connect();
+    stream.write_all(PREFACE).unwrap();
+    read_to_end(&mut stream);
+    let (_, text) = server.stop();
+    assert_eq!((count_of(&text, "closed_preface_timeout"), count_of(&text, "closed_h2_protocol")), (1, 1), "{text}");
+}
+
+#[test]
+fn connect_is_answered_at_once() {
+    let folder = site();
+    let server = super::h2c(&folder);
+    let mut client = Client::connect(&server, &[]);
+    let fields = [literal(b":method", b"CONNECT"), literal(b":authority", b"test:80")].concat();
+    // Its stream stays open for what would be a tunnel.
+    client.send_frame(HEADERS, END_HEADERS, 1, &fields);
+    client.frame_like("an answer", |frame| frame.kind == HEADERS && frame.stream == 1);
+}

@@ -1,0 +1,153 @@
+//! Peers that are far away: windows grow until the path is used.
+
+use super::client::{ACK, PREFACE, SETTINGS};
+use super::grpc::accelerate;
+use super::site;
+use crate::e2e::harness::{Folder, Server};
+use crate::e2e::tool::{run, tool};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Each way: 50 ms there and back.
+const DELAY: Duration = Duration::from_millis(25);
+
+const BYTES: usize = 20_000_000;
+
+/// SETTINGS_INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// Carries connections to `target`, each byte a fixed time late, in order and without a bound on what is under way.
+struct Relay {
+    address: SocketAddr,
+    /// All that went to the target, and all that came from it, of all connections.
+    carried: [Arc<Mutex<Vec<u8>>>; 2],
+}
+
+impl Relay {
+    fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let carried: [Arc<Mutex<Vec<u8>>>; 2] = Default::default();
+        let log = carried.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(target).unwrap();
+                let both = [(client.try_clone(), server.try_clone()), (Ok(server), Ok(client))];
+                for ((from, to), log) in both.into_iter().zip(&log) {
+                    carry(from.unwrap(), to.unwrap(), Arc::clone(log));
+                }
+            }
+        });
+        Self { address, carried }
+    }
+
+    /// The largest window of a stream that one side has told the other: 0 for the target's client, 1 for the target.
+    fn largest_window(&self, side: usize) -> u32 {
+        let mut bytes = self.carried[side].lock().unwrap().clone();
+        if bytes.starts_with(PREFACE) {
+            bytes.drain(..PREFACE.len());
+        }
+        let (mut largest, mut rest) = (0, &bytes[..]);
+        while let Some((head, behind)) = rest.split_at_checked(9) {
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let Some((payload, behind)) = behind.split_at_checked(length) else { break };
+            rest = behind;
+            let is_told = head[3] == SETTINGS && head[4] & ACK == 0;
+            for setting in payload.chunks(6).filter(|_| is_told) {
+                if u16::from_be_bytes([setting[0], setting[1]]) == INITIAL_WINDOW_SIZE {
+                    largest = largest.max(u32::from_be_bytes(setting[2..].try_into().unwrap()));
+                }
+            }
+        }
+        largest
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, log: Arc<Mutex<Vec<u8>>>) {
+    let (sender, pieces) = channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        let mut buffer = [0; 64 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if sender.send((Instant::now() + DELAY, buffer[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    thread::spawn(move || {
+        to.set_nodelay(true).unwrap();
+        for (due, piece) in pieces {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            log.lock().unwrap().extend_from_slice(&piece);
+            if to.write_all(&piece).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+#[test]
+fn windows_grow_for_a_response_from_a_distant_origin() {
+    let folder = site();
+    folder.write("large", &vec![b'l'; BYTES]);
+    let origin = Server::start(folder.path(), &["--h2c"]);
+    let relay = Relay::start(origin.address);
+    let own = Folder::new();
+    let server = accelerate(&own, &relay.address.to_string(), "");
+    let response = server.get("/large");
+    assert_eq!((response.status, response.body.len()), (200, BYTES));
+    let largest = relay.largest_window(0);
+    assert!((1024 * 1024..=16 * 1024 * 1024).contains(&largest), "{largest}");
+}
+
+#[test]
+fn windows_grow_for_an_upload_of_a_distant_client() {
+    let (folder, own) = (site(), Folder::new());
+    let file = folder.path().join(".upload");
+    std::fs::write(&file, vec![b'u'; BYTES]).unwrap();
+    let origin = accepting_origin();
+    let server = super::grpc::accelerate_http1(&own, &origin, "");
+    let relay = Relay::start(server.address);
+    let mut data = std::ffi::OsString::from("@");
+    data.push(&file);
+    let said = run(tool("curl")
+        .args(["-sS", "--http2-prior-knowledge", "-w", " %{http_code} %{size_upload}", "--data-binary"])
+        .arg(data)
+        .arg(format!("http://{}/", relay.address)));
+    assert_eq!(said, format!("{BYTES} 200 {BYTES}"));
+    let largest = relay.largest_window(1);
+    assert!((512 * 1024..=16 * 1024 * 1024).contains(&largest), "{largest}");
+}
+
+/// An origin that answers with the number of bytes that it was sent.
+fn accepting_origin() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") {
+                    if stream.read(&mut byte).unwrap_or(0) == 0 {
+                        return;
+                    }
+                    head.push(byte[0]);
+                }
+                let (mut left, mut buffer) = (BYTES, vec![0; 256 * 1024]);
+                while left > 0 {
+                    match stream.read(&mut buffer) {
+                        Ok(count @ 1..) => left -= count.min(left),
+                        _ => return,
+                    }
+                }
+                let text = BYTES.to_string();
+                let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+            });
+        }
+    });
+    url
+}
