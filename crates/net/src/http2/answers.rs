@@ -78,9 +78,12 @@ impl<H: Handler> Http2Task<H> {
                     let is_large = !whole && matches!(head.framing, Framing::Length(length) if length > large);
                     let reply = match reply {
                         // RFC 9110 §9.3.6: what follows CONNECT is no content, so its end is not waited for. And a
-                        // refusal says more than that the content, which nobody reads, is too large.
+                        // client that may not have this
+                        // is told so, rather than that its content is too large.
                         Reply::Now(response)
-                            if !whole && (head.method == Method::Connect || is_large && response.status >= 400) =>
+                            if !whole
+                                && (head.method == Method::Connect
+                                    || is_large && matches!(response.status, 401 | 403)) =>
                         {
                             let rest = Some(Rest::Unwanted(content));
                             self.answer_described(respond, response, exchange, rest, context);
