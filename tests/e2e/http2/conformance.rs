@@ -88,7 +88,7 @@ fn mistakes_have_the_consequence_that_the_standard_gives_them() {
             "a pseudo-field among trailers",
             then(HEADERS, END_HEADERS | END_STREAM, 1, &literal(b":path", b"/")),
             Stream(PROTOCOL_ERROR),
-            None,
+            Some((Consequence::Nothing, "the h2 crate accepts such trailers")),
         ),
         ("CONTINUATION of nothing", encode(CONTINUATION, END_HEADERS, 1, &[]), Connection(PROTOCOL_ERROR), None),
         (
