@@ -1,7 +1,6 @@
 //! HTTP/2: real clients, a conformance suite that is not ours, frames that no client should send, and endings.
 
 pub(crate) mod client;
-mod client;
 mod conformance;
 mod early;
 mod far;

@@ -144,8 +144,8 @@ mod tests {
         let mut estimator = WindowEstimator::new(START);
         let (mut told, mut pings) = (START, 0);
         let mut counts = vec![StreamCount::default(); path.streams];
-        let mut room = vec![i64::from(START.stream); path.streams];
-        let mut connection_room = i64::from(START.connection);
+        let mut room = vec![u64::from(START.stream); path.streams];
+        let mut connection_room = u64::from(START.connection);
         let mut unsent = vec![bytes; path.streams];
         let mut untaken = bytes * path.streams as u64;
         let (mut to_us, mut to_sender) = (VecDeque::new(), VecDeque::new());
@@ -156,25 +156,27 @@ mod tests {
                     Travels::Ping => to_us.push_back((now_ms + half_ms, Travels::Acknowledgement)),
                     Travels::Room(stream, bytes) => {
                         let stream: usize = stream;
-                        room[stream] += bytes as i64;
-                        connection_room += bytes as i64;
+                        room[stream] += bytes;
+                        connection_room += bytes;
                     }
                     Travels::Growth(each, connection) => {
-                        room.iter_mut().for_each(|room| *room += each as i64);
-                        connection_room += connection as i64;
+                        for room in &mut room {
+                            *room += each;
+                        }
+                        connection_room += connection;
                     }
                     _ => unreachable!(),
                 }
             }
             let mut left = path.bytes_per_ms;
             for stream in 0..path.streams {
-                let most = left.min(unsent[stream]).min(room[stream].min(connection_room).max(0) as u64);
+                let most = left.min(unsent[stream]).min(room[stream].min(connection_room));
                 if most > 0 {
                     to_us.push_back((now_ms + half_ms, Travels::Data(stream, most)));
                     unsent[stream] -= most;
                     left -= most;
-                    room[stream] -= most as i64;
-                    connection_room -= most as i64;
+                    room[stream] -= most;
+                    connection_room -= most;
                 }
             }
             while to_us.front().is_some_and(|(at, _)| *at <= now_ms) {

@@ -323,16 +323,15 @@ impl<H: Handler> Http2Task<H> {
             _ => None,
         };
         match respond.send_response(head_of(&response, worker.http2_date()), bytes.is_none()) {
-            Ok(mut stream) => match bytes {
-                Some(bytes) => {
+            Ok(mut stream) => {
+                if let Some(bytes) = bytes {
                     let last = SendBody::shared(bytes, &self.endings).last(worker.take_staged(0)).holding(rest);
                     let _ = stream.send_data(last, true);
-                }
-                None => {
+                } else {
                     worker.commit("sent");
                     self.linger_over(rest);
                 }
-            },
+            }
             Err(_) => worker.commit(STREAM_RESET),
         }
     }

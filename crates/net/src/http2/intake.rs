@@ -27,6 +27,7 @@ pub(crate) struct Intake {
 
 /// The time, and how long clients have.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "units stand last everywhere")]
 pub(crate) struct Patience {
     pub(crate) now_ms: u64,
     pub(crate) body_timeout_ms: u64,

@@ -247,12 +247,11 @@ impl Exchange {
             };
             let section_at = section_start(rest);
             if head.status >= 200 || head.status == 101 {
-                let heads = match self.look_at(&head, rest, section_at, look) {
-                    Some(taken) => Heads::Taken(taken),
-                    None => {
-                        let timeout_ms = self.shared.settings.piece_timeout_ms(head.fields.first("content-type"));
-                        Heads::Final(copy_final(&head, rest, section_at, timeout_ms))
-                    }
+                let heads = if let Some(taken) = self.look_at(&head, rest, section_at, look) {
+                    Heads::Taken(taken)
+                } else {
+                    let timeout_ms = self.shared.settings.piece_timeout_ms(head.fields.first("content-type"));
+                    Heads::Final(copy_final(&head, rest, section_at, timeout_ms))
                 };
                 return Ok((used, heads));
             }
