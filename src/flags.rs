@@ -2,7 +2,8 @@
 
 use clap::Args;
 use flatout_config::model::{
-    Certificate, Config, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step, StepKind, Timeouts,
+    Certificate, Config, LOG_MODE_DEFAULT, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step,
+    StepKind, Timeouts,
 };
 use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
 use flatout_daemon::{Failure, Options, Source};
@@ -220,6 +221,7 @@ fn log(path: &Path) -> Log {
         format: LogFormat::Combined,
         fields: Vec::new(),
         rotation: Rotation::default(),
+        mode: LOG_MODE_DEFAULT,
     }
 }
 

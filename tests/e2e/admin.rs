@@ -5,8 +5,9 @@ use super::harness::flatout;
 use super::site::Site;
 use super::tool::{run, said, tool};
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 fn curl(site: &Site, arguments: &[&str], path: &str) -> String {
@@ -100,6 +101,26 @@ fn status_is_for_people_and_says_when_nobody_runs() {
     }
     // Its file goes with it.
     assert!(!site.folder.path().join("admin").exists());
+}
+
+/// More connections than may be open say nothing, and none of them makes a question wait. The answers arrive while the
+/// first connection is still silent, which holds only if no thread waits for that one.
+#[test]
+fn idle_connections_delay_nobody() {
+    let site = Site::start("");
+    let connect = || UnixStream::connect(site.folder.path().join("admin")).unwrap();
+    let mut silent: Vec<UnixStream> = (0..40).map(|_| connect()).collect();
+    // The oldest are closed without an answer to make room for the others.
+    for stream in &mut silent[..8] {
+        let mut text = String::new();
+        assert_eq!(stream.read_to_string(&mut text).unwrap(), 0, "{text}");
+    }
+    // These have been accepted by now, and are open: nothing, not even an end, is there to read.
+    assert!(curl(&site, &[], "/status").starts_with("HTTP/1.1 200 OK"));
+    let newest = silent.last().unwrap();
+    newest.set_nonblocking(true).unwrap();
+    let mut first = [0];
+    assert_eq!((&*newest).read(&mut first).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
 #[test]

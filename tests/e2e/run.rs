@@ -6,7 +6,7 @@ use super::site::{Site, config, configure, files, prepare};
 use super::tool::{run, said, tool};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -91,10 +91,9 @@ fn privileges_are_dropped_for_good() {
     let folder = prepare("", "");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
-    let own = folder.path().join("own");
-    fs::create_dir(&own).unwrap();
-    std::os::unix::fs::chown(&own, nobody.trim().parse().ok(), None).unwrap();
-    let global = format!("user \"nobody\"\nworkers 2\nstate \"{own}\"\nlog \"{own}/log\"", own = own.display());
+    // In a folder of root: they are created before the user is changed.
+    let own = folder.path().canonicalize().unwrap();
+    let global = format!("user \"nobody\"\nworkers 2\nstate \"{own}/state\"\nlog \"{own}/log\"", own = own.display());
     let inside = format!("{}\n    listen \"127.0.0.3:0\" tls=#true\n    tls \"internal\"", files(folder.path()));
     configure(&folder, &global, &inside);
     // Where nobody can start it again.
@@ -117,13 +116,42 @@ fn privileges_are_dropped_for_good() {
         assert!(line("Gid:").iter().all(|id| id != "0") && line("Groups:").iter().all(|id| id != "0"), "{status}");
         assert_eq!(line("CapEff:"), ["0000000000000000"]);
         assert_eq!(line("CapPrm:"), ["0000000000000000"]);
+        assert_eq!(line("CapInh:"), ["0000000000000000"]);
+        assert_eq!(line("NoNewPrivs:"), ["1"]);
     }
+    for (name, mode) in [("log", 0o640), ("state", 0o700), ("state/digests.redb", 0o600)] {
+        let metadata = fs::metadata(own.join(name)).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{name}");
+        assert_eq!(metadata.uid().to_string(), nobody.trim(), "{name}");
+    }
+    assert!(!site.running.stderr().contains("runs as root"), "{}", site.running.stderr());
     // What it became may still reload, and be replaced.
     for verb in ["reload", "upgrade"] {
         let output = site.order(&[verb]);
         assert!(output.status.success(), "{}", said(&output));
     }
     assert_eq!(get(site.address(), "/").body, b"here");
+}
+
+/// Root is warned without `user`; with it, a file that the user may not open is explained.
+#[test]
+fn root_is_warned_and_a_refused_user_is_named() {
+    if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
+        println!("only root can become somebody else: nothing to see");
+        return;
+    }
+    let site = Site::start("");
+    let text = site.running.stderr();
+    assert!(text.contains("warning: flatout runs as root: an attacker who takes over this process controls"), "{text}");
+    let folder = prepare("", "");
+    let log = folder.path().join("log");
+    fs::write(&log, "").unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o600)).unwrap();
+    configure(&folder, &format!("user \"nobody\"\nlog \"{}\"", log.display()), &files(folder.path()));
+    let output = flatout().arg("run").arg("-c").arg(config(&folder)).output().unwrap();
+    assert!(!output.status.success());
+    let text = said(&output);
+    assert!(text.contains("flatout does this as user nobody (uid ") && text.contains("Permission denied"), "{text}");
 }
 
 #[test]

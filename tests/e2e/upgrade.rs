@@ -70,6 +70,12 @@ fn when_the_new_process_does_not_come_up_nothing_has_changed() {
     );
     assert_eq!((site.pid(), get(site.address(), "/").body), (before, b"here".to_vec()));
     assert_eq!(site.status("upgrades_failed").as_u64(), Some(1));
+    // Also when it fails after it has taken the admin socket over: this log has no folder.
+    configure(&site.folder, "log \"/nowhere/at/all/log\"", &files(site.folder.path()));
+    let output = site.order(&["upgrade"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(site.folder.path().join("admin").exists());
+    assert_eq!((site.pid(), site.status("upgrades_failed").as_u64()), (before, Some(2)));
     // And the next succeeds.
     configure(&site.folder, "", &files(site.folder.path()));
     assert!(site.order(&["upgrade"]).status.success());

@@ -9,8 +9,8 @@ mod writer;
 pub(crate) use writer::{Writer, quote};
 
 use crate::model::{
-    Admin, CacheBudget, Certificate, Config, Log, LogFormat, LogTarget, Place, Rotation, Sockets, Step, StepKind,
-    StoreBudget, Timeouts,
+    Admin, CacheBudget, Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation, Sockets,
+    Step, StepKind, StoreBudget, Timeouts,
 };
 use crate::read::{show_duration, show_size};
 use std::path::Path;
@@ -175,7 +175,7 @@ fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
     if log.format == LogFormat::Json {
         writer.property("format", "json");
     }
-    if log.fields.is_empty() && log.rotation == Rotation::default() {
+    if log.fields.is_empty() && log.rotation == Rotation::default() && log.mode == LOG_MODE_DEFAULT {
         writer.end();
         return;
     }
@@ -197,6 +197,9 @@ fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
             writer.property("age", &show_duration(age_max_s.saturating_mul(1_000)));
         }
         writer.raw_property("keep", &log.rotation.keep.to_string()).end();
+    }
+    if log.mode != LOG_MODE_DEFAULT {
+        writer.begin("mode").text(&format!("{:04o}", log.mode)).end();
     }
     writer.close();
 }

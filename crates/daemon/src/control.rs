@@ -192,6 +192,10 @@ impl Control {
         self.announced = true;
         self.supervisor.ready(&self.summary());
         if let Some(ready) = self.ready.take() {
+            // The other process leaves it to us when it hears the word.
+            if let Some(admin) = &mut self.admin {
+                admin.own_file();
+            }
             // It may have given up; then it has said so, and will stop us.
             let _ = rustix::io::write(&ready, READY_WORD);
         }

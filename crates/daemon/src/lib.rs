@@ -41,6 +41,7 @@ mod inherit;
 mod listeners;
 mod logs;
 mod metrics;
+mod prepare;
 mod privileges;
 pub mod purge;
 mod reload;

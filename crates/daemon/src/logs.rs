@@ -25,7 +25,8 @@ fn settings(log: &model::Log) -> LogSettings {
     };
     let rotation =
         Rotation { bytes_max: log.rotation.bytes_max, age_max_s: log.rotation.age_max_s, keep: log.rotation.keep };
-    LogSettings { target, format, fields: log.fields.iter().map(|field| field_of(*field)).collect(), rotation }
+    let fields = log.fields.iter().map(|field| field_of(*field)).collect();
+    LogSettings { target, format, fields, rotation, mode: log.mode }
 }
 
 fn field_of(field: model::LogField) -> Field {

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use flatout_config::model::Config;
 use flatout_net::process::{Identity, become_user, find_group, find_user};
 use rustix::process::{getegid, geteuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 /// Whom the configuration wants us to become; `None` when that is who we are.
 ///
@@ -38,12 +39,48 @@ pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failu
     Ok(Some(wanted))
 }
 
-/// Becomes `identity` for good.
+/// The warning for a process that is started as root and remains root.
+pub(crate) fn root_warning(config: &Config, identity: Option<Identity>) -> Option<String> {
+    let stays_root = geteuid().is_root() && identity.is_none_or(|identity| identity.uid == 0);
+    stays_root.then(|| {
+        let remedy =
+            if config.user.is_some() { "choose a `user` other than root" } else { "set `user` in the configuration" };
+        format!(
+            "warning: flatout runs as root: an attacker who takes over this process controls the whole machine\n  \
+             try: {remedy}, or start flatout as another user"
+        )
+    })
+}
+
+impl Failure {
+    /// Adds the user that the process has become, if it has changed its user.
+    pub(crate) fn with_user(mut self, config: &Config, identity: Option<Identity>) -> Self {
+        if let Some(Identity { uid, gid }) = identity {
+            let name = config.user.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
+            self.text = format!(
+                "{}\n  flatout does this as user{name} (uid {uid}, gid {gid}), who needs permission for the file and its folder",
+                self.text.trim_end()
+            );
+        }
+        self
+    }
+}
+
+/// Becomes `identity` for good, drops all capabilities and sets no_new_privs, so that no program started from here gains any.
 ///
 /// # Errors
 /// When the kernel refuses. The process must end then.
 pub(crate) fn drop_privileges(identity: Identity) -> Result<(), Failure> {
-    become_user(identity).map_err(|error| {
+    let failed = |error: std::io::Error| {
         Failure::runtime(format!("cannot become user {} and group {}: {error}", identity.uid, identity.gid))
-    })
+    };
+    become_user(identity).map_err(failed)?;
+    // Threads inherit it: this runs before the first worker starts.
+    rustix::thread::set_no_new_privs(true).map_err(|error| failed(error.into()))?;
+    if identity.uid != 0 {
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        set_capabilities(None, sets).map_err(|error| failed(error.into()))?;
+    }
+    Ok(())
 }

@@ -14,7 +14,8 @@ use crate::failure::{Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::{Address, listen_options};
 use crate::logs::log_settings;
-use crate::privileges::{decide_identity, drop_privileges};
+use crate::prepare::prepare_files;
+use crate::privileges::{decide_identity, drop_privileges, root_warning};
 use crate::shares::{Shares, raise_open_files, share_descriptors};
 use crate::source::Source;
 use crate::spec::{compile, metrics_text, open_pages};
@@ -53,6 +54,11 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let worker_count = config.workers.map_or_else(available_cores, usize::from);
     let descriptors = raise_open_files(config.open_files)?;
     let identity = decide_identity(&config)?;
+    if options.source.path().is_some()
+        && let Some(warning) = root_warning(&config, identity)
+    {
+        say(&warning);
+    }
     let told = Arc::default();
     let metrics = metrics_text(&told);
     let accelerator = Arc::<Accelerator>::default();
@@ -75,11 +81,13 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     inherited.finish();
     let admin = open_admin(&config, &options.source, &mut inherited)?;
     if let Some(identity) = identity {
+        // The user may not create them, but opens them now, and again when logs are reopened and in an upgrade.
+        prepare_files(&config, identity)?;
         become_less(identity, admin.as_ref(), loaded.as_ref())?;
     }
-    // What this process writes belongs to who it is from now on: it will be opened again, by an upgrade at the latest.
-    open_pages(&spec, worker_count)?;
-    let logs = open_logs(&config)?;
+    let as_user = |failure: Failure| failure.with_user(&config, identity);
+    open_pages(&spec, worker_count).map_err(as_user)?;
+    let logs = open_logs(&config).map_err(as_user)?;
     if uses_authority(&config) {
         loaded = load(certificates.as_mut(), &config)?;
     }
@@ -196,8 +204,12 @@ fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
 /// The admin socket: that of the process before us, or a new one. Flags that say nothing about it have the usual one when
 /// it can be had: whoever accelerates two origins by two commands has not asked for the second to fail.
 fn open_admin(config: &Config, source: &Source, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
-    let path = Places::read().resolve(&config.admin);
     let handed = inherited.admin.take();
+    let path = match (&config.admin, &handed) {
+        // The default path depends on the user, who may have changed since: an upgrade keeps the socket.
+        (Admin::Default, Some((_, handed))) => Some(handed.clone()),
+        (admin, _) => Places::read().resolve(admin),
+    };
     let Some(path) = path else {
         if config.admin == Admin::Default {
             say("warning: no admin socket: neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a folder for it");

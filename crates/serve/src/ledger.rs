@@ -8,6 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use flatout_net::file::FileIdentity;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -156,7 +157,7 @@ fn builder() -> Builder {
 
 /// A store that breaks in the reader's hands may have it panic; that is no reason for us to.
 fn open_existing(path: &Path) -> Option<Database> {
-    catch_unwind(AssertUnwindSafe(|| builder().create(path).ok())).ok().flatten()
+    catch_unwind(AssertUnwindSafe(|| create_private(path).ok())).ok().flatten()
 }
 
 fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
@@ -177,9 +178,17 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
     (database, Some(format!("{shown}: {broken}; put aside as {}, {outcome}", aside.display())))
 }
 
+/// Opens the database; a new one is readable by its owner alone, whatever the umask is.
+fn create_private(path: &Path) -> Result<Database, DatabaseError> {
+    // redb sets the mode of no file, but takes an empty file as a new database.
+    let private = fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
+    drop(private.map_err(|error| DatabaseError::Storage(redb::StorageError::Io(error)))?);
+    builder().create(path)
+}
+
 /// Opens the store and looks into it once.
 fn open_checked(path: &Path) -> Result<Database, DatabaseError> {
-    let database = builder().create(path)?;
+    let database = create_private(path)?;
     let failed =
         |error: &dyn std::fmt::Display| DatabaseError::Storage(redb::StorageError::Corrupted(error.to_string()));
     let transaction = database.begin_write().map_err(|error| failed(&error))?;

@@ -160,7 +160,12 @@ pub struct Log {
     pub fields: Vec<LogField>,
     /// When a file is put aside.
     pub rotation: Rotation,
+    /// The permissions of a file that is created.
+    pub mode: u32,
 }
+
+/// The permissions of a log's file, when nothing is said about them: visitors' addresses are not for every user.
+pub const LOG_MODE_DEFAULT: u32 = 0o640;
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]

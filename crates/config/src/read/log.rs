@@ -4,7 +4,7 @@ use super::Reader;
 use super::shape::{Block, Seen, Shape, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Log, LogField, LogFormat, LogTarget, Rotation};
+use crate::model::{LOG_MODE_DEFAULT, Log, LogField, LogFormat, LogTarget, Rotation};
 use crate::syntax::{Node, Value};
 use std::path::PathBuf;
 
@@ -21,6 +21,11 @@ const ROTATE: Shape = Shape {
     block: Block::None,
     example: "rotate size=\"100MiB\" age=\"1d\" keep=7",
 };
+
+const MODE: Shape = Shape::value("mode \"0644\"");
+
+/// The permissions that a log file may have.
+const MODES: &[(u32, &str)] = &[(0o600, "0600"), (0o640, "0640"), (0o644, "0644")];
 
 const FORMATS: &[(LogFormat, &str)] = &[(LogFormat::Combined, "combined"), (LogFormat::Json, "json")];
 
@@ -141,7 +146,8 @@ impl Logs {
             return Some(self.list.len() - 1);
         };
         let (known, first) = &self.list[index];
-        let same = (&known.format, &known.fields, &known.rotation) == (&log.format, &log.fields, &log.rotation);
+        let same = (&known.format, &known.fields, &known.rotation, known.mode)
+            == (&log.format, &log.fields, &log.rotation, log.mode);
         if !same {
             let draft = reader.report.add(Code::LogConflict, span, "two logs have one target and differ otherwise");
             draft.related(*first, "the other one").note("describe it once with a name, and choose it by that");
@@ -184,11 +190,12 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
         format: format.unwrap_or_default(),
         fields: Vec::new(),
         rotation: Rotation::default(),
+        mode: LOG_MODE_DEFAULT,
     };
     let mut seen = Seen::default();
     for child in node.children.iter().flatten() {
         match child.name.as_str() {
-            "fields" | "rotate" if !reader.first(&mut seen, child) => {}
+            "fields" | "rotate" | "mode" if !reader.first(&mut seen, child) => {}
             "fields" => {
                 fields(reader, child, &mut log);
                 if format == Some(LogFormat::Combined) {
@@ -203,7 +210,17 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
                     reader.report.add(Code::Contradiction, child.span, "only files can be put aside");
                 }
             }
-            _ => reader.unknown(child, &["fields", "rotate"]),
+            "mode" => {
+                if reader.shape(child, &MODE)
+                    && let Some(mode) = reader.word(&child.arguments[0], MODES)
+                {
+                    log.mode = mode;
+                }
+                if !matches!(log.target, LogTarget::File(_)) {
+                    reader.report.add(Code::Contradiction, child.span, "only files have permissions");
+                }
+            }
+            _ => reader.unknown(child, &["fields", "rotate", "mode"]),
         }
     }
     Some(log)

@@ -94,7 +94,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("belongs in the first block of a `route`", &["match"]),
     ("belongs in the block of `timeouts`", &["idle", "head", "body", "write", "handshake", "drain"]),
-    ("belongs in the block of `log`", &["fields", "rotate"]),
+    ("belongs in the block of `log`", &["fields", "rotate", "mode"]),
     (
         "belongs in the block of `proxy`",
         &[

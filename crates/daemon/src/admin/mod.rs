@@ -7,7 +7,7 @@
 //! | `server` | the thread that answers |
 //! | [`client`] | the other side, for `flatout status`, `reload` and `upgrade` |
 //!
-//! Absent by design: TCP, passwords, more than one question at a time.
+//! Absent by design: TCP, passwords, more than one question on a connection.
 
 pub mod client;
 pub mod path;

@@ -1,4 +1,5 @@
-//! The thread that answers on the admin socket: one question after the other, each within bounds of size and time.
+//! Answers on the admin socket: a thread accepts, and each connection has one of its own, within bounds of size and time. So
+//! neither a connection that says nothing nor an order that takes long delays the others.
 
 use super::socket::AdminSocket;
 use super::{Answer, Order, OrderKind};
@@ -18,15 +19,20 @@ use flatout_http::target::Target;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use serde::Serialize;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A question that is not there by then is not heard, so that one who says nothing holds nobody up for long.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
+/// A question that is not complete by then is refused.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A question that is not complete by then, after the process has begun to stop, is refused.
+const LAST_QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// For the asker to take the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,6 +44,9 @@ const ORDER_TIMEOUT: Duration = Duration::from_mins(2);
 /// means nothing.
 const QUESTION_BYTES_MAX: usize = 32 * 1024;
 
+/// Connections at a time. Beyond, the one that has been silent for longest is closed.
+const CONNECTIONS_MAX: usize = 32;
+
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The thread that answers.
@@ -48,7 +57,7 @@ pub(crate) struct AdminThread {
 }
 
 impl AdminThread {
-    /// Has it end after the answer at hand, without waiting for that.
+    /// Has it end after the answers at hand, without waiting for them.
     pub(crate) fn stop(&self) {
         // It fails only when the count is at its limit, so that the thread is told already.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
@@ -74,18 +83,87 @@ pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Re
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from).map_err(failed)?);
     let stopped = Arc::clone(&stop);
     let serve_all = move || {
+        let mut open = Vec::new();
         while wait(&listener, &stopped) {
-            match listener.accept() {
-                // Whoever asks and leaves has had what they wanted.
-                Ok((mut stream, _)) => drop(serve(&mut stream, &shared, &bell)),
+            let accepted = listener.accept().and_then(|(stream, _)| begin(stream, &mut open, &shared, &bell));
+            match accepted {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // No descriptor; there may be one later.
+                // No descriptor or no thread; there may be one later.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         }
+        // Whoever has just connected is still heard.
+        let deadline = Instant::now() + LAST_QUESTION_TIMEOUT;
+        while open.iter().any(Connection::is_silent) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        open.into_iter().for_each(Connection::finish);
     };
     let thread = thread::Builder::new().name("admin".to_owned()).spawn(serve_all).map_err(failed)?;
     Ok(AdminThread { stop, thread })
+}
+
+/// A connection with a thread of its own.
+struct Connection {
+    /// The same socket, to close it from here.
+    stream: UnixStream,
+    /// Whether the question is complete.
+    is_heard: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Connection {
+    /// Whether a question may still come.
+    fn is_silent(&self) -> bool {
+        !self.is_heard.load(Ordering::Acquire) && !self.thread.is_finished()
+    }
+
+    /// Closes the connection if no question has come.
+    fn close_if_silent(&self) -> bool {
+        let is_silent = !self.is_heard.load(Ordering::Acquire);
+        // One that is closed already needs no more.
+        is_silent && self.stream.shutdown(Shutdown::Both).is_ok()
+    }
+
+    /// Waits until the question that has come is answered.
+    fn finish(self) {
+        self.close_if_silent();
+        // It has nothing to say.
+        let _ = self.thread.join();
+    }
+}
+
+/// Has `stream` served by a thread of its own.
+fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, bell: &Bell) -> io::Result<()> {
+    open.retain(|connection| !connection.thread.is_finished());
+    if open.len() >= CONNECTIONS_MAX {
+        match open.iter().position(Connection::close_if_silent) {
+            Some(index) => open.remove(index).finish(),
+            // All of them wait for answers: this one is told to come again.
+            None => return refuse(stream),
+        }
+    }
+    let is_heard = Arc::new(AtomicBool::new(false));
+    let (heard, shared, bell, own) = (Arc::clone(&is_heard), Arc::clone(shared), bell.clone(), stream.try_clone()?);
+    let serve = move || {
+        let mut stream = stream;
+        // Whoever asks and leaves has had what they wanted.
+        let _ = serve(&mut stream, &heard, &shared, &bell);
+        // The other copy would keep it open.
+        let _ = stream.shutdown(Shutdown::Both);
+    };
+    let thread = thread::Builder::new().name("admin-ask".to_owned()).spawn(serve)?;
+    open.push(Connection { stream: own, is_heard, thread });
+    Ok(())
+}
+
+/// Answers without having heard the question.
+fn refuse(mut stream: UnixStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(Duration::from_millis(100)))?;
+    let text = "Too many questions wait for answers; ask again.\n";
+    write_reply(&mut stream, &Reply::text(503, text))
 }
 
 /// Waits for somebody who asks; false when the thread is to end.
@@ -115,14 +193,20 @@ impl Reply {
     }
 }
 
-fn serve(stream: &mut UnixStream, shared: &Shared, bell: &Bell) -> io::Result<()> {
+fn serve(stream: &mut UnixStream, is_heard: &AtomicBool, shared: &Shared, bell: &Bell) -> io::Result<()> {
     // Some systems pass it on from the listener.
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    let reply = read_question(stream)?.map_or_else(
+    let question = read_question(stream)?;
+    is_heard.store(true, Ordering::Release);
+    let reply = question.map_or_else(
         |refusal| Reply::text(refusal.0, format!("{}\n", refusal.1)),
         |question| answer(question, shared, bell),
     );
+    write_reply(stream, &reply)
+}
+
+fn write_reply(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     let allow = reply.allow.map(|allow| format!("Allow: {allow}\r\n")).unwrap_or_default();
     let head = format!(
         "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{allow}Connection: close\r\n\r\n",
@@ -215,7 +299,7 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
             allow: None,
         },
         Question::Status => Reply::json(&shared.status()),
-        // Here and not by the control thread: it may take long, and the next question can wait.
+        // Here and not by the control thread: it may take long.
         Question::Purge(Ok(request)) => match shared.store.purge(&request) {
             Ok(reply) => Reply::json(&reply),
             Err(text) => Reply::text(409, format!("error: {text}\n")),

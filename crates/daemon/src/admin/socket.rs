@@ -51,10 +51,18 @@ impl AdminSocket {
         Ok(Self { listener, path: path.to_owned(), identity })
     }
 
-    /// Goes on with the socket of the process before us; `None` when its file has gone, so that nobody finds it.
+    /// Goes on with the socket of the process before us; `None` when its file has gone, so that nobody finds it. The file
+    /// stays that process's until [`own_file`](Self::own_file): should this one fail, the other still answers there.
     pub(crate) fn adopt(socket: OwnedFd, path: &Path) -> Option<Self> {
-        let identity = identity(path).ok()?;
-        Some(Self { listener: UnixListener::from(socket), path: path.to_owned(), identity })
+        identity(path).ok()?;
+        Some(Self { listener: UnixListener::from(socket), path: path.to_owned(), identity: (0, 0) })
+    }
+
+    /// The file goes away with this process from now on.
+    pub(crate) fn own_file(&mut self) {
+        if let Ok(identity) = identity(&self.path) {
+            self.identity = identity;
+        }
     }
 
     /// Leaves the file to another process.
@@ -119,7 +127,11 @@ mod tests {
         let refused = AdminSocket::bind(&path).unwrap_err();
         assert!(refused.text.contains(&format!("process {}", std::process::id())), "{refused}");
         // The one that hands over leaves the file to the next.
-        let next = AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap();
+        // One that fails before it serves leaves it as well.
+        drop(AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap());
+        assert!(path.exists());
+        let mut next = AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap();
+        next.own_file();
         first.leave_file();
         drop(first);
         assert!(AdminSocket::bind(&path).is_err());

@@ -15,13 +15,18 @@ pub struct LogSettings {
     pub fields: Vec<Field>,
     /// When a file is put aside. What is not a regular file never is.
     pub rotation: Rotation,
+    /// The permissions of a file that is created; one that is there keeps its own.
+    pub mode: u32,
 }
+
+/// The default permissions of a log: other users cannot read the addresses of visitors.
+pub(super) const LOG_MODE: u32 = 0o640;
 
 impl LogSettings {
     /// Combined lines to `target`, never put aside.
     pub const fn new(target: Target) -> Self {
         let rotation = Rotation { bytes_max: None, age_max_s: None, keep: 0 };
-        Self { target, format: Format::Combined, fields: Vec::new(), rotation }
+        Self { target, format: Format::Combined, fields: Vec::new(), rotation, mode: LOG_MODE }
     }
 }
 

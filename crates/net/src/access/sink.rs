@@ -52,6 +52,8 @@ enum Outlet {
 #[derive(Debug)]
 pub(super) struct Sink {
     target: Target,
+    /// The permissions of a file that is created.
+    mode: u32,
     outlet: Outlet,
     channel: Arc<Channel>,
     pending: VecDeque<Chunk>,
@@ -79,7 +81,7 @@ impl Sink {
     /// Opens what `settings` name.
     pub(super) fn open(settings: &LogSettings, totals: &Arc<Totals>, unix_s: i64) -> Result<Self, OpenError> {
         let target = settings.target.clone();
-        let outlet = Outlet::open(&target, settings.rotation, unix_s)
+        let outlet = Outlet::open(&target, (settings.rotation, settings.mode), unix_s)
             .map_err(|error| OpenError { target: target.clone(), error })?;
         let channel = Arc::new(Channel {
             target: target.clone(),
@@ -90,6 +92,7 @@ impl Sink {
         });
         Ok(Self {
             target,
+            mode: settings.mode,
             outlet,
             channel,
             pending: VecDeque::new(),
@@ -248,7 +251,7 @@ impl Sink {
             Outlet::File(file) => file.rotation(),
             Outlet::Stream(_) | Outlet::Syslog(_) => Rotation::default(),
         };
-        match Outlet::open(&self.target, rotation, unix_s) {
+        match Outlet::open(&self.target, (rotation, self.mode), unix_s) {
             Ok(outlet) => self.outlet = outlet,
             Err(error) => {
                 warn(&format!("cannot open the access log {} anew ({error}); the old one is kept", self.target));
@@ -266,9 +269,9 @@ impl Sink {
 }
 
 impl Outlet {
-    fn open(target: &Target, rotation: Rotation, unix_s: i64) -> io::Result<Self> {
+    fn open(target: &Target, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
         match target {
-            Target::File(path) => Self::open_path(path, rotation, unix_s),
+            Target::File(path) => Self::open_path(path, (rotation, mode), unix_s),
             Target::Stdout => {
                 let file = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).map(File::from)?;
                 Ok(if file.metadata()?.is_file() {
@@ -281,14 +284,14 @@ impl Outlet {
         }
     }
 
-    fn open_path(path: &Path, rotation: Rotation, unix_s: i64) -> io::Result<Self> {
+    fn open_path(path: &Path, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
         // Opened for writing alone, a FIFO would wait for its reader; this way it never does.
         if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
             let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
             return Ok(Self::Stream(StreamTarget::new(file)));
         }
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let file = OpenOptions::new().append(true).create(true).mode(mode).open(path)?;
         let metadata = file.metadata()?;
         Ok(if metadata.is_file() {
             Self::File(FileTarget::new(path, file, &metadata, rotation, unix_s))
