@@ -79,7 +79,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
     assert!(missing.is_empty(), "no row leads to {missing:?}");
 }
 
-const STREAM_CLOSES: [CloseReason; 9] = [
+const STREAM_CLOSES: [CloseReason; 10] = [
     CloseReason::ClientLeft,
     CloseReason::OriginCut,
     CloseReason::OriginCutBody,
@@ -89,6 +89,7 @@ const STREAM_CLOSES: [CloseReason; 9] = [
     CloseReason::TunnelEnded,
     CloseReason::TunnelIdle,
     CloseReason::PageFailed,
+    CloseReason::StoredCorrupt,
 ];
 
 #[test]
@@ -102,8 +103,8 @@ fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
         .chain(tls::CLOSES)
         // Only a failing disk and a failing kernel bring these about.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
-        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests, accelerator::faults and
-        // pages::failures bring them about.
+        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests, accelerator::faults,
+        // accelerator::damage and pages::failures bring them about.
         .chain(STREAM_CLOSES.map(CloseReason::name))
         .collect();
     let missing: Vec<_> =
