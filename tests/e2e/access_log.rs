@@ -2,6 +2,7 @@
 
 mod signals;
 mod targets;
+mod unanswered;
 
 use super::cli::{Running, get};
 use super::harness::{Folder, Server, flatout, read_response, read_to_end, wait_until};
@@ -218,7 +219,7 @@ fn refused_and_unfinished_requests_have_their_lines() {
         ("GET /a.txt HTTP/1.1", (400, "length_with_transfer_encoding", "sent")),
         ("GET /a.txt HTTP/1.1", (400, "chunk_size", "sent")),
         ("GET /a.txt HTTP/1.1", (413, "body_too_large", "sent")),
-        ("GET /a.txt HTTP/1.1", (0, "unanswered", "client_cut_body")),
+        ("GET /a.txt HTTP/1.1", (0, "client_closed", "client_cut_body")),
     ];
     assert_eq!(found, expected);
 }

@@ -215,7 +215,7 @@ impl Ledger {
         }
         let closed = row.closed.unwrap_or(CloseReason::ClientClosed).name();
         if row.closed == Some(CloseReason::ClientCutBody) {
-            self.expect_line(label, 0, "unanswered", closed);
+            self.expect_line(label, 0, "client_closed", closed);
         }
         *self.closes.entry(closed).or_default() += 1;
         answers

@@ -96,7 +96,7 @@ fn connect_with_small_buffer(server: &Server) -> TcpStream {
 }
 
 /// Closes `stream` by a reset.
-fn reset(stream: TcpStream) {
+pub(crate) fn reset(stream: TcpStream) {
     set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
     drop(stream);
 }

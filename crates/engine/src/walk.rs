@@ -25,7 +25,7 @@ use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
-use flatout_net::handler::{Reply, Request};
+use flatout_net::handler::{LaterResponse, Reply, Request};
 use flatout_net::response::Response;
 use flatout_serve::files::Policy;
 use flatout_serve::outcome::Outcome as Served;
@@ -466,13 +466,19 @@ impl<'w, T: Trace> Walk<'w, T> {
     /// Adds to the answer what concerns the whole request.
     fn finish(&self, reply: Reply) -> Reply {
         match reply {
-            reply if self.sealed => reply,
+            Reply::Later(response) if self.sealed => Reply::Later(self.label(response)),
+            reply @ Reply::Now(_) if self.sealed => reply,
             Reply::Now(response) => Reply::Now(self.seal().put_on(response)),
             Reply::Later(response) => {
                 let seal = self.seal();
-                Reply::later(async move { seal.put_on_later(response.await) })
+                Reply::Later(self.label(LaterResponse::new(async move { seal.put_on_later(response.await) })))
             }
         }
+    }
+
+    /// Says which log and site `response` belongs to, in case the client does not wait for it.
+    fn label(&self, response: LaterResponse) -> LaterResponse {
+        response.of_site(self.site.log, self.live.site_name(self.site))
     }
 
     fn seal(&self) -> Seal {

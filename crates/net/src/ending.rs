@@ -51,6 +51,29 @@ flatout_reason::reasons! {
     SocketFailed, "socket_failed", true, "The kernel reported another error on the socket.";
 }
 
+impl CloseReason {
+    /// Whether the client ended the connection, rather than this server or an origin.
+    pub(crate) const fn is_by_client(self) -> bool {
+        matches!(
+            self,
+            Self::ClientClosed
+                | Self::ClientCutHead
+                | Self::ClientCutBody
+                | Self::ClientReset
+                | Self::ClientLeft
+                | Self::H2ClientError
+        )
+    }
+
+    /// The outcome that the log names for a request that got no response because its connection closed.
+    pub(crate) const fn unanswered_outcome(self) -> &'static str {
+        if self.is_by_client() { CLIENT_CLOSED } else { "unanswered" }
+    }
+}
+
+/// The outcome of a request whose client closed, reset or aborted it before there was a response.
+pub(crate) const CLIENT_CLOSED: &str = "client_closed";
+
 #[cfg(test)]
 mod tests {
     use super::CloseReason;

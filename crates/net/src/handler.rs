@@ -7,6 +7,8 @@ use flatout_http::request::RequestHead;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
 
 /// A request, as far as a handler needs to know it.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +25,50 @@ pub struct Request<'a> {
     pub offers: &'a Offers,
 }
 
-/// A response that is being made.
-pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
+/// A response that is being made, with what the log needs should the client not wait for it.
+pub struct LaterResponse {
+    future: Pin<Box<dyn Future<Output = Response>>>,
+    source: LogSource,
+}
+
+impl LaterResponse {
+    /// The response that `future` gives.
+    pub fn new(future: impl Future<Output = Response> + 'static) -> Self {
+        Self { future: Box::pin(future), source: LogSource::default() }
+    }
+
+    /// The same response, from a site whose access log has this index.
+    #[must_use]
+    pub fn of_site(mut self, log: u8, site: Option<Rc<str>>) -> Self {
+        self.source = LogSource { log, site };
+        self
+    }
+
+    pub(crate) fn log_source(&self) -> LogSource {
+        self.source.clone()
+    }
+}
+
+impl Future for LaterResponse {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        self.get_mut().future.as_mut().poll(context)
+    }
+}
+
+/// The access log of a request and the site it reached, where they are known before its response.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogSource {
+    pub(crate) log: u8,
+    pub(crate) site: Option<Rc<str>>,
+}
+
+impl LogSource {
+    pub(crate) fn of(response: &Response) -> Self {
+        Self { log: response.log, site: response.site.clone() }
+    }
+}
 
 /// What a handler has to say at once.
 pub enum Reply {
@@ -38,7 +82,15 @@ pub enum Reply {
 impl Reply {
     /// A reply that comes later.
     pub fn later(future: impl Future<Output = Response> + 'static) -> Self {
-        Self::Later(Box::pin(future))
+        Self::Later(LaterResponse::new(future))
+    }
+
+    /// What the log says of the site if this response is never sent.
+    pub(crate) fn log_source(&self) -> LogSource {
+        match self {
+            Self::Now(response) => LogSource::of(response),
+            Self::Later(response) => response.log_source(),
+        }
     }
 }
 

@@ -243,7 +243,7 @@ pub(crate) fn wait(reply: Reply) -> Response {
         Reply::Later(future) => future,
     };
     for _ in 0..20_000 {
-        match Pin::as_mut(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
+        match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => return response,
             Poll::Pending => std::thread::sleep(std::time::Duration::from_millis(1)),
         }

@@ -154,7 +154,7 @@ impl<T: Trace> Walk<'_, T> {
             Proxied::Later(making) => {
                 let pages = Pages { live: Rc::clone(live), numbers: self.pages.clone(), policy, now: self.now };
                 self.sealed = true;
-                Some(Reply::Later(Box::pin(Forwarded { making, pages, seal: self.seal() })))
+                Some(Reply::later(Forwarded { making, pages, seal: self.seal() }))
             }
             Proxied::Refused(refused) => Some(self.fail(&refused.into()).into()),
         }

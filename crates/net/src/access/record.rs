@@ -1,6 +1,7 @@
 //! What is known of a request and of its answer when a line is made.
 
 use super::logs::LogSet;
+use crate::handler::LogSource;
 use flatout_http::framing::Version;
 use flatout_http::request::RequestHead;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +49,12 @@ pub struct Answer<'a> {
     pub cache: Option<&'static str>,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    /// The same, with the log and the site of `source`.
+    pub(crate) fn with_source(self, source: &'a LogSource) -> Self {
+        Self { log: source.log, site: source.site.as_deref(), ..self }
+    }
+
     /// The answer to a request that was refused, or to one that never came to an answer (`status` 0).
     pub const fn refused(log: u8, status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
         Self { log, status, body_bytes, outcome, started_ns, user: None, site: None, cache: None }

@@ -8,7 +8,7 @@ use super::streaming::Streaming;
 use super::task::{Http2Task, STREAM_RESET};
 use crate::access::{Answer, Logged, Peer};
 use crate::content::{Interims, Offers};
-use crate::handler::{Handler, Reply, Request};
+use crate::handler::{Handler, LogSource, Reply, Request};
 use crate::response::{Body, Response, Segment};
 use crate::server::exchanges::{Origin, count_answer, has_content};
 use crate::server::streaming::Outlined;
@@ -46,7 +46,8 @@ impl<H: Handler> Http2Task<H> {
                 Ok(head) => head,
                 Err(refusal) => {
                     let to_head = parts.method == http::Method::HEAD;
-                    let exchange = Exchange { to_head, started_ns, description: None };
+                    let source = LogSource::default();
+                    let exchange = Exchange { to_head, started_ns, description: None, source };
                     let raw = describe_refused(&parts);
                     self.refuse(respond, refusal, &exchange, Some(&raw), Some(content));
                     return;
@@ -60,7 +61,8 @@ impl<H: Handler> Http2Task<H> {
             };
             let reply = worker.handler.handle(&Request { head, client, secure, listener, offers: &offers }, now);
             let logged = Logged::Head(head);
-            let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None };
+            let source = LogSource::default();
+            let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None, source };
             let (reply, intake) = match (reply, offers.writer()) {
                 (Reply::Later(later), Some(writer)) => {
                     let may_rest = head.fields.first("content-type").is_some_and(is_grpc);
@@ -74,6 +76,7 @@ impl<H: Handler> Http2Task<H> {
                 }
                 (reply, _) => {
                     exchange.description = worker.describe(peer, logged);
+                    exchange.source = reply.log_source();
                     let large = worker.settings.limits.body_bytes_max;
                     let is_large = !whole && matches!(head.framing, Framing::Length(length) if length > large);
                     let reply = match reply {
@@ -108,6 +111,7 @@ impl<H: Handler> Http2Task<H> {
                 }
             };
             let Reply::Later(response) = reply else { return };
+            exchange.source = response.log_source();
             exchange.description = worker.describe(peer, logged);
             if head.expects_continue {
                 send_continue(&mut respond);
@@ -310,8 +314,7 @@ impl<H: Handler> Http2Task<H> {
         let worker = Rc::clone(&self.worker);
         let response = worker.handler.handle_error(status, text);
         let body_bytes = if exchange.to_head { 0 } else { response.body.len() };
-        let log = response.log;
-        let answer = || Answer::refused(log, status, name, body_bytes, exchange.started_ns);
+        let answer = || Answer::refused(0, status, name, body_bytes, exchange.started_ns).with_source(&exchange.source);
         match raw {
             Some(raw) => worker.stage(self.peer(), Logged::Raw(raw), answer),
             None => worker.stage_described(exchange.description.as_ref(), answer),

@@ -8,7 +8,7 @@ use super::streaming::Streaming;
 use crate::access::{Description, Staged};
 use crate::content::Interims;
 use crate::ending::CloseReason;
-use crate::handler::{LaterResponse, Reply};
+use crate::handler::{LaterResponse, LogSource, Reply};
 use crate::response::{FileBody, Response, Segment};
 use crate::tls::session::read_piece;
 use crate::windows::WindowReader;
@@ -16,6 +16,7 @@ use flatout_http::limits::Limits;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -29,6 +30,8 @@ pub(crate) struct Exchange {
     pub(crate) started_ns: u64,
     /// What the log says of the request; `None` when nothing is logged.
     pub(crate) description: Option<Description>,
+    /// The log and the site it names when the handler's response is never sent.
+    pub(crate) source: LogSource,
 }
 
 /// A stream that is not done.
@@ -139,7 +142,7 @@ impl Awaiting {
         if self.intake.as_mut().is_some_and(|intake| !intake.go_on(patience, context)) {
             return Step::Cut(self.exchange);
         }
-        let polled = self.response.as_mut().poll(context);
+        let polled = Pin::new(&mut self.response).poll(context);
         let mut sent = false;
         if let Some(interims) = &self.interims {
             while let Poll::Ready(interim) = interims.poll_next(context) {

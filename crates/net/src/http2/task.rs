@@ -12,7 +12,7 @@ use super::stream::{Exchange, Step, Stream};
 use super::streaming::Streaming;
 use crate::access::Answer;
 use crate::deadline::SlotId;
-use crate::ending::CloseReason;
+use crate::ending::{CLIENT_CLOSED, CloseReason};
 use crate::handler::Handler;
 use crate::registered::Registered;
 use crate::server::connection::ServerConnection;
@@ -338,8 +338,10 @@ impl<H: Handler> Http2Task<H> {
         self.streams.swap(index, last);
     }
 
+    /// Logs a request that gets no response: the client has reset its stream, or the connection closes.
     fn log_unanswered(&self, exchange: &Exchange) {
-        let answer = || Answer::refused(0, 0, "unanswered", 0, exchange.started_ns);
+        let outcome = self.closing.map_or(CLIENT_CLOSED, CloseReason::unanswered_outcome);
+        let answer = || Answer::refused(0, 0, outcome, 0, exchange.started_ns).with_source(&exchange.source);
         self.worker.stage_described(exchange.description.as_ref(), answer);
         self.worker.counters.http2_streams_cut.add(1);
         if let Some(reason) = self.closing {

@@ -13,6 +13,7 @@ use flatout_http::framing::Version;
 use flatout_http::status::reason;
 use std::fmt;
 use std::io::Write as _;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A request whose answer is being made.
@@ -41,7 +42,7 @@ impl Exchanges {
     /// output.
     pub(crate) fn poll_answer<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Flow {
         if let Some(awaiting) = self.awaiting.as_mut() {
-            let polled = awaiting.response.as_mut().poll(context);
+            let polled = Pin::new(&mut awaiting.response).poll(context);
             if let Some(interims) = &awaiting.interims {
                 while let Poll::Ready(interim) = interims.poll_next(context) {
                     if append_interim(turn.output, &interim) {

@@ -11,7 +11,7 @@ use crate::access::{Answer, Description, Logged, Peer};
 use crate::clock::Now;
 use crate::content::Offers;
 use crate::ending::CloseReason;
-use crate::handler::{Handler, Reply, Request};
+use crate::handler::{Handler, LogSource, Reply, Request};
 use crate::response::{Body, Response};
 use flatout_http::body::BodyDecoder;
 use flatout_http::connection::{Connection, Event, State};
@@ -50,6 +50,19 @@ pub(super) struct Described {
     pub(super) exchange: Exchange,
     /// `None` when nothing is logged.
     pub(super) description: Option<Description>,
+    /// The log and the site it names when the handler's response is never sent.
+    pub(super) source: LogSource,
+}
+
+impl Described {
+    /// Stages the line of this request with `answer`, which is not the handler's.
+    pub(super) fn stage_without_response<H: Handler>(
+        &self,
+        worker: &Worker<H>,
+        answer: impl FnOnce() -> Answer<'static>,
+    ) {
+        worker.stage_described(self.description.as_ref(), || answer().with_source(&self.source));
+    }
 }
 
 impl Exchange {
@@ -229,7 +242,8 @@ impl Exchanges {
             match turn.worker.handler.handle(&self.request(head, &offers), turn.now) {
                 Reply::Now(response) => self.answer_head(turn, head, response, exchange, None),
                 Reply::Later(response) => {
-                    self.wait(response, self.describe(turn.worker, head, exchange), offers.taken_interims());
+                    let request = self.describe(turn.worker, head, exchange, response.log_source());
+                    self.wait(response, request, offers.taken_interims());
                 }
             }
             return;
@@ -250,7 +264,8 @@ impl Exchanges {
                 if let Some(decoder) = BodyDecoder::new(head.framing, limits) {
                     self.intake = Some(Box::new(Intake::new(decoder, writer)));
                 }
-                self.wait(response, self.describe(turn.worker, head, exchange), offers.taken_interims());
+                let request = self.describe(turn.worker, head, exchange, response.log_source());
+                self.wait(response, request, offers.taken_interims());
                 if awaits_continue {
                     turn.output.extend_from_slice(CONTINUE);
                     self.machine.advance(Event::Interim);
@@ -276,12 +291,19 @@ impl Exchanges {
             self.machine.advance(Event::Interim);
         }
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
-        let (request, interims) = (self.describe(turn.worker, head, exchange), offers.taken_interims());
+        let request = self.describe(turn.worker, head, exchange, reply.log_source());
+        let interims = offers.taken_interims();
         self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims }));
     }
 
-    fn describe<H: Handler>(&self, worker: &Worker<H>, head: &RequestHead<'_>, exchange: Exchange) -> Described {
-        Described { exchange, description: worker.describe(self.peer(), Logged::Head(head)) }
+    fn describe<H: Handler>(
+        &self,
+        worker: &Worker<H>,
+        head: &RequestHead<'_>,
+        exchange: Exchange,
+        source: LogSource,
+    ) -> Described {
+        Described { exchange, description: worker.describe(self.peer(), Logged::Head(head)), source }
     }
 
     /// When the request at hand began: with the first bytes of its head, which came at `received_ns` if not before.
@@ -311,7 +333,7 @@ impl Exchanges {
         close: Option<CloseReason>,
     ) {
         if matches!(response.body, Body::Stream(_) | Body::Tunnel(_)) {
-            let request = self.describe(turn.worker, head, exchange);
+            let request = self.describe(turn.worker, head, exchange, LogSource::of(&response));
             self.answer_described(turn, response, request, close);
             return;
         }

@@ -4,7 +4,7 @@ use super::exchanges::{Described, Exchange, Exchanges, Turn};
 use super::worker::Worker;
 use crate::access::{Answer, Logged};
 use crate::ending::CloseReason;
-use crate::handler::{Handler, Reply};
+use crate::handler::Handler;
 use crate::response::Body;
 use flatout_http::connection::Event;
 use flatout_http::refusal::Refusal;
@@ -23,7 +23,7 @@ impl Exchanges {
         turn.worker.counters.refusals[refusal as usize].add(1);
         let answer = || failed.log_answer(refusal.name(), started_ns);
         match request {
-            Some(request) => turn.worker.stage_described(request.description.as_ref(), answer),
+            Some(request) => request.stage_without_response(turn.worker, answer),
             None => turn.worker.stage(self.peer(), Logged::Raw(raw), answer),
         }
     }
@@ -81,7 +81,7 @@ impl Exchanges {
         let failed = self.fail(worker, output, fault);
         let answer = || failed.log_answer(reason.name(), started_ns);
         match request {
-            Some(request) => worker.stage_described(request.description.as_ref(), answer),
+            Some(request) => request.stage_without_response(worker, answer),
             None => worker.stage(self.peer(), Logged::Raw(raw), answer),
         }
     }
@@ -94,14 +94,10 @@ impl Exchanges {
             worker.stage_described(streaming.request.description.as_ref(), || streaming.answer(unsent_bytes));
             worker.commit(reason.name());
         }
-        let log = match self.receiving.as_ref().map(|receiving| &receiving.reply) {
-            Some(Reply::Now(response)) => response.log,
-            Some(Reply::Later(_)) | None => 0,
-        };
         let unanswered = self.take_unanswered().or_else(|| self.tunnel.take().map(|tunnel| tunnel.request));
         if let Some(request) = unanswered {
-            let answer = || Answer::refused(log, 0, "unanswered", 0, request.exchange.started_ns);
-            worker.stage_described(request.description.as_ref(), answer);
+            let outcome = reason.unanswered_outcome();
+            request.stage_without_response(worker, || Answer::refused(0, 0, outcome, 0, request.exchange.started_ns));
             worker.commit(reason.name());
         }
         self.machine.advance(Event::Close);

@@ -65,7 +65,7 @@ fn lines_say_what_was_sent_and_how_it_ended() {
             "HTTP/1.1 /known 200 0 made sent miss",
             "HTTP/1.1 /slow 200 5 made client_left miss",
             "HTTP/1.1 /tunnel 101 4 made tunnel_ended null",
-            "HTTP/1.1 /count null 0 unanswered client_cut_body null",
+            "HTTP/1.1 /count null 0 client_closed client_cut_body null",
             "HTTP/2.0 /later/chunked 200 13 made sent miss",
             "HTTP/2.0 /slow 200 5 made stream_reset miss",
             "HTTP/2.0 /failing 200 4 made origin_cut miss",
