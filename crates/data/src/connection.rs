@@ -119,7 +119,7 @@ impl Session {
                     Some(format!("the journal stays in mode {mode}")),
                 ));
             }
-            // NORMAL, not FULL: a commit is in the kernel's hands when the page hears of it, and the file is synced
+            // NORMAL, unless `sync_commits` says FULL: a commit is in the kernel's hands when the page hears of it, and the file is synced
             // only when the log is copied into it. A crash of this process loses nothing and a power cut may lose the
             // last commits, but never tears the database (https://www.sqlite.org/pragma.html#pragma_synchronous).
             self.connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -177,6 +177,12 @@ impl Session {
             Ok(())
         });
         done.map_err(|error| self.failure(&error))
+    }
+
+    /// Has SQLite sync the log at every commit from now on (`synchronous` FULL).
+    pub(crate) fn sync_commits(&self) -> Result<(), DataError> {
+        let set = self.trusted(Trust::Ours, |connection| connection.pragma_update(None, "synchronous", "FULL"));
+        set.map_err(|error| self.failure(&error))
     }
 
     /// Does what a page may not.

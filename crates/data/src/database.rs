@@ -133,6 +133,15 @@ impl Database {
         pending.wait()
     }
 
+    /// Has every commit reach the disk before its statement is answered, for all that hold the file, until the last lets
+    /// go. Blocks, as `open` does.
+    pub fn sync_commits(&self) -> Result<(), DataError> {
+        let (promise, pending) = pair();
+        let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
+        self.file.shared.write(Job::SyncCommits { wait_until, promise });
+        pending.wait()
+    }
+
     /// The file's absolute path.
     pub fn path(&self) -> &Path {
         &self.file.path

@@ -43,6 +43,8 @@ pub(crate) enum Job {
     Begin { limits: Limits, asked_at: Instant, promise: Promise<Transaction> },
     /// The changes of a folder.
     Migrate { folder: PathBuf, wait_until: Instant, promise: Promise<Vec<String>> },
+    /// From now on every commit is on the disk before it is told of.
+    SyncCommits { wait_until: Instant, promise: Promise<()> },
 }
 
 /// A job that has run and is told of when it is committed.
@@ -56,7 +58,7 @@ impl Job {
         match self {
             Self::One(ask) => ask.limits.queue_max,
             Self::Whole { limits, .. } | Self::Begin { limits, .. } => limits.queue_max,
-            Self::Migrate { .. } => usize::MAX,
+            Self::Migrate { .. } | Self::SyncCommits { .. } => usize::MAX,
         }
     }
 
@@ -71,6 +73,7 @@ impl Job {
             Self::Whole { promise, .. } => promise.keep(Err(error)),
             Self::Begin { promise, .. } => promise.keep(Err(error)),
             Self::Migrate { promise, .. } => promise.keep(Err(error)),
+            Self::SyncCommits { promise, .. } => promise.keep(Err(error)),
         }
     }
 
@@ -85,6 +88,7 @@ impl Job {
             Self::Whole { promise, .. } => promise.is_given_up(),
             Self::Begin { promise, .. } => promise.is_given_up(),
             Self::Migrate { promise, .. } => promise.is_given_up(),
+            Self::SyncCommits { promise, .. } => promise.is_given_up(),
         }
     }
 
@@ -94,7 +98,7 @@ impl Job {
             Self::Whole { limits, asked_at, .. } | Self::Begin { limits, asked_at, .. } => {
                 *asked_at + Duration::from_millis(limits.wait_max_ms)
             }
-            Self::Migrate { wait_until, .. } => *wait_until,
+            Self::Migrate { wait_until, .. } | Self::SyncCommits { wait_until, .. } => *wait_until,
         }
     }
 
@@ -124,7 +128,7 @@ impl Job {
                 .map(|statement| run(&statement.sql, &statement.parameters, limits))
                 .collect::<Result<_, _>>()
                 .map(Outcome::Whole),
-            Self::Begin { .. } | Self::Migrate { .. } => Err(DataReason::Failed.into()),
+            Self::Begin { .. } | Self::Migrate { .. } | Self::SyncCommits { .. } => Err(DataReason::Failed.into()),
         }
     }
 
@@ -149,6 +153,7 @@ pub(crate) fn run(writing: &Writing<'_>, queue: &Queue<Job>, counters: &Counters
         let _ = catch_unwind(AssertUnwindSafe(|| match job {
             Job::Begin { limits, promise, .. } => transaction::lead(writing, limits, promise, counters),
             Job::Migrate { folder, promise, .. } => promise.keep(migration::apply(writing.session, &folder)),
+            Job::SyncCommits { promise, .. } => promise.keep(writing.session.sync_commits()),
             job => batch(writing, job, queue, counters),
         }));
         writing.undo();

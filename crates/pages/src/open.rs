@@ -8,7 +8,7 @@ use crate::api::password::Passwords;
 use crate::api::secret::{SecretError, SecretFile};
 use crate::api::{ApiSettings, BodyLimits};
 use crate::step::{PagesShared, PagesStep};
-use flatout_config::model::PageSettings;
+use flatout_config::model::{Database as DatabaseSettings, PageSettings};
 use flatout_data::{Database, Kv, KvLimits, Limits};
 use flatout_net::origin::{OriginAddress, OriginTls, OriginTlsSettings};
 use jiff::tz::TimeZone;
@@ -106,7 +106,7 @@ fn open(
     let secret = settings.secret.as_deref().map(|path| open_secret(path, realm)).transpose()?;
     budget.make_room_for(settings.form_bytes_max.saturating_add(settings.upload_bytes_max));
     let database = match &settings.database {
-        Some(database) => Some(open_database(&database.path, database.migrations.as_deref(), workers)?),
+        Some(database) => Some(open_database(database, workers)?),
         None => None,
     };
     let upstreams = settings
@@ -154,13 +154,21 @@ pub fn database_limits() -> Limits {
     Limits { rows_max: 1_000, bytes_max: 2 << 20, ..Limits::default() }
 }
 
-fn open_database(path: &Path, migrations: Option<&Path>, workers: usize) -> Result<Database, (String, String)> {
+fn open_database(settings: &DatabaseSettings, workers: usize) -> Result<Database, (String, String)> {
+    let path = &settings.path;
     let failed = |what: String, error: flatout_data::DataError| {
         (format!("{what}: {} [{}]", error.to_string().trim_end_matches('.'), error.reason.name()), advice(&error))
     };
-    let database = Database::open(path, workers.max(1), database_limits())
+    let usual = database_limits();
+    let limits = Limits { statement_max_ms: settings.statement_ms_max.unwrap_or(usual.statement_max_ms), ..usual };
+    let database = Database::open(path, settings.readers.unwrap_or(workers).max(1), limits)
         .map_err(|error| failed(format!("the database `{}` cannot be used", path.display()), error))?;
-    if let Some(folder) = migrations {
+    if settings.syncs_commits {
+        database
+            .sync_commits()
+            .map_err(|error| failed(format!("the database `{}` cannot sync every commit", path.display()), error))?;
+    }
+    if let Some(folder) = &settings.migrations {
         database.migrate(folder).map_err(|error| {
             let what = format!("the migrations in `{}` cannot be applied to `{}`", folder.display(), path.display());
             failed(what, error)

@@ -39,6 +39,15 @@ pub(super) fn pages(writer: &mut Writer, name: &str, pages: &Pages) {
         if let Some(migrations) = &database.migrations {
             writer.property("migrations", &path(migrations));
         }
+        if let Some(readers) = database.readers {
+            writer.raw_property("readers", &readers.to_string());
+        }
+        if let Some(duration_ms) = database.statement_ms_max {
+            writer.property("statement-timeout", &show_duration(duration_ms));
+        }
+        if database.syncs_commits {
+            writer.property("synchronous", "full");
+        }
         writer.end();
     }
     if let Some(secret) = &settings.secret {

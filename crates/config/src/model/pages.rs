@@ -50,6 +50,12 @@ pub struct Database {
     pub path: PathBuf,
     /// The folder of migrations, which are applied at start.
     pub migrations: Option<PathBuf>,
+    /// Threads that read; `None`: one for each worker.
+    pub readers: Option<usize>,
+    /// How long a statement may run, in milliseconds; `None`: 5 s.
+    pub statement_ms_max: Option<u64>,
+    /// Whether every commit is on the disk before its statement is answered (`synchronous` FULL).
+    pub syncs_commits: bool,
 }
 
 impl Default for PageSettings {

@@ -25,8 +25,11 @@ const RUN: Shape = Shape::value("run-limit \"60s\"");
 const MEMORY: Shape = Shape::value("memory-limit \"16MiB\"");
 const UPLOAD: Shape = Shape::value("upload-limit \"10MiB\"");
 const FORM_LIMIT: Shape = Shape::value("form-limit \"1MiB\"");
-const DATABASE: Shape =
-    Shape { properties: &["migrations"], ..Shape::value("database \"./data/site.db\" migrations=\"./migrations\"") };
+const DATABASE: Shape = Shape {
+    properties: DATABASE_PROPERTIES,
+    ..Shape::value("database \"./data/site.db\" migrations=\"./migrations\"")
+};
+const DATABASE_PROPERTIES: &[&str] = &["migrations", "readers", "statement-timeout", "synchronous"];
 const SECRET: Shape = Shape::value("secret \"./data/secret\"");
 const UPSTREAM: Shape = Shape { arguments: (2, 2), ..Shape::value("upstream \"api\" \"http://127.0.0.1:3000\"") };
 const RECHECK: Shape = Shape::value("recheck \"1s\"");
@@ -108,7 +111,19 @@ fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
             if reader.shape(node, &DATABASE) {
                 let migrations = property(node, "migrations").and_then(|folder| reader.path(&folder.value));
                 let path = reader.path(&node.arguments[0]);
-                settings.database = path.map(|path| Database { path, migrations });
+                let readers = property(node, "readers").and_then(|count| reader.number(&count.value, 1..=64));
+                let statement_ms_max = property(node, "statement-timeout")
+                    .and_then(|duration| reader.duration(&duration.value, 10..=3_600_000));
+                let synchronous = property(node, "synchronous");
+                let words = [(false, "normal"), (true, "full")];
+                let syncs_commits = synchronous.and_then(|word| reader.word(&word.value, &words)).unwrap_or_default();
+                settings.database = path.map(|path| Database {
+                    path,
+                    migrations,
+                    readers: readers.and_then(|count| usize::try_from(count).ok()),
+                    statement_ms_max,
+                    syncs_commits,
+                });
             }
         }
         "secret" => {

@@ -1,4 +1,5 @@
 use super::Database;
+use crate::connection::{Role, Session, Trust};
 use crate::limits::Limits;
 use crate::reason::DataReason;
 use crate::scratch::{Scratch, number, only, reason, run, with};
@@ -284,6 +285,41 @@ fn another_process_is_waited_for() {
     other.execute_batch("COMMIT").unwrap();
     waiting.wait().unwrap();
     assert_eq!(number(&patient, "SELECT count(*) FROM t"), 2);
+}
+
+/// As many slow statements as a crowd of visitors brings: each is stopped in its time, and a quick one behind them all
+/// gets its answer.
+#[test]
+fn slow_statements_do_not_starve_a_quick_one() {
+    let scratch = Scratch::new();
+    let limits = Limits { statement_max_ms: 20, wait_max_ms: 600_000, ..Limits::default() };
+    let database = Database::open(&scratch.path("site.db"), 4, limits).unwrap();
+    const SLOW: &str = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c";
+    let slow: Vec<_> = (0..40).map(|_| database.query(SLOW, Parameters::None)).collect();
+    assert_eq!(number(&database, "SELECT 1"), 1);
+    for pending in slow {
+        assert_eq!(pending.wait().unwrap_err().reason, DataReason::StatementTimeout);
+    }
+}
+
+/// Whoever shares the file and asks for synced commits gets them, whoever opened it first.
+#[test]
+fn commits_are_synced_for_those_who_ask() {
+    let scratch = Scratch::new();
+    let level = |session: &Session| -> i64 {
+        session
+            .trusted(Trust::Ours, |connection| connection.query_row("PRAGMA synchronous", [], |row| row.get(0)))
+            .unwrap()
+    };
+    let session = Session::open(&scratch.path("own.db"), Role::Writer, Instant::now()).unwrap();
+    assert_eq!(level(&session), 1, "NORMAL");
+    session.sync_commits().unwrap();
+    assert_eq!(level(&session), 2, "FULL");
+    let first = scratch.database(Limits::default());
+    let second = scratch.database(Limits::default());
+    second.sync_commits().unwrap();
+    run(&first, &["CREATE TABLE t (a)", "INSERT INTO t VALUES (1)"]);
+    assert_eq!(number(&second, "SELECT count(*) FROM t"), 1);
 }
 
 #[test]
