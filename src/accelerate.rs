@@ -26,9 +26,10 @@ pub(crate) struct AccelerateArgs {
     #[arg(value_name = "ORIGIN", required = true, value_parser = parse)]
     origins: Vec<Origin>,
 
-    /// Hold so many bytes of answers in memory at the most.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_memory)]
-    memory: u64,
+    /// Use at most this much memory for content, stored or on its way [default: a quarter of the cgroup's limit, or
+    /// 256MiB without one].
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<u64>,
 
     /// Hold so many answers in memory at the most.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(HOT_OBJECTS))]

@@ -7,6 +7,7 @@ mod damage;
 mod explain;
 mod faults;
 mod hits;
+mod memory;
 mod origin;
 mod paths;
 mod poisoning;

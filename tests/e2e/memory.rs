@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::id;
 
 /// Figures are the release build's promise. A debug build is looked at too, but forgiven.
-fn bound(release: u64) -> u64 {
+pub(super) fn bound(release: u64) -> u64 {
     let is_release = !cfg!(debug_assertions) || flatout().get_program().to_string_lossy().contains("/release/");
     if is_release { release } else { 2 * release }
 }

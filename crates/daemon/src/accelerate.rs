@@ -2,7 +2,8 @@
 
 use crate::bell::{Bell, Event};
 use crate::cache::CacheReply;
-use crate::failure::say;
+use crate::failure::{Failure, say};
+use crate::memory::decide_budget;
 use crate::purge::{PurgeReply, PurgeRequest, PurgeScope};
 use crate::shares::Shares;
 use crate::store::{MetricKind, MetricRow, StatusRow, StoreView};
@@ -10,25 +11,39 @@ use arc_swap::ArcSwap;
 use flatout_config::model::Config;
 use flatout_engine::explain::Question;
 use flatout_engine::spec::Spec;
+use flatout_net::cgroup::MemoryLimit;
 use flatout_net::origin::counts::sum_origin_rows;
 use flatout_proxy::Accelerator;
 use flatout_proxy::group::Change;
 use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
 use std::sync::Arc;
 
-/// Opens the store when the configuration keeps answers and none is open yet. Called by a thread that is not confined.
+/// Sets the budget for memory, and opens the store when the configuration stores responses and none is open yet. Called
+/// by a thread that is not confined.
+///
+/// # Errors
+/// When the budget for memory is above what the kernel allows.
 pub(crate) fn open_store(
     accelerator: &Accelerator,
     config: &Config,
     spec: &Spec,
     (shares, workers): (Shares, usize),
     bell: &Bell,
-) {
-    if !spec.keeps_answers() || accelerator.store().is_some() {
-        return;
+) -> Result<(), Failure> {
+    if accelerator.store().is_some() {
+        return Ok(());
+    }
+    let (memory_bytes_max, note) = decide_budget(config.store.memory_bytes_max, MemoryLimit::read())?;
+    // Forwarded content counts where nothing is stored, too.
+    accelerator.budget().set_bytes_max(memory_bytes_max);
+    if !spec.keeps_answers() {
+        return Ok(());
+    }
+    if let Some(note) = note {
+        say(&note);
     }
     let settings = StoreSettings {
-        memory_bytes_max: config.store.memory_bytes_max,
+        memory_bytes_max,
         hot_objects_max: config.store.hot_objects_max,
         descriptors_max: (shares.files_max * workers) as u64,
         disks: config.store.disks.clone(),
@@ -40,6 +55,7 @@ pub(crate) fn open_store(
         let bell = bell.clone();
         store.on_notice(Box::new(move |line| bell.ring(Event::Said(format!("disk {line}")))));
     }
+    Ok(())
 }
 
 /// Has the control thread say when an origin is left out, or back: workers wait for nobody who reads it.
@@ -101,7 +117,7 @@ impl StoreView for View {
         let stats = self.accelerator.store().map(|store| store.stats());
         if let Some(stats) = &stats {
             rows.extend([
-                row("memory", format!("{} of {}", show_bytes(stats.memory_bytes), show_bytes(stats.memory_bytes_max))),
+                row("memory", show_memory(stats)),
                 row("objects", stats.memory_objects.to_string()),
                 row("evicted", stats.evicted.to_string()),
                 row("purges", stats.generation.to_string()),
@@ -190,14 +206,20 @@ impl View {
     }
 }
 
+/// All that content takes of the budget, and who holds it.
+fn show_memory(stats: &StoreStats) -> String {
+    let in_all = stats.held.iter().map(|(_, bytes)| bytes).sum();
+    let held: Vec<_> = stats.held.iter().map(|(share, bytes)| format!("{} {}", share.name(), show_bytes(*bytes))).collect();
+    format!("{} of {}: {}", show_bytes(in_all), show_bytes(stats.memory_bytes_max), held.join(", "))
+}
+
 fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
     let gauge = MetricKind::Gauge;
     let counter = MetricKind::Counter;
-    let all: [(&'static str, &'static str, MetricKind, u64); 11] = [
+    let all: [(&'static str, &'static str, MetricKind, u64); 10] = [
         ("store_memory_bytes", "Bytes that kept answers take in memory.", gauge, stats.memory_bytes),
         ("store_memory_bytes_limit", "Bytes that kept answers may take in memory.", gauge, stats.memory_bytes_max),
         ("store_memory_objects", "Kept answers in memory.", gauge, stats.memory_objects),
-        ("store_filling_bytes", "Bytes of memory files that are being filled.", gauge, stats.filling_bytes),
         ("store_inserted", "Answers that were kept.", counter, stats.inserted),
         ("store_evicted", "Answers that had to leave memory for others.", counter, stats.evicted),
         (
@@ -212,6 +234,13 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
         ("store_purges", "Purges since the store was first made.", counter, stats.generation),
     ];
     rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, label: None, value }));
+    rows.extend(stats.held.map(|(share, value)| MetricRow {
+        name: "memory_held_bytes",
+        help: "Bytes of the memory budget that content takes, by who holds them.",
+        kind: gauge,
+        label: Some(("share", share.name().to_owned())),
+        value,
+    }));
     for volume in &stats.volumes {
         let folder = volume.folder.display().to_string();
         let of_volume: [(&'static str, &'static str, MetricKind, u64); 7] = [

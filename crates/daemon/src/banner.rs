@@ -2,9 +2,11 @@
 
 use crate::listeners::Address;
 use crate::logs::any_on_stdout;
+use crate::memory::default_bytes;
 use crate::source::Source;
 use flatout_config::model::{Config, Handler, StepKind, StoreBudget};
 use flatout_config::{show_origin, show_size};
+use flatout_net::cgroup::MemoryLimit;
 use flatout_net::server::Protocol;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -79,7 +81,8 @@ fn shown(folder: &Path) -> String {
 /// What may be held: `up to 256MiB and 1000000 objects in memory, 10GiB in /var/cache/flatout`.
 fn holding(store: &StoreBudget) -> String {
     let StoreBudget { memory_bytes_max, hot_objects_max, disks } = store;
-    let mut text = format!("up to {} and {hot_objects_max} objects in memory", show_size(*memory_bytes_max));
+    let memory = memory_bytes_max.unwrap_or_else(|| default_bytes(MemoryLimit::read()));
+    let mut text = format!("up to {} and {hot_objects_max} objects in memory", show_size(memory));
     for (folder, bytes_max) in disks {
         // Writing to a String cannot fail.
         let _ = write!(text, ", {} in {}", show_size(*bytes_max), folder.display());
@@ -96,14 +99,14 @@ mod tests {
     #[test]
     fn what_flags_stand_for_is_said() {
         let said = |steps: &str| {
-            let config = load_text(&format!("site {{ {steps} }}")).unwrap();
+            let config = load_text(&format!("store memory=\"1GiB\"\nsite {{ {steps} }}")).unwrap();
             let mut text = String::new();
             let what = of_flags(&config, &mut text);
             (text, what)
         };
         let (text, what) = said("cache; proxy \"http://127.0.0.1:3000\" \"https://[::1]\"");
         let lines =
-            "forwarding to http://127.0.0.1:3000, https://[::1]\nholding up to 256MiB and 1000000 objects in memory\n";
+            "forwarding to http://127.0.0.1:3000, https://[::1]\nholding up to 1GiB and 1000000 objects in memory\n";
         assert_eq!((text.as_str(), what.as_str()), (lines, "accelerating"));
         for steps in ["proxy 3000", "cache off=#true; proxy 3000"] {
             let (text, _) = said(steps);
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn each_volume_is_named() {
         let store = StoreBudget {
-            memory_bytes_max: 1 << 30,
+            memory_bytes_max: Some(1 << 30),
             hot_objects_max: 5,
             disks: vec![("/a".into(), 10 << 30), ("b".into(), 1_000_000_000)],
         };

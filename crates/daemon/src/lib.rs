@@ -40,6 +40,7 @@ pub mod here;
 mod inherit;
 mod listeners;
 mod logs;
+mod memory;
 mod metrics;
 mod prepare;
 mod privileges;

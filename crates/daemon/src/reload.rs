@@ -11,12 +11,14 @@ use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::{Address, listen_options};
 use crate::logs::log_settings;
+use crate::memory::decide_budget;
 use crate::spec::{compile, open_pages};
 use crate::watch;
 use flatout_config::Style;
 use flatout_config::model::Config;
 use flatout_engine::spec::Spec;
 use flatout_net::access::LogSet;
+use flatout_net::cgroup::MemoryLimit;
 use flatout_net::server::{Command, Listener, Phase};
 use std::io;
 use std::sync::Arc;
@@ -78,6 +80,9 @@ impl Control {
         let live = arrange(&mut config, &self.config.listeners);
         let spec = compile(&config, Some(&self.spec), &self.metrics, &self.accelerator, &self.pages)?;
         self.check_confinement(&spec)?;
+        if self.accelerator.store().is_none() {
+            decide_budget(config.store.memory_bytes_max, MemoryLimit::read())?;
+        }
         open_pages(&spec, self.workers.all.len())?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
@@ -145,7 +150,11 @@ impl Control {
             self.shared.view().certificates = shown;
         }
         // A store that nobody needed until now. It has no answers under way, so nothing waits for its disks but this.
-        open_store(&self.accelerator, &config, &spec, (self.shares, self.workers.all.len()), &self.bell);
+        let shares = (self.shares, self.workers.all.len());
+        if let Err(failure) = open_store(&self.accelerator, &config, &spec, shares, &self.bell) {
+            // The limit has shrunk since it was looked at.
+            say(&format!("warning: nothing is stored: {}", failure.text));
+        }
         // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
         // engine that knows them, and old ones go last.
         self.workers.tell(|_| {

@@ -100,7 +100,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
     // As whoever we are now: the folders on disks are this user's.
-    open_store(&accelerator, &config, &spec, (shares, worker_count), &bell);
+    open_store(&accelerator, &config, &spec, (shares, worker_count), &bell)?;
     let (phase, phases) = phase_channel();
     let crew = Crew {
         spec: Arc::clone(&spec),

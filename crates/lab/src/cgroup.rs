@@ -3,14 +3,9 @@
 //! A quota is a bound on each period, of 100 ms as a rule: whoever has used it up stands still until the next one begins.
 //! Time spent on staying awake would bring that about.
 
+use flatout_net::cgroup::Setting;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Where cgroups are mounted on Linux.
-const ROOT: &str = "/sys/fs/cgroup";
-
-/// Deepest folder that is looked at; the kernel's own depth is not bounded below this.
-const DEPTH_MAX: usize = 64;
+use std::path::PathBuf;
 
 /// Whether this process's cgroup, or one above it, has a quota. Where none can be read there is none.
 pub fn has_quota() -> bool {
@@ -63,27 +58,15 @@ fn parse(text: &str) -> Option<Periods> {
     Some(Periods { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
 }
 
-/// The files that would tell of a quota, from what `/proc/self/cgroup` says: `0::/path` of the second version, and of the
-/// first one `4:cpu,cpuacct:/path`.
+/// The files that would tell of a quota, from what `/proc/self/cgroup` says.
 fn files(own: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for line in own.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let of_first = controllers.split(',').any(|controller| controller == "cpu");
-        let (roots, name): (&[&str], _) = match (controllers, of_first) {
-            // Beside the first version the second one has a folder of its own.
-            ("", _) => (&[ROOT, "/sys/fs/cgroup/unified"], "cpu.max"),
-            (_, true) => (&["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"], "cpu.cfs_quota_us"),
-            (_, false) => continue,
-        };
-        for root in roots {
-            let own = Path::new(path.trim_start_matches('/'));
-            // Within a container the path is the host's, and the container's own folder is the root.
-            files.extend(own.ancestors().take(DEPTH_MAX).map(|folder| Path::new(root).join(folder).join(name)));
-        }
-    }
-    files
+    const QUOTA: Setting<'_> = Setting {
+        controller: "cpu",
+        second: "cpu.max",
+        first: "cpu.cfs_quota_us",
+        first_folders: &["cpu", "cpu,cpuacct"],
+    };
+    flatout_net::cgroup::files(own, &QUOTA)
 }
 
 /// `max 100000` and `-1` are no quota; `5000 100000` and `5000` are.

@@ -7,8 +7,10 @@
 //! |---|---|
 //! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
 //! | [`socket`] | listeners, socket options, who holds a port |
+//! | [`cgroup`] | what the process's cgroup allows |
 //! | [`process`] | who the process is, and descriptors it was started with |
 //! | [`timer`], [`memory`], [`huge`] | ticks; memory given back after a crowd; huge pages for memory files |
+//! | [`budget`] | one bound for the memory that content takes |
 //! | [`clock`] | the time, coarse and cheap, and the Date field |
 //! | [`deadline`] | when each connection's patience ends |
 //! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
@@ -26,6 +28,8 @@
 
 pub mod access;
 pub mod block;
+pub mod budget;
+pub mod cgroup;
 pub mod client;
 pub mod clock;
 pub mod content;

@@ -7,24 +7,40 @@
 
 use std::cell::Cell;
 
-/// Fewer connections than this are not worth the walk through the heap.
+/// A smaller crowd is not worth the walk through the heap.
 const CROWD: usize = 512;
 
-/// Watches how many connections are open, and gives memory back when most of a crowd has gone.
+/// What belongs to those who left may be freed a little later than they: the heap is walked once more after so long, in
+/// milliseconds.
+const AGAIN_MS: u64 = 3_000;
+
+/// Watches how many connections and streams are open, and gives memory back when most of a crowd has gone.
 #[derive(Debug, Default)]
 pub struct CrowdMemory {
     most: Cell<usize>,
+    /// When the heap is walked once more; 0: not at all.
+    again_ms: Cell<u64>,
 }
 
 impl CrowdMemory {
-    /// Notes that `open` connections are open. Half of the most there were having gone, the memory goes too.
-    pub fn handle_count(&self, open: usize) {
+    /// Notes that `open` connections and streams are open. Half of the most there were having gone, the memory goes too.
+    pub fn handle_count(&self, open: usize, now_ms: u64) {
         if open > self.most.get() {
             self.most.set(open);
         } else if self.most.get() - open >= CROWD.max(self.most.get() / 2) {
             self.most.set(open);
+            self.again_ms.set(now_ms.saturating_add(AGAIN_MS));
             give_back();
         }
+        if self.is_due() && now_ms >= self.again_ms.get() {
+            self.again_ms.set(0);
+            give_back();
+        }
+    }
+
+    /// Whether the heap will be walked once more.
+    pub const fn is_due(&self) -> bool {
+        self.again_ms.get() > 0
     }
 }
 
@@ -39,14 +55,17 @@ fn give_back() {
 
 #[cfg(test)]
 mod tests {
-    use super::CrowdMemory;
+    use super::{AGAIN_MS, CrowdMemory};
 
     #[test]
     fn only_the_end_of_a_crowd_is_one() {
         let memory = CrowdMemory::default();
         for (open, most) in [(100, 100), (0, 100), (2000, 2000), (1500, 2000), (1000, 1000), (600, 1000), (400, 400)] {
-            memory.handle_count(open);
+            memory.handle_count(open, 1);
             assert_eq!(memory.most.get(), most, "{open}");
         }
+        assert!(memory.is_due());
+        memory.handle_count(400, 1 + AGAIN_MS);
+        assert!(!memory.is_due());
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes that a cache and its answers share: sliced without a copy, and on one worker counted without an atomic
 //! operation.
 
+use crate::budget::{Budget, Held, Share};
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
@@ -21,14 +22,29 @@ enum Owner {
     Worker(Rc<[u8]>),
     /// This worker, in the buffer they were received in.
     Received(Rc<Vec<u8>>),
+    /// This worker, counted as long as any part is left.
+    Counted(Rc<Counted>),
     /// Any thread.
     Process(Arc<[u8]>),
+}
+
+/// Bytes that a budget counts.
+struct Counted {
+    bytes: Vec<u8>,
+    _held: Held,
 }
 
 impl SharedBytes {
     /// The bytes of a buffer, which are not copied; what it has room for besides stays with them.
     pub fn from_buffer(buffer: Vec<u8>) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(Rc::new(buffer)) }
+    }
+
+    /// The bytes of a buffer, counted by `budget` among its pieces until the last part of them is dropped.
+    pub fn counted(buffer: Vec<u8>, budget: &Arc<Budget>) -> Self {
+        let mut held = Held::new(Arc::clone(budget), Share::Pieces);
+        held.set(buffer.capacity() as u64);
+        Self { end: buffer.len(), start: 0, bytes: Owner::Counted(Rc::new(Counted { bytes: buffer, _held: held })) }
     }
 
     /// The bytes of a buffer that its owner shares: whoever made it has it back, to fill it anew, once no part of it is
@@ -61,6 +77,7 @@ impl Deref for SharedBytes {
         let bytes = match &self.bytes {
             Owner::Worker(bytes) => &bytes[..],
             Owner::Received(bytes) => &bytes[..],
+            Owner::Counted(counted) => &counted.bytes[..],
             Owner::Process(bytes) => &bytes[..],
         };
         &bytes[self.start..self.end]
@@ -94,6 +111,8 @@ impl fmt::Debug for SharedBytes {
 #[cfg(test)]
 mod tests {
     use super::SharedBytes;
+    use crate::budget::{Budget, Share};
+    use std::sync::Arc;
 
     #[test]
     fn parts_of_parts() {
@@ -107,6 +126,17 @@ mod tests {
         assert!(part.is_empty());
         assert_eq!(whole.len(), 10);
         assert!(whole.slice(10..10).is_empty());
+    }
+
+    #[test]
+    fn counted_bytes_are_given_back_with_the_last_part() {
+        let budget = Arc::new(Budget::new(100));
+        let whole = SharedBytes::counted(b"0123456789".to_vec(), &budget);
+        let part = whole.slice(3..5);
+        drop(whole);
+        assert_eq!((&*part, budget.held(Share::Pieces)), (&b"34"[..], 10));
+        drop(part);
+        assert_eq!(budget.held(Share::Pieces), 0);
     }
 
     #[test]

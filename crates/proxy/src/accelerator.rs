@@ -8,6 +8,7 @@ use crate::store::{Store, StoreSettings};
 use crate::told::{NotKept, NotKeptCounts, OnChange};
 use flatout_cache::reason::NoStore;
 use flatout_cache::search::Search;
+use flatout_net::budget::Budget;
 use flatout_net::origin::OriginCounts;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -25,6 +26,8 @@ const HINTS_MAX: usize = 16_384;
 #[derive(Default)]
 pub struct Accelerator {
     store: OnceLock<Arc<Store<Meta>>>,
+    /// What the store shares with all content on its way; without a bound as long as there is no store.
+    budget: Arc<Budget>,
     pub(crate) fills: Arc<Fills>,
     /// What No-Vary-Search has said, by the key without its query.
     searches: RwLock<HashMap<Box<[u8]>, Arc<Search>, RandomState>>,
@@ -47,10 +50,15 @@ impl Accelerator {
     /// Keeps answers in a store with these bounds from now on, and returns what stands against its volumes. To be
     /// called once, before the first request.
     pub fn open_store(&self, settings: StoreSettings) -> Vec<String> {
-        let (store, warnings) = Store::open(settings);
+        let (store, warnings) = Store::open(settings, Arc::clone(&self.budget));
         // A second store would hide what the first one holds.
         let _ = self.store.set(store);
         warnings
+    }
+
+    /// The memory that all content takes.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// The store, when one was opened.

@@ -156,7 +156,7 @@ impl Direct {
                 }
                 KeptAnswer::Incoming(incoming) => return Poll::Ready(answer(worker, aim, sent, incoming)),
                 KeptAnswer::Again => {
-                    aim.ask().begun.set(Some(Box::new(Begun::with_kept_tried(sent.ticket, sent.permit))));
+                    aim.ask().begun.set(Some(Box::new(Begun::with_kept_tried(sent.ticket, sent.permit, sent.since_ns / 1_000_000))));
                     self.slow = Some(go_on(worker, aim));
                 }
                 KeptAnswer::Failed(failure) => match give_up(worker, aim, sent, failure) {
@@ -280,7 +280,7 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
 
 /// The exchange failed: refused, or tried again as any other.
 fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFailure) -> Result<Making, Refused> {
-    let mut begun = Box::<Begun>::default();
+    let mut begun = Box::new(Begun::since(sent.since_ns / 1_000_000));
     let ask = aim.ask();
     begun.handle_failure(worker, aim.step(), (sent.ticket, sent.permit), (ask.request.method(), false), failure)?;
     ask.begun.set(Some(begun));

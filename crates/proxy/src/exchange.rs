@@ -42,6 +42,8 @@ pub(crate) struct Ask {
 pub(crate) struct Begun {
     tried: Tried,
     attempts: u8,
+    /// When the first attempt began, in milliseconds; `None` before it.
+    first_ms: Option<u64>,
     last: Option<Refused>,
     /// The origin whose turn it is, and a place there.
     place: Option<(Ticket, Option<Permit>)>,
@@ -55,9 +57,14 @@ impl Begun {
         Self { place: Some((ticket, permit)), ..Self::default() }
     }
 
-    /// A kept connection was tried, and nothing has come of it.
-    pub(crate) fn with_kept_tried(ticket: Ticket, permit: Permit) -> Self {
-        Self { afresh: true, ..Self::with_place(ticket, Some(permit)) }
+    /// A pooled connection was tried at `first_ms`, and nothing has come of it.
+    pub(crate) fn with_kept_tried(ticket: Ticket, permit: Permit, first_ms: u64) -> Self {
+        Self { afresh: true, first_ms: Some(first_ms), ..Self::with_place(ticket, Some(permit)) }
+    }
+
+    /// A request was sent at `first_ms`.
+    pub(crate) fn since(first_ms: u64) -> Self {
+        Self { first_ms: Some(first_ms), ..Self::default() }
     }
 }
 
@@ -182,6 +189,7 @@ pub(crate) async fn ask_origin(
             upgrade: ask.upgrade.as_deref(),
         };
         let sent_ns = precise_ns();
+        let first_ms = *begun.first_ms.get_or_insert(sent_ns / 1_000_000);
         let tell = |status: u16, lines: &[u8]| {
             if let Some(interims) = interims {
                 interims.send(interim(status, lines));
@@ -190,6 +198,12 @@ pub(crate) async fn ask_origin(
         let result = if std::mem::take(&mut begun.afresh) {
             // Rare, and not in the future of every request.
             Box::pin(client.exchange_afresh(address, &mut outgoing, tell)).await
+        } else if begun.attempts > 0 && matches!(outgoing.content, OutgoingContent::None) {
+            // The client has waited since the first attempt: all of them together get as long as one.
+            let left_ms = head_deadline_ms(step, first_ms).saturating_sub(sent_ns / 1_000_000);
+            let late = ExchangeFailure::new(OriginFailure::HeadTimeout, Repeat::Idempotent);
+            let exchange = client.exchange(address, &mut outgoing, tell);
+            Box::pin(client.within(left_ms, exchange)).await.unwrap_or(Err(late))
         } else {
             client.exchange(address, &mut outgoing, tell).await
         };
@@ -205,6 +219,12 @@ pub(crate) async fn ask_origin(
             }
         }
     }
+}
+
+/// Until when a request whose first attempt began at `first_ms` is tried again: a client has the patience for one head
+/// timeout, not for one of each origin.
+fn head_deadline_ms(step: &ProxyStep, first_ms: u64) -> u64 {
+    first_ms.saturating_add(step.settings.timeouts.head_timeout_ms)
 }
 
 /// An interim answer with `lines` as the client gets it.
@@ -253,7 +273,8 @@ impl Begun {
             attempts: self.attempts,
         };
         let refused = Refused::origin(failure);
-        if retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
+        let is_late = self.first_ms.is_some_and(|first_ms| now_ms >= head_deadline_ms(step, first_ms));
+        if is_late || retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
             return Err(refused);
         }
         self.last = Some(refused);

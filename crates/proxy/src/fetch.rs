@@ -23,6 +23,7 @@ use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
 use flatout_http::lines;
+use flatout_net::budget::{Held, Share};
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
@@ -301,13 +302,17 @@ impl Fetch {
         generation: u64,
         wanted: bool,
     ) {
-        let Answered { mut incoming, mut hold, .. } = answered;
+        let Answered { incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
+        // The head goes: its buffer holds the beginning of the content too.
+        let Incoming { mut body, .. } = incoming;
+        let held = Held::new(Arc::clone(worker.accelerator().budget()), Share::Fills);
+        writer.add_last(|content| content.count_by(held));
         let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
         let client = worker.client(&self.query.step);
         loop {
-            let piece = pumping.next(&mut incoming.body).await;
+            let piece = pumping.next(&mut body).await;
             match piece {
                 None => return pumping.writer.cut(CloseReason::OriginCut),
                 Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, &bytes, bytes_max).await,

@@ -305,6 +305,11 @@ impl FillWriter {
         }
     }
 
+    /// How many wait or read.
+    pub fn readers(&self) -> u32 {
+        self.fill.interested.load(Ordering::Acquire)
+    }
+
     /// Ready when the slowest is beyond `offset`, or nobody is left.
     pub fn poll_slowest(&self, offset: u64, context: &mut Context<'_>) -> Poll<()> {
         // Asked for first: whoever goes on meanwhile wakes us.

@@ -95,6 +95,13 @@ impl Front {
         self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
     }
 
+    /// Looks at a part of the entries, as much as costs little beside a fetch.
+    pub(crate) fn sweep_many(&mut self) {
+        /// Entries at once.
+        const COUNT: usize = 1024;
+        self.sweep(COUNT);
+    }
+
     /// Looks at `count` entries and lets go of what the store has let go of.
     fn sweep(&mut self, count: usize) {
         for _ in 0..count.min(self.order.len()) {

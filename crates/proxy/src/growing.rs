@@ -3,6 +3,7 @@
 //! The beginning is a list of pieces in memory; once it is larger than [`MEMORY_BYTES_MAX`] it is all in a file, from
 //! which the readers' sockets are fed by the kernel. What was written once never changes.
 
+use flatout_net::budget::{Held, Share};
 use flatout_net::file::OpenFile;
 use flatout_net::response::{FileBody, Segment};
 use std::os::fd::OwnedFd;
@@ -23,6 +24,8 @@ pub struct Growing {
     pieces: Vec<(u64, Arc<[u8]>)>,
     file: Option<Arc<OwnedFd>>,
     bytes: u64,
+    /// What the pieces take of memory; `None` where nobody counts.
+    held: Option<Held>,
 }
 
 /// A part of content, for any thread.
@@ -40,12 +43,38 @@ impl Growing {
         self.bytes
     }
 
+    /// Counts the pieces as `held` from now on.
+    pub fn count_by(&mut self, mut held: Held) {
+        held.set(self.pieces_bytes());
+        self.held = Some(held);
+    }
+
+    /// Counts the pieces for `share` from now on.
+    pub fn move_count_to(&mut self, share: Share) {
+        if let Some(held) = &mut self.held {
+            held.move_to(share);
+        }
+    }
+
+    /// Bytes of the pieces in memory.
+    fn pieces_bytes(&self) -> u64 {
+        self.pieces.iter().map(|(_, piece)| piece.len() as u64).sum()
+    }
+
+    fn count(&mut self) {
+        let bytes = self.pieces_bytes();
+        if let Some(held) = &mut self.held {
+            held.set(bytes);
+        }
+    }
+
     /// Adds `piece` to what is in memory.
     pub fn push(&mut self, piece: Arc<[u8]>) {
         if !piece.is_empty() {
             let length = piece.len() as u64;
             self.pieces.push((self.bytes, piece));
             self.bytes += length;
+            self.count();
         }
     }
 
@@ -74,12 +103,21 @@ impl Growing {
         self.file = Some(file);
         self.pieces = Vec::new();
         self.bytes = bytes;
+        self.count();
+    }
+
+    /// What comes next is in memory again; all have read the file.
+    pub fn leave_file(&mut self) {
+        self.file = None;
     }
 
     /// Lets go of the pieces in memory that lie before `offset`.
     pub fn forget_before(&mut self, offset: u64) {
         let gone = self.pieces.iter().take_while(|(start, piece)| start + piece.len() as u64 <= offset).count();
-        self.pieces.drain(..gone);
+        if gone > 0 {
+            self.pieces.drain(..gone);
+            self.count();
+        }
     }
 
     /// What there is from `offset` on; `None` when nothing is there yet.

@@ -126,9 +126,11 @@ impl ProxyStep {
                     Standing::Down => "down: its health checks fail".to_owned(),
                 },
             };
-            let under_way = self.group.under_way(index);
             let gate = self.gates.get(index).map_or_else(String::new, |gate| {
-                format!(", {under_way} of {} requests under way, {} waiting", gate.limit(), gate.waiting())
+                let (under_way, max) = (gate.under_way(), gate.max());
+                let (asking, limit) = (gate.asking(), gate.limit());
+                let waiting = gate.waiting();
+                format!(", {under_way} of {max} requests under way, {asking} await a head (limit {limit}), {waiting} queued")
             });
             OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{gate}") }
         };

@@ -18,6 +18,7 @@ pub mod object;
 mod private;
 mod proof;
 pub mod purge;
+mod released;
 mod seal;
 mod slot;
 pub mod stats;
@@ -29,7 +30,7 @@ pub use object::{Bucket, Key, Meta, Object};
 pub use purge::{Purge, PurgeCount, Purged};
 pub use stats::{StoreStats, VolumeState, VolumeStats};
 
-use body::Filling;
+use flatout_net::budget::{Budget, Share};
 use ledger::Bounds;
 use marker::Markers;
 use memory::Memory;
@@ -51,8 +52,8 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a store may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Bytes of objects in memory, memory files included. Content in memory files that is still arriving may take half as
-    /// much again, and each volume 16 MiB for pages of its index and about 18 bytes for each key.
+    /// Bytes of all content in memory, memory files included: what is stored, and what is on its way, which may take half
+    /// of it. Each volume takes 16 MiB besides for pages of its index, and about 18 bytes for each key.
     pub memory_bytes_max: u64,
     /// Objects in memory.
     pub hot_objects_max: u64,
@@ -98,7 +99,6 @@ pub struct Inspection<M> {
 pub struct Store<M: Meta> {
     shared: Arc<Shared<M>>,
     markers: Markers,
-    filling: Arc<Filling>,
     slots: Vec<Slot<M>>,
     is_released: AtomicBool,
     /// One purge at a time: the log on disks is written in the order of generations.
@@ -112,8 +112,11 @@ impl<M: Meta> Store<M> {
     ///
     /// Blocks until the volumes' indexes are open. Call it on a thread that is not confined: the volumes' threads
     /// inherit its rights.
+    ///
+    /// `budget` is what the objects share with all other content; its bound becomes that of the settings.
     #[must_use]
-    pub fn open(settings: StoreSettings) -> (Arc<Self>, Vec<String>) {
+    pub fn open(settings: StoreSettings, budget: Arc<Budget>) -> (Arc<Self>, Vec<String>) {
+        budget.set_bytes_max(settings.memory_bytes_max);
         let bounds = Bounds {
             bytes_max: settings.memory_bytes_max,
             objects_max: settings.hot_objects_max,
@@ -121,7 +124,7 @@ impl<M: Meta> Store<M> {
         };
         let shared = Shared {
             seed: foldhash::quality::RandomState::default(),
-            memory: Arc::new(Memory::new(bounds)),
+            memory: Arc::new(Memory::new(bounds, budget)),
             log: Arc::default(),
             notices: Notices::default(),
             sequence: AtomicU64::new(1),
@@ -132,12 +135,10 @@ impl<M: Meta> Store<M> {
         let store = Arc::new(Self {
             shared: Arc::new(shared),
             markers: Markers::new(),
-            filling: Arc::default(),
             slots: settings.disks.into_iter().map(Slot::new).collect(),
             is_released: AtomicBool::new(false),
             purging: Mutex::default(),
         });
-        store.set_filling_max(settings.memory_bytes_max);
         let mut warnings: Vec<_> = store.slots.iter().filter_map(|slot| store.attach(slot).err()).collect();
         if store.slots.iter().any(Slot::is_locked) {
             let waiting = Arc::downgrade(&store);
@@ -190,9 +191,17 @@ impl<M: Meta> Store<M> {
         !may_have.is_empty()
     }
 
-    /// What arrives may take half of memory: the other half is what it is fetched for.
-    fn set_filling_max(&self, memory_bytes_max: u64) {
-        self.filling.bytes_max.store(memory_bytes_max / 2, Ordering::Relaxed);
+    /// The budget that objects share with all other content of the process.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.shared.memory.budget
+    }
+
+    /// Evicts what must make room for content that moves, and looks which of the content that was removed is closed.
+    pub fn make_room(&self) {
+        /// A lock is held meanwhile.
+        const SWEEP_COUNT: usize = 256;
+        self.shared.memory.released.sweep(SWEEP_COUNT);
+        self.shared.memory.make_room();
     }
 
     /// The hash of a key. Seeded by chance for each process, so that nobody can aim at it.
@@ -236,6 +245,7 @@ impl<M: Meta> Store<M> {
         let primary = self.primary_of(object.key().as_bytes());
         if object.cost() > self.shared.memory.account(|ledger| ledger.bounds().bytes_max) / 2 {
             self.remove_like(&object, primary.as_ref());
+            self.shared.memory.released.add(object.body());
             return (object, Inserted::TooLarge);
         }
         self.shared.memory.insert(&object, variants_max, || {
@@ -321,9 +331,12 @@ impl<M: Meta> Store<M> {
         let mut volumes: Vec<_> = self.volumes().filter(|volume| room(volume).is_some()).collect();
         volumes.sort_by_key(|volume| std::cmp::Reverse(room(volume)));
         if let Some(spare) = volumes.iter().find_map(|volume| volume.folder.take_spare()) {
-            return Ok(NewBody::on_volume(spare, &self.filling));
+            return Ok(NewBody::on_volume(spare, self.budget()));
         }
-        if self.filling.has_room(expected) { NewBody::in_memory(&self.filling) } else { Err(NotKept::NoRoom) }
+        if !self.budget().has_room(expected) {
+            self.make_room();
+        }
+        if self.budget().has_room(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
     }
 
     /// The number of purges so far. To be read before an origin is asked, and given to `Object::new`.
@@ -448,7 +461,8 @@ impl<M: Meta> Store<M> {
             evicted: ledger.evicted(),
             ..StoreStats::default()
         });
-        stats.filling_bytes = self.filling.bytes();
+        self.shared.memory.released.sweep(usize::MAX);
+        stats.held = Share::ALL.map(|share| (share, self.budget().held(share)));
         stats.inserted = self.shared.memory.inserted.load(Ordering::Relaxed);
         stats.memory_hits = self.shared.memory.hits.load(Ordering::Relaxed);
         stats.memory_misses = self.shared.memory.misses.load(Ordering::Relaxed);
@@ -490,7 +504,6 @@ impl<M: Meta> Store<M> {
 
     /// Other bounds of memory, after a reload. Volumes stay as they are until a restart.
     pub fn resize(&self, memory_bytes_max: u64, hot_objects_max: u64) {
-        self.set_filling_max(memory_bytes_max);
         self.shared.memory.set_bounds(|bounds| Bounds {
             bytes_max: memory_bytes_max,
             objects_max: hot_objects_max,

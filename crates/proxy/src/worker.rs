@@ -152,9 +152,21 @@ impl ProxyWorker {
         if let Some((_, client)) = clients.iter().find(|(id, _)| *id == step.id) {
             return client.clone();
         }
-        let client = OriginClient::new(step.client_settings(), step.tls.clone(), Arc::clone(&self.counts));
+        let budget = Arc::clone(self.accelerator.budget());
+        let counts = Arc::clone(&self.counts);
+        let client = OriginClient::within_budget(step.client_settings(), step.tls.clone(), counts, budget);
         clients.push((step.id, client.clone()));
         client
+    }
+
+    /// Memory is short: lets go of all that the store has let go of, and has the store make room.
+    pub(crate) fn make_room(&self) {
+        if let Ok(mut front) = self.front.try_borrow_mut() {
+            front.sweep_many();
+        }
+        if let Some(store) = self.store() {
+            store.make_room();
+        }
     }
 
     /// These proxies are in force from now on: has their origins looked after, and forgets the others' connections. To

@@ -9,7 +9,10 @@ use crate::model::{
 use crate::read::{SET_COOKIES, show_duration, show_origin, show_size};
 
 pub(super) fn store(writer: &mut Writer, store: &StoreBudget) {
-    writer.begin("store").property("memory", &show_size(store.memory_bytes_max));
+    writer.begin("store");
+    if let Some(memory) = store.memory_bytes_max {
+        writer.property("memory", &show_size(memory));
+    }
     writer.raw_property("hot-objects", &store.hot_objects_max.to_string());
     if store.disks.is_empty() {
         return writer.end();

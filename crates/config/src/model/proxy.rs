@@ -365,16 +365,22 @@ pub enum StatusField {
 /// What all caches together may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreBudget {
-    /// Bytes in memory.
-    pub memory_bytes_max: u64,
+    /// Bytes of content in memory; `None`: a quarter of what the process's cgroup allows, or
+    /// [`MEMORY_BYTES_DEFAULT`](Self::MEMORY_BYTES_DEFAULT) where there is no limit.
+    pub memory_bytes_max: Option<u64>,
     /// Objects in memory.
     pub hot_objects_max: u64,
     /// Folders, one for each volume, and the bytes that each may hold.
     pub disks: Vec<(PathBuf, u64)>,
 }
 
+impl StoreBudget {
+    /// Bytes of content in memory where nothing is said and no cgroup has a limit.
+    pub const MEMORY_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+}
+
 impl Default for StoreBudget {
     fn default() -> Self {
-        Self { memory_bytes_max: 256 * 1024 * 1024, hot_objects_max: 1_000_000, disks: Vec::new() }
+        Self { memory_bytes_max: None, hot_objects_max: 1_000_000, disks: Vec::new() }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
     if let Some(memory) = property(node, "memory")
         && let Some(memory) = reader.size(&memory.value, MEMORY_BYTES)
     {
-        budget.memory_bytes_max = memory;
+        budget.memory_bytes_max = Some(memory);
     }
     if let Some(objects) = property(node, "hot-objects")
         && let Some(objects) = reader.number(&objects.value, HOT_OBJECTS)

@@ -107,6 +107,10 @@ impl Streaming {
                 self.await_end(context)
             } else if self.segment.is_some() {
                 self.send_segment(context)
+            } else if self.sent_bytes.get() < self.queued_bytes {
+                // What the client does not read is held once: the next piece is asked for when the last one has left.
+                self.blocked = true;
+                if self.stream.poll_reset(context).is_ready() { Move::End(Ended::Cut) } else { Move::Wait }
             } else {
                 self.ask(context)
             };

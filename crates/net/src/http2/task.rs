@@ -71,6 +71,8 @@ pub(crate) struct Http2Task<H: Handler> {
     pub(super) link: Rc<RefCell<Link>>,
     pub(super) state: State,
     pub(super) streams: Vec<Stream>,
+    /// How many of them the worker has counted.
+    streams_counted: usize,
     pub(super) endings: Rc<Endings>,
     /// `None` until the preface has come.
     pub(super) windows: Option<Rc<ConnectionWindows>>,
@@ -111,6 +113,7 @@ impl<H: Handler> Http2Task<H> {
             link,
             state: State::Preface(Box::new(handshake)),
             streams: Vec::new(),
+            streams_counted: 0,
             endings: Rc::default(),
             windows: None,
             lingering: Vec::new(),
@@ -401,8 +404,16 @@ impl<H: Handler> Http2Task<H> {
         }
         self.note_progress();
         self.commit_ended();
+        self.count_streams(self.streams.len());
         self.arm(slot);
         over
+    }
+
+    /// Tells the worker how many streams are under way.
+    fn count_streams(&mut self, count: usize) {
+        let streams = &self.worker.streams;
+        streams.set((streams.get() + count).saturating_sub(self.streams_counted));
+        self.streams_counted = count;
     }
 
     /// The connection is over.
@@ -440,6 +451,7 @@ impl<H: Handler> Drop for Http2Task<H> {
         if let Some(slot) = self.slot.take() {
             self.worker.deadlines.borrow_mut().remove(slot);
         }
+        self.count_streams(0);
         self.worker.open.set(self.worker.open.get().saturating_sub(1));
         self.worker.changed.notify_waiters();
     }

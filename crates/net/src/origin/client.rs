@@ -13,6 +13,8 @@ use super::settings::OriginSettings;
 use super::tls::OriginTls;
 use super::transport::{Socket, Transport};
 use super::waits::{Patience, Waits, now_ms};
+use crate::budget::{Budget, PIECE_BYTES_MAX};
+use crate::shared::SharedBytes;
 use crate::timer::Timer;
 use crate::windows::WindowBudget;
 use flatout_http::limits::Limits;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 /// One receive takes so much at the most. Shared by all connections of the client: one that waits owns no buffer.
-const INPUT_BYTES: usize = 64 * 1024;
+const INPUT_BYTES: usize = PIECE_BYTES_MAX;
 
 /// What the windows of all HTTP/2 connections of one client may grow by, in bytes. Enough for one stream of 16 MiB
 /// beside slow readers; what is beyond it waits for a window as it begins.
@@ -40,6 +42,8 @@ pub(super) struct Shared {
     /// What windows of HTTP/2 may grow by.
     pub(super) windows: Rc<WindowBudget>,
     pub(super) input: RefCell<Box<[u8]>>,
+    /// Counts what was received and not sent on.
+    pub(super) budget: Arc<Budget>,
     /// Room for the next request's head.
     pub(super) spare: RefCell<Vec<u8>>,
     origins: RefCell<HashMap<OriginAddress, Rc<OriginPool>>>,
@@ -51,6 +55,21 @@ pub(super) struct Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// What is smaller than this when received is not counted, in bytes.
+const COUNTED_BYTES_MIN: usize = 4 * 1024;
+
+impl Shared {
+    /// How much may be received at once, in bytes.
+    pub(super) fn receive_bytes_max(&self) -> usize {
+        self.budget.piece_bytes_max().min(INPUT_BYTES)
+    }
+
+    /// A copy of what was received.
+    pub(super) fn copy(&self, bytes: &[u8]) -> SharedBytes {
+        if bytes.len() < COUNTED_BYTES_MIN { bytes.into() } else { SharedBytes::counted(bytes.to_vec(), &self.budget) }
     }
 }
 
@@ -69,7 +88,19 @@ impl OriginClient {
     /// A client without connections. Where it is made does not matter; it is used within one worker's runtime. `tls`
     /// is needed for origins of https.
     pub fn new(settings: OriginSettings, tls: Option<Arc<OriginTls>>, counts: Arc<OriginCounts>) -> Self {
+        Self::within_budget(settings, tls, counts, Arc::default())
+    }
+
+    /// The same; what is received counts among the pieces of `budget`, and is received in small ones once memory is
+    /// short.
+    pub fn within_budget(
+        settings: OriginSettings,
+        tls: Option<Arc<OriginTls>>,
+        counts: Arc<OriginCounts>,
+        budget: Arc<Budget>,
+    ) -> Self {
         Self(Rc::new(Shared {
+            budget,
             limits: settings.limits(),
             settings,
             tls,

@@ -71,7 +71,8 @@ pub struct ExchangeFailure {
 }
 
 impl ExchangeFailure {
-    pub(super) const fn new(failure: OriginFailure, repeat: Repeat) -> Self {
+    /// A failure without a broken rule.
+    pub const fn new(failure: OriginFailure, repeat: Repeat) -> Self {
         Self { failure, refusal: None, repeat }
     }
 

@@ -145,7 +145,7 @@ impl Exchange {
                 return Poll::Ready(Err(self.cut()));
             };
             let mut input = shared.input.borrow_mut();
-            match transport.poll_receive(context, &mut input) {
+            match transport.poll_receive(context, &mut input[..shared.receive_bytes_max()]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.cut())),
                 Poll::Ready(Ok(count)) => {
                     shared.counts.bytes_received.add(count as u64);
@@ -251,7 +251,7 @@ impl Exchange {
                     Heads::Taken(taken)
                 } else {
                     let timeout_ms = self.shared.settings.piece_timeout_ms(head.fields.first("content-type"));
-                    Heads::Final(copy_final(&head, rest, section_at, timeout_ms))
+                    Heads::Final(copy_final(&self.shared, &head, rest, section_at, timeout_ms))
                 };
                 return Ok((used, heads));
             }
@@ -372,7 +372,13 @@ fn section_start(head: &[u8]) -> usize {
 
 /// Copies what is kept of the final answer out of the worker's input buffer: the field lines and all that came behind
 /// them, at once.
-fn copy_final(head: &ResponseHead<'_>, bytes: &[u8], section_at: usize, piece_timeout_ms: u64) -> Final {
+fn copy_final(
+    shared: &Shared,
+    head: &ResponseHead<'_>,
+    bytes: &[u8],
+    section_at: usize,
+    piece_timeout_ms: u64,
+) -> Final {
     Final {
         status: head.status,
         version: head.version,
@@ -380,7 +386,7 @@ fn copy_final(head: &ResponseHead<'_>, bytes: &[u8], section_at: usize, piece_ti
         content_length: head.content_length,
         piece_timeout_ms,
         persistent: head.persistent,
-        bytes: SharedBytes::from(&bytes[section_at..]),
+        bytes: shared.copy(&bytes[section_at..]),
         section_bytes: head.head_bytes - section_at,
     }
 }

@@ -18,9 +18,6 @@ use std::task::{Context, Poll};
 /// A body of which the last receive brought so much is received without a copy.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// The largest piece received so.
-const PIECE_BYTES_MAX: usize = 64 * 1024;
-
 /// Received and not decoded.
 #[derive(Debug)]
 pub(super) struct Received(Option<SharedBytes>);
@@ -93,18 +90,20 @@ impl Streaming {
     /// the worker's buffer, so that what little came holds no more memory than it needs.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<SharedBytes>> {
         let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let shared = &self.shared;
+        let bytes_max = shared.receive_bytes_max();
         if self.received_bytes >= LARGE_BYTES
-            && let Some(polled) = transport.poll_receive_buffer(context, PIECE_BYTES_MAX)
+            && let Some(polled) = transport.poll_receive_buffer(context, bytes_max)
         {
             return polled.map_ok(|mut buffer| {
                 if buffer.len() < LARGE_BYTES {
                     buffer.shrink_to_fit();
                 }
-                SharedBytes::from_buffer(buffer)
+                SharedBytes::counted(buffer, &shared.budget)
             });
         }
-        let mut input = self.shared.input.borrow_mut();
-        transport.poll_receive(context, &mut input).map_ok(|count| SharedBytes::from(&input[..count]))
+        let mut input = shared.input.borrow_mut();
+        transport.poll_receive(context, &mut input[..bytes_max]).map_ok(|count| shared.copy(&input[..count]))
     }
 
     /// The request goes on being sent while its answer is read. That it cannot be is no failure of the answer.

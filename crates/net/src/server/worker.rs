@@ -74,6 +74,8 @@ pub(crate) struct Worker<H> {
     pub(crate) starved: Cell<bool>,
     /// Connections registered with the runtime.
     pub(crate) open: Cell<usize>,
+    /// Streams of HTTP/2 that are under way.
+    pub(crate) streams: Cell<usize>,
     /// A connection opened or closed, or, while stopping, time has passed.
     pub(crate) changed: Notify,
     log: RefCell<WorkerLog>,
@@ -258,6 +260,7 @@ pub fn run_worker<H: Handler>(
         handing_over: Cell::new(false),
         starved: Cell::new(false),
         open: Cell::new(0),
+        streams: Cell::new(0),
         changed: Notify::new(),
         logs: Cell::new(parts.log.is_on()),
         log: RefCell::new(parts.log),
@@ -367,8 +370,9 @@ async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
     let interval_ms = worker.settings.timeouts.sweep_interval_ms();
     let memory = CrowdMemory::default();
     loop {
-        memory.handle_count(worker.open.get());
-        if worker.open.get() == 0 && !worker.starved.get() && worker.log.borrow().is_empty() {
+        memory.handle_count(worker.open.get() + worker.streams.get(), Now::read().monotonic_ms);
+        let is_idle = worker.open.get() == 0 && !worker.starved.get() && worker.log.borrow().is_empty();
+        if is_idle && !memory.is_due() {
             let _ = timer.set_interval(0);
             worker.changed.notified().await;
             let _ = timer.set_interval(interval_ms);

@@ -5,6 +5,7 @@ use crate::growing::{Growing, MEMORY_BYTES_MAX};
 use crate::store::NewBody;
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
+use flatout_net::budget::{PIECE_BYTES_MAX, Share};
 use flatout_net::origin::{IncomingBody, IncomingPiece, OriginClient};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use std::task::Poll;
 /// What has been begun is finished although nobody waits any more, when no more than this is missing.
 const FINISH_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How far the slowest reader of what is not kept may be behind before the origin is held back, in bytes.
+/// How far the slowest of several readers of what is not stored may be behind before the origin is held back, in bytes,
+/// as long as memory is not short.
 const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// How long the origin is not read from while a volume has fallen behind, in milliseconds.
@@ -59,68 +61,99 @@ impl Pumping {
         self.unkept.is_none() && (self.wanted || self.length.is_some_and(is_near))
     }
 
-    /// Adds `bytes`: to memory, or to the file. What is not kept is held for its readers alone, and no more of it than
-    /// a window: then the origin is held back by the slowest.
+    /// Adds `bytes`: to memory, or to the file. What will not be stored is held for its readers alone, and no more of it
+    /// than a window: then the origin is held back by the slowest.
     pub(super) async fn add(&mut self, worker: &Rc<ProxyWorker>, client: &OriginClient, bytes: &[u8], bytes_max: u64) {
         let before = self.writer.look(Growing::bytes);
         let after = before + bytes.len() as u64;
         if after > bytes_max {
-            self.stop_keeping(NoStore::TooLarge);
+            self.stop_storing(NoStore::TooLarge);
         }
         let is_large = after > MEMORY_BYTES_MAX || self.length.is_some_and(|length| length > MEMORY_BYTES_MAX);
         if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
-            self.stop_keeping(NoStore::NoRoom);
+            self.stop_storing(NoStore::NoRoom);
+        }
+        if self.body.is_none() && self.unkept.is_none() && !self.has_room(worker, bytes.len() as u64) {
+            self.stop_storing(NoStore::NoRoom);
         }
         let is_last = self.length == Some(after);
+        if self.body.is_some() && !self.write(worker, bytes, is_last).await {
+            // Nobody is left to have it.
+            return;
+        }
         if self.body.is_none() {
             let piece: Arc<[u8]> = bytes.into();
             self.grow(is_last, |content| content.push(piece));
-        } else {
-            self.write(bytes, is_last).await;
         }
         if self.unkept.is_some() {
-            self.hold_back().await;
+            self.hold_back(worker).await;
+        } else if let Some(store) = worker.store().filter(|store| store.budget().is_over()) {
+            store.make_room();
         }
         if self.body.as_ref().is_some_and(NewBody::is_behind) {
             client.pause(BEHIND_MS).await;
         }
     }
 
-    pub(super) fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
+    fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
         if is_last { self.writer.add_last(add) } else { self.writer.add(add) }
     }
 
-    /// Writes to the file; when there is no room, makes some by forgetting what all have read.
-    pub(super) async fn write(&mut self, bytes: &[u8], is_last: bool) {
+    /// Whether the budget has room for `count` bytes more, perhaps after others have made some.
+    fn has_room(&self, worker: &ProxyWorker, count: u64) -> bool {
+        let Some(store) = worker.store() else { return false };
+        store.budget().has_room(count) || {
+            worker.make_room();
+            store.budget().has_room(count)
+        }
+    }
+
+    /// Writes to the file. When there is no room, what all have read is forgotten; when that makes none, the file is given
+    /// up once all have read it, and `bytes` remain to be added to memory. Returns whether anybody is left to read them.
+    async fn write(&mut self, worker: &ProxyWorker, bytes: &[u8], is_last: bool) -> bool {
         loop {
-            let Some(body) = &mut self.body else { return };
-            if body.write(bytes).is_ok() {
+            let Some(body) = &mut self.body else { return true };
+            let mut is_written = body.write(bytes).is_ok();
+            if !is_written && self.unkept.is_none() {
+                worker.make_room();
+                is_written = body.write(bytes).is_ok();
+            }
+            if is_written {
                 let (fd, written) = (Arc::clone(body.fd()), body.len());
-                return self.grow(is_last, |content| content.move_to(fd, written));
+                self.grow(is_last, |content| content.move_to(fd, written));
+                return true;
             }
-            self.stop_keeping(NoStore::NoRoom);
-            let Some(slowest) = self.writer.slowest() else { return };
-            if let Some(body) = &mut self.body {
-                body.forget_before(slowest);
-                if body.write(bytes).is_ok() {
-                    let (fd, written) = (Arc::clone(body.fd()), body.len());
-                    return self.grow(is_last, |content| content.move_to(fd, written));
-                }
+            self.stop_storing(NoStore::NoRoom);
+            let Some(slowest) = self.writer.slowest() else { return false };
+            let Some(body) = &mut self.body else { return true };
+            if slowest >= body.len() {
+                self.body = None;
+                // Nobody is woken: there is nothing new.
+                self.writer.add_last(Growing::leave_file);
+                return true;
             }
+            body.forget_before(slowest);
             poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
         }
     }
 
-    /// Waits until no reader is a window behind.
-    pub(super) async fn hold_back(&mut self) {
+    /// Waits until no reader is a window behind. One reader has what a forwarded response has. Several must not wait for
+    /// the slowest of them at every piece, so as long as there is memory they share a larger one.
+    async fn hold_back(&mut self, worker: &ProxyWorker) {
         loop {
             let here = self.writer.look(Growing::bytes);
             let Some(slowest) = self.writer.slowest() else { return };
             match &mut self.body {
                 Some(body) => body.forget_before(slowest),
-                None => self.writer.add(|content| content.forget_before(slowest)),
+                None => self.writer.add_last(|content| content.forget_before(slowest)),
             }
-            if here - slowest.min(here) <= WINDOW_BYTES_MAX {
+            let budget = worker.accelerator().budget();
+            let window = match (budget.is_short(), self.writer.readers()) {
+                (true, _) => 0,
+                (false, 1) => PIECE_BYTES_MAX as u64,
+                (false, _) => WINDOW_BYTES_MAX,
+            };
+            if here - slowest.min(here) <= window {
                 return;
             }
             poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
@@ -128,9 +161,15 @@ impl Pumping {
     }
 
     /// From now on it is for those who read already.
-    pub(super) fn stop_keeping(&mut self, reason: NoStore) {
-        self.unkept.get_or_insert(reason);
-        self.writer.close();
+    fn stop_storing(&mut self, reason: NoStore) {
+        if self.unkept.is_none() {
+            self.unkept = Some(reason);
+            self.writer.close();
+            self.writer.add_last(|content| content.move_count_to(Share::Windows));
+            if let Some(body) = &mut self.body {
+                body.become_window();
+            }
+        }
     }
 
     /// Moves what is in memory to a file.

@@ -100,6 +100,11 @@ impl Gate {
         unpack(self.setting.load(Relaxed)).0
     }
 
+    /// How many may be under way, up to the end of their responses.
+    pub const fn max(&self) -> u32 {
+        self.settings.max
+    }
+
     /// Requests under way, up to the end of their answers.
     pub fn under_way(&self) -> u32 {
         (self.places.load(Relaxed) >> 32) as u32

@@ -3,12 +3,13 @@
 pub use crate::store::folder::BodyFile;
 
 use crate::store::seal::ChunkSums;
+use flatout_net::budget::{Budget, Held, Share};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Content up to this many bytes is kept as bytes; more goes to a file and is sent by sendfile.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
@@ -44,6 +45,11 @@ impl StoredBody {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether both are one file.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::File { fd, .. }, Self::File { fd: other, .. }) if Arc::ptr_eq(fd, other))
     }
 
     /// Whether a descriptor is held for it.
@@ -87,36 +93,6 @@ impl StoredBody {
     }
 }
 
-/// Memory for content that arrives.
-#[derive(Debug, Default)]
-pub(crate) struct Filling {
-    bytes: AtomicU64,
-    pub(crate) bytes_max: AtomicU64,
-}
-
-impl Filling {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn has_room(&self, count: u64) -> bool {
-        self.bytes().saturating_add(count) <= self.bytes_max.load(Ordering::Relaxed)
-    }
-
-    fn take(&self, count: u64) -> bool {
-        let bytes = self.bytes.fetch_add(count, Ordering::Relaxed);
-        let fits = bytes.saturating_add(count) <= self.bytes_max.load(Ordering::Relaxed);
-        if !fits {
-            self.give_back(count);
-        }
-        fits
-    }
-
-    fn give_back(&self, count: u64) {
-        self.bytes.fetch_sub(count, Ordering::Relaxed);
-    }
-}
-
 /// Why content is not kept. What has been written so far stays readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
@@ -132,9 +108,8 @@ pub struct NewBody {
     fd: Arc<OwnedFd>,
     /// The file on a volume; `None`: a memory file.
     place: Option<Arc<BodyFile>>,
-    filling: Arc<Filling>,
-    /// What of `filling` is taken by this one.
-    taken: u64,
+    /// What it takes of memory.
+    held: Held,
     len: u64,
     forgotten: u64,
     /// Of all that was written to a volume.
@@ -148,16 +123,16 @@ fn create_memory_file() -> Result<Arc<OwnedFd>, NotKept> {
 
 impl NewBody {
     /// In a memory file.
-    pub(crate) fn in_memory(filling: &Arc<Filling>) -> Result<Self, NotKept> {
+    pub(crate) fn in_memory(budget: &Arc<Budget>) -> Result<Self, NotKept> {
         let fd = create_memory_file()?;
-        let sums = ChunkSums::default();
-        Ok(Self { fd, place: None, filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0, sums })
+        let held = Held::new(Arc::clone(budget), Share::Fills);
+        Ok(Self { fd, place: None, held, len: 0, forgotten: 0, sums: ChunkSums::default() })
     }
 
     /// In a file on a volume.
-    pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), filling: &Arc<Filling>) -> Self {
-        let sums = ChunkSums::default();
-        Self { fd, place: Some(place), filling: Arc::clone(filling), taken: 0, len: 0, forgotten: 0, sums }
+    pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), budget: &Arc<Budget>) -> Self {
+        let held = Held::new(Arc::clone(budget), Share::Fills);
+        Self { fd, place: Some(place), held, len: 0, forgotten: 0, sums: ChunkSums::default() }
     }
 
     /// Appends `bytes`. Call `fd` again after each write: when a volume fails, all that was written is moved to a memory
@@ -185,14 +160,14 @@ impl NewBody {
             }
             self.move_to_memory()?;
         }
-        if !self.filling.take(bytes.len() as u64) {
+        let before = self.held.bytes();
+        if !self.held.try_grow(bytes.len() as u64) {
             return Err(NotKept::NoRoom);
         }
         if write_at(&self.fd, bytes, self.len).is_err() {
-            self.filling.give_back(bytes.len() as u64);
+            self.held.set(before);
             return Err(NotKept::Failed);
         }
-        self.taken += bytes.len() as u64;
         self.len += bytes.len() as u64;
         Ok(())
     }
@@ -200,7 +175,8 @@ impl NewBody {
     /// Copies what a failing volume has taken so far, most of it from the page cache.
     fn move_to_memory(&mut self) -> Result<(), NotKept> {
         let kept = self.len - self.forgotten;
-        if !self.filling.take(kept) {
+        let before = self.held.bytes();
+        if !self.held.try_grow(kept) {
             return Err(NotKept::NoRoom);
         }
         let copy = || {
@@ -224,11 +200,10 @@ impl NewBody {
             Ok(fd) => {
                 self.fd = fd;
                 self.place = None;
-                self.taken += kept;
                 Ok(())
             }
             Err(error) => {
-                self.filling.give_back(kept);
+                self.held.set(before);
                 Err(error)
             }
         }
@@ -255,6 +230,11 @@ impl NewBody {
         self.place.as_ref().is_some_and(|place| place.folder().is_behind())
     }
 
+    /// It will not be stored, and serves as a window between an origin and its readers from now on.
+    pub fn become_window(&mut self) {
+        self.held.move_to(Share::Windows);
+    }
+
     /// Gives back the space of all that lies before `offset`, which nobody will read any more. The content cannot be
     /// stored afterwards; the file serves as a window between an origin and its readers.
     pub fn forget_before(&mut self, offset: u64) {
@@ -270,10 +250,7 @@ impl NewBody {
         // Where it cannot be done the space is given back with the file.
         if rustix::fs::fallocate(&self.fd, punch, start, count).is_ok() {
             match &self.place {
-                None => {
-                    self.taken -= count.min(self.taken);
-                    self.filling.give_back(count);
-                }
+                None => self.held.set(self.held.bytes().saturating_sub(count)),
                 Some(place) => place.shrink(count),
             }
         }
@@ -287,12 +264,6 @@ impl NewBody {
             place.set_sums(std::mem::take(&mut self.sums).finish());
         }
         is_whole.then(|| StoredBody::File { fd: Arc::clone(&self.fd), bytes: self.len, place: self.place.take() })
-    }
-}
-
-impl Drop for NewBody {
-    fn drop(&mut self) {
-        self.filling.give_back(self.taken);
     }
 }
 

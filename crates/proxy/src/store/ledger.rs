@@ -7,6 +7,7 @@
 //! One ledger for all shards: it is locked by inserts alone, and its sums are exact.
 
 use crate::store::object::Object;
+use flatout_net::budget::Budget;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -36,6 +37,8 @@ const SMALL_PART: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct Ledger<M> {
     bounds: Bounds,
+    /// What all content of the process shares: objects have what the rest leaves.
+    budget: Arc<Budget>,
     small: VecDeque<Weak<Object<M>>>,
     main: VecDeque<Weak<Object<M>>>,
     /// All objects with a descriptor, so that one can be given up without looking through all others.
@@ -51,9 +54,10 @@ pub(crate) struct Ledger<M> {
 }
 
 impl<M> Ledger<M> {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
         Self {
             bounds,
+            budget,
             small: VecDeque::new(),
             main: VecDeque::new(),
             holders: VecDeque::new(),
@@ -123,12 +127,19 @@ impl<M> Ledger<M> {
             self.strike(object, place);
             self.dead += 1;
             self.sweep();
+            self.budget.set_stored(self.bytes);
         }
     }
 
     /// Other bounds. Returns those that must leave.
     pub(crate) fn set_bounds(&mut self, bounds: Bounds) -> Vec<Arc<Object<M>>> {
         self.bounds = bounds;
+        self.budget.set_bytes_max(bounds.bytes_max);
+        self.evict()
+    }
+
+    /// Returns those that must leave as the budget has less room for them now.
+    pub(crate) fn make_room(&mut self) -> Vec<Arc<Object<M>>> {
         self.evict()
     }
 
@@ -161,7 +172,8 @@ impl<M> Ledger<M> {
 
     fn evict(&mut self) -> Vec<Arc<Object<M>>> {
         let mut victims = Vec::new();
-        while self.bytes > self.bounds.bytes_max || self.objects > self.bounds.objects_max {
+        let bytes_max = self.bounds.bytes_max.min(self.budget.stored_bytes_max());
+        while self.bytes > bytes_max || self.objects > self.bounds.objects_max {
             let Some(victim) = self.next_victim() else { break };
             victims.push(victim);
         }
@@ -171,6 +183,7 @@ impl<M> Ledger<M> {
         }
         self.evicted += victims.len() as u64;
         self.sweep();
+        self.budget.set_stored(self.bytes);
         victims
     }
 

@@ -3,6 +3,8 @@
 use crate::store::hold;
 use crate::store::ledger::{Bounds, Ledger};
 use crate::store::object::{Bucket, Key, Object};
+use crate::store::released::Released;
+use flatout_net::budget::Budget;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -46,6 +48,9 @@ pub(crate) struct Memory<M> {
     shards: Box<[Mutex<Shard<M>>]>,
     changes: Box<[AtomicU64]>,
     ledger: Mutex<Ledger<M>>,
+    pub(crate) budget: Arc<Budget>,
+    /// What was removed and is still being read.
+    pub(crate) released: Released,
     /// Whether what leaves memory may still be on a disk.
     pub(crate) has_disks: AtomicBool,
     pub(crate) hits: AtomicU64,
@@ -54,11 +59,13 @@ pub(crate) struct Memory<M> {
 }
 
 impl<M> Memory<M> {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             changes: (0..CHANGES).map(|_| AtomicU64::new(0)).collect(),
-            ledger: Mutex::new(Ledger::new(bounds)),
+            ledger: Mutex::new(Ledger::new(bounds, Arc::clone(&budget))),
+            released: Released::new(&budget),
+            budget,
             has_disks: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -208,8 +215,23 @@ impl<M> Memory<M> {
             }
             victims
         };
+        let removed = former.into_iter().chain(gone.iter().map(|other| &**other));
+        // One that was validated has its body in the new object.
+        for other in removed.filter(|other| !other.body().is_same_file(object.body())) {
+            self.released.add(other.body());
+        }
         for victim in &victims {
             self.evict(victim);
+        }
+    }
+
+    /// Evicts what the budget has no room for any more.
+    pub(crate) fn make_room(&self) {
+        if self.budget.is_over() {
+            let victims = hold(&self.ledger).make_room();
+            for victim in &victims {
+                self.evict(victim);
+            }
         }
     }
 
@@ -218,6 +240,8 @@ impl<M> Memory<M> {
         let mut shard = hold(self.shard(victim.key().hash()));
         victim.set_evicted_unless_replaced();
         take_out(&mut shard, victim, self.has_disks.load(Ordering::Relaxed) && !victim.is_memory_only());
+        drop(shard);
+        self.released.add(victim.body());
     }
 
     /// Puts `new` in the place of `old`, which is the same but for where its content is. Whoever looks the key up meets one
@@ -265,6 +289,7 @@ impl<M> Memory<M> {
         };
         if was_here {
             hold(&self.ledger).remove(object);
+            self.released.add(object.body());
         }
         was_here
     }
@@ -286,6 +311,7 @@ impl<M> Memory<M> {
         for object in bucket.objects() {
             object.set_replaced();
             ledger.remove(object);
+            self.released.add(object.body());
         }
         bucket.objects().len()
     }

@@ -1,7 +1,9 @@
 //! What the store tells about itself.
 
+use flatout_net::budget::Share;
+
 /// Figures of the whole store, since the process began where they count events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreStats {
     /// Objects in memory.
     pub memory_objects: u64,
@@ -9,8 +11,8 @@ pub struct StoreStats {
     pub memory_bytes: u64,
     /// What those may be at the most.
     pub memory_bytes_max: u64,
-    /// Bytes of memory files that are being filled.
-    pub filling_bytes: u64,
+    /// Bytes that each share of the budget holds.
+    pub held: [(Share, u64); Share::ALL.len()],
     /// Descriptors held by objects in memory.
     pub descriptors: u64,
     /// Objects put in.
@@ -33,6 +35,28 @@ pub struct StoreStats {
     pub purges_remembered: u64,
     /// The volumes, in configured order.
     pub volumes: Vec<VolumeStats>,
+}
+
+impl Default for StoreStats {
+    fn default() -> Self {
+        Self {
+            memory_objects: 0,
+            memory_bytes: 0,
+            memory_bytes_max: 0,
+            held: Share::ALL.map(|share| (share, 0)),
+            descriptors: 0,
+            inserted: 0,
+            evicted: 0,
+            memory_hits: 0,
+            memory_misses: 0,
+            disk_hits: 0,
+            disk_misses: 0,
+            markers: 0,
+            generation: 0,
+            purges_remembered: 0,
+            volumes: Vec::new(),
+        }
+    }
 }
 
 /// Figures of a volume.

@@ -5,6 +5,7 @@ use crate::store::{
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use flatout_net::budget::Share;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,7 +62,7 @@ pub(crate) fn settings(memory_bytes_max: u64) -> StoreSettings {
 }
 
 pub(crate) fn open(settings: StoreSettings) -> Arc<TestStore> {
-    let (store, warnings) = Store::open(settings);
+    let (store, warnings) = Store::open(settings, Arc::default());
     assert_eq!(warnings, Vec::<String>::new());
     store
 }
@@ -203,9 +204,9 @@ fn large_content_is_written_while_others_read() {
         let so_far = StoredBody::File { fd: Arc::clone(body.fd()), bytes: body.len(), place: None };
         assert!(content(&so_far) == expected);
     }
-    assert_eq!(store.stats().filling_bytes, 200_000);
+    assert_eq!(store.budget().held(Share::Fills), 200_000);
     let body = body.finish().unwrap();
-    assert_eq!(store.stats().filling_bytes, 0);
+    assert_eq!(store.budget().held(Share::Fills), 0);
     let (stored, _) = store.insert(object(&store, "a/x", "", tagged(&[]), body), 8);
     assert!(stored.cost() > 200_000);
     assert_eq!((store.stats().memory_bytes, store.stats().descriptors), (stored.cost(), 1));
@@ -224,11 +225,11 @@ fn content_without_end_passes_through_a_window() {
             refused += 1;
             body.forget_before(body.len());
         }
-        assert!(store.stats().filling_bytes <= 1 << 19);
+        assert!(store.budget().held(Share::Fills) <= 1 << 19);
     }
     assert!(refused > 0 && body.len() == 1_000 * chunk.len() as u64);
     assert!(body.finish().is_none());
-    assert_eq!(store.stats().filling_bytes, 0);
+    assert_eq!(store.budget().held(Share::Fills), 0);
     // Descriptors are bounded too: whoever was not hit gives its one up.
     let store = open(StoreSettings { descriptors_max: 3, ..settings(1 << 20) });
     for number in 0..10 {

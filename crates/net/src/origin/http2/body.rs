@@ -7,7 +7,6 @@ use crate::origin::client::Shared;
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
 use crate::origin::waits::Patience;
 use crate::response::trailer_lines;
-use crate::shared::SharedBytes;
 use crate::windows::WindowReader;
 use h2::{Reason, RecvStream};
 use std::fmt;
@@ -79,7 +78,7 @@ impl Http2Body {
                     self.windows.release(&mut self.stream, bytes.len());
                     self.received_bytes += bytes.len() as u64;
                     if !bytes.is_empty() {
-                        return Poll::Ready(IncomingPiece::Bytes(SharedBytes::from(&bytes[..])));
+                        return Poll::Ready(IncomingPiece::Bytes(self.shared.copy(&bytes)));
                     }
                 }
                 Poll::Ready(Some(Err(error))) if self.is_whole_all_the_same(&error) => {

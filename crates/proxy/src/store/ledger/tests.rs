@@ -20,7 +20,7 @@ impl Cache {
     fn new(objects: u64) -> Self {
         let bounds =
             Bounds { bytes_max: objects * object(0, 100).cost(), objects_max: u64::MAX, descriptors_max: u64::MAX };
-        Self { ledger: Ledger::new(bounds), held: Vec::new() }
+        Self { ledger: Ledger::new(bounds, Arc::default()), held: Vec::new() }
     }
 
     /// A request for object `number`; returns whether it was a hit, and who left.

@@ -243,7 +243,7 @@ fn content_moves_from_a_memory_file_to_the_disk() {
     let place = Place::new("moved");
     let store = open(place.settings(1 << 22, 1 << 24));
     let large = bytes_of(4, 500_000);
-    let mut body = NewBody::in_memory(&store.filling).unwrap();
+    let mut body = NewBody::in_memory(store.budget()).unwrap();
     body.write(&large).unwrap();
     let (first, _) = store.insert(object(&store, "a/x", "", tagged(&[]), body.finish().unwrap()), 8);
     assert!(store.stats().memory_bytes > 500_000);
@@ -325,7 +325,7 @@ fn a_folder_belongs_to_one_process_and_is_handed_over() {
     let place = Place::new("locked");
     let old = open(place.settings(1 << 22, 1 << 24));
     put(&old, "a/x", "", b"x");
-    let (new, warnings) = Store::open(place.settings(1 << 22, 1 << 24));
+    let (new, warnings) = Store::open(place.settings(1 << 22, 1 << 24), Arc::default());
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].contains("another process has it"), "{warnings:?}");
     assert_eq!(new.stats().volumes[0].state, VolumeState::Locked);
@@ -416,7 +416,7 @@ fn a_volume_that_fails_is_left_alone() {
     let store = open(place.settings(1 << 22, 1 << 24));
     assert_eq!((store.stats().volumes[0].state, store.stats().volumes[0].objects), (VolumeState::Good, 0));
     let missing = PathBuf::from("/proc/no-such-folder");
-    let (store, warnings) = Store::open(StoreSettings { disks: vec![(missing, 1 << 24)], ..settings(1 << 20) });
+    let (store, warnings) = Store::open(StoreSettings { disks: vec![(missing, 1 << 24)], ..settings(1 << 20) }, Arc::default());
     assert_eq!((warnings.len(), store.stats().volumes[0].state), (1, VolumeState::Degraded));
     put(&store, "a/x", "", b"");
 }

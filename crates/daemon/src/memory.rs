@@ -1,0 +1,77 @@
+//! How much memory content may take: what the operator says, within what the kernel allows.
+
+use crate::failure::Failure;
+use flatout_config::model::StoreBudget;
+use flatout_config::show_size;
+use flatout_net::cgroup::MemoryLimit;
+
+/// What part of a cgroup's limit content may take where nothing else is said.
+const PART: u64 = 4;
+
+/// The budget where nothing is said: a quarter of a cgroup's limit. Where there is no such limit, the usual one, or a
+/// quarter of a machine that is too small for it.
+pub(crate) fn default_bytes(limit: Option<MemoryLimit>) -> u64 {
+    match limit {
+        Some(MemoryLimit::Cgroup(bytes)) => bytes / PART,
+        Some(MemoryLimit::Machine(bytes)) => StoreBudget::MEMORY_BYTES_DEFAULT.min(bytes / PART),
+        None => StoreBudget::MEMORY_BYTES_DEFAULT,
+    }
+}
+
+/// The budget for `asked`, and a sentence where it follows a cgroup.
+///
+/// # Errors
+/// When it is above `limit`: the kernel would end the process before it is reached.
+pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> Result<(u64, Option<String>), Failure> {
+    let Some(asked) = asked else {
+        let bytes = default_bytes(limit);
+        let note = match limit {
+            Some(MemoryLimit::Cgroup(limit)) => Some(format!(
+                "note: the cache may use {} of memory, a quarter of the cgroup's limit of {}",
+                show_size(bytes),
+                show_size(limit)
+            )),
+            _ => None,
+        };
+        return Ok((bytes, note));
+    };
+    match limit.filter(|limit| asked > limit.bytes()) {
+        None => Ok((asked, None)),
+        Some(limit) => {
+            let whose = match limit {
+                MemoryLimit::Cgroup(_) => "its cgroup allows this process",
+                MemoryLimit::Machine(_) => "this machine has",
+            };
+            let (asked, allowed) = (show_size(asked), show_size(limit.bytes()));
+            let quarter = show_size(limit.bytes() / PART);
+            Err(Failure::usage(format!(
+                "the cache may use {asked} of memory, but {whose} {allowed}\n  try: --memory {quarter}, or `store memory=\"{quarter}\"` in the configuration"
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decide_budget, default_bytes};
+    use flatout_net::cgroup::MemoryLimit;
+
+    #[test]
+    fn the_default_follows_the_cgroup_and_says_so() {
+        let (bytes, note) = decide_budget(None, Some(MemoryLimit::Cgroup(512 << 20))).unwrap();
+        assert_eq!(bytes, 128 << 20);
+        let note = note.unwrap();
+        assert!(note.contains("128MiB") && note.contains("512MiB"), "{note}");
+        assert_eq!(decide_budget(None, Some(MemoryLimit::Machine(64 << 30))).unwrap(), (256 << 20, None));
+        assert_eq!(default_bytes(Some(MemoryLimit::Machine(512 << 20))), 128 << 20);
+        assert_eq!(default_bytes(None), 256 << 20);
+    }
+
+    #[test]
+    fn a_budget_above_the_limit_is_an_error_that_names_both() {
+        let error = decide_budget(Some(2 << 30), Some(MemoryLimit::Cgroup(1 << 30))).unwrap_err();
+        assert!(error.text.contains("2GiB") && error.text.contains("1GiB"), "{}", error.text);
+        assert_eq!(decide_budget(Some(1 << 30), Some(MemoryLimit::Cgroup(1 << 30))).unwrap(), (1 << 30, None));
+        assert!(decide_budget(Some(2 << 30), Some(MemoryLimit::Machine(1 << 30))).is_err());
+    }
+}

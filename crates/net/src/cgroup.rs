@@ -1,0 +1,132 @@
+//! Where the kernel says what this process's cgroup allows, and how much memory that is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where cgroups are mounted on Linux.
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Deepest folder that is looked at; the kernel's own depth is not bounded below this.
+const DEPTH_MAX: usize = 64;
+
+/// A setting of a cgroup.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The controller: `cpu`, `memory`.
+    pub controller: &'a str,
+    /// Its file in cgroups of the second version.
+    pub second: &'a str,
+    /// Its file in cgroups of the first version.
+    pub first: &'a str,
+    /// The folders at which the first version has the controller.
+    pub first_folders: &'a [&'a str],
+}
+
+/// The files that would hold `setting` for a process, its own group first, then each one above: from what
+/// `/proc/PID/cgroup` says, `0::/path` of the second version, and of the first one `4:cpu,cpuacct:/path`.
+pub fn files(own: &str, setting: &Setting<'_>) -> Vec<PathBuf> {
+    let root = Path::new(ROOT);
+    let mut files = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let of_first = controllers.split(',').any(|controller| controller == setting.controller);
+        let (folders, name): (&[&str], _) = match (controllers, of_first) {
+            // Beside the first version the second one has a folder of its own.
+            ("", _) => (&["", "unified"], setting.second),
+            (_, true) => (setting.first_folders, setting.first),
+            (_, false) => continue,
+        };
+        for folder in folders {
+            let own = Path::new(path.trim_start_matches('/'));
+            // Within a container the path is the host's, and the container's own folder is the root.
+            files.extend(own.ancestors().take(DEPTH_MAX).map(|group| root.join(folder).join(group).join(name)));
+        }
+    }
+    files
+}
+
+/// The setting that bounds memory.
+const MEMORY: Setting<'_> = Setting {
+    controller: "memory",
+    second: "memory.max",
+    first: "memory.limit_in_bytes",
+    first_folders: &["memory"],
+};
+
+/// The first version says "no limit" by a number near 2^63.
+const UNLIMITED_BYTES: u64 = 1 << 62;
+
+/// What bounds this process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// Its cgroup, or one above it, in bytes.
+    Cgroup(u64),
+    /// The machine, in bytes.
+    Machine(u64),
+}
+
+impl MemoryLimit {
+    /// Reads the limit; `None` when neither a cgroup nor the kernel says one.
+    pub fn read() -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let texts = files(&own, &MEMORY).into_iter().filter_map(|file| fs::read_to_string(file).ok());
+        Self::least(texts.filter_map(|text| parse_limit(&text)), machine_bytes(&fs::read_to_string("/proc/meminfo").ok()?))
+    }
+
+    fn least(cgroups: impl Iterator<Item = u64>, machine: Option<u64>) -> Option<Self> {
+        let cgroup = cgroups.min().filter(|cgroup| machine.is_none_or(|machine| *cgroup < machine));
+        cgroup.map(Self::Cgroup).or(machine.map(Self::Machine))
+    }
+
+    /// The limit in bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Cgroup(bytes) | Self::Machine(bytes) => bytes,
+        }
+    }
+}
+
+/// `max` and numbers near 2^63 are no limit.
+fn parse_limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|bytes| *bytes < UNLIMITED_BYTES)
+}
+
+/// The line `MemTotal:  24000000 kB`.
+fn machine_bytes(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MEMORY, MemoryLimit, files, machine_bytes, parse_limit};
+
+    #[test]
+    fn limits_are_looked_for_from_the_own_group_up_in_both_versions() {
+        let names = |own: &str| -> Vec<String> {
+            files(own, &MEMORY).into_iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        };
+        let second = names("0::/a.slice/b.scope\n");
+        for file in ["a.slice/b.scope/memory.max", "a.slice/memory.max", "memory.max"] {
+            assert!(second.contains(&format!("/sys/fs/cgroup/{file}")), "{second:?}");
+        }
+        let first = names("5:memory:/x:y\n4:cpu,cpuacct:/x\n1:name=systemd:/x\n");
+        let expected = ["/sys/fs/cgroup/memory/x:y/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+        assert_eq!(first, expected);
+        assert!(names("nonsense\n0:\n").is_empty());
+    }
+
+    #[test]
+    fn the_least_limit_holds_and_max_is_none() {
+        assert_eq!(parse_limit("536870912\n"), Some(512 << 20));
+        assert!(["max\n", "9223372036854771712\n", "", "-1"].iter().all(|text| parse_limit(text).is_none()));
+        assert_eq!(machine_bytes("MemFree: 1 kB\nMemTotal:       24000 kB\n").map(|bytes| bytes / 1024), Some(24_000));
+        assert_eq!(machine_bytes("nonsense"), None);
+        let least = |cgroups: &[u64], machine| MemoryLimit::least(cgroups.iter().copied(), machine);
+        assert_eq!(least(&[900, 500], Some(700)), Some(MemoryLimit::Cgroup(500)));
+        assert_eq!(least(&[900], Some(700)), Some(MemoryLimit::Machine(700)));
+        assert_eq!(least(&[900], None), Some(MemoryLimit::Cgroup(900)));
+        assert_eq!((least(&[], Some(7)), least(&[], None)), (Some(MemoryLimit::Machine(7)), None));
+    }
+}

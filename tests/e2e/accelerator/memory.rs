@@ -1,0 +1,171 @@
+//! What clients who read nothing cost the accelerator: never more than the budget and a small piece for each stream, and
+//! nothing once they have left.
+
+use super::super::harness::{Folder, Server, wait_until};
+use super::super::http2::client::{Client, WINDOW_UPDATE};
+use super::super::memory::{allow_descriptors, bound};
+use super::super::tool::tool;
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Child, Stdio, id};
+
+const MIB: u64 = 1024 * 1024;
+
+/// SETTINGS_INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW: u16 = 4;
+
+/// An origin for very many connections, in a process with descriptors of its own. Each response is as long as its path
+/// says and may be stored; what the client does not take waits here.
+const ORIGIN: &str = r#"
+import asyncio, socket
+
+async def serve(reader, writer):
+    try:
+        while True:
+            line = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
+            length = int(line.split(b"?")[0].strip(b"/"))
+            writer.transport.set_write_buffer_limits(high=0)
+            writer.write(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: %d\r\n\r\n" % length)
+            while length > 0:
+                count = min(length, 16384)
+                writer.write(bytes(count))
+                length -= count
+                await writer.drain()
+    except (ConnectionError, asyncio.IncompleteReadError):
+        writer.close()
+
+async def main():
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    server = await asyncio.start_server(serve, sock=listener)
+    print(listener.getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"#;
+
+struct Origin {
+    process: Child,
+    url: String,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let mut process = tool("python3").args(["-c", ORIGIN]).stdout(Stdio::piped()).spawn().unwrap();
+        allow_descriptors(process.id(), 15_000);
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self { process, url: format!("http://127.0.0.1:{}", port.trim()) }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn start(folder: &Folder, origin: &Origin) -> Server {
+    let configuration = format!(
+        "workers 2
+admin off=#true
+store memory=\"16MiB\"
+timeouts {{ write \"1h\"; idle \"1h\" }}
+site \"*\" {{
+    listen \"127.0.0.1:0\"
+    cache
+    proxy \"{}\" {{
+        concurrency min=20000 max=20000
+        timeouts {{ body \"1h\"; head \"1h\" }}
+    }}
+}}
+",
+        origin.url
+    );
+    let server = Server::run(folder, &configuration);
+    allow_descriptors(server.pid(), 15_000);
+    server
+}
+
+/// Memory of the process: what is its own, and its memory files, each once.
+fn memory_bytes(server: &Server) -> u64 {
+    let mut files = HashMap::new();
+    for entry in fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().flatten() {
+        let is_memory = fs::read_link(entry.path()).is_ok_and(|path| path.to_string_lossy().starts_with("/memfd:"));
+        if let Some(data) = is_memory.then(|| fs::metadata(entry.path()).ok()).flatten() {
+            files.insert(data.ino(), data.blocks() * 512);
+        }
+    }
+    server.memory_kb("RssAnon") * 1024 + files.values().sum::<u64>()
+}
+
+/// Connections of the server, those to its origin included.
+fn sockets(server: &Server) -> usize {
+    let entries = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+    let is_socket = |path| fs::read_link(path).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"));
+    entries.flatten().filter(|entry| is_socket(entry.path())).count()
+}
+
+/// Waits until the memory has stopped growing, and returns it.
+fn settled_bytes(server: &Server) -> u64 {
+    let (mut before, mut same) = (0, 0);
+    wait_until("the memory has stopped growing", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let now = memory_bytes(server);
+        same = if now <= before + MIB / 4 { same + 1 } else { 0 };
+        before = before.max(now);
+        same >= 5
+    });
+    before
+}
+
+fn check(server: &Server, before: u64, connections: usize, allowed: u64, what: &str) -> u64 {
+    wait_until("every request has a connection to the origin", || sockets(server) >= connections);
+    let most = settled_bytes(server);
+    println!("{what}: {} MiB before, {} MiB with them", before / MIB, most / MIB);
+    assert!(most <= bound(allowed), "{what}: {} MiB, more than {}", most / MIB, bound(allowed) / MIB);
+    most
+}
+
+#[test]
+fn readers_who_read_nothing_stay_within_the_budget_and_leave_nothing() {
+    let (folder, origin) = (Folder::new(), Origin::start());
+    let server = start(&folder, &origin);
+    allow_descriptors(id(), 4_000);
+    let before = memory_bytes(&server);
+    let read_nothing = |number: usize| {
+        let mut stream: TcpStream = server.connect();
+        write!(stream, "GET /7000000?x={number} HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        stream
+    };
+    let readers: Vec<_> = (0..1_000).map(read_nothing).collect();
+    check(&server, before, 2_000, (16 + 256) * MIB, "1,000 readers");
+    drop(readers);
+    wait_until("the memory is given back", || memory_bytes(&server) <= before + bound((16 + 16) * MIB));
+}
+
+#[test]
+fn ten_thousand_streams_that_nobody_reads_stay_within_the_budget_and_leave_nothing() {
+    let (folder, origin) = (Folder::new(), Origin::start());
+    let server = start(&folder, &origin);
+    allow_descriptors(id(), 4_000);
+    let before = memory_bytes(&server);
+    let open = |connection: usize| {
+        // Half of them open no window; the other half open all and do not read from the socket.
+        let window = if connection.is_multiple_of(2) { 0 } else { 0x7fff_ffff };
+        let mut client = Client::connect(&server, &[(INITIAL_WINDOW, window)]);
+        client.send_frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes());
+        for stream in 0..100 {
+            client.get(2 * stream + 1, &format!("/131072?x={connection}-{stream}"));
+        }
+        client
+    };
+    let clients: Vec<_> = (0..100).map(open).collect();
+    check(&server, before, 10_100, (16 + 256) * MIB, "10,000 streams");
+    drop(clients);
+    wait_until("the memory is given back", || memory_bytes(&server) <= before + bound((16 + 16) * MIB));
+}
