@@ -93,6 +93,10 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["accelerate", "http://localhost:81", "--listen", ":81"], "is where this accelerator itself listens"),
         (&["accelerate", ":1", "--memory", "256"], "a size is a whole number with a unit"),
         (&["accelerate", ":1", "--memory", "1KiB"], "it lies between 1MiB and 16TiB"),
+        (
+            &["accelerate", ":1", "--memory", "16TiB", "--listen", "127.0.0.1:0", "--admin", "off"],
+            "the cache may use 16TiB of memory, but",
+        ),
         (&["accelerate", ":1", "--hot-objects", "0"], "1..=1000000000"),
         (&["accelerate", ":1", "--disk", "/var/cache"], "DIR=10GiB"),
         (&["accelerate", ":1", "--disk", "=1GiB"], "no folder before"),

@@ -12,6 +12,7 @@ mod origin;
 mod paths;
 mod poisoning;
 mod purge;
+mod ranges;
 mod silence;
 mod targets;
 mod uploads;

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 /// What `make test` installs, by program, with the Debian package that brings it.
 const PACKAGES: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
+    ("aria2c", "aria2"),
     ("chromium", "chromium"),
     ("curl", "curl"),
     ("dpkg", "dpkg"),
@@ -29,6 +30,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
     ("umount", "mount"),
+    ("wget", "wget"),
     ("wrk", "wrk"),
 ];
 

@@ -209,7 +209,8 @@ impl View {
 /// All that content takes of the budget, and who holds it.
 fn show_memory(stats: &StoreStats) -> String {
     let in_all = stats.held.iter().map(|(_, bytes)| bytes).sum();
-    let held: Vec<_> = stats.held.iter().map(|(share, bytes)| format!("{} {}", share.name(), show_bytes(*bytes))).collect();
+    let held: Vec<_> =
+        stats.held.iter().map(|(share, bytes)| format!("{} {}", share.name(), show_bytes(*bytes))).collect();
     format!("{} of {}: {}", show_bytes(in_all), show_bytes(stats.memory_bytes_max), held.join(", "))
 }
 

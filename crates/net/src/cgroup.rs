@@ -47,12 +47,8 @@ pub fn files(own: &str, setting: &Setting<'_>) -> Vec<PathBuf> {
 }
 
 /// The setting that bounds memory.
-const MEMORY: Setting<'_> = Setting {
-    controller: "memory",
-    second: "memory.max",
-    first: "memory.limit_in_bytes",
-    first_folders: &["memory"],
-};
+const MEMORY: Setting<'_> =
+    Setting { controller: "memory", second: "memory.max", first: "memory.limit_in_bytes", first_folders: &["memory"] };
 
 /// The first version says "no limit" by a number near 2^63.
 const UNLIMITED_BYTES: u64 = 1 << 62;
@@ -71,7 +67,10 @@ impl MemoryLimit {
     pub fn read() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let texts = files(&own, &MEMORY).into_iter().filter_map(|file| fs::read_to_string(file).ok());
-        Self::least(texts.filter_map(|text| parse_limit(&text)), machine_bytes(&fs::read_to_string("/proc/meminfo").ok()?))
+        Self::least(
+            texts.filter_map(|text| parse_limit(&text)),
+            machine_bytes(&fs::read_to_string("/proc/meminfo").ok()?),
+        )
     }
 
     fn least(cgroups: impl Iterator<Item = u64>, machine: Option<u64>) -> Option<Self> {
@@ -112,7 +111,8 @@ mod tests {
             assert!(second.contains(&format!("/sys/fs/cgroup/{file}")), "{second:?}");
         }
         let first = names("5:memory:/x:y\n4:cpu,cpuacct:/x\n1:name=systemd:/x\n");
-        let expected = ["/sys/fs/cgroup/memory/x:y/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+        let expected =
+            ["/sys/fs/cgroup/memory/x:y/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
         assert_eq!(first, expected);
         assert!(names("nonsense\n0:\n").is_empty());
     }

@@ -3,6 +3,7 @@
 use crate::fill::Fills;
 use crate::group::Change;
 use crate::meta::Meta;
+use crate::ranges::RangeFetches;
 use crate::step::ProxyStep;
 use crate::store::{Store, StoreSettings};
 use crate::told::{NotKept, NotKeptCounts, OnChange};
@@ -29,6 +30,8 @@ pub struct Accelerator {
     /// What the store shares with all content on its way; without a bound as long as there is no store.
     budget: Arc<Budget>,
     pub(crate) fills: Arc<Fills>,
+    /// Whole responses that are fetched for requests for a range.
+    pub(crate) range_fetches: Arc<RangeFetches>,
     /// What No-Vary-Search has said, by the key without its query.
     searches: RwLock<HashMap<Box<[u8]>, Arc<Search>, RandomState>>,
     has_searches: AtomicBool,

@@ -156,7 +156,11 @@ impl Direct {
                 }
                 KeptAnswer::Incoming(incoming) => return Poll::Ready(answer(worker, aim, sent, incoming)),
                 KeptAnswer::Again => {
-                    aim.ask().begun.set(Some(Box::new(Begun::with_kept_tried(sent.ticket, sent.permit, sent.since_ns / 1_000_000))));
+                    aim.ask().begun.set(Some(Box::new(Begun::with_kept_tried(
+                        sent.ticket,
+                        sent.permit,
+                        sent.since_ns / 1_000_000,
+                    ))));
                     self.slow = Some(go_on(worker, aim));
                 }
                 KeptAnswer::Failed(failure) => match give_up(worker, aim, sent, failure) {

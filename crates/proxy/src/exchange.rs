@@ -221,6 +221,9 @@ pub(crate) async fn ask_origin(
     }
 }
 
+/// With less time than this, in milliseconds, another attempt is not begun; clocks differ by less.
+const LEFT_MS_MIN: u64 = 20;
+
 /// Until when a request whose first attempt began at `first_ms` is tried again: a client has the patience for one head
 /// timeout, not for one of each origin.
 fn head_deadline_ms(step: &ProxyStep, first_ms: u64) -> u64 {
@@ -273,7 +276,7 @@ impl Begun {
             attempts: self.attempts,
         };
         let refused = Refused::origin(failure);
-        let is_late = self.first_ms.is_some_and(|first_ms| now_ms >= head_deadline_ms(step, first_ms));
+        let is_late = self.first_ms.is_some_and(|first_ms| now_ms + LEFT_MS_MIN >= head_deadline_ms(step, first_ms));
         if is_late || retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
             return Err(refused);
         }

@@ -9,9 +9,10 @@ use crate::answer::early_links;
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
-use crate::growing::Growing;
+use crate::growing::{Growing, MEMORY_BYTES_MAX};
 use crate::meta::{Kept, Meta};
 use crate::query::{Query, audience_hash};
+use crate::ranges;
 use crate::store::{Inserted, Marker, Store, StoredBody};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Failure, Verdict, decide_failure};
@@ -23,7 +24,7 @@ use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
 use flatout_http::lines;
-use flatout_net::budget::{Held, Share};
+use flatout_net::budget::{Budget, Held, Share};
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
@@ -96,6 +97,7 @@ impl Fetch {
             Some(Asked::Shared(answered, stored, generation)) => {
                 writer.begin(self.fill_head(&answered.incoming, &stored, generation));
                 tell(direct, Direct::Shared);
+                let wanted = wanted || self.query.fetches_whole();
                 self.pump(&worker, writer, *answered, *stored, generation, wanted).await;
             }
         }
@@ -111,6 +113,7 @@ impl Fetch {
             let request_time_s = Now::read().unix_s;
             let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
             // A part or a compressed form of a page could not be put together.
+            let strip = if self.query.fetches_whole() { strip.and(Strip::RANGE) } else { strip };
             let strip = if self.query.cache.esi { strip.and(Strip::RANGE).and(Strip::ENCODING) } else { strip };
             let mut extra = conditions.map_or_else(Vec::new, |conditions| conditions.0.clone());
             self.query.cache.write_capability(&mut extra);
@@ -123,6 +126,16 @@ impl Fetch {
             };
             let times = (request_time_s, Now::read().unix_s);
             let status = answered.incoming.status;
+            if self.query.fetches_whole()
+                && status == 200
+                && !self.may_be_fetched_whole(worker, &answered.incoming, times)
+            {
+                // Each asks for its range by itself, now and for a while.
+                if let Some(store) = worker.store() {
+                    store.mark_ranges(self.query.key.hash(), ranges::marker(Now::read().monotonic_ms));
+                }
+                return Asked::Settled(Standing::Released);
+            }
             if status == 304
                 && let (Some(kept), Some(_)) = (&self.kept, conditions)
             {
@@ -156,6 +169,21 @@ impl Fetch {
             }
             return asked;
         }
+    }
+
+    /// Whether the whole response, whose head has come, is stored for a request for a range.
+    fn may_be_fetched_whole(&self, worker: &ProxyWorker, incoming: &Incoming, times: (i64, i64)) -> bool {
+        let query = &self.query;
+        let storing = with_response(incoming, times, |response| {
+            query.with(|request| decide_response(request, response, &query.cache.rules))
+        });
+        let Some(length) = content_length(incoming).filter(|_| matches!(storing, Storing::Store(_))) else {
+            return false;
+        };
+        let has_room = |budget: &Budget| length <= MEMORY_BYTES_MAX || budget.has_room(length);
+        length <= query.cache.range_fetch_bytes_max
+            && has_room(worker.accelerator().budget())
+            && query.range_fetch.borrow().as_ref().is_some_and(|fetch| fetch.charge(length, Now::read().monotonic_ms))
     }
 
     /// Joins the missing part with what is kept; `None`: they do not fit, and the whole must be asked for.

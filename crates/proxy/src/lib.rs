@@ -48,6 +48,7 @@ mod note;
 pub mod outcome;
 mod pass;
 mod query;
+mod ranges;
 pub mod rules;
 pub mod step;
 pub mod store;

@@ -3,7 +3,7 @@
 use crate::answer::{Content, Ready, answer_from, first_ranges};
 use crate::exchange::Answered;
 use crate::fetch::{Asked, Direct, Fetch};
-use crate::fill::{Begin, Interest, Standing, Use};
+use crate::fill::{Begin, FillHead, Interest, Standing, Use};
 use crate::meta::Kept;
 use crate::meta::Meta;
 use crate::note::Note;
@@ -125,6 +125,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
     let mut released = None;
     for round in 0.. {
         let now = Now::read();
+        query.range_fetch.take();
         let found = find(&worker, &query).await;
         let verdict = verdict_of(&query, &found, now.unix_s);
         let object = match &found {
@@ -171,6 +172,9 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
             return fetch_alone(&worker, &query, conditions, object, reason).await;
         }
         early_hints(&worker, &query);
+        if conditions.is_none() {
+            begin_range_fetch(&worker, &query, now);
+        }
         let fills = &worker.accelerator().fills;
         let fill_key = fill_key(&query, &found);
         let begun = fills.begin(&fill_key);
@@ -202,6 +206,10 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
                 if let Some(response) = response {
                     return Ok(response);
                 }
+                (alone, whole) = (true, true);
+            }
+            // It is in the middle of something too large to wait for.
+            Standing::Streaming(head) if note.collapsed && !is_range_near(&query, &head) => {
                 (alone, whole) = (true, true);
             }
             Standing::Streaming(head) => {
@@ -246,6 +254,28 @@ fn is_for(query: &Query, standing: &Standing) -> bool {
         }
         Standing::Asking | Standing::Released | Standing::Failed(_) => true,
     }
+}
+
+/// Whether a range is worth waiting for in a response that is being fetched from its beginning.
+fn is_range_near(query: &Query, head: &FillHead) -> bool {
+    let is_whole = head.meta.stored.extent == Extent::Whole;
+    let is_small = head.length.is_some_and(|length| length <= query.cache.range_fetch_bytes_max);
+    !is_whole || is_small || query.with(|request| request.field("range").is_none())
+}
+
+/// Has the whole response fetched for a request for a range, so that it can be stored and answers the next one: unless too
+/// much is fetched so already, or the response is known to be too large.
+fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
+    let is_range = query.with(|request| request.method == "GET" && request.field("range").is_some());
+    if !is_range || query.cache.esi || query.cache.range_fetch_bytes_max == 0 {
+        return;
+    }
+    let Some(store) = worker.store() else { return };
+    if store.forwards_ranges(query.key.hash(), now.monotonic_ms) {
+        return;
+    }
+    let client = query.ask.request.with(|request| request.client.map(|client| client.ip()));
+    query.range_fetch.replace(worker.accelerator().range_fetches.begin(client));
 }
 
 /// Whether a purge names what others have had fetched.
@@ -302,7 +332,8 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     query.with(|request| {
         write_variant_key(&names, request, &mut key);
         // Under ESI it is always the whole that is fetched.
-        let ranges: &[&str] = if query.cache.esi { &[] } else { &["range", "if-range"] };
+        let takes_whole = query.cache.esi || query.fetches_whole();
+        let ranges: &[&str] = if takes_whole { &[] } else { &["range", "if-range"] };
         for name in ranges {
             if let Some(value) = request.field(name) {
                 key.push(0);
@@ -331,6 +362,7 @@ async fn begin(
     match begun {
         Begin::Theirs(interest) => {
             note.collapsed = true;
+            query.range_fetch.take();
             let standing = poll_fn(|context| interest.poll_standing(context)).await;
             Joined::Standing(standing, note, interest)
         }

@@ -2,6 +2,7 @@
 
 use crate::esi::is_asked_for;
 use crate::exchange::Ask;
+use crate::ranges::RangeFetch;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::Key;
@@ -38,6 +39,8 @@ pub(crate) struct Query {
     pub(crate) vary: RefCell<Option<Box<str>>>,
     /// What was answered with, when that asks for ESI and ESI is done.
     pub(crate) template: RefCell<Option<Template>>,
+    /// Held while the whole response is fetched although a range is requested.
+    pub(crate) range_fetch: RefCell<Option<RangeFetch>>,
 }
 
 /// An answer that asks for ESI.
@@ -99,6 +102,11 @@ impl Query {
     /// The hash under which it is remembered that requests like this one do not wait for one another.
     pub(crate) fn marker_hash(&self) -> u64 {
         audience_hash(self.key.hash(), self.names_visitor)
+    }
+
+    /// Whether the origin is asked for the whole although a range is requested.
+    pub(crate) fn fetches_whole(&self) -> bool {
+        self.range_fetch.borrow().is_some()
     }
 
     /// What the keys of its fetches begin with.

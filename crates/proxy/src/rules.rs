@@ -15,6 +15,8 @@ pub struct CacheStep {
     purge: Vec<Cidr>,
     pub(crate) esi: bool,
     pub(crate) early_hints: bool,
+    /// The largest response that is fetched whole for a request for a range, in bytes; 0: none.
+    pub(crate) range_fetch_bytes_max: u64,
     /// The line by which an origin learns what may be said to this cache alone.
     capability: Box<[u8]>,
 }
@@ -65,6 +67,7 @@ impl CacheStep {
             purge: settings.purge.clone(),
             esi: settings.esi,
             early_hints: settings.early_hints,
+            range_fetch_bytes_max: settings.range_fetch_bytes_max,
         }
     }
 

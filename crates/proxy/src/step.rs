@@ -130,7 +130,9 @@ impl ProxyStep {
                 let (under_way, max) = (gate.under_way(), gate.max());
                 let (asking, limit) = (gate.asking(), gate.limit());
                 let waiting = gate.waiting();
-                format!(", {under_way} of {max} requests under way, {asking} await a head (limit {limit}), {waiting} queued")
+                format!(
+                    ", {under_way} of {max} requests under way, {asking} await a head (limit {limit}), {waiting} queued"
+                )
             });
             OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{gate}") }
         };

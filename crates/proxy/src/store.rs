@@ -99,6 +99,8 @@ pub struct Inspection<M> {
 pub struct Store<M: Meta> {
     shared: Arc<Shared<M>>,
     markers: Markers,
+    /// Keys whose whole response may not be fetched for a range.
+    range_markers: Markers,
     slots: Vec<Slot<M>>,
     is_released: AtomicBool,
     /// One purge at a time: the log on disks is written in the order of generations.
@@ -135,6 +137,7 @@ impl<M: Meta> Store<M> {
         let store = Arc::new(Self {
             shared: Arc::new(shared),
             markers: Markers::new(),
+            range_markers: Markers::new(),
             slots: settings.disks.into_iter().map(Slot::new).collect(),
             is_released: AtomicBool::new(false),
             purging: Mutex::default(),
@@ -318,6 +321,16 @@ impl<M: Meta> Store<M> {
     /// The marker of a key that is in force at `now_ms`.
     pub fn marker(&self, hash: u64, now_ms: u64) -> Option<Marker> {
         self.markers.get(hash).filter(|marker| now_ms < marker.until_ms)
+    }
+
+    /// Remembers that the whole response for a key may not be fetched for a range.
+    pub fn mark_ranges(&self, hash: u64, marker: Marker) {
+        self.range_markers.set(hash, marker);
+    }
+
+    /// Whether that is remembered at `now_ms`.
+    pub fn forwards_ranges(&self, hash: u64, now_ms: u64) -> bool {
+        self.range_markers.get(hash).is_some_and(|marker| now_ms < marker.until_ms)
     }
 
     /// A place for content of more than `INLINE_BYTES_MAX` bytes: on a volume that has room, else in a memory file.

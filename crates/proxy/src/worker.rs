@@ -332,6 +332,7 @@ impl ProxyWorker {
             names_visitor,
             vary: RefCell::default(),
             template: RefCell::default(),
+            range_fetch: RefCell::default(),
         };
         drop(key);
         if purges {

@@ -310,3 +310,29 @@ fn another_origin_steps_in_for_one_that_is_away() {
         assert_eq!(get(&server, &target).text(), target);
     }
 }
+
+/// A client waits as long as one origin may take, not as long as all of them together.
+#[test]
+fn retries_after_a_head_timeout_end_with_the_first_one() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let silent = || {
+        let is_over = Arc::clone(&is_over);
+        Origin::start(move |_, _| {
+            while !is_over.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Then::Close
+        })
+    };
+    let origins = [silent(), silent(), silent()];
+    let folder = Folder::new();
+    let urls = format!("{}\" \"{}\" \"{}", origins[0].url(), origins[1].url(), origins[2].url());
+    let server = configure(&folder, &urls, "", "retries 2\ntimeouts { head \"500ms\" }");
+    let count = || origins.iter().map(|origin| origin.requests().len()).sum::<usize>();
+    assert_eq!(get(&server, "/").status, 504);
+    assert_eq!(count(), 1, "no second origin is asked once the time is over");
+    // The same for a response that is not for the cache.
+    assert_eq!(ask(&server, "DELETE", "/", "").status, 504);
+    assert_eq!(count(), 2);
+    is_over.store(true, Ordering::SeqCst);
+}

@@ -229,6 +229,9 @@ pub(super) fn cache(writer: &mut Writer, rules: &CacheRules) {
     if rules.object_bytes_max != defaults.object_bytes_max {
         writer.begin("object-max").text(&show_size(rules.object_bytes_max)).end();
     }
+    if rules.range_fetch_bytes_max != defaults.range_fetch_bytes_max {
+        writer.begin("range-fetch-max").text(&show_size(rules.range_fetch_bytes_max)).end();
+    }
     if rules.targeted != defaults.targeted {
         list_or_off(writer, "targeted", &rules.targeted);
     }

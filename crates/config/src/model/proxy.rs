@@ -259,6 +259,8 @@ pub struct CacheRules {
     pub variants_max: u32,
     /// The largest content kept.
     pub object_bytes_max: u64,
+    /// The largest response that is fetched whole for a request for a range, in bytes; 0: none.
+    pub range_fetch_bytes_max: u64,
     /// Fields by which origins speak to this cache alone, the first that is there counts (RFC 9213).
     pub targeted: Vec<String>,
     /// Fields with the answer's tags.
@@ -311,6 +313,7 @@ impl Default for CacheRules {
             request_directives: true,
             variants_max: 32,
             object_bytes_max: 1024 * 1024 * 1024,
+            range_fetch_bytes_max: 16 * 1024 * 1024,
             targeted: ["Flatout-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"].map(str::to_owned).into(),
             tag_fields: vec!["Surrogate-Key".to_owned(), "Cache-Tag".to_owned()],
             status_field: StatusField::Everybody,

@@ -43,6 +43,7 @@ const NAMES: Shape = Shape::values(1, "without \"utm_*\" \"fbclid\"");
 const DIRECTIVES: Shape = Shape::value("request-directives #false");
 const VARIANTS: Shape = Shape::value("variants 32");
 const OBJECT: Shape = Shape::value("object-max \"1GiB\"");
+const RANGE_FETCH: Shape = Shape::value("range-fetch-max \"16MiB\"");
 const TARGETED: Shape = Shape {
     arguments: (0, VALUES_MAX),
     properties: &["off"],
@@ -72,6 +73,7 @@ const ALLOWED: &[&str] = &[
     "request-directives",
     "variants",
     "object-max",
+    "range-fetch-max",
     "targeted",
     "tags",
     "status",
@@ -154,6 +156,13 @@ fn setting(reader: &mut Reader<'_>, node: &Node, rules: &mut CacheRules) {
                 && let Some(size) = reader.size(&node.arguments[0], 1 << 10..=1 << 40)
             {
                 rules.object_bytes_max = size;
+            }
+        }
+        "range-fetch-max" => {
+            if reader.shape(node, &RANGE_FETCH)
+                && let Some(size) = reader.size(&node.arguments[0], 0..=1 << 40)
+            {
+                rules.range_fetch_bytes_max = size;
             }
         }
         "targeted" => rules.targeted = fields(reader, node, &TARGETED),

@@ -141,6 +141,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "request-directives",
             "variants",
             "object-max",
+            "range-fetch-max",
             "targeted",
             "tags",
             "purge",

@@ -87,6 +87,7 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         names_visitor: false,
         vary: RefCell::default(),
         template: RefCell::default(),
+        range_fetch: RefCell::default(),
     };
     let mut key = Vec::new();
     let intake = part.with(|request| {

@@ -3,9 +3,9 @@
 use crate::store::{
     INLINE_BYTES_MAX, Inserted, Key, Marker, Meta, NotKept, Object, Purge, Purged, Store, StoreSettings, StoredBody,
 };
+use flatout_net::budget::Share;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use flatout_net::budget::Share;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -416,7 +416,8 @@ fn a_volume_that_fails_is_left_alone() {
     let store = open(place.settings(1 << 22, 1 << 24));
     assert_eq!((store.stats().volumes[0].state, store.stats().volumes[0].objects), (VolumeState::Good, 0));
     let missing = PathBuf::from("/proc/no-such-folder");
-    let (store, warnings) = Store::open(StoreSettings { disks: vec![(missing, 1 << 24)], ..settings(1 << 20) }, Arc::default());
+    let (store, warnings) =
+        Store::open(StoreSettings { disks: vec![(missing, 1 << 24)], ..settings(1 << 20) }, Arc::default());
     assert_eq!((warnings.len(), store.stats().volumes[0].state), (1, VolumeState::Degraded));
     put(&store, "a/x", "", b"");
 }

@@ -1,0 +1,144 @@
+//! When a request for a range has the whole response fetched, so that it can be stored: bounded for each client and in
+//! all, as a request for one byte could otherwise make an origin send megabytes.
+//!
+//! Absent by design: sockets, the clock.
+
+use crate::store::Marker;
+use foldhash::fast::RandomState;
+use std::hash::BuildHasher as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Such fetches at once, in all.
+const UNDER_WAY_MAX: u32 = 64;
+
+/// Such fetches at once, on behalf of one client.
+const OF_CLIENT_MAX: u32 = 4;
+
+/// Bytes fetched on behalf of one client in one period.
+const PERIOD_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// A period, in milliseconds.
+const PERIOD_MS: u64 = 60_000;
+
+/// Places for clients. Two who share one share its bounds.
+const CLIENTS: usize = 1024;
+
+/// How long a key is remembered whose whole response may not be fetched, in milliseconds.
+const REMEMBERED_MS: u64 = 600_000;
+
+/// The marker for such a key.
+pub(crate) const fn marker(now_ms: u64) -> Marker {
+    Marker { reason: 0, until_ms: now_ms.saturating_add(REMEMBERED_MS) }
+}
+
+/// What is counted for a client.
+#[derive(Debug, Default)]
+struct Client {
+    under_way: AtomicU32,
+    /// The period, and the bytes fetched in it.
+    period: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// All such fetches of the process.
+#[derive(Debug)]
+pub(crate) struct RangeFetches {
+    hasher: RandomState,
+    under_way: AtomicU32,
+    clients: Box<[Client]>,
+}
+
+impl Default for RangeFetches {
+    fn default() -> Self {
+        let clients = (0..CLIENTS).map(|_| Client::default()).collect();
+        Self { hasher: RandomState::default(), under_way: AtomicU32::new(0), clients }
+    }
+}
+
+impl RangeFetches {
+    /// Begins one on behalf of `client`; `None` when there are too many.
+    pub(crate) fn begin(self: &Arc<Self>, client: Option<IpAddr>) -> Option<RangeFetch> {
+        // Who has an address of IPv6 has the whole network.
+        let network = match client {
+            Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() >> 64 << 64).into())),
+            client => client,
+        };
+        let index = self.hasher.hash_one(network) as usize % CLIENTS;
+        let fetch = RangeFetch { all: Arc::clone(self), index };
+        let in_all = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let of_client = self.clients[index].under_way.fetch_add(1, Ordering::Relaxed);
+        // Dropped, it gives both back.
+        (in_all < UNDER_WAY_MAX && of_client < OF_CLIENT_MAX).then_some(fetch)
+    }
+}
+
+/// One such fetch.
+#[derive(Debug)]
+pub(crate) struct RangeFetch {
+    all: Arc<RangeFetches>,
+    index: usize,
+}
+
+impl RangeFetch {
+    /// Counts `bytes` for its client, unless those are more than one client has in a period. Returns whether it did.
+    pub(crate) fn charge(&self, bytes: u64, now_ms: u64) -> bool {
+        let client = &self.all.clients[self.index];
+        let period = now_ms / PERIOD_MS;
+        if client.period.swap(period, Ordering::Relaxed) != period {
+            client.bytes.store(0, Ordering::Relaxed);
+        }
+        let before = client.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= PERIOD_BYTES_MAX;
+        if !fits {
+            client.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+impl Drop for RangeFetch {
+    fn drop(&mut self) {
+        self.all.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.all.clients[self.index].under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OF_CLIENT_MAX, PERIOD_BYTES_MAX, PERIOD_MS, RangeFetches, UNDER_WAY_MAX};
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+
+    fn client(number: u32) -> Option<IpAddr> {
+        Some(Ipv4Addr::from(number).into())
+    }
+
+    #[test]
+    fn one_client_and_all_of_them_are_bounded() {
+        let all = Arc::<RangeFetches>::default();
+        let mine: Vec<_> = (0..10).filter_map(|_| all.begin(client(1))).collect();
+        assert_eq!(mine.len(), OF_CLIENT_MAX as usize);
+        drop(mine);
+        assert!(all.begin(client(1)).is_some());
+        let others: Vec<_> = (0..1000).filter_map(|number| all.begin(client(number))).collect();
+        assert_eq!(others.len(), UNDER_WAY_MAX as usize);
+        assert!(all.begin(client(5000)).is_none());
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let all = Arc::<RangeFetches>::default();
+        let address = |last: u32| format!("2001:db8::{last:x}").parse().ok();
+        let kept: Vec<_> = (0..10).filter_map(|last| all.begin(address(last))).collect();
+        assert_eq!(kept.len(), OF_CLIENT_MAX as usize);
+    }
+
+    #[test]
+    fn bytes_are_bounded_in_each_period() {
+        let all = Arc::<RangeFetches>::default();
+        let fetch = all.begin(client(1)).unwrap();
+        assert!(fetch.charge(PERIOD_BYTES_MAX, 0) && !fetch.charge(1, 1) && fetch.charge(1, PERIOD_MS));
+    }
+}
