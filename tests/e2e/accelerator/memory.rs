@@ -76,7 +76,7 @@ admin off=#true
 store memory=\"16MiB\"
 timeouts {{ write \"1h\"; idle \"1h\" }}
 site \"*\" {{
-    listen \"127.0.0.1:0\"
+    listen \"127.0.0.1:0\" h2c=#true
     cache
     proxy \"{}\" {{
         concurrency min=20000 max=20000
