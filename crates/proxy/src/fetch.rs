@@ -343,7 +343,7 @@ impl Fetch {
             let piece = pumping.next(&mut body).await;
             match piece {
                 None => return pumping.writer.cut(CloseReason::OriginCut),
-                Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, &bytes, bytes_max).await,
+                Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, bytes, bytes_max).await,
                 Some(IncomingPiece::End(trailers)) => {
                     drop(hold);
                     return self.finish(worker, pumping, stored, generation, trailers.as_deref());

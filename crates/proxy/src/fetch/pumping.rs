@@ -7,6 +7,7 @@ use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
 use flatout_net::budget::{PIECE_BYTES_MAX, Share};
 use flatout_net::origin::{IncomingBody, IncomingPiece, OriginClient};
+use flatout_net::shared::SharedBytes;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,7 +64,13 @@ impl Pumping {
 
     /// Adds `bytes`: to memory, or to the file. What will not be stored is held for its readers alone, and no more of it
     /// than a window: then the origin is held back by the slowest.
-    pub(super) async fn add(&mut self, worker: &Rc<ProxyWorker>, client: &OriginClient, bytes: &[u8], bytes_max: u64) {
+    pub(super) async fn add(
+        &mut self,
+        worker: &Rc<ProxyWorker>,
+        client: &OriginClient,
+        bytes: SharedBytes,
+        bytes_max: u64,
+    ) {
         let before = self.writer.look(Growing::bytes);
         let after = before + bytes.len() as u64;
         if after > bytes_max {
@@ -77,14 +84,16 @@ impl Pumping {
             self.stop_storing(NoStore::NoRoom);
         }
         let is_last = self.length == Some(after);
-        if self.body.is_some() && !self.write(worker, bytes, is_last).await {
+        if self.body.is_some() && !self.write(worker, &bytes, is_last).await {
             // Nobody is left to have it.
             return;
         }
         if self.body.is_none() {
-            let piece: Arc<[u8]> = bytes.into();
+            let piece: Arc<[u8]> = bytes[..].into();
             self.grow(is_last, |content| content.push(piece));
         }
+        // It is copied; what waits for readers is held once.
+        drop(bytes);
         if self.unkept.is_some() {
             self.hold_back(worker).await;
         } else if let Some(store) = worker.store().filter(|store| store.budget().is_over()) {
