@@ -80,7 +80,7 @@ impl Pumping {
         if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
             self.stop_storing(NoStore::NoRoom);
         }
-        if self.body.is_none() && self.unkept.is_none() && !self.has_room(worker, bytes.len() as u64) {
+        if self.body.is_none() && self.unkept.is_none() && !Self::has_room(worker, bytes.len() as u64) {
             self.stop_storing(NoStore::NoRoom);
         }
         let is_last = self.length == Some(after);
@@ -109,7 +109,7 @@ impl Pumping {
     }
 
     /// Whether the budget has room for `count` bytes more, perhaps after others have made some.
-    fn has_room(&self, worker: &ProxyWorker, count: u64) -> bool {
+    fn has_room(worker: &ProxyWorker, count: u64) -> bool {
         let Some(store) = worker.store() else { return false };
         store.budget().has_room(count) || {
             worker.make_room();

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Content up to this many bytes is kept as bytes; more goes to a file and is sent by sendfile.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
