@@ -14,6 +14,9 @@ use std::sync::{Arc, Mutex};
 /// Shards of the index: a look-up holds one for some tens of nanoseconds, so this many keep workers apart.
 const SHARDS: usize = 64;
 
+/// Released files that are looked at after an insert.
+const SWEPT_AFTER_INSERT: usize = 16;
+
 /// Counters of changes. More than shards, so that a look-up on a disk seldom meets the change of another key.
 const CHANGES: usize = 4_096;
 
@@ -223,6 +226,9 @@ impl<M> Memory<M> {
         for victim in &victims {
             self.evict(victim);
         }
+        drop(victims);
+        // Most of them are read by nobody, and gone by now.
+        self.released.sweep(SWEPT_AFTER_INSERT);
     }
 
     /// Evicts what the budget has no room for any more.

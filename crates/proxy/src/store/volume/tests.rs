@@ -102,9 +102,19 @@ fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn large_body(store: &TestStore, bytes: &[u8]) -> StoredBody {
-    let mut body = store.create_body(Some(bytes.len() as u64)).unwrap();
+    let mut body = None;
+    // What waits for a disk still has its memory.
+    wait_until("there is room", || {
+        store.make_room();
+        body = store.create_body(Some(bytes.len() as u64)).ok();
+        body.is_some()
+    });
+    let mut body = body.unwrap();
     for part in bytes.chunks(50_000) {
-        body.write(part).unwrap();
+        wait_until("there is room for more", || {
+            store.make_room();
+            body.write(part).is_ok()
+        });
     }
     body.finish().unwrap()
 }
