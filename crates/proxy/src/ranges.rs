@@ -111,20 +111,20 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
 
-    fn client(number: u32) -> Option<IpAddr> {
-        Some(Ipv4Addr::from(number).into())
+    fn client(number: u32) -> IpAddr {
+        Ipv4Addr::from(number).into()
     }
 
     #[test]
     fn one_client_and_all_of_them_are_bounded() {
         let all = Arc::<RangeFetches>::default();
-        let mine: Vec<_> = (0..10).filter_map(|_| all.begin(client(1))).collect();
+        let mine: Vec<_> = (0..10).filter_map(|_| all.begin(Some(client(1)))).collect();
         assert_eq!(mine.len(), OF_CLIENT_MAX as usize);
         drop(mine);
-        assert!(all.begin(client(1)).is_some());
-        let others: Vec<_> = (0..1000).filter_map(|number| all.begin(client(number))).collect();
+        assert!(all.begin(Some(client(1))).is_some());
+        let others: Vec<_> = (0..1000).filter_map(|number| all.begin(Some(client(number)))).collect();
         assert_eq!(others.len(), UNDER_WAY_MAX as usize);
-        assert!(all.begin(client(5000)).is_none());
+        assert!(all.begin(Some(client(5000))).is_none());
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn bytes_are_bounded_in_each_period() {
         let all = Arc::<RangeFetches>::default();
-        let fetch = all.begin(client(1)).unwrap();
+        let fetch = all.begin(Some(client(1))).unwrap();
         assert!(fetch.charge(PERIOD_BYTES_MAX, 0) && !fetch.charge(1, 1) && fetch.charge(1, PERIOD_MS));
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Longer than `timeouts { body }` below.
-const SILENCE: Duration = Duration::from_millis(1_000);
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Answers with two pieces and a silence between them, of this type.
 fn pausing(media: &'static str) -> Origin {

@@ -44,10 +44,10 @@ fn wait_for_lines(path: &Path, count: usize) -> Vec<serde_json::Value> {
 
 /// Has clients of both protocols give up, while they wait and in the middle of an upload, and checks their lines.
 fn check_lines_of_clients_that_give_up(folder: &Folder, handler: &str, received: &Mutex<Vec<u8>>) {
-    let [main, own] = ["main.log", "own.log"].map(|name| folder.path().join(name));
+    let [main, own] = ["main.log", "own.log"].map(|name| folder.path().join(name).display().to_string());
     let text = format!(
-        "workers 1\nadmin off=#true\nlog {main:?}\nsite \"test\" {{\n    listen \"127.0.0.1:0\" h2c=#true\n    \
-         log {own:?} format=\"json\"\n    {handler}\n}}\n"
+        "workers 1\nadmin off=#true\nlog \"{main}\"\nsite \"test\" {{\n    listen \"127.0.0.1:0\" h2c=#true\n    \
+         log \"{own}\" format=\"json\"\n    {handler}\n}}\n"
     );
     let server = Server::run(folder, &text);
     let wait_for = |query: &str| {

@@ -56,6 +56,9 @@ fn get_with(fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     encode(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", "/1k").into_iter().chain(more).collect::<Vec<_>>())
 }
 
+/// The mistake, its bytes, its consequence, and a known other consequence with its reason.
+type Case = (&'static str, Vec<u8>, Consequence, Option<(Consequence, &'static str)>);
+
 #[test]
 fn mistakes_have_the_consequence_that_the_standard_gives_them() {
     use Consequence::{Connection, Stream};
@@ -66,14 +69,15 @@ fn mistakes_have_the_consequence_that_the_standard_gives_them() {
         |kind: u8, flags: u8, stream: u32, payload: &[u8]| [open(), encode(kind, flags, stream, payload)].concat();
     // What is wrong, what it must come to, and, where the h2 crate does otherwise and no look at frames can help, what
     // it comes to today and why.
-    let cases: [(&str, Vec<u8>, Consequence, Option<(Consequence, &str)>); 18] = [
+    let too_large = vec![0; 16_385];
+    let cases: [Case; 18] = [
         ("PING of 7 bytes", encode(PING, 0, 0, &[0; 7]), Connection(FRAME_SIZE_ERROR), None),
         ("SETTINGS of 5 bytes", encode(SETTINGS, 0, 0, &[0; 5]), Connection(FRAME_SIZE_ERROR), None),
         ("SETTINGS with ACK and content", encode(SETTINGS, ACK, 0, &[0; 6]), Connection(FRAME_SIZE_ERROR), None),
         ("RST_STREAM of 3 bytes", then(RST_STREAM, 0, 1, &[0; 3]), Connection(FRAME_SIZE_ERROR), None),
         ("WINDOW_UPDATE of 5 bytes", encode(WINDOW_UPDATE, 0, 0, &[1; 5]), Connection(FRAME_SIZE_ERROR), None),
         ("GOAWAY of 4 bytes", encode(GOAWAY, 0, 0, &[0; 4]), Connection(FRAME_SIZE_ERROR), None),
-        ("HEADERS of 16,385 bytes", encode(HEADERS, END_HEADERS, 1, &[0; 16_385]), Connection(FRAME_SIZE_ERROR), None),
+        ("HEADERS of 16,385 bytes", encode(HEADERS, END_HEADERS, 1, &too_large), Connection(FRAME_SIZE_ERROR), None),
         ("a field of the connection", get_with(&[(b"connection", b"close")]), Stream(PROTOCOL_ERROR), None),
         ("TE with a coding", get_with(&[(b"te", b"gzip")]), Stream(PROTOCOL_ERROR), None),
         ("a value that begins with a space", get_with(&[(b"x-a", b" b")]), Stream(PROTOCOL_ERROR), None),
@@ -111,7 +115,7 @@ fn mistakes_have_the_consequence_that_the_standard_gives_them() {
         ),
         (
             "DATA of 16,385 bytes",
-            then(DATA, 0, 1, &[0; 16_385]),
+            then(DATA, 0, 1, &too_large),
             Stream(FRAME_SIZE_ERROR),
             Some((Connection(FRAME_SIZE_ERROR), "the h2 crate ends at the frame's length, before it knows the type")),
         ),

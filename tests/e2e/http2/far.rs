@@ -70,7 +70,7 @@ impl Relay {
 fn carry(mut from: TcpStream, mut to: TcpStream, log: Arc<Mutex<Vec<u8>>>) {
     let (sender, pieces) = channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
-        let mut buffer = [0; 64 * 1024];
+        let mut buffer = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             if sender.send((Instant::now() + DELAY, buffer[..count].to_vec())).is_err() {
                 return;
