@@ -59,23 +59,23 @@ fn check_lines_of_clients_that_give_up(folder: &Folder, handler: &str, received:
     stream.write_all(b"GET /a.php?first HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
     wait_for("first");
     reset(stream);
-    wait_for_lines(&own, 1);
+    wait_for_lines(Path::new(&own), 1);
     let mut stream = server.connect();
     stream.write_all(b"POST /a.php HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nfour").unwrap();
     drop(stream);
-    wait_for_lines(&own, 2);
+    wait_for_lines(Path::new(&own), 2);
     let mut client = Client::connect(&server, &[]);
     client.get(1, "/a.php?second");
     wait_for("second");
     client.send_frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
-    wait_for_lines(&own, 3);
+    wait_for_lines(Path::new(&own), 3);
     let upload = [request("POST", "/a.php"), literal(b"content-length", b"9")].concat();
     client.send_frame(HEADERS, END_HEADERS, 3, &upload);
     client.send_frame(DATA, 0, 3, b"four");
     client.send_frame(PING, 0, 0, b"received");
     client.frame_like("the answer to the ping", |frame| frame.kind == PING && frame.flags == ACK);
     client.send_frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]);
-    let lines = wait_for_lines(&own, 4);
+    let lines = wait_for_lines(Path::new(&own), 4);
     let found: Vec<String> = lines
         .iter()
         .map(|line| {
