@@ -84,7 +84,6 @@ fn flags_of_the_store_and_of_the_server_are_printed_as_a_configuration_that_is_v
 fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
     for (arguments, hint) in [
         (&["accelerate"][..], "<ORIGIN>..."),
-        (&["accelerate", "localhost:3000"], "write http://localhost:3000"),
         (&["accelerate", "http://a/b"], "write http://a, and change paths by `rewrite`"),
         (&["accelerate", "unix:/run/app.sock"], "looks like a Unix socket"),
         (&["accelerate", "http://u:p@a"], "no user and no password"),

@@ -143,7 +143,9 @@ mod tests {
         two.closes[CloseReason::IdleTimeout as usize].add(1);
         two.outcomes[1].add(7);
         let rows = sum_rows(&[&one, &two], &["hit", "missing"]);
-        let expected = [("requests", 5), ("status_4xx", 1), ("outcome_missing", 7), ("closed_idle_timeout", 1)];
+        // Statuses of no class count as server errors (RFC 9110 section 15).
+        let expected =
+            [("requests", 5), ("status_4xx", 1), ("status_5xx", 1), ("outcome_missing", 7), ("closed_idle_timeout", 1)];
         assert_eq!(rows, expected.map(|(name, count)| (name.to_owned(), count)));
     }
 }
