@@ -199,7 +199,7 @@ fn what_cannot_be_opened_is_said_before_anything_is_served() {
         ("page \"site/nothing.lhtml\"", "cannot be read"),
         ("pages \"site\" { database \"nowhere/site.db\" }", "database `"),
     ] {
-        folder.write("bad.kdl", format!("site {{ listen \"127.0.0.1:0\"; {block} }}").as_bytes());
+        folder.write("bad.kdl", format!("admin off=#true\nsite {{ listen \"127.0.0.1:0\"; {block} }}").as_bytes());
         let output = flatout().arg("run").arg("-c").arg(folder.path().join("bad.kdl")).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(expected), "{}", said(&output));
