@@ -22,8 +22,8 @@ pub fn good_of_point(point: &Point, in_time_ns: u64) -> u64 {
     in_time.map(|(_, count)| u64::from(*count)).sum::<u64>().saturating_sub(point.errors)
 }
 
-/// Goodput, a second, over the whole seconds in which load was offered; over all its time where the step was shorter than
-/// one.
+/// Goodput, a second, over the whole seconds in which load was offered. A step shorter than one second counts to its last
+/// response.
 pub fn sustained_per_s(step: &StepReport, in_time_ns: u64) -> f64 {
     let (series, points) = (&step.record.series, step.record.series.points());
     let point_ns = series.step_s * 1_000_000_000;
@@ -37,7 +37,8 @@ pub fn sustained_per_s(step: &StepReport, in_time_ns: u64) -> f64 {
     };
     let offered = points.get(from..until.min(points.len())).unwrap_or_default();
     if offered.is_empty() {
-        return good(step, in_time_ns) as f64 / (step.elapsed_ns.max(1) as f64 / 1e9);
+        let all_ns = step.elapsed_ns.saturating_add(step.record.late.drain_ns);
+        return good(step, in_time_ns) as f64 / (all_ns.max(1) as f64 / 1e9);
     }
     let good: u64 = offered.iter().map(|point| good_of_point(point, in_time_ns)).sum();
     good as f64 / (offered.len() as u64 * series.step_s) as f64
