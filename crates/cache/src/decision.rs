@@ -302,7 +302,7 @@ pub fn decide_failure(
     if blocked || part || stored.flags.any(Flags::NO_CACHE) {
         return pass;
     }
-    // A request may prolong a lifetime, where there is one; otherwise nobody has said that others may have it.
+    // A request may prolong a lifetime, where there is one; without one, the origin never allowed sharing.
     let may_prolong = !stored.flags.any(Flags::MUST_REVALIDATE) && stored.lifetime_source != LifetimeSource::None;
     let asked_s = directives.stale_if_error_s.filter(|_| may_prolong).unwrap_or(0);
     let window_s = stored.stale_if_error_s.max(asked_s);

@@ -305,7 +305,7 @@ fn describe_fields(
 /// (RFC 9111 §5.2.3), and `s-maxage=60, stale-while-revalidate=600` would mean nothing otherwise.
 ///
 /// The owner's defaults prolong a lifetime, so they need one: a response that was never fresh, such as a page with
-/// nothing but an ETag, is nobody else's until the origin has validated it. Nor is `stale-while-revalidate` alone a
+/// nothing but an ETag, is not shared until the origin has validated it. Nor is `stale-while-revalidate` alone a
 /// lifetime.
 fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {

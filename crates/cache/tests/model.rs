@@ -73,7 +73,7 @@ impl Answer {
         self.s_maxage.or(self.max_age).unwrap_or(0)
     }
 
-    /// Without a lifetime nobody has said that others may have it: nothing prolongs it then.
+    /// Without a lifetime the origin never allowed sharing, so nothing prolongs it.
     fn has_lifetime(&self) -> bool {
         self.s_maxage.or(self.max_age).is_some()
     }

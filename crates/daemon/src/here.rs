@@ -38,8 +38,8 @@ fn check_certificates(config: &Config, faults: &mut Vec<String>) {
     }
 }
 
-/// A port that flatout itself holds is free: a reload or an upgrade takes it over. One that only root may bind is not for whoever
-/// validates to judge.
+/// A port that flatout itself holds is free: a reload or an upgrade takes it over. A port that only root
+/// may bind is not checked.
 fn check_port(listener: &Listener) -> Option<String> {
     let address = listener.address;
     let error = check_free(&address).err()?;

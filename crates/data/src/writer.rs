@@ -43,7 +43,7 @@ pub(crate) enum Job {
     Begin { limits: Limits, asked_at: Instant, promise: Promise<Transaction> },
     /// The changes of a folder.
     Migrate { folder: PathBuf, wait_until: Instant, promise: Promise<Vec<String>> },
-    /// From now on every commit is on the disk before it is told of.
+    /// From now on, every commit is on disk before it is reported.
     SyncCommits { wait_until: Instant, promise: Promise<()> },
 }
 

@@ -222,7 +222,7 @@ pub(crate) struct Walk<'w, T> {
     cache: Option<u32>,
     /// What is to be known of the decoded path.
     facts: PathFacts,
-    /// The path as others may read it; mostly nobody reads it differently.
+    /// Other interpretations of the path; usually there are none.
     readings: Vec<Reading>,
     /// The error pages in force; of two for one status, the later one.
     pages: Vec<u32>,
@@ -323,7 +323,7 @@ impl<'w, T: Trace> Walk<'w, T> {
 
     fn walk_block(&mut self, block: &'w Block) -> Option<Reply> {
         if T::TOLD || !self.readings.is_empty() {
-            // Those that an index would leave out are to be told of, too, or match in another reading of the path.
+            // The index leaves out steps that must be traced, or that match another interpretation of the path.
             return block.steps.iter().find_map(|step| self.walk_step(step));
         }
         let mut rewrites = self.rewrites;

@@ -252,7 +252,7 @@ fn stale_windows_and_flags() {
         let strict = directives.contains("reval") && !directives.contains("while") || directives.contains("s-maxage");
         assert_eq!(stored.flags.any(Flags::MUST_REVALIDATE), strict, "{directives}");
     }
-    // What was never fresh is nobody else's, unless the origin says so.
+    // A response that was never fresh is not shared, unless the origin allows it.
     for fields in ["Cache-Control: max-age=0\r\n", "Cache-Control: stale-while-revalidate=9\r\n", "Expires: 0\r\n", ""]
     {
         let stored = stored_with("", 200, &format!("{fields}ETag: \"x\"\r\n"), &rules);

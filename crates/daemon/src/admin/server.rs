@@ -140,7 +140,7 @@ fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, b
     if open.len() >= CONNECTIONS_MAX {
         match open.iter().position(Connection::close_if_silent) {
             Some(index) => open.remove(index).finish(),
-            // All of them wait for answers: this one is told to come again.
+            // All connections are waiting for responses, so refuse this one and ask it to retry.
             None => return refuse(stream),
         }
     }

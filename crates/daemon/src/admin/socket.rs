@@ -51,7 +51,7 @@ impl AdminSocket {
         Ok(Self { listener, path: path.to_owned(), identity })
     }
 
-    /// Goes on with the socket of the process before us; `None` when its file has gone, so that nobody finds it. The file
+    /// Takes over the previous process's socket; `None` when its file is gone and no client can find it. The file
     /// stays that process's until [`own_file`](Self::own_file): should this one fail, the other still answers there.
     pub(crate) fn adopt(socket: OwnedFd, path: &Path) -> Option<Self> {
         identity(path).ok()?;

@@ -302,7 +302,7 @@ fn slow_statements_do_not_starve_a_quick_one() {
     }
 }
 
-/// Whoever shares the file and asks for synced commits gets them, whoever opened it first.
+/// A user of a shared file gets synced commits on request, no matter who opened the file first.
 #[test]
 fn commits_are_synced_for_those_who_ask() {
     let scratch = Scratch::new();

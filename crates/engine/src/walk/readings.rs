@@ -12,7 +12,7 @@ use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal;
 use flatout_net::response::Response;
 
-/// The path as somebody else may read it.
+/// The path as another program may interpret it.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// The ways in which this reading differs.

@@ -53,7 +53,7 @@ impl WindowEstimator {
         Self { windows, probe: 0, sent_us: None, total_bytes: 0, stream_bytes: 0, rate_max: 0, next_us: 0, pause_us: 0 }
     }
 
-    /// What the windows should be by what is known.
+    /// The current target sizes of the windows.
     pub const fn windows(&self) -> Windows {
         self.windows
     }
@@ -77,7 +77,7 @@ impl WindowEstimator {
         begins
     }
 
-    /// The PING was acknowledged; `told` are the windows that the peer knows. Returns whether they should be larger now.
+    /// The PING was acknowledged; `told` are the windows announced to the peer. Returns whether they should grow.
     pub fn handle_acknowledged(&mut self, told: Windows, now_us: u64) -> bool {
         let Some(sent_us) = self.sent_us.take() else { return false };
         let round_trip_us = now_us.saturating_sub(sent_us).max(1);
