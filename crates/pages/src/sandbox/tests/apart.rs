@@ -44,13 +44,13 @@ const CANARY: &str = r"
 fn what_a_page_poisons_is_not_there_for_the_next() {
     let sandbox = sandbox();
     let canary = sandbox.load("canary", CANARY).unwrap();
-    let clean = run_code(&sandbox, &canary, Limits::default());
+    let clean = run_code(&sandbox, &canary, unhurried());
     assert_eq!(clean.failure, None);
     for poison in POISONS {
         let code = sandbox.load("poison", poison).unwrap();
         for _ in 0..3 {
-            run_code(&sandbox, &code, Limits::default());
-            let now = run_code(&sandbox, &canary, Limits::default());
+            run_code(&sandbox, &code, unhurried());
+            let now = run_code(&sandbox, &canary, unhurried());
             assert_eq!((now.failure, now.output.as_str()), (None, clean.output.as_str()), "after {poison}");
         }
     }
@@ -71,7 +71,7 @@ fn a_chunk_begins_anew_each_time() {
         same().n = 5";
     let code = sandbox.load("page", source).unwrap();
     for _ in 0..5 {
-        assert_eq!(run_code(&sandbox, &code, Limits::default()).output, "111");
+        assert_eq!(run_code(&sandbox, &code, unhurried()).output, "111");
     }
 }
 
@@ -80,7 +80,7 @@ fn what_a_failed_run_left_is_gone() {
     let sandbox = sandbox();
     let code = sandbox.load("page", "if x then __w('old') end x = 1 later('') error('no')").unwrap();
     for _ in 0..20 {
-        assert_eq!(run_code(&sandbox, &code, Limits::default()).output, "");
+        assert_eq!(run_code(&sandbox, &code, unhurried()).output, "");
     }
 }
 
@@ -100,7 +100,7 @@ fn memory_stays_flat() {
     for _ in 0..6 {
         for _ in 0..2000 {
             for code in &codes {
-                run_code(&sandbox, code, Limits::default());
+                run_code(&sandbox, code, unhurried());
             }
         }
         sandbox.collect();

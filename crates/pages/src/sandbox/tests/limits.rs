@@ -2,7 +2,6 @@
 
 use super::*;
 use std::thread;
-use std::time::Duration;
 
 /// Of a slice that is as long as the limit, time that went by without the page is not the page's.
 #[test]
@@ -30,7 +29,7 @@ fn near_its_limit_a_page_is_collected_seldom() {
         for i = 1, 200 do local garbage = buffer.create(200000 + i) end
         __w(buffer.len(kept))";
     let code = sandbox.load("page", source).unwrap();
-    let limits = Limits { cpu: Duration::from_secs(5), ..Limits::default() };
+    let limits = unhurried();
     let before = sandbox.inner.hub.meter.collections();
     let ended = run_code(&sandbox, &code, limits);
     assert_eq!((ended.failure, ended.output.as_str()), (None, "16252928"));
@@ -76,7 +75,7 @@ fn a_wait_in_a_metamethod_names_its_line() {
 fn a_run_that_expires_says_where_it_waited() {
     let sandbox = sandbox();
     let code = sandbox.load("page", "local a = 1\nlater('x')\n__w('never')").unwrap();
-    let mut run = sandbox.start(&code, Box::default(), Limits::default());
+    let mut run = sandbox.start(&code, Box::default(), unhurried());
     assert!(matches!(run.resume(), Step::Wants(_)));
     let failure = run.expire();
     assert_eq!((failure.kind, failure.line), (FailureKind::RunLimit, Some(2)), "{failure:?}");

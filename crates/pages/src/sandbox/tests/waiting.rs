@@ -1,7 +1,6 @@
 //! Waiting, flushing, and the page's own coroutines in between.
 
 use super::*;
-use std::time::Duration;
 
 #[test]
 fn waits_at_any_depth_of_coroutines() {
@@ -58,7 +57,7 @@ fn an_answer_is_kept_for_a_run_that_is_preempted_on_the_way_to_it() {
     let source = "local function deep(n) if n == 0 then return later('x') end \
         return coroutine.wrap(function() return deep(n - 1) end)() end __w(deep(20)) __w(deep(9))";
     let code = sandbox.load("page.lhtml", source).unwrap();
-    let mut run = sandbox.start(&code, Box::default(), Limits::default());
+    let mut run = sandbox.start(&code, Box::default(), unhurried());
     let go_on = |run: &mut Run| {
         run.set_slice(Duration::from_secs(1));
         (0..100).map(|_| run.resume()).find(|step| !matches!(step, Step::Preempted)).unwrap()
@@ -134,7 +133,7 @@ fn a_yield_outside_of_coroutines_ends_the_run() {
 fn runs_in_turns_do_not_meet() {
     let sandbox = sandbox();
     let code = sandbox.load("page", "x = (x or 0) + 1 local mine = {} for i = 1, 3 do x += 1 later('') mine[i] = x end __w(table.concat(mine, ','))").unwrap();
-    let mut runs: Vec<_> = (0..10).map(|_| sandbox.start(&code, Box::default(), Limits::default())).collect();
+    let mut runs: Vec<_> = (0..10).map(|_| sandbox.start(&code, Box::default(), unhurried())).collect();
     let mut left = 10;
     while left > 0 {
         for run in &mut runs {
@@ -159,7 +158,7 @@ fn a_run_that_is_dropped_leaves_nothing() {
     let sandbox = sandbox();
     let code = sandbox.load("page", "big = {} for i = 1, 1000 do big[i] = i end later('') __w(#big)").unwrap();
     for _ in 0..50 {
-        let mut run = sandbox.start(&code, Box::default(), Limits::default());
+        let mut run = sandbox.start(&code, Box::default(), unhurried());
         loop {
             match run.resume() {
                 Step::Wants(_) => break,
@@ -170,5 +169,5 @@ fn a_run_that_is_dropped_leaves_nothing() {
         }
     }
     assert_eq!(output(&sandbox, "__w(big == nil)"), "true");
-    assert_eq!(run_code(&sandbox, &code, Limits::default()).output, "1000");
+    assert_eq!(run_code(&sandbox, &code, unhurried()).output, "1000");
 }
