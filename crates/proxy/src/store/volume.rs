@@ -11,6 +11,7 @@ mod known;
 mod pending;
 mod reader;
 pub(crate) mod record;
+mod reserve;
 mod writer;
 mod writing;
 
@@ -26,6 +27,7 @@ use index::{Facts, Index};
 use known::{Known, short};
 use pending::Pending;
 use record::{Id, Primary, Record, primary_in};
+use reserve::Reserve;
 use rustix::fs::FlockOperation;
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -85,6 +87,8 @@ pub(crate) type Found<M> = Vec<(u64, Arc<Object<M>>)>;
 #[derive(Debug)]
 pub(crate) struct Volume<M> {
     pub(crate) folder: Arc<Folder>,
+    /// Room for the index.
+    reserve: Arc<Reserve>,
     shared: Arc<Shared<M>>,
     /// `None` once the volume is released or has failed.
     index: RwLock<Option<Arc<Index>>>,
@@ -147,8 +151,9 @@ impl<M: Meta> Volume<M> {
         create_private_folder(path).map_err(|error| failed("cannot use the folder", &error))?;
         let lock = lock_folder(path)?;
         let folder = Folder::open(path, bytes_max).map_err(|error| failed("cannot use the folder", &error))?;
+        let reserve = Arc::new(Reserve::open(path).map_err(|error| failed("cannot use the folder", &error))?);
         let opening = || {
-            let (index, event) = Index::open(path)?;
+            let (index, event) = Index::open(path, &reserve)?;
             let (facts, purges) = (index.facts()?, index.purges()?);
             Ok::<_, index::Fault>((index, facts, purges, event))
         };
@@ -167,6 +172,7 @@ impl<M: Meta> Volume<M> {
         shared.sequence.fetch_max(sequence, Ordering::Relaxed);
         let volume = Arc::new(Self {
             folder: Arc::new(folder),
+            reserve: Arc::clone(&reserve),
             shared: Arc::clone(shared),
             index: RwLock::new(Some(Arc::new(index))),
             lock: Mutex::new(Some(lock)),

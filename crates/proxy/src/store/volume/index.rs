@@ -13,15 +13,19 @@
 //! taken off the front, and only the small `index` is written all over the place.
 
 use super::record::{Checksum, Content, Id, Primary, Record, checksum, id_of, primary_of};
+use super::reserve::{IndexFile, Reserve};
 use super::writing::{Writing, Written};
 use crate::store::folder::FileId;
 use crate::store::notice::VolumeEvent;
 use crate::store::private::create_private_file;
 use crate::store::purge::{Last, Target};
+use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use std::fmt;
+use std::fs::File;
 use std::ops::Not;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) const INDEX: TableDefinition<'static, Id, u64> = TableDefinition::new("index");
 pub(super) const RECORDS: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("records");
@@ -91,10 +95,10 @@ pub(super) struct Index {
 impl Index {
     /// Opens the index in `folder`; begins one where there is none, or none that can be read. Returns what became of an
     /// old one that could not be used.
-    pub(super) fn open(folder: &Path) -> Result<(Self, Option<VolumeEvent>), Fault> {
+    pub(super) fn open(folder: &Path, reserve: &Arc<Reserve>) -> Result<(Self, Option<VolumeEvent>), Fault> {
         let path = folder.join(FILE_NAME);
         let is_missing = std::fs::metadata(&path).is_ok_and(|data| data.len() > 0).not();
-        let event = match Self::open_file(&path) {
+        let event = match Self::open_file(&path, reserve) {
             // Content without an index.
             Ok(index) if is_missing && has_bodies(folder)? => return Ok((index, Some(VolumeEvent::IndexDestroyed))),
             Ok(index) => return Ok((index, None)),
@@ -103,17 +107,20 @@ impl Index {
             Err(OpenFault::Other(fault)) => return Err(fault),
         };
         std::fs::remove_file(&path)?;
-        match Self::open_file(&path) {
+        match Self::open_file(&path, reserve) {
             Ok(index) => Ok((index, Some(event))),
             Err(OpenFault::Other(fault)) => Err(fault),
             Err(_) => Err(Fault("a new index cannot be read".to_owned())),
         }
     }
 
-    fn open_file(path: &Path) -> Result<Self, OpenFault> {
+    fn open_file(path: &Path, reserve: &Arc<Reserve>) -> Result<Self, OpenFault> {
         // Nobody else may read it, whatever the process's umask is.
         drop(create_private_file(path).map_err(Fault::from)?);
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(|error| match error {
+        let file = File::options().read(true).write(true).open(path).map_err(Fault::from)?;
+        let file = IndexFile::new(FileBackend::new(file).map_err(Fault::from)?, Arc::clone(reserve));
+        let created = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file);
+        let database = created.map_err(|error| match error {
             DatabaseError::Storage(redb::StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => {
                 OpenFault::Unreadable
             }

@@ -5,7 +5,7 @@ use super::known::short;
 use super::pending::{Change, Layer};
 use super::record::{Content, Id, Primary, Record, checksum, encode, primary_in, primary_of};
 use super::writing::{Evicted, Writing};
-use super::{Order, Volume};
+use super::{Order, Volume, reserve};
 use crate::store::body::{StoredBody, write_at};
 use crate::store::folder::{BodyFile, FileId, is_no_room};
 use crate::store::hold;
@@ -30,6 +30,9 @@ const MOVES_MAX: usize = 1_024;
 /// Records dropped in one step when many are.
 const DROPS: usize = 10_000;
 
+/// The same on a full file system, where a step must fit into the index's reserve: a page of 4 KiB of each of four tables.
+const DROPS_WHEN_FULL: usize = (reserve::RESERVE_BYTES / (4 * 4_096)) as usize;
+
 /// Room that a full volume waits for before it takes more: twice what one step may bring, and the reserve.
 const ROOM_AGAIN_BYTES: u64 = 4 * RESERVE_BYTES;
 
@@ -39,6 +42,7 @@ const REFUSED_WAIT: Duration = Duration::from_mins(10);
 /// Whether there is room. Time and figures are arguments.
 #[derive(Debug, Default)]
 struct Room {
+    /// Refusals so far, of content and of the index.
     refusals: u64,
     refused_until: Option<Instant>,
 }
@@ -265,8 +269,12 @@ impl<M: Meta> Volume<M> {
     /// Compares the room on the file system with what has to be left there. A volume that is full although its budget is
     /// not used up keeps what it has, and takes nothing more until there is room again.
     fn look_for_room(&self, room: &mut Room, now: Instant) {
-        let is_full = room.is_full(now, self.folder.is_full(), self.free_bytes(), self.folder.refusals());
+        let refusals = self.folder.refusals() + self.reserve.spent();
+        let is_full = room.is_full(now, self.folder.is_full(), self.free_bytes(), refusals);
         self.set_full(is_full);
+        if !is_full {
+            self.reserve.fill();
+        }
     }
 
     fn set_full(&self, is_full: bool) {
@@ -462,7 +470,7 @@ impl<M: Meta> Volume<M> {
                         purged.push(sequence);
                     }
                 })?;
-                purged.chunks(DROPS).try_for_each(|part| self.drop_all(part, |_| true))?;
+                purged.chunks(self.drops_max()).try_for_each(|part| self.drop_all(part, |_| true))?;
                 index.write(|writing| {
                     writing.forget_purges(generation)?;
                     writing.set_generation(generation)?;
@@ -473,18 +481,22 @@ impl<M: Meta> Volume<M> {
             Order::Wipe { done } => {
                 let mut all = Vec::new();
                 index.each_record(|sequence, _| all.push(sequence))?;
-                all.chunks(DROPS).try_for_each(|part| self.drop_all(part, |_| true))?;
+                all.chunks(self.drops_max()).try_for_each(|part| self.drop_all(part, |_| true))?;
                 let _ = done.try_send(());
             }
         }
         Ok(())
     }
 
+    fn drops_max(&self) -> usize {
+        if self.folder.is_full() { DROPS_WHEN_FULL } else { DROPS }
+    }
+
     /// Removes some of the records that were purged.
     fn drop_some(&self) -> Result<(), Fault> {
         let part = {
             let mut drops = hold(&self.drops);
-            let rest = drops.len().saturating_sub(DROPS);
+            let rest = drops.len().saturating_sub(self.drops_max());
             drops.split_off(rest)
         };
         // One that was stored again meanwhile stays.

@@ -104,15 +104,17 @@ fn a_full_file_system_costs_nothing_that_is_stored() {
     for number in 200..220 {
         put_both(&store, number);
     }
-    store.purge(&Purge::Url(b"small/3".to_vec()), false, false);
-    assert!(fetch(&store, "small/3", "").is_none());
-    wait_until_written(&store);
-    println!("at the last byte: {:?}", store.stats().volumes[0]);
-    assert_eq!(state_of(&store), VolumeState::Full);
-    assert_eq!(count_both(&store, 0..100), 198);
+    // Each is a transaction, and takes pages that the index's file has not had until now.
+    for number in 3..40 {
+        store.purge(&Purge::Url(format!("small/{number}").into_bytes()), false, false);
+        assert!(fetch(&store, &format!("small/{number}"), "").is_none());
+        wait_until_written(&store);
+    }
+    assert_eq!(state_of(&store), VolumeState::Full, "{:?}", store.stats().volumes[0]);
+    assert_eq!(count_both(&store, 0..100), 162);
     drop(store);
     let store = open(settings());
-    assert_eq!((count_of(&store, VolumeEvent::IndexDestroyed), count_both(&store, 0..100)), (0, 198));
+    assert_eq!((count_of(&store, VolumeEvent::IndexDestroyed), count_both(&store, 0..100)), (0, 162));
     assert!(fetch(&store, "small/3", "").is_none());
 
     // There is room again.
@@ -126,7 +128,7 @@ fn a_full_file_system_costs_nothing_that_is_stored() {
         put_both(&store, number);
     }
     wait_until_written(&store);
-    assert_eq!(store.stats().volumes[0].objects, 218);
+    assert_eq!(store.stats().volumes[0].objects, 182);
 }
 
 #[test]
