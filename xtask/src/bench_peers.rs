@@ -15,6 +15,7 @@ mod cores;
 mod coyote;
 mod dynamic;
 mod fronts;
+mod kept;
 mod machine;
 mod origin;
 mod proc;
@@ -29,6 +30,8 @@ mod timed;
 
 use crate::failure::{Context, Outcome};
 use crate::shell;
+pub(crate) use kept::faults;
+
 use bench::Bench;
 use cases::Case;
 use machine::Machine;
@@ -46,9 +49,10 @@ usage: cargo xtask bench-peers [OPTIONS]
   --seconds N     seconds of each round
   --only CASE     one case alone, or the cases of one table; may be repeated
   --json FILE     write every sample to a file as well, after each case
-  --doc           write docs/performance.md whatever was measured; without it, only a whole run does: every
-                  case, at least 5 rounds, nobody left out
+  --doc           keep the result in results/bench-peers/ and write its tables into docs/performance.md whatever was
+                  measured; without it, only a whole run does: every case, at least 5 rounds, nobody left out
   --no-doc        leave docs/performance.md as it is
+  --render        measure nothing: make the tables in docs/performance.md again of the kept result
   --check         fail when a target is missed
 
 FLATOUT_BIN names the binary to measure; without it, target/release/flatout.";
@@ -61,6 +65,7 @@ struct Options {
     json: Option<PathBuf>,
     doc: Doc,
     checks: bool,
+    renders: bool,
 }
 
 /// When the published tables are replaced.
@@ -84,6 +89,9 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
         }
         return Ok(());
     };
+    if options.renders {
+        return kept::render(options.suite);
+    }
     let cases: Vec<&Case> = options.suite.cases.iter().filter(|case| options.takes(case)).collect();
     if cases.is_empty() {
         return Err("no case is left to measure; `bench-peers --help` lists them".into());
@@ -99,21 +107,21 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     }
     let cores = bench.cores();
     let mut results: Vec<CaseResult> = Vec::new();
+    let run = |results: &[CaseResult]| {
+        report::json(&report::Run { suite: options.suite, machine: &machine, cores, results, rounds, seconds })
+    };
     for case in cases {
         results.push(rounds::measure(case, &bench, rounds, seconds));
         if let Some(file) = &options.json {
             // After each case: what a later one breaks must not take this one with it.
-            let run = report::Run { machine: &machine, cores, results: &results, rounds, seconds };
-            let text = format!("{:#}\n", report::json(&run));
-            std::fs::write(file, text).cannot(&format!("write {}", file.display()))?;
+            std::fs::write(file, run(&results)).cannot(&format!("write {}", file.display()))?;
         }
     }
-    let run = report::Run { machine: &machine, cores, results: &results, rounds, seconds };
-    let markdown = report::markdown(&run);
-    println!("\n{markdown}");
+    let result = run(&results);
+    println!("\n{}", kept::markdown(options.suite, &result)?);
     let left_out: usize = results.iter().map(|result| result.left_out.len()).sum();
     if options.publishes(left_out) {
-        report::write_into_doc(options.suite, &markdown)?;
+        kept::publish(options.suite, &result)?;
     } else {
         eprintln!("docs/performance.md left as it is");
     }
@@ -166,8 +174,16 @@ impl Options {
 /// `None` when help is asked for.
 fn parse(args: &[String]) -> Outcome<Option<Options>> {
     let suite = SUITES.first().cannot("find a suite")?;
-    let mut options =
-        Options { suite, rounds: 0, seconds: 0, only: Vec::new(), json: None, doc: Doc::WhenWhole, checks: false };
+    let mut options = Options {
+        suite,
+        rounds: 0,
+        seconds: 0,
+        only: Vec::new(),
+        json: None,
+        doc: Doc::WhenWhole,
+        checks: false,
+        renders: false,
+    };
     let (mut rounds, mut seconds) = (None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -185,6 +201,7 @@ fn parse(args: &[String]) -> Outcome<Option<Options>> {
             "--doc" => options.doc = Doc::Always,
             "--no-doc" => options.doc = Doc::Never,
             "--check" => options.checks = true,
+            "--render" => options.renders = true,
             "--help" | "-h" => return Ok(None),
             other => return Err(format!("bench-peers does not know `{other}`\n{USAGE}").into()),
         }

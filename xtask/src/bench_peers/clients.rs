@@ -45,7 +45,9 @@ pub(super) fn command(bench: &Bench, case: &Case, subject: Subject, server: &Ser
             let mut command = Command::new(bench.flatout());
             command.args(["bench", &url, "--threads", "1", "-d", &format!("{seconds}s")]);
             match load {
-                _ if subject.setup == Setup::FlatoutBenchOpen => command.args(["-c", "64", "--rate", "10000"]),
+                _ if subject.setup == Setup::FlatoutBenchOpen => {
+                    command.args(["-c", "64", "--rate", &OPEN_RATE_PER_S.to_string()])
+                }
                 Load::H2load { connections, streams } => {
                     let (connections, streams) = (connections.to_string(), streams.to_string());
                     command.args(["-c", &connections, "--http", "2", "--streams", &streams])
@@ -136,8 +138,7 @@ pub(super) fn client_sample(
 ) -> Outcome<Sample> {
     let run = command(bench, case, client, server, seconds);
     let (count_before, spent_before) = (server.nginx_requests(case.speech)?, proc::ended_children_ns()?);
-    // Our own client ends with a failure when a request failed; wrk only counts it.
-    let said = shell::output_of(&mut bench.on_client_core(&run))?;
+    let said = said_by_client(client.setup, &mut bench.on_client_core(&run))?;
     let spent = proc::ended_children_ns()?.saturating_sub(spent_before);
     if matches!(client.setup, Setup::Wrk | Setup::H2load) {
         faultless(counts(case.load, &said, seconds)?)?;
@@ -148,8 +149,45 @@ pub(super) fn client_sample(
     if requests == 0 {
         return Err("the server counted no request".into());
     }
-    Ok(Sample { cpu_ns: spent, client_ns: None, work: requests as f64, seconds: seconds as f64, p99_us: None })
+    let sample =
+        Sample { cpu_ns: spent, client_ns: None, work: requests as f64, seconds: seconds as f64, p99_us: None };
+    if client.setup == Setup::FlatoutBenchOpen { at_its_rate(sample) } else { Ok(sample) }
 }
+
+/// What a client printed. Its processor time is the kernel's word and its requests are the server's, so a verdict of our own
+/// client on its figures (exit code 5) takes nothing from them; a request that failed (exit code 1) does.
+fn said_by_client(client: Setup, command: &mut Command) -> Outcome<String> {
+    if !matches!(client, Setup::FlatoutBench | Setup::FlatoutBenchOpen) {
+        return shell::output_of(command);
+    }
+    let shown = shell::shown(command);
+    let output = command.output().cannot(&format!("run `{shown}`"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if matches!(output.status.code(), Some(0 | NO_FIGURE_HOLDS)) {
+        return Ok(said);
+    }
+    // The report on standard output names the requests that failed.
+    let failed = said.lines().find(|line| line.trim_start().starts_with("FAILED")).unwrap_or_default();
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{shown}` ended with {}: {} {}", output.status, failed.trim(), error.trim()).into())
+}
+
+/// `flatout bench` ends with it when no figure of its own holds.
+const NO_FIGURE_HOLDS: i32 = 5;
+
+/// A round by the clock in which fewer requests came than were due is no result of that rate.
+fn at_its_rate(sample: Sample) -> Outcome<Sample> {
+    if sample.rate() < RATE_SHARE_MIN * f64::from(OPEN_RATE_PER_S) {
+        return Err(format!("it sent {:.0} requests a second of {OPEN_RATE_PER_S}", sample.rate()).into());
+    }
+    Ok(sample)
+}
+
+/// Requests a second of the client by the clock.
+const OPEN_RATE_PER_S: u32 = 10_000;
+
+/// As much of a rate is that rate, as `flatout bench` has it.
+const RATE_SHARE_MIN: f64 = 0.98;
 
 /// Makes sure, by nginx's own word, that a client never takes up a TLS session again.
 pub(super) fn check_full_handshakes(bench: &Bench, case: &Case) -> Outcome<()> {
@@ -281,6 +319,28 @@ mod tests {
         let counts = |requests, errors| Counts { requests, bytes: 0, seconds: 1.0, errors, p99_us: None };
         assert!(faultless(counts(10, 0)).is_ok());
         assert!(faultless(counts(10, 1)).is_err() && faultless(counts(0, 0)).is_err());
+    }
+
+    #[test]
+    fn our_client_s_verdict_on_its_own_figures_takes_nothing_from_a_round() {
+        let ended = |code: i32, client| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("echo '  FAILED: 3 requests failed'; exit {code}")]);
+            said_by_client(client, &mut command)
+        };
+        for code in [0, 5] {
+            assert!(ended(code, Setup::FlatoutBench).is_ok() && ended(code, Setup::FlatoutBenchOpen).is_ok(), "{code}");
+        }
+        let failure = ended(1, Setup::FlatoutBench).unwrap_err().to_string();
+        assert!(failure.contains("FAILED: 3 requests failed"), "{failure}");
+        assert!(ended(2, Setup::FlatoutBench).is_err() && ended(5, Setup::Wrk).is_err());
+    }
+
+    #[test]
+    fn a_round_by_the_clock_has_its_rate() {
+        let sample = |work| Sample { cpu_ns: 1, client_ns: None, work, seconds: 2.0, p99_us: None };
+        assert!(at_its_rate(sample(19_999.0)).is_ok());
+        assert!(at_its_rate(sample(19_000.0)).unwrap_err().to_string().contains("9500 requests a second of 10000"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 /// What the report says before its tables.
 pub(super) struct Machine {
     /// Name and value, in the report's order.
-    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) facts: Vec<(String, String)>,
     /// What makes this run doubtful.
     pub(super) warnings: Vec<String>,
 }
@@ -33,6 +33,7 @@ impl Machine {
             ("load before the run", format!("{load:.2}")),
         ];
         facts.extend(bench.versions());
+        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Self { facts, warnings }
     }
 }

@@ -10,17 +10,21 @@ use super::subjects::Subject;
 use super::suites::Suite;
 use crate::failure::{Context, Outcome};
 use crate::shell;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-const DOC: &str = "docs/performance.md";
+pub(super) const DOC: &str = "docs/performance.md";
+
+/// Name and number of the schema of a result.
+pub(super) const SCHEMA: &str = "flatout-bench-peers/3";
 
 /// A result needs this many rounds before anybody should quote it.
 pub(super) const ROUNDS_MIN: usize = 5;
 
 /// Everything that was measured.
 pub(super) struct Run<'a> {
+    pub(super) suite: &'a Suite,
     pub(super) machine: &'a Machine,
     pub(super) cores: Cores,
     pub(super) results: &'a [CaseResult],
@@ -234,10 +238,9 @@ fn grouped(figure: f64) -> String {
     text
 }
 
-/// Every sample, for programs.
-pub(super) fn json(run: &Run<'_>) -> Value {
-    let facts: serde_json::Map<String, Value> =
-        run.machine.facts.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+/// Every sample, for programs, as text.
+pub(super) fn json(run: &Run<'_>) -> String {
+    let facts = run.machine.facts.iter().map(|(name, value)| json!({ "name": name, "value": value }));
     let series = |series: &Series| {
         let samples = series.samples.iter().map(|sample| {
             json!({ "cpu_ns": sample.cpu_ns, "work": sample.work, "seconds": sample.seconds, "cost_us": sample.cost(),
@@ -282,16 +285,18 @@ pub(super) fn json(run: &Run<'_>) -> Value {
             "left_out": result.left_out.iter().map(|(subject, why)| json!({ "subject": subject.name, "why": why })).collect::<Vec<_>>(),
         })
     };
-    json!({
-        "schema": "flatout-bench-peers/2",
-        "machine": facts,
+    let value = json!({
+        "schema": SCHEMA,
+        "suite": run.suite.name,
+        "machine": facts.collect::<Vec<_>>(),
         "warnings": run.machine.warnings,
         "server_core": run.cores.server,
         "client_core": run.cores.client,
         "rounds": run.rounds,
         "seconds": run.seconds,
         "cases": run.results.iter().map(result).collect::<Vec<_>>(),
-    })
+    });
+    format!("{value:#}\n")
 }
 
 /// Puts the report between the suite's markers in docs/performance.md.
@@ -303,10 +308,22 @@ pub(super) fn write_into_doc(suite: &Suite, markdown: &str) -> Outcome<()> {
 }
 
 fn replaced(text: &str, (begin, end): &(String, String), markdown: &str) -> Outcome<String> {
+    let (before, _, after) = parts(text, begin, end)?;
+    Ok(format!("{before}{begin}\n{}\n{end}{after}", markdown.trim_end()))
+}
+
+/// What stands between a suite's markers.
+pub(super) fn section<'t>(text: &'t str, suite: &Suite) -> Outcome<&'t str> {
+    let (begin, end) = suite.markers();
+    parts(text, &begin, &end).map(|(_, section, _)| section)
+}
+
+/// What stands before the markers, between them and after them.
+fn parts<'t>(text: &'t str, begin: &str, end: &str) -> Outcome<(&'t str, &'t str, &'t str)> {
     let missing = format!("find `{begin}` and `{end}` in {DOC}");
     let (before, rest) = text.split_once(begin).cannot(&missing)?;
-    let (_, after) = rest.split_once(end).cannot(&missing)?;
-    Ok(format!("{before}{begin}\n{}\n{end}{after}", markdown.trim_end()))
+    let (section, after) = rest.split_once(end).cannot(&missing)?;
+    Ok((before, section, after))
 }
 
 #[cfg(test)]

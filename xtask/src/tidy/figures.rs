@@ -14,10 +14,12 @@
 //! `FOLDER` is a bundle below `results/`. `/ N` after a source divides its figure, for units. A number matches when the
 //! figure, rounded to as many digits, is that number. In the paragraphs that begin with [`FOUND`], and in tables that
 //! link a bundle, every number must be quoted.
+//!
+//! The tables in docs/performance.md are those that `bench-peers` makes of its kept results, character by character.
 
 use super::Finding;
 use super::tree::Tree;
-use crate::shell;
+use crate::{bench_peers, shell};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -28,9 +30,10 @@ const QUOTED: &str = "results/quoted.tsv";
 const FOUND: &str = "**What we found.**";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let Some(quoted) = tree.text(QUOTED) else { return Vec::new() };
+    let tables = bench_peers::faults(|path| tree.text(path)).into_iter();
+    let mut findings: Vec<Finding> = tables.map(|fault| Finding::of("docs/performance.md", fault)).collect();
+    let Some(quoted) = tree.text(QUOTED) else { return findings };
     let mut reports = BTreeMap::new();
-    let mut findings = Vec::new();
     let mut phrases: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (index, line) in quoted.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         let mut columns = line.split('\t');
