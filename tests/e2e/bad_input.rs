@@ -146,7 +146,20 @@ fn warm_up(server: &Server, ledger: &mut Ledger) -> usize {
         assert_eq!(server.get(path).status, 200);
         ledger.expect_fresh("warming up");
     }
+    // A connection that the server has not closed yet is none of what it holds for good.
+    wait_until("all connections are closed", || connections(server) == 0);
     descriptors(server)
+}
+
+/// Connections that the server holds, by the kernel's table: those of its port that some process has open.
+fn connections(server: &Server) -> usize {
+    let port = format!(":{:04X}", server.address_of(0).port());
+    let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid())).unwrap();
+    let is_held = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|local| local.ends_with(&port)) && fields[3] != "0A" && fields[9] != "0"
+    };
+    table.lines().skip(1).filter(is_held).count()
 }
 
 fn descriptors(server: &Server) -> usize {

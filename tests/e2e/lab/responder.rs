@@ -5,7 +5,7 @@ use flatout_net::clock::precise_ns;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,12 +14,30 @@ use std::time::Duration;
 pub(super) enum Answer {
     /// These bytes, not before that moment of the monotonic clock.
     At(u64, Vec<u8>),
+    /// The same as the answer of this number, whose departure is noted.
+    Noted(u64, Vec<u8>, usize, Arc<Departures>),
     /// These bytes at once, and the end of the connection.
     Last(Vec<u8>),
     /// A reset.
     Reset,
     /// Nothing, until the client gives up.
     Never,
+}
+
+/// When answers left, by their numbers: the moments of the monotonic clock between which each was given to the kernel.
+#[derive(Debug)]
+pub(super) struct Departures(Mutex<Vec<(u64, u64)>>);
+
+impl Departures {
+    /// Of so many answers, none of which has left.
+    pub(super) fn of(count: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(vec![(0, 0); count])))
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<(u64, u64)> {
+        self.0.lock().unwrap().clone()
+    }
 }
 
 /// Listens on a free port; each request's target and time of arrival is answered by `decide`, each connection on a thread
@@ -83,6 +101,15 @@ fn serve(mut stream: TcpStream, decide: &dyn Fn(&str, u64) -> Answer) {
             Answer::At(due_ns, bytes) => {
                 wait_until_ns(due_ns);
                 if stream.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+            Answer::Noted(due_ns, bytes, number, departures) => {
+                wait_until_ns(due_ns);
+                let before_ns = precise_ns();
+                let written = stream.write_all(&bytes);
+                departures.0.lock().unwrap()[number] = (before_ns, precise_ns());
+                if written.is_err() {
                     return;
                 }
             }

@@ -1,24 +1,28 @@
 //! The truth test: what the lab reports of a server whose schedule is known.
 //!
-//! The server notes when each answer left it. In an open loop of fixed arrivals request N was due N gaps after the run's
-//! start; so what the lab should have reported follows from the server's own notes. The lab's percentiles must be these
-//! to within 1 %, or 50 µs. Both sides run before all other work on the machine, where the user may ask for that, so
-//! that the tests beside this one are not measured with it. What the machine itself takes from both (a hypervisor's other
-//! guests) a witness measures at the same time. Where no run is true by that measure, each percentile may be wrong by what
-//! the witness was late at the same percentile besides; how often the strict measure held is told.
+//! The server notes between which two moments it gave each answer to the kernel. In an open loop of fixed arrivals request
+//! N was due N gaps after the run's start; so what the lab should have reported follows from the server's own notes,
+//! whenever the machine let the server run. The lab's percentiles must be these to within 1 %, or 50 µs. Both sides run
+//! before all other work on the machine, where the user may ask for that, so that the tests beside this one are not
+//! measured with it. What the machine takes from the client even so (a hypervisor's other guests) a witness measures at
+//! the same time. Where no run is true by that measure, each percentile of one run may be wrong by what the witness was
+//! late at the same percentile besides; how often the strict measure held is told.
 
-use super::responder::{Answer, ok, put_before_others, respond_before_others};
+use super::responder::{Answer, Departures, ok, put_before_others, respond_before_others};
 use super::{Bench, before_others, before_others_alone, bench_by};
 use crate::e2e::harness::Folder;
 use flatout_net::clock::precise_ns;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Runs in which nothing disturbs the machine are waited for so often; then its lateness is allowed for.
 const ATTEMPTS: usize = 4;
+
+/// Runs in all until one is true when the machine's lateness is allowed for.
+const ATTEMPTS_MAX: usize = 12;
 
 /// A schedule: how long after its arrival a request is answered.
 type Delay = fn(number: u64, arrived_ns: u64, begun_ns: u64) -> u64;
@@ -29,18 +33,17 @@ const MS: u64 = 1_000_000;
 fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
     let _alone = before_others_alone();
     let mut told = String::new();
-    let mut is_explained = false;
+    let mut explained: Option<String> = None;
     let mut strict = [0; QUANTILES.len()];
-    for attempt in 1..=ATTEMPTS {
+    for attempt in 1..=ATTEMPTS_MAX {
         told.clear();
-        let departures: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; requests as usize]));
+        let departures = Departures::of(requests as usize);
         let begun_ns = precise_ns();
         let notes = Arc::clone(&departures);
         let address = respond_before_others(move |target, arrived_ns| {
             let number: u64 = target.trim_start_matches('/').parse().unwrap();
             let due_ns = arrived_ns + delay(number, arrived_ns, begun_ns);
-            notes.lock().unwrap()[number as usize] = due_ns;
-            Answer::At(due_ns, ok(100))
+            Answer::Noted(due_ns, ok(100), number as usize, Arc::clone(&notes))
         });
         let folder = Folder::new();
         let list = folder.path().join("urls");
@@ -69,35 +72,45 @@ fn assert_true(rate: u64, requests: u64, delay: Delay, check: impl Fn(&[u64])) {
         );
         let lateness_ns = witness.finish();
         assert_eq!(run.number("responses"), requests, "{run:#?}");
-        let truth = truth_of(&run, &departures.lock().unwrap(), rate);
+        let departures = departures.all();
+        let least = truth_of(&run, departures.iter().map(|(before_ns, _)| *before_ns), rate);
+        let most = truth_of(&run, departures.iter().map(|(_, after_ns)| *after_ns), rate);
         if at(&lateness_ns, 1.0) < 2 * MS {
-            check(&truth);
+            check(&least);
         }
-        let mut is_true = true;
-        is_explained = true;
+        let (mut is_true, mut is_explained) = (true, true);
         for ((name, quantile), strict) in QUANTILES.into_iter().zip(&mut strict) {
             let reported = run.json["latency"][name].as_u64().unwrap();
-            let (expected, late_ns) = (at(&truth, quantile), at(&lateness_ns, quantile));
-            let (difference, allowed) = (reported.abs_diff(expected), 50_000.max(expected / 100));
+            let (least, most, late_ns) = (at(&least, quantile), at(&most, quantile), at(&lateness_ns, quantile));
+            let difference = least.saturating_sub(reported).max(reported.saturating_sub(most));
+            let allowed = 50_000.max(least / 100);
             is_true &= difference <= allowed;
             *strict += u32::from(difference <= allowed);
             // Nothing makes an answer come before it left.
-            is_explained &= reported + allowed >= expected && difference <= allowed + late_ns;
+            is_explained &= reported + allowed >= least && difference <= allowed + late_ns;
             let _ = writeln!(
                 told,
-                "{name}: reported {reported}, true {expected}, {difference} apart; the machine was late by {late_ns}"
+                "{name}: reported {reported}, true {least} to {most}, {difference} apart; the machine was late by {late_ns}"
             );
         }
-        if is_true || attempt == ATTEMPTS {
+        if is_explained {
+            explained = Some(told.clone());
+        }
+        let is_last = attempt >= ATTEMPTS && explained.is_some() || attempt == ATTEMPTS_MAX;
+        if is_true || is_last {
             let names = QUANTILES.iter().zip(strict).map(|((name, _), held)| format!("{name} {held}"));
             eprintln!("within 1 % or 50 µs, of {attempt} runs: {}", names.collect::<Vec<_>>().join(", "));
         }
         if is_true {
             return;
         }
+        if is_last {
+            break;
+        }
     }
-    assert!(is_explained, "in {ATTEMPTS} runs none told the truth; the last one:\n{told}");
-    eprintln!("shown no better than this machine keeps time:\n{told}");
+    let explained =
+        explained.unwrap_or_else(|| panic!("in {ATTEMPTS_MAX} runs none told the truth; the last one:\n{told}"));
+    eprintln!("shown no better than this machine keeps time:\n{explained}");
 }
 
 /// What is compared.
@@ -140,11 +153,11 @@ impl Witness {
 }
 
 /// Response times from when each request was due to when its answer left, in order.
-fn truth_of(run: &Bench, departures: &[u64], rate: u64) -> Vec<u64> {
+fn truth_of(run: &Bench, departures: impl Iterator<Item = u64>, rate: u64) -> Vec<u64> {
     let start_ns = run.step()["record"]["series"]["start_ns"].as_u64().unwrap();
     let due = |number: usize| start_ns + number as u64 * 1_000_000_000 / rate;
     let mut times: Vec<u64> =
-        departures.iter().enumerate().map(|(number, left_ns)| left_ns.saturating_sub(due(number))).collect();
+        departures.enumerate().map(|(number, left_ns)| left_ns.saturating_sub(due(number))).collect();
     times.sort_unstable();
     times
 }
