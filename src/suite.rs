@@ -31,7 +31,7 @@ const USAGE: u8 = 2;
 /// A check was missed.
 const MISSED: u8 = 4;
 
-/// A measurement must not be believed.
+/// A measurement has no figure that holds.
 const INVALID: u8 = 5;
 
 /// Ended by Ctrl-C, as a shell reports it.
@@ -51,8 +51,8 @@ const END_TIMEOUT: Duration = Duration::from_mins(1);
 A suite that was interrupted goes on where it was when it is run again with the same --out. The exit
 code is 0 when all was measured and every check was met or could not be judged here; 1 when a server,
 a measurement or a testbed failed; 2 when the command line or a file makes no sense; 4 when a check was
-missed (not with --quick, whose figures are nothing to judge by); 5 when nothing of a measurement may
-be believed (not with --quick); 130 when it was interrupted.")]
+missed (not with --quick, whose figures are nothing to judge by); 5 when a measurement has no
+figure that holds (not with --quick); 130 when it was interrupted.")]
 #[group(skip)]
 pub(crate) struct SuiteArgs {
     #[command(subcommand)]

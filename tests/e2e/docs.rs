@@ -4,6 +4,7 @@ use flatout_cache::reason::{Lookup, NoStore};
 use flatout_config::{Code, Memory, format, load};
 use flatout_data::DataReason;
 use flatout_http::refusal::Refusal;
+use flatout_load::judge::InvalidReason;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::OriginFailure;
 use flatout_net::tls::TlsFailure;
@@ -101,6 +102,11 @@ fn reasons() -> String {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
     text.push_str(LAB);
+    writeln!(text, "\n### Why a figure does not hold\n\n| name | meaning | what to do |\n|---|---|---|").unwrap();
+    for reason in InvalidReason::ALL {
+        let (meaning, remedy) = (sentence(reason.text()), sentence(reason.remedy()));
+        writeln!(text, "| `{}` | {meaning} | {remedy} |", reason.name()).unwrap();
+    }
     for (heading, names, texts) in lab_tables() {
         writeln!(text, "\n### {heading}\n\n| name | meaning |\n|---|---|").unwrap();
         for (name, meaning) in names.iter().zip(texts) {
@@ -114,17 +120,16 @@ const LAB: &str = "
 ## The load lab
 
 Names in the results of `flatout bench`, written with hyphens as in its classics. The eight first failures of a request are
-httperf's.
+httperf's. `flatout help client-saturated` says which figures such a reason touches.
 ";
 
 type Table = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-fn lab_tables() -> [Table; 5] {
+fn lab_tables() -> [Table; 4] {
     use flatout_lab::agent::muster::AgentLoss;
-    use flatout_load::judge::{InvalidReason, failing::Finding};
+    use flatout_load::judge::failing::Finding;
     use flatout_net::client::TlsFailure;
     [
-        ("Why a run is invalid", InvalidReason::NAMES, InvalidReason::TEXTS),
         ("What fails in a run, and what is worth a note", Finding::NAMES, Finding::TEXTS),
         ("Why a request failed", flatout_load::FailureKind::NAMES, flatout_load::FailureKind::TEXTS),
         ("Why the lab has no TLS session", TlsFailure::NAMES, TlsFailure::TEXTS),

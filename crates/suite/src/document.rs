@@ -3,6 +3,8 @@
 //! It stands as `suite.json` in the bundle; the results of the single measurements stand beside it, and their paths in
 //! it are relative to the bundle's folder.
 
+use crate::measure::Measure;
+use flatout_load::judge::{Figure as RunFigure, FigureVerdict, InvalidReason, Soundness};
 use flatout_load::report::MachineReport;
 use serde::{Deserialize, Serialize};
 
@@ -194,7 +196,7 @@ pub struct Cell {
     pub absent: Option<Why>,
 }
 
-/// A figure of a cell: one value for each repetition whose run is valid, and what they come to.
+/// A figure of a cell: one value for each repetition in whose run it holds, and what they come to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The measure's name, see [`crate::measure`].
@@ -203,6 +205,9 @@ pub struct Figure {
     pub unit: String,
     /// The values, in the order of the repetitions.
     pub values: Vec<f64>,
+    /// The repetition of each value, from 0.
+    #[serde(default)]
+    pub repetitions: Vec<u32>,
     /// Their median.
     pub median: f64,
     /// The least of them.
@@ -218,12 +223,11 @@ pub struct RunEntry {
     pub repetition: u32,
     /// The result of `flatout bench`, by its path in the bundle.
     pub path: String,
-    /// Why its figures must not be believed; none when they may be.
+    /// Why figures of it do not hold, each reason by its name and with its numbers; none when all hold.
     pub invalid: Vec<String>,
-    /// Whether the client was the limit, or late, and nothing else was wrong: then what the server cost may be believed, and no
-    /// other figure.
+    /// The verdict on each figure that does not hold. A run that is invalid and has none of them has no figure that holds.
     #[serde(default)]
-    pub cost_only: bool,
+    pub figures: Vec<FigureVerdict>,
     /// What failed in it, in words.
     pub failing: Vec<String>,
     /// What it took of every server that ran, the ones behind it too, from before the bench to after it.
@@ -362,13 +366,47 @@ impl Cell {
         self.figures.iter().find(|figure| figure.measure == measure)
     }
 
-    /// Whether of any of its runs nothing may be believed.
+    /// Whether any of its runs has no figure that holds.
     pub fn has_worthless(&self) -> bool {
-        self.runs.iter().any(|run| !run.invalid.is_empty() && !run.cost_only)
+        self.runs.iter().any(|run| !run.has_sound())
     }
 
-    /// Whether any of its runs must not be believed.
+    /// Whether a figure of any of its runs does not hold.
     pub fn has_invalid(&self) -> bool {
         self.runs.iter().any(|run| !run.invalid.is_empty())
+    }
+}
+
+impl RunEntry {
+    /// The verdict on a figure of the run.
+    pub fn verdict(&self, figure: RunFigure) -> FigureVerdict {
+        let found = self.figures.iter().find(|verdict| verdict.figure == figure).cloned();
+        let mut verdict = found.unwrap_or_else(|| FigureVerdict::sound(figure));
+        if self.figures.is_empty() && !self.invalid.is_empty() {
+            verdict.soundness = Soundness::Unknown;
+        }
+        verdict
+    }
+
+    /// The verdicts on the figures that a measure is made of, those that do not hold.
+    pub fn unsound(&self, measure: Measure) -> Vec<FigureVerdict> {
+        let verdicts = measure.figures().iter().map(|figure| self.verdict(*figure));
+        verdicts.filter(|verdict| !verdict.soundness.is_sound()).collect()
+    }
+
+    /// Why a measure does not hold in the run, with its numbers; `None` where it holds.
+    pub fn why_unsound(&self, measure: Measure) -> Option<&str> {
+        let reasons = self.unsound(measure).into_iter().flat_map(|verdict| verdict.reasons);
+        let names: Vec<&str> = reasons.map(InvalidReason::name).collect();
+        let is_named =
+            |text: &&String| names.is_empty() || text.split_once(": ").is_some_and(|(name, _)| names.contains(&name));
+        let is_unsound = !self.unsound(measure).is_empty();
+        self.invalid.iter().find(is_named).map(String::as_str).filter(|_| is_unsound)
+    }
+
+    /// Whether any figure of the run holds. The counts alone say nothing of a server's speed.
+    pub fn has_sound(&self) -> bool {
+        let counted = RunFigure::ALL.iter().filter(|figure| **figure != RunFigure::Counts);
+        counted.into_iter().any(|figure| self.verdict(*figure).soundness.is_sound())
     }
 }

@@ -6,6 +6,7 @@ use crate::measure::Measure;
 use crate::model::{Against, Bound, Check, Suite};
 use crate::pairs;
 use crate::why::Reason;
+use flatout_load::judge::InvalidReason;
 use std::fmt::Write as _;
 
 /// Judges all checks of a suite by its result.
@@ -111,10 +112,17 @@ fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &s
     Ok((figure(step, &check.of.text, values, measure)?, against(report, step, check, values, measure)?))
 }
 
-/// Whether the client was the limit, or late, in any run that the check looks at.
+/// Whether the check's measure does not hold in a run that it looks at because the client was the limit, or late, or other
+/// processes ran, and for no other reason.
 fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
+    let is_by_client = |reason: &InvalidReason| {
+        matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::Crowded)
+    };
+    let Some(measure) = Measure::parse(&check.measure.text) else { return false };
     let cells = report.step(&check.step.text).into_iter().flat_map(|step| &step.cells);
-    cells.filter(|cell| cell.values == *values).flat_map(|cell| &cell.runs).any(|run| run.cost_only)
+    let runs = cells.filter(|cell| cell.values == *values).flat_map(|cell| &cell.runs);
+    let mut unsound = runs.flat_map(|run| run.unsound(measure)).peekable();
+    unsound.peek().is_some() && unsound.all(|verdict| verdict.reasons.iter().all(is_by_client))
 }
 
 fn head(check: &Check, values: &Values) -> String {
@@ -192,17 +200,17 @@ fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str)
 fn known<'r>(cell: &'r Cell, measure: &str) -> Result<Known<'r>, String> {
     let server = &cell.server;
     let Some(figure) = cell.figure(measure) else {
-        let invalid = cell.runs.iter().flat_map(|run| &run.invalid).next();
+        let invalid = Measure::parse(measure).and_then(|of| cell.runs.iter().find_map(|run| run.why_unsound(of)));
         return Err(match (invalid, &cell.absent) {
-            (Some(invalid), _) => format!("no run of {server} can be believed: {invalid}"),
+            (Some(invalid), _) => format!("{server}'s {measure} holds in no run: {invalid}"),
             (None, Some(why)) => format!("{server} was left out: {}", why.text),
             (None, None) => format!("{server} has no {measure}"),
         });
     };
-    // The ones that can be believed say nothing of those that cannot; fewer than half of them are too few to quote.
+    // The runs in which it holds say nothing of the others; fewer than half of them are too few to quote.
     if figure.values.len() * 2 < cell.runs.len() {
         let (valid, all) = (figure.values.len(), cell.runs.len());
-        return Err(format!("only {valid} of {all} runs of {server} can be believed"));
+        return Err(format!("{server}'s {measure} holds in only {valid} of {all} runs"));
     }
     let (median, min, max) = (figure.median, figure.min, figure.max);
     Ok(Known { cell, median, min, max, whose: server.clone(), unit: &figure.unit })

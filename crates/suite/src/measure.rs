@@ -5,6 +5,7 @@
 //! from what all processes of the suite's server took while the bench ran.
 
 use crate::document::ProcessCost;
+use flatout_load::judge::Figure;
 use flatout_load::report::goodput::{good, sustained_per_s};
 use flatout_load::report::{RunReport, StepReport};
 use flatout_reason::reasons;
@@ -56,21 +57,34 @@ impl Measure {
         Self::ALL.iter().copied().find(|measure| measure.name() == name)
     }
 
+    /// The figures of a run that it is made of, all of which must hold for it to hold. None for the knee, because a search
+    /// judges its own trials.
+    pub const fn figures(self) -> &'static [Figure] {
+        match self {
+            Self::RequestsPerS | Self::BytesPerS | Self::BytesPerSPeak | Self::ConnectionsPerS => &[Figure::Rate],
+            // A response that is late by the client's own doing may no longer be in time.
+            Self::GoodputPerS | Self::SustainedPerS | Self::KeptShare => &[Figure::Rate, Figure::Tail],
+            Self::KneePerS => &[],
+            // Memory is what the server took as well: of as many connections as were asked for.
+            Self::ServerCpuPerRequest
+            | Self::ServerCpuPerMib
+            | Self::RequestsPerCpuS
+            | Self::AllCpuPerRequest
+            | Self::RequestsPerAllCpuS
+            | Self::Memory
+            | Self::MemoryPeak
+            | Self::AllMemory => &[Figure::ServerCpu],
+            Self::ClientCpuPerRequest => &[Figure::ClientCpu],
+            Self::ResponseMean | Self::ResponseP50 | Self::ServiceP50 | Self::ConnectMean => &[Figure::Median],
+            Self::ResponseP99 | Self::ServiceP99 => &[Figure::Tail],
+            Self::OfferedPerS | Self::ErrorShare => &[Figure::Counts],
+        }
+    }
+
     /// Whether it is what the server took for what it gave. That holds as well where the client was the limit: a server that
     /// could do more costs no less for each answer.
-    pub fn is_cost(self) -> bool {
-        matches!(
-            self,
-            Self::ServerCpuPerRequest
-                | Self::ServerCpuPerMib
-                | Self::RequestsPerCpuS
-                | Self::AllCpuPerRequest
-                | Self::RequestsPerAllCpuS
-                | Self::ErrorShare
-                | Self::Memory
-                | Self::MemoryPeak
-                | Self::AllMemory
-        )
+    pub const fn is_cost(self) -> bool {
+        matches!(self.figures(), [Figure::ServerCpu])
     }
 
     /// Its value in a run, where the run has one. `server` is the server under measurement, `processes` what all took.

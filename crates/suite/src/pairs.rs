@@ -4,7 +4,6 @@
 //! than that of two medians, each of which may be of another hour.
 
 use crate::document::Cell;
-use crate::measure::Measure;
 use flatout_lab::spread::Spread;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
@@ -40,14 +39,12 @@ pub(crate) fn ratio(one: &Cell, other: &Cell, measure: &str) -> Option<Interval>
     })
 }
 
-/// A figure has a value for each run that is valid for it, in order.
 fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
     let Some(figure) = cell.figure(measure) else { return Vec::new() };
-    let is_cost = Measure::parse(measure).is_some_and(Measure::is_cost);
-    let valid = cell.runs.iter().filter(|run| run.invalid.is_empty() || run.cost_only && is_cost);
-    let repetitions: Vec<u32> = valid.map(|run| run.repetition).collect();
-    if repetitions.len() != figure.values.len() {
-        return Vec::new();
+    let mut repetitions = figure.repetitions.clone();
+    // A result without them tells which run a value is of where every run has one.
+    if repetitions.is_empty() && figure.values.len() == cell.runs.len() {
+        repetitions = cell.runs.iter().map(|run| run.repetition).collect();
     }
     repetitions.into_iter().zip(figure.values.iter().copied()).collect()
 }

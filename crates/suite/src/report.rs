@@ -15,6 +15,7 @@ mod repeat;
 mod seeds;
 mod steps;
 mod text;
+mod unsound;
 
 use crate::bundle::write_whole;
 use crate::document::{CheckEntry, SuiteReport, Verdict};

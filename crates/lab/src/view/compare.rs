@@ -10,7 +10,7 @@ use flatout_load::judge::Figure;
 use flatout_load::record::Point;
 use flatout_load::report::{RunReport, StepReport, visible};
 use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
-use flatout_load::stats::compare::{Comparison, Measure};
+use flatout_load::stats::compare::{Comparison, Measure, NotCompared};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -89,11 +89,11 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
         };
         let mut left_out = Vec::new();
         comparisons.retain(|comparison| {
-            let reasons = unsound(&steps, figure_of(&comparison.measure.name));
-            let is_sound = reasons.is_empty();
-            if !is_sound {
-                left_out.push(format!("{}: not compared ({})", comparison.measure.name, reasons.join(", ")));
-            }
+            let figure = figure_of(&comparison.measure.name);
+            let (a, b) = (steps.iter().map(|(a, _)| a.verdict(figure)), steps.iter().map(|(_, b)| b.verdict(figure)));
+            let found = NotCompared::of(&comparison.measure.name, a, b);
+            let is_sound = found.is_none();
+            left_out.extend(found.map(|found| found.sentence()));
             is_sound
         });
         compared.levels.push(Level { load: super::verdict::load(first), comparisons, left_out });
@@ -112,17 +112,6 @@ fn figure_of(measure: &str) -> Figure {
         "p99 response time" => Figure::Tail,
         _ => Figure::Median,
     }
-}
-
-/// Why a figure does not hold in one of the runs.
-fn unsound(steps: &[(&StepReport, &StepReport)], figure: Figure) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    for step in steps.iter().flat_map(|(a, b)| [a, b]) {
-        names.extend(step.verdict(figure).reasons.iter().map(|reason| reason.name()));
-    }
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// One block a pair: figures of whole runs, with the percentiles of their histograms.

@@ -149,6 +149,9 @@ fn add_comparison(page: &mut Page, comparison: &serde_json::Value) {
         let is_shown = found["is_shown"].as_bool().unwrap_or_default();
         page.plain(is_shown.then_some(Weight::Strong), &line);
     }
+    for left_out in comparison["not_compared"].as_array().into_iter().flatten() {
+        page.plain(Some(Weight::Warning), &format!("  {}", left_out["sentence"].as_str().unwrap_or("-")));
+    }
 }
 
 /// One line a level.

@@ -74,7 +74,35 @@ pub struct FigureVerdict {
 
 impl Default for FigureVerdict {
     fn default() -> Self {
-        Self { figure: Figure::Counts, soundness: Soundness::Sound, reasons: Vec::new() }
+        Self::sound(Figure::Counts)
+    }
+}
+
+impl FigureVerdict {
+    /// That the figure holds.
+    pub const fn sound(figure: Figure) -> Self {
+        Self { figure, soundness: Soundness::Sound, reasons: Vec::new() }
+    }
+
+    /// Adds what a reason makes of the figure.
+    pub fn add(&mut self, reason: InvalidReason, effect: Soundness) {
+        if effect.is_sound() {
+            return;
+        }
+        self.soundness = self.soundness.and(effect);
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    /// Adds the verdict of another part of the run on the same figure.
+    pub fn merge(&mut self, other: &Self) {
+        self.soundness = self.soundness.and(other.soundness);
+        for reason in &other.reasons {
+            if !self.reasons.contains(reason) {
+                self.reasons.push(*reason);
+            }
+        }
     }
 }
 
@@ -92,8 +120,8 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         // The delay of the client, or of a connection, is in the time from the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
         (InvalidReason::ClientSaturated | InvalidReason::Crowded, Rate) if rate_is_kept => Sound,
-        (InvalidReason::Crowded, Rate) if evidence.is_crowded_throughout() => AtLeast,
-        (InvalidReason::Crowded, Median) if evidence.is_crowded_throughout() => AtMost,
+        (InvalidReason::Crowded, Rate) if evidence.is_rate_crowded() => AtLeast,
+        (InvalidReason::Crowded, Median) if evidence.is_median_crowded() => AtMost,
         // The server met less load than the plan offers, and could have borne more. The longest waits are not among the
         // times of what was dropped.
         (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
@@ -109,13 +137,9 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
 
 /// The verdict on one figure with these reasons.
 pub fn verdict(figure: Figure, evidence: &Evidence, invalid: &[Invalid]) -> FigureVerdict {
-    let mut verdict = FigureVerdict { figure, soundness: Soundness::Sound, reasons: Vec::new() };
+    let mut verdict = FigureVerdict::sound(figure);
     for reason in invalid.iter().map(|invalid| invalid.reason) {
-        let effect = effect(reason, figure, evidence);
-        if !effect.is_sound() {
-            verdict.soundness = verdict.soundness.and(effect);
-            verdict.reasons.push(reason);
-        }
+        verdict.add(reason, effect(reason, figure, evidence));
     }
     verdict
 }

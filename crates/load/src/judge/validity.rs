@@ -92,15 +92,26 @@ pub const LATE_NS_SMALL: u64 = 100_000_000;
 /// Share of visits that may wait for a connection before the waiting is taken for the reason of the lag.
 pub const WAITED_SHARE_MAX: f64 = 0.01;
 
-/// Runs shorter than this are not judged by what other processes did meanwhile, which is known to 10 ms of CPU time only.
-pub const CROWDED_NS_MIN: u64 = 1_000_000_000;
+/// Share of its time that a thread may wait for a core on which another process runs before p99 no longer holds: the share of
+/// responses that lie above p99. Requests that come by chance find a thread waiting as often as it waits (PASTA: Wolff, 1982),
+/// so below this limit fewer responses are later for it than lie above p99; from it on, p99 may be the other processes' doing
+/// alone.
+pub const CROWDED_TAIL_MAX: f64 = 0.01;
 
-/// Share of its time that a thread may wait for a core on which another process runs before one response of a hundred is
-/// later for it. A guess at twice that one: a wait is rarely the whole of a slow response.
-pub const CROWDED_TAIL_MAX: f64 = 0.02;
+/// Share of the time it would run that a thread may wait so before the rate no longer holds. A thread without which nothing is
+/// answered answers that share less; a rate holds where no more than this is missing of it.
+pub const CROWDED_RATE_MAX: f64 = 1.0 - REACHED_SHARE_MIN;
 
-/// Share of the time it would run that a thread may wait so before the median and the rate are others.
-pub const CROWDED_SHARE_MAX: f64 = 0.1;
+/// The same for the median: a thread that waits this share of the time it would run takes that much longer for a response in
+/// the mean. As much of the median may be the client's lag.
+pub const CROWDED_MEDIAN_MAX: f64 = LAG_SHARE_P50_MAX;
+
+/// How exactly it is known what other processes ran: `/proc/stat` counts ticks of 10 ms (USER_HZ is 100 in Linux's interface).
+const TICK_NS: u64 = 10_000_000;
+
+/// Runs shorter than this are not judged by what other processes did meanwhile: a tick is more than [`CROWDED_TAIL_MAX`] of
+/// them.
+pub const CROWDED_NS_MIN: u64 = (TICK_NS as f64 / CROWDED_TAIL_MAX) as u64;
 
 /// What the verdict on one step is found from. `None` means that something was not known or not asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -201,7 +212,7 @@ impl Evidence {
             || self.responses >= P99_REQUESTS_MIN && is_late(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
     }
 
-    /// Whether the run queue's wait for other processes is enough to make one response of a hundred later.
+    /// Whether the run queue's wait for other processes is enough to make p99 another.
     pub fn is_crowded(&self) -> bool {
         self.elapsed_ns >= CROWDED_NS_MIN
             && [self.client_crowded_share, self.server_crowded_cores]
@@ -210,12 +221,20 @@ impl Evidence {
                 .any(|wait| wait > CROWDED_TAIL_MAX)
     }
 
-    /// Whether it is enough to move the median and the rate.
-    pub fn is_crowded_throughout(&self) -> bool {
-        let is_large = |wait: Option<f64>, busy: f64| {
-            wait.is_some_and(|wait| wait > CROWDED_TAIL_MAX && wait > CROWDED_SHARE_MAX * (busy + wait))
-        };
-        self.elapsed_ns >= CROWDED_NS_MIN
+    /// Whether it is enough to lower the rate of a closed loop.
+    pub fn is_rate_crowded(&self) -> bool {
+        self.is_crowded_above(CROWDED_RATE_MAX)
+    }
+
+    /// Whether it is enough to move the median.
+    pub fn is_median_crowded(&self) -> bool {
+        self.is_crowded_above(CROWDED_MEDIAN_MAX)
+    }
+
+    /// Whether a thread waited more than this share of the time it would have run.
+    fn is_crowded_above(&self, share: f64) -> bool {
+        let is_large = |wait: Option<f64>, busy: f64| wait.is_some_and(|wait| wait > share * (busy + wait));
+        self.is_crowded()
             && (is_large(self.client_crowded_share, self.client_busy_share)
                 || is_large(self.server_crowded_cores, self.server_cores.unwrap_or(0.0)))
     }

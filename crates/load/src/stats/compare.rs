@@ -5,6 +5,7 @@
 //! same order of turns: what a machine makes of nothing must not be told of B.
 
 use super::Interval;
+use crate::judge::{FigureVerdict, InvalidReason};
 use serde::{Deserialize, Serialize};
 
 /// What is compared.
@@ -125,13 +126,52 @@ impl Comparison {
     }
 }
 
+/// A measure that is not compared, because its figure does not hold on one side or on both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCompared {
+    /// The measure's name.
+    pub measure: String,
+    /// Why it does not hold of A; empty where it does.
+    pub a: Vec<InvalidReason>,
+    /// Why it does not hold of B; empty where it does.
+    pub b: Vec<InvalidReason>,
+}
+
+impl NotCompared {
+    /// What the verdicts on a measure's figure, of all runs of A and of B, leave out. `None` where it holds in every run.
+    pub fn of(
+        measure: &str,
+        a: impl Iterator<Item = FigureVerdict>,
+        b: impl Iterator<Item = FigureVerdict>,
+    ) -> Option<Self> {
+        let (mut a, mut b): (Vec<_>, Vec<_>) =
+            (a.flat_map(|verdict| verdict.reasons).collect(), b.flat_map(|verdict| verdict.reasons).collect());
+        for reasons in [&mut a, &mut b] {
+            reasons.sort_unstable();
+            reasons.dedup();
+        }
+        (!a.is_empty() || !b.is_empty()).then(|| Self { measure: measure.to_owned(), a, b })
+    }
+
+    /// The sentence: `rate: not compared, as it does not hold for B (client-saturated)`.
+    pub fn sentence(&self) -> String {
+        let of = |side: &str, reasons: &[InvalidReason]| {
+            let names: Vec<&str> = reasons.iter().map(|reason| reason.name()).collect();
+            (!names.is_empty()).then(|| format!("{side} ({})", names.join(", ")))
+        };
+        let sides: Vec<String> = of("A", &self.a).into_iter().chain(of("B", &self.b)).collect();
+        format!("{}: not compared, as it does not hold for {}", self.measure, sides.join(" and for "))
+    }
+}
+
 fn noise_floor(same: Option<&Interval>) -> f64 {
     same.map_or(0.0, |same| (same.low - 1.0).abs().max((same.high - 1.0).abs()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Comparison, Finding, Measure};
+    use super::{Comparison, Finding, Measure, NotCompared};
+    use crate::judge::{Figure, FigureVerdict, InvalidReason, Soundness};
     use crate::random::Random;
     use crate::stats::Interval;
     use crate::stats::bootstrap::Bootstrap;
@@ -176,6 +216,32 @@ mod tests {
         let unfair = Comparison::of(Measure::rate(), interval(1.5, 1.4, 1.6), 0.95, Some(interval(1.1, 1.05, 1.15)));
         assert!(unfair.is_unfair() && unfair.finding == Finding::Better);
         assert!((unfair.noise_floor().unwrap() - 0.15).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_figure_that_does_not_hold_on_either_side_is_not_compared() {
+        let with = |reasons: &[InvalidReason]| {
+            let mut verdict = FigureVerdict::sound(Figure::Rate);
+            reasons.iter().for_each(|reason| verdict.add(*reason, Soundness::AtLeast));
+            verdict
+        };
+        let (sound, saturated) = (with(&[]), with(&[InvalidReason::ClientSaturated]));
+        let both = with(&[InvalidReason::ClientSaturated, InvalidReason::Crowded]);
+        let of = |a: &[&FigureVerdict], b: &[&FigureVerdict]| {
+            let (a, b) = (a.iter().copied().cloned(), b.iter().copied().cloned());
+            NotCompared::of("rate", a, b).map(|left_out| left_out.sentence())
+        };
+        assert_eq!(of(&[&sound, &sound], &[&sound]), None);
+        assert_eq!(
+            of(&[&sound], &[&sound, &saturated]).as_deref(),
+            Some("rate: not compared, as it does not hold for B (client-saturated)")
+        );
+        assert_eq!(
+            of(&[&saturated, &saturated], &[&both]).as_deref(),
+            Some(
+                "rate: not compared, as it does not hold for A (client-saturated) and for B (client-saturated, crowded)"
+            )
+        );
     }
 
     #[test]

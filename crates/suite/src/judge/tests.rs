@@ -4,6 +4,7 @@ use super::{judge, with_unit};
 use crate::document::{Cell, Figure, RunEntry, StepEntry, SuiteReport, Verdict, Why};
 use crate::{Suite, read};
 use flatout_config::Memory;
+use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
 use std::path::Path;
 
 fn suite(checks: &str) -> Suite {
@@ -25,6 +26,7 @@ fn cell(server: &str, n: &str, measure: &str, values: &[f64]) -> Cell {
         measure: measure.to_owned(),
         unit: crate::measure::Measure::parse(measure).unwrap().unit().to_owned(),
         values: values.to_vec(),
+        repetitions: (0..values.len() as u32).collect(),
         median: sorted[sorted.len() / 2],
         min: sorted[0],
         max: sorted[sorted.len() - 1],
@@ -35,6 +37,17 @@ fn cell(server: &str, n: &str, measure: &str, values: &[f64]) -> Cell {
         figures: vec![figure],
         runs: (0..).zip(values).map(|(repetition, _)| RunEntry { repetition, ..RunEntry::default() }).collect(),
         ..Cell::default()
+    }
+}
+
+/// A run of a closed loop with these reasons.
+fn invalid(reasons: &[InvalidReason]) -> RunEntry {
+    let invalid: Vec<Invalid> =
+        reasons.iter().map(|reason| Invalid { reason: *reason, text: "so".to_owned() }).collect();
+    RunEntry {
+        figures: figures::verdicts(&Evidence::default(), &invalid),
+        invalid: invalid.iter().map(|invalid| format!("{}: {}", invalid.reason.name(), invalid.text)).collect(),
+        ..RunEntry::default()
     }
 }
 
@@ -88,8 +101,8 @@ fn what_cannot_be_judged_says_why() {
     let mut report = report();
     let best = format!("{FIGURE} at-least 1; times \"c\"");
     report.steps[0].cells[2].figures.clear();
-    report.steps[0].cells[2].runs[0].invalid.push("the client was busy".to_owned());
-    assert!(one(&best, &report).1.ends_with("not judged: no run of c can be believed: the client was busy"));
+    report.steps[0].cells[2].runs[0] = invalid(&[InvalidReason::ClientSaturated]);
+    assert!(one(&best, &report).1.ends_with("not judged: c's requests-per-s holds in no run: client-saturated: so"));
     report.steps[0].cells[2].runs.clear();
     report.steps[0].cells[2].absent =
         Some(Why { name: "program-missing".to_owned(), text: "c is not installed".to_owned() });
@@ -97,7 +110,7 @@ fn what_cannot_be_judged_says_why() {
     report.steps[0].cells[0].runs = vec![RunEntry::default(); 7];
     let (verdict, sentence) = one(&best, &report);
     assert_eq!(verdict, Verdict::NotJudged);
-    assert!(sentence.ends_with("only 3 of 7 runs of a can be believed"), "{sentence}");
+    assert!(sentence.ends_with("a's requests-per-s holds in only 3 of 7 runs"), "{sentence}");
     report.steps.clear();
     assert!(one(&best, &report).1.ends_with("not judged: the step s has not run"));
 }
@@ -110,17 +123,17 @@ fn where_the_client_was_the_limit_cost_is_judged() {
     // One of the others could do more than was asked of it: no rate is better than another any more.
     let c = &mut report.steps[0].cells[2];
     c.figures.clear();
-    c.runs[0] = RunEntry { invalid: vec!["the client was busy".to_owned()], ..RunEntry::default() };
+    c.runs[0] = invalid(&[InvalidReason::ClientSaturated, InvalidReason::ConnectionsNotReached]);
     let (verdict, sentence) = one(&check, &report);
     assert_eq!(verdict, Verdict::NotJudged);
-    assert!(sentence.ends_with("no run of c can be believed: the client was busy"), "{sentence}");
+    assert!(sentence.contains("c's requests-per-s holds in no run: client-saturated: so"), "{sentence}");
     let costs = [("a", 8_000.0), ("b", 30_000.0), ("c", 10_000.0)];
     for ((server, cost), cell) in costs.iter().zip(&mut report.steps[0].cells) {
         cell.figures.extend(self::cell(server, "1", "server-cpu-per-request", &[*cost]).figures);
         cell.runs.truncate(1);
     }
     assert_eq!(one(&check, &report).0, Verdict::NotJudged, "what made it invalid was not the client alone");
-    report.steps[0].cells[2].runs[0].cost_only = true;
+    report.steps[0].cells[2].runs[0] = invalid(&[InvalidReason::ClientSaturated]);
     let (verdict, sentence) = one(&check, &report);
     assert_eq!(
         (verdict, sentence.as_str()),
@@ -158,8 +171,8 @@ fn servers_that_took_turns_are_compared_turn_by_turn() {
     report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &[100.0, 50.0, 90.0]);
     report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &[110.0, 60.0, 60.0]);
     // One pair alone is no turn by turn.
-    for run in &mut report.steps[0].cells[1].runs {
-        run.repetition += 2;
+    for repetition in &mut report.steps[0].cells[1].figures[0].repetitions {
+        *repetition += 2;
     }
     let (verdict, sentence) = one(&check, &report);
     assert_eq!(verdict, Verdict::Met);

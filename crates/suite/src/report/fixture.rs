@@ -15,7 +15,8 @@ const REPETITIONS: u32 = 6;
 fn figure(measure: &str, unit: &str, around: f64) -> Figure {
     let values: Vec<f64> = (0..REPETITIONS).map(|index| around * (1.0 + 0.004 * f64::from(index % 3))).collect();
     let (min, max) = (around, around * 1.008);
-    Figure { measure: measure.to_owned(), unit: unit.to_owned(), values, median: around * 1.004, min, max }
+    let repetitions = (0..REPETITIONS).collect();
+    Figure { measure: measure.to_owned(), unit: unit.to_owned(), values, repetitions, median: around * 1.004, min, max }
 }
 
 fn cell(server: &str, values: &[(&str, &str)], per_s: f64, offered: Option<f64>) -> Cell {

@@ -3,6 +3,7 @@
 use super::columns::{is_open, of_table};
 use super::figures::{explained, heading, shown, spread};
 use super::seeds::{beside, shown_as};
+use super::unsound::unsound_lines;
 use super::{Runs, combination, effects, pictures};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
@@ -18,9 +19,6 @@ const EFFECTS: &[&str] = &["requests-per-s", "server-cpu-per-request"];
 
 /// Lines of what has no figures, at most: all are in the JSON.
 const ABSENCES_MAX: usize = 30;
-
-/// Reasons of invalid runs that a table tells, at most.
-const INVALID_WORDS_MAX: usize = 3;
 
 /// Statements of capacity of one step, at most.
 const CAPACITIES_MAX: usize = 30;
@@ -59,7 +57,7 @@ fn absences(step: &StepEntry) -> Markup {
             (None, Some(invalid)) if cell.figures.is_empty() => {
                 let place =
                     if cell.values.is_empty() { String::new() } else { format!(", {}", combination(&cell.values)) };
-                format!("{}{place}: no run can be believed: {invalid}", cell.server)
+                format!("{}{place}: no figure holds in any run: {invalid}", cell.server)
             }
             _ => continue,
         };
@@ -103,23 +101,11 @@ fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
         } } }
         caption {
             "Medians of the repetitions; below them least, greatest, and the standard deviation (σ) of a single one."
-            @if step.cells.iter().any(Cell::has_invalid) { " * One or more runs are invalid and in no figure, those in which only the client was the limit, or late, in those of the server's cost: " (invalid_words(step)) }
+            @if step.cells.iter().any(Cell::has_invalid) { " * In one or more runs a figure does not hold, and is left out." }
         }
-    } } } }
-}
-
-/// Why runs are invalid, each reason once, and no more of them than people read.
-fn invalid_words(step: &StepEntry) -> String {
-    let mut words: Vec<&str> = Vec::new();
-    for reason in step.cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.invalid) {
-        if !words.contains(&reason.as_str()) {
-            words.push(reason);
-        }
-    }
-    let more = words.len().saturating_sub(INVALID_WORDS_MAX);
-    words.truncate(INVALID_WORDS_MAX);
-    let words = words.join("; ");
-    if more == 0 { words } else { format!("{words}; and {more} more, which the result has") }
+    } }
+    @for line in unsound_lines(step) { p.facts { (line) "." } }
+    } }
 }
 
 /// The capacity statement: what each server's rate comes to in an hour, and what link it fills.

@@ -3,8 +3,9 @@
 
 use super::columns::of_table;
 use super::figures::{heading, shown};
+use super::unsound::unsound_lines;
 use super::{checks_by_weight, headline};
-use crate::document::{Cell, StepEntry, SuiteReport, Verdict};
+use crate::document::{StepEntry, SuiteReport, Verdict};
 use flatout_lab::view::style::{Style, Weight};
 use flatout_lab::view::units;
 use std::fmt::Write as _;
@@ -52,20 +53,17 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     text
 }
 
-/// How many there are, how many of them tell only what the server cost, and how many count for nothing.
+/// How many there are, in how many of them a figure does not hold, and how many have none that holds.
 fn measurements(report: &SuiteReport) -> String {
     let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
-    let worthless = runs().filter(|run| !run.invalid.is_empty() && !run.cost_only).count();
     let mut text = units::plural(runs().count() as u64, "measurement", "measurements");
-    let cost_only = runs().filter(|run| run.cost_only).count();
-    if cost_only > 0 {
-        let _ = write!(
-            text,
-            "; in {cost_only} of them the client was the limit, or late: they tell what servers cost, and no rate"
-        );
+    let partly = runs().filter(|run| !run.invalid.is_empty() && run.has_sound()).count();
+    if partly > 0 {
+        let _ = write!(text, "; in {partly} of them not every figure holds, and those that do not are left out");
     }
+    let worthless = runs().filter(|run| !run.has_sound()).count();
     if worthless > 0 {
-        let _ = write!(text, "; {worthless} of them must not be believed");
+        let _ = write!(text, "; in {worthless} of them no figure holds");
     }
     text
 }
@@ -97,15 +95,8 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
         rows.push(row);
     }
     add_table(text, &rows, step.variables.len() + 1, style);
-    if step.cells.iter().any(Cell::has_invalid) {
-        let _ = writeln!(
-            text,
-            "  {}",
-            style.paint(
-                Weight::Warning,
-                "* invalid runs are in no figure; where only the client was the limit, or late, in those of cost"
-            )
-        );
+    for line in unsound_lines(step) {
+        let _ = writeln!(text, "  {}", style.paint(Weight::Warning, &format!("* {line}")));
     }
 }
 

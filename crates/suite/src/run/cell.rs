@@ -4,7 +4,8 @@ use crate::document::{Cell, Figure, ProcessCost, RunEntry};
 use crate::measure::Measure;
 use crate::model::Step;
 use flatout_lab::spread::Spread;
-use flatout_load::judge::{Invalid, InvalidReason};
+use flatout_load::judge::figures::{self, FigureVerdict, Soundness};
+use flatout_load::judge::{Evidence, Invalid, InvalidReason};
 use flatout_load::report::RunReport;
 
 /// One run as it stands in the result.
@@ -15,40 +16,51 @@ pub(super) fn entry(
     report: &RunReport,
     processes: Vec<ProcessCost>,
 ) -> RunEntry {
-    let (invalid, cost_only) = judged(step, report.steps.iter().flat_map(|level| &level.invalid));
     let failing = report.steps.iter().flat_map(|step| &step.failing);
     let mut entry = RunEntry {
         repetition,
         path: path.to_owned(),
-        invalid,
         failing: failing.map(|reason| reason.text.clone()).collect(),
-        cost_only,
         processes,
+        ..RunEntry::default()
     };
     // A search judges its trials one by one, and those by which it learnt where the client ends are part of it.
-    if Measure::KneePerS.value(report, "", &[]).is_some() {
-        entry.invalid.clear();
-        entry.cost_only = false;
+    if Measure::KneePerS.value(report, "", &[]).is_none() {
+        let levels = report.steps.iter().map(|level| (&level.evidence, level.invalid.as_slice()));
+        (entry.invalid, entry.figures) = judged(step, levels);
     }
-    entry.invalid.dedup();
     entry.failing.dedup();
     entry
 }
 
-/// What is said against a run, and whether that is of the client alone or of other processes, which leaves what the server
-/// cost. Beyond what a server bears, what waits and what is never begun is what the step is about, as it is of `--overload`.
-fn judged<'i>(step: &Step, invalid: impl Iterator<Item = &'i Invalid>) -> (Vec<String>, bool) {
-    let is_by_client = |invalid: &&Invalid| {
-        matches!(invalid.reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::Crowded)
-    };
+/// Why figures of a run do not hold, and the verdict on each that does not: that of the bench on every level, without the
+/// reasons that the step is about. Beyond what a server bears, what waits and what is never begun is what the step is about,
+/// as it is of `--overload`.
+fn judged<'l>(
+    step: &Step,
+    levels: impl Iterator<Item = (&'l Evidence, &'l [Invalid])>,
+) -> (Vec<String>, Vec<FigureVerdict>) {
     let is_meant = |invalid: &&Invalid| match invalid.reason {
         InvalidReason::ClientSaturated => step.client_limit,
         InvalidReason::ConnectionsShort | InvalidReason::RateNotReached => step.failures_expected,
         _ => false,
     };
-    let left: Vec<&Invalid> = invalid.filter(|invalid| !is_meant(invalid)).collect();
-    let cost_only = !left.is_empty() && left.iter().all(is_by_client);
-    (left.into_iter().map(|invalid| invalid.text.clone()).collect(), cost_only)
+    let mut verdicts: Vec<FigureVerdict> = figures::Figure::ALL.iter().copied().map(FigureVerdict::sound).collect();
+    let mut texts = Vec::new();
+    for (evidence, invalid) in levels {
+        let left: Vec<Invalid> = invalid.iter().filter(|invalid| !is_meant(invalid)).cloned().collect();
+        for verdict in &mut verdicts {
+            verdict.merge(&figures::verdict(verdict.figure, evidence, &left));
+            // What was cut short is no repetition of what ran to its end.
+            for invalid in left.iter().filter(|invalid| invalid.reason.is_of_a_part()) {
+                verdict.add(invalid.reason, Soundness::Unknown);
+            }
+        }
+        texts.extend(left.iter().map(|invalid| format!("{}: {}", invalid.reason.name(), invalid.text)));
+    }
+    texts.dedup();
+    verdicts.retain(|verdict| !verdict.soundness.is_sound());
+    (texts, verdicts)
 }
 
 /// What a run says, measure by measure.
@@ -57,19 +69,23 @@ pub(super) fn values(cell: &Cell, report: &RunReport, processes: &[ProcessCost])
     Measure::ALL.iter().filter_map(value).collect()
 }
 
-/// Adds a run to its cell. One that must not be believed is listed, and in no figure; one in which the client was the limit,
-/// or late, says what the server cost.
+/// Adds a run to its cell: each of its measures whose figures hold.
 pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>) {
-    let (is_valid, cost_only) = (entry.invalid.is_empty(), entry.cost_only);
+    let repetition = entry.repetition;
+    let values: Vec<_> = values.into_iter().filter(|(measure, _)| entry.unsound(*measure).is_empty()).collect();
     cell.runs.push(entry);
-    for (measure, value) in values.into_iter().filter(|(measure, _)| is_valid || cost_only && measure.is_cost()) {
+    for (measure, value) in values {
         let found = cell.figures.iter_mut().find(|figure| figure.measure == measure.name());
         match found {
-            Some(figure) => figure.values.push(value),
+            Some(figure) => {
+                figure.values.push(value);
+                figure.repetitions.push(repetition);
+            }
             None => cell.figures.push(Figure {
                 measure: measure.name().to_owned(),
                 unit: measure.unit().to_owned(),
                 values: vec![value],
+                repetitions: vec![repetition],
                 ..Figure::default()
             }),
         }
@@ -86,43 +102,67 @@ mod tests {
     use crate::document::{Cell, RunEntry};
     use crate::measure::Measure;
     use crate::model::Step;
-    use flatout_load::judge::{Invalid, InvalidReason};
+    use flatout_load::judge::{Evidence, Invalid, InvalidReason};
 
-    #[test]
-    fn a_run_that_must_not_be_believed_is_in_no_figure() {
-        let mut cell = Cell::default();
-        let values = |value| vec![(Measure::RequestsPerS, value)];
-        add(&mut cell, RunEntry::default(), values(10.0));
-        add(&mut cell, RunEntry { invalid: vec!["late".to_owned()], ..RunEntry::default() }, values(99.0));
-        add(&mut cell, RunEntry::default(), values(20.0));
-        assert_eq!((cell.runs.len(), cell.has_invalid()), (3, true));
-        let figure = cell.figure("requests-per-s").unwrap();
-        assert_eq!((figure.values.as_slice(), figure.median), ([10.0, 20.0].as_slice(), 15.0));
+    fn run_of(step: &Step, repetition: u32, reasons: &[InvalidReason]) -> RunEntry {
+        let invalid: Vec<Invalid> =
+            reasons.iter().map(|reason| Invalid { reason: *reason, text: "so".to_owned() }).collect();
+        // All times are late, so a reason touches all that it can.
+        let evidence = Evidence { lag_p50_ns: u64::MAX, ..Evidence::crowded_throughout() };
+        let (invalid, figures) = judged(step, [(&evidence, invalid.as_slice())].into_iter());
+        RunEntry { repetition, invalid, figures, ..RunEntry::default() }
     }
 
     #[test]
-    fn where_the_client_was_the_limit_the_servers_cost_is_a_figure_and_nothing_else() {
-        let made = |step: &Step, reason| {
-            let invalid = [Invalid { reason, text: "so".to_owned() }];
-            let (invalid, cost_only) = judged(step, invalid.iter());
+    fn a_figure_is_of_the_repetitions_in_which_it_holds() {
+        let mut cell = Cell::default();
+        let step = Step::default();
+        let values = |rate| vec![(Measure::RequestsPerS, rate), (Measure::ServerCpuPerRequest, 1e9 / rate)];
+        add(&mut cell, run_of(&step, 0, &[]), values(10.0));
+        add(&mut cell, run_of(&step, 1, &[InvalidReason::ClientSaturated]), values(100.0));
+        add(&mut cell, run_of(&step, 2, &[]), values(20.0));
+        assert_eq!((cell.runs.len(), cell.has_invalid(), cell.has_worthless()), (3, true, false));
+        let rate = cell.figure("requests-per-s").unwrap();
+        assert_eq!((rate.values.as_slice(), rate.repetitions.as_slice()), (&[10.0, 20.0][..], &[0, 2][..]));
+        assert!((rate.median - 15.0).abs() < 1e-9);
+        let cost = cell.figure("server-cpu-per-request").unwrap();
+        assert_eq!((cost.values.as_slice(), cost.repetitions.as_slice()), (&[1e8, 1e7, 5e7][..], &[0, 1, 2][..]));
+        add(&mut cell, run_of(&step, 3, &[InvalidReason::CountsDiffer]), values(30.0));
+        assert!(cell.has_worthless() && cell.figure("server-cpu-per-request").unwrap().values.len() == 3);
+    }
+
+    #[test]
+    fn a_reason_takes_what_it_takes_from_a_bench() {
+        let kept = |step: &Step, reason| {
             let mut cell = Cell::default();
-            let entry = RunEntry { invalid, cost_only, ..RunEntry::default() };
-            add(&mut cell, entry, vec![(Measure::RequestsPerS, 10.0), (Measure::ServerCpuPerRequest, 5.0)]);
-            let has = |name: &str| cell.figure(name).is_some();
-            (has("requests-per-s"), has("server-cpu-per-request"), cell.has_invalid())
+            let measures = [
+                Measure::RequestsPerS,
+                Measure::ResponseP50,
+                Measure::ResponseP99,
+                Measure::ServerCpuPerRequest,
+                Measure::Memory,
+                Measure::ErrorShare,
+            ];
+            add(&mut cell, run_of(step, 0, &[reason]), measures.iter().map(|measure| (*measure, 1.0)).collect());
+            let names: Vec<&str> = cell.figures.iter().map(|figure| figure.measure.as_str()).collect();
+            names.join(" ")
         };
         let plain = Step::default();
         let client_limit = Step { client_limit: true, ..Step::default() };
         let beyond = Step { failures_expected: true, ..Step::default() };
-        assert_eq!(made(&plain, InvalidReason::ClientSaturated), (false, true, true));
-        assert_eq!(made(&client_limit, InvalidReason::ClientSaturated), (true, true, false));
+        let all = "requests-per-s response-p50 response-p99 server-cpu-per-request memory error-share";
+        let cost = "server-cpu-per-request memory error-share";
+        assert_eq!(kept(&plain, InvalidReason::ClientSaturated), cost);
+        assert_eq!(kept(&client_limit, InvalidReason::ClientSaturated), all);
         for step in [&plain, &client_limit, &beyond] {
-            assert_eq!(made(step, InvalidReason::ScheduleLag), (false, true, true));
-            assert_eq!(made(step, InvalidReason::LittlesLaw), (false, false, true));
+            // The client kept the rate, and the times are late.
+            assert_eq!(kept(step, InvalidReason::ScheduleLag), format!("requests-per-s {cost}"));
+            assert_eq!(kept(step, InvalidReason::LittlesLaw), "");
+            assert_eq!(kept(step, InvalidReason::PartMissing), "", "less than was asked for is no repetition");
         }
         // Beyond what a server bears arrivals wait; that is a fault of any other run.
-        for waits in [InvalidReason::ConnectionsShort, InvalidReason::RateNotReached] {
-            assert_eq!((made(&beyond, waits), made(&plain, waits)), ((true, true, false), (false, false, true)));
-        }
+        assert_eq!(kept(&beyond, InvalidReason::RateNotReached), all);
+        assert_eq!(kept(&plain, InvalidReason::RateNotReached), cost);
+        assert_eq!(kept(&beyond, InvalidReason::ConnectionsShort), all);
     }
 }

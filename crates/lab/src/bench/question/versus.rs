@@ -1,11 +1,12 @@
 //! Which of two servers, or of two URLs, is faster: turns in blocks, the one beside itself first.
 
 use crate::bench::{Ask, Bench, BenchError, BenchReport, Progress};
+use flatout_load::judge::{Figure, FigureVerdict};
 use flatout_load::plan::{Plan, Stop};
 use flatout_load::report::StepReport;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
-use flatout_load::stats::compare::{Comparison, Finding, Measure};
+use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared};
 use flatout_load::stats::order::{Block, Order, Side};
 use serde_json::json;
 
@@ -59,10 +60,15 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
     if !is_whole {
         return Ok(report);
     }
-    let comparisons = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
-    let sentence = comparisons
-        .first()
-        .map_or_else(|| "the turns say nothing: too few of them were answered".to_owned(), Comparison::sentence);
+    let Compared { comparisons, not_compared } = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
+    let sentence = match (comparisons.first(), not_compared.is_empty()) {
+        (Some(first), _) => first.sentence(),
+        (None, true) => "the turns say nothing: too few of them were answered".to_owned(),
+        (None, false) => "nothing is compared: no figure holds for A and for B".to_owned(),
+    };
+    if let (true, Some(step)) = (comparisons.is_empty(), report.run.steps.first_mut()) {
+        step.add_missing(format!("the comparison: {sentence}"));
+    }
     let finding = json!({
         "a": report.run.url,
         "b": other_url,
@@ -74,6 +80,12 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
             "sentence": comparison.sentence(),
             "is_shown": comparison.finding != Finding::NoDifference,
             "comparison": comparison,
+        })).collect::<Vec<_>>(),
+        "not_compared": not_compared.iter().map(|left_out| json!({
+            "measure": left_out.measure,
+            "a": left_out.a,
+            "b": left_out.b,
+            "sentence": left_out.sentence(),
         })).collect::<Vec<_>>(),
     });
     report.run.findings.insert("comparison".to_owned(), finding);
@@ -92,12 +104,13 @@ fn turn_of(plan: &Plan) -> Plan {
 }
 
 /// What one turn came to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Turn {
     rate: f64,
     p50_ns: f64,
     p99_ns: f64,
     server_cpu_ns: Option<f64>,
+    verdicts: Vec<FigureVerdict>,
 }
 
 impl Turn {
@@ -110,31 +123,92 @@ impl Turn {
             p50_ns: at(|response| response.p50_ns),
             p99_ns: at(|response| response.p99_ns),
             server_cpu_ns: step.server.and_then(|server| server.cpu_ns_per_response),
+            verdicts: step.figures.clone(),
         }
+    }
+
+    fn verdict(&self, figure: Figure) -> FigureVerdict {
+        let found = self.verdicts.iter().find(|verdict| verdict.figure == figure);
+        found.cloned().unwrap_or_else(|| FigureVerdict::sound(figure))
     }
 }
 
-fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[Turn]) -> Vec<Comparison> {
+/// What came of the turns: what could be compared, and what does not hold of a side.
+struct Compared {
+    comparisons: Vec<Comparison>,
+    not_compared: Vec<NotCompared>,
+}
+
+fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[Turn]) -> Compared {
     let bootstrap = Bootstrap::new(seed);
     let ratio = |turns: &[Turn], pick: &dyn Fn(&Turn) -> f64| -> Option<Interval> {
         let sum = |runs: &[usize]| runs.iter().map(|run| pick(&turns[*run])).sum::<f64>();
         let pairs: Vec<_> = blocks.iter().map(|block| (sum(&block.a), sum(&block.b))).collect();
         bootstrap.ratio(&pairs)
     };
-    let mut comparisons = Vec::new();
-    let mut add = |measure: Measure, pick: &dyn Fn(&Turn) -> f64| {
-        if let Some(found) = ratio(turns, pick) {
-            comparisons.push(Comparison::of(measure, found, bootstrap.level, ratio(same, pick)));
+    let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new() };
+    let mut add = |measure: Measure, figure: Figure, pick: &dyn Fn(&Turn) -> f64| {
+        // All turns beside itself are A's.
+        let a = same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
+        let b = blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
+        let verdict = |turn: &Turn| turn.verdict(figure);
+        match NotCompared::of(&measure.name, a.map(verdict), b.map(verdict)) {
+            Some(left_out) => compared.not_compared.push(left_out),
+            None => compared.comparisons.extend(
+                ratio(turns, pick).map(|found| Comparison::of(measure, found, bootstrap.level, ratio(same, pick))),
+            ),
         }
     };
     // Where the clock decides the rate, it says nothing of the server.
     if !is_open {
-        add(Measure::rate(), &|turn| turn.rate);
+        add(Measure::rate(), Figure::Rate, &|turn| turn.rate);
     }
-    add(Measure::cost("p50 response time"), &|turn| turn.p50_ns);
-    add(Measure::cost("p99 response time"), &|turn| turn.p99_ns);
+    add(Measure::cost("p50 response time"), Figure::Median, &|turn| turn.p50_ns);
+    add(Measure::cost("p99 response time"), Figure::Tail, &|turn| turn.p99_ns);
     if turns.iter().chain(same).all(|turn| turn.server_cpu_ns.is_some()) {
-        add(Measure::cost("CPU per request"), &|turn| turn.server_cpu_ns.unwrap_or(f64::NAN));
+        add(Measure::cost("CPU per request"), Figure::ServerCpu, &|turn| turn.server_cpu_ns.unwrap_or(f64::NAN));
     }
-    comparisons
+    compared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCKS, Compared, Turn, compare};
+    use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
+    use flatout_load::stats::order::{Order, Side};
+
+    fn turn(reasons: &[InvalidReason]) -> Turn {
+        let invalid: Vec<Invalid> =
+            reasons.iter().map(|reason| Invalid { reason: *reason, text: String::new() }).collect();
+        Turn {
+            rate: 1000.0,
+            p50_ns: 1e6,
+            p99_ns: 2e6,
+            server_cpu_ns: Some(1e4),
+            verdicts: figures::verdicts(&Evidence::default(), &invalid),
+        }
+    }
+
+    #[test]
+    fn what_does_not_hold_in_one_turn_of_a_side_is_not_compared() {
+        let order = Order::Abba;
+        let sides = order.sides(BLOCKS);
+        let blocks = order.blocks(&sides);
+        let compared = |last_of_b: &[InvalidReason]| {
+            let mut turns: Vec<Turn> = sides.iter().map(|_| turn(&[])).collect();
+            let last = sides.iter().rposition(|side| *side == Side::B).unwrap();
+            turns[last] = turn(last_of_b);
+            let same: Vec<Turn> = sides.iter().map(|_| turn(&[])).collect();
+            let Compared { comparisons, not_compared } = compare(1, false, &blocks, &same, &turns);
+            let names: Vec<String> = comparisons.into_iter().map(|comparison| comparison.measure.name).collect();
+            (names.join(", "), not_compared.iter().map(|left_out| left_out.sentence()).collect::<Vec<_>>())
+        };
+        let all = "rate, p50 response time, p99 response time, CPU per request";
+        assert_eq!(compared(&[]), (all.to_owned(), Vec::new()));
+        let (names, left_out) = compared(&[InvalidReason::ClientSaturated]);
+        assert_eq!((names.as_str(), left_out.len()), ("CPU per request", 3));
+        assert_eq!(left_out[0], "rate: not compared, as it does not hold for B (client-saturated)");
+        let (names, left_out) = compared(&[InvalidReason::CountsDiffer]);
+        assert_eq!((names.as_str(), left_out.len()), ("", 4));
+    }
 }

@@ -10,7 +10,10 @@ fn a_run_beside_itself_shows_no_difference() {
     // Of the last level the client was the limit: by the clock its rate holds, and its times do not.
     let compared_each: Vec<usize> = compared.levels.iter().map(|level| level.comparisons.len()).collect();
     assert_eq!(compared_each, [2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
-    assert_eq!(compared.levels[9].left_out, ["mean response time: not compared (client-saturated)"]);
+    assert_eq!(
+        compared.levels[9].left_out,
+        ["mean response time: not compared, as it does not hold for A (client-saturated) and for B (client-saturated)"]
+    );
     for level in &compared.levels {
         assert!(level.comparisons.iter().all(|comparison| comparison.finding == Finding::NoDifference), "{level:?}");
     }

@@ -1,4 +1,4 @@
-use super::{Evidence, InvalidReason, JUDGED_NS_MIN, judge};
+use super::{CROWDED_NS_MIN, Evidence, InvalidReason, JUDGED_NS_MIN, judge};
 use crate::judge::little::Little;
 use crate::judge::reconcile::{Reconciliation, ServerCounts};
 
@@ -144,14 +144,19 @@ fn the_slowest_of_a_few_requests_is_not_their_99th_percentile() {
 fn a_crowd_touches_the_tail_before_the_rest() {
     let crowded = |client, server, elapsed_ns| {
         let evidence = Evidence { client_crowded_share: client, server_crowded_cores: server, elapsed_ns, ..good() };
-        (evidence.is_crowded(), evidence.is_crowded_throughout())
+        (evidence.is_crowded(), evidence.is_rate_crowded(), evidence.is_median_crowded())
     };
     let long_ns = 10_000 * MS;
-    assert_eq!(crowded(None, None, long_ns), (false, false));
-    assert_eq!(crowded(Some(0.02), Some(0.02), long_ns), (false, false));
-    assert_eq!(crowded(Some(0.03), None, long_ns), (true, false), "beside 30 % on a core");
-    assert_eq!(crowded(None, Some(0.2), long_ns), (true, true), "beside 40 %");
-    assert_eq!(crowded(Some(0.9), Some(0.9), 999 * MS), (false, false), "ticks are too coarse for so short a run");
+    assert_eq!(crowded(None, None, long_ns), (false, false, false));
+    assert_eq!(crowded(Some(0.01), Some(0.01), long_ns), (false, false, false));
+    let is_light = |evidence: Evidence| (evidence.is_crowded(), evidence.is_rate_crowded());
+    let of_a_busy_thread =
+        Evidence { client_crowded_share: Some(0.015), client_busy_share: 0.9, server_crowded_cores: None, ..good() };
+    assert_eq!(is_light(of_a_busy_thread), (true, false), "1.6 % of what it would have run is none of the rate");
+    assert_eq!(crowded(Some(0.03), None, long_ns), (true, true, false), "beside 30 % on a core");
+    assert_eq!(crowded(None, Some(0.2), long_ns), (true, true, true), "beside 40 %");
+    assert_eq!(crowded(Some(0.9), Some(0.9), 999 * MS), (false, false, false), "a tick is too much of so short a run");
+    assert_eq!(CROWDED_NS_MIN, 1_000 * MS);
     let evidence = Evidence { server_crowded_cores: Some(0.2), ..good() };
     assert_eq!(reasons(&evidence), vec![InvalidReason::Crowded]);
 }

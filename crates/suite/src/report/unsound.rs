@@ -1,0 +1,58 @@
+//! Which figures of a step's runs do not hold, why, and what to do about it.
+
+use crate::document::StepEntry;
+use flatout_lab::view::units;
+use flatout_lab::view::verdict::label;
+use flatout_load::judge::{Figure, InvalidReason};
+
+/// A line for each reason, in the order of the table: in how many runs it was found, which figures it touched there, and what
+/// to do.
+pub(super) fn unsound_lines(step: &StepEntry) -> Vec<String> {
+    let runs: Vec<_> = step.cells.iter().flat_map(|cell| &cell.runs).collect();
+    let of = |reason: &InvalidReason| {
+        let touched: Vec<_> =
+            runs.iter().filter(|run| run.figures.iter().any(|verdict| verdict.reasons.contains(reason))).collect();
+        let verdicts = || touched.iter().flat_map(|run| &run.figures);
+        let labels: Vec<&str> = Figure::ALL
+            .iter()
+            .filter(|figure| verdicts().any(|of| of.figure == **figure && of.reasons.contains(reason)))
+            .map(|figure| label(*figure))
+            .collect();
+        (!touched.is_empty()).then(|| {
+            format!(
+                "{}: {} left out of {}; {} (flatout help {})",
+                reason.name(),
+                labels.join(", "),
+                units::plural(touched.len() as u64, "run", "runs"),
+                reason.remedy(),
+                reason.name()
+            )
+        })
+    };
+    InvalidReason::ALL.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsound_lines;
+    use crate::document::{Cell, RunEntry, StepEntry};
+    use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
+
+    #[test]
+    fn each_reason_says_what_it_left_out_and_what_to_do() {
+        let run = |reason| {
+            let invalid = [Invalid { reason, text: "so".to_owned() }];
+            RunEntry { figures: figures::verdicts(&Evidence::default(), &invalid), ..RunEntry::default() }
+        };
+        let runs = vec![run(InvalidReason::ClientSaturated), RunEntry::default(), run(InvalidReason::ClientSaturated)];
+        let step = StepEntry { cells: vec![Cell { runs, ..Cell::default() }], ..StepEntry::default() };
+        let lines = unsound_lines(&step);
+        let [line] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(
+            line.starts_with("client-saturated: requests/s, p50, p99 left out of 2 runs; give the client"),
+            "{line}"
+        );
+        assert!(line.ends_with("(flatout help client-saturated)"), "{line}");
+        assert!(unsound_lines(&StepEntry::default()).is_empty());
+    }
+}
