@@ -333,7 +333,7 @@ impl Fetch {
         let Answered { incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
         // The head goes: its buffer holds the beginning of the content too.
-        let Incoming { mut body, .. } = incoming;
+        let mut body = incoming.into_body();
         let held = Held::new(Arc::clone(worker.accelerator().budget()), Share::Fills);
         writer.add_last(|content| content.count_by(held));
         let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };

@@ -43,6 +43,11 @@ impl Incoming {
         }
     }
 
+    /// The body alone; the head's memory goes.
+    pub fn into_body(self) -> IncomingBody {
+        self.body
+    }
+
     /// The field lines as received, each `Name: value` and CR LF; those of framing and connection among them.
     pub fn lines(&self) -> &[u8] {
         &self.section[..self.section.len() - 2]
