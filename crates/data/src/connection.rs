@@ -295,7 +295,9 @@ impl Bounds {
             | AuthAction::CreateTrigger { .. }
             | AuthAction::CreateView { .. }
             | AuthAction::CreateVtable { .. } => context.database_name != Some("temp"),
-            AuthAction::Function { function_name } => !function_name.eq_ignore_ascii_case("load_extension"),
+            AuthAction::Function { function_name } => {
+                !FORBIDDEN_FUNCTIONS.iter().any(|forbidden| function_name.eq_ignore_ascii_case(forbidden))
+            }
             _ => true,
         };
         if allowed {
@@ -305,6 +307,10 @@ impl Bounds {
         Authorization::Deny
     }
 }
+
+/// SQL functions that reach beyond the database. `fts3_tokenizer` takes and gives addresses of native code, also where
+/// SQLite's own switch for it is off: <https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers>.
+const FORBIDDEN_FUNCTIONS: [&str; 2] = ["load_extension", "fts3_tokenizer"];
 
 /// Creates the file for its owner alone, where there is none: what pages keep is not for every user of the machine. SQLite gives
 /// the log and its index beside the file the same mode. A failure is left to SQLite, which names it.

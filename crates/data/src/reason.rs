@@ -10,7 +10,7 @@ flatout_reason::reasons! {
     SqlInvalid, "db_sql_invalid", "The statement is not SQL that this database understands.";
     SqlEmpty, "db_sql_empty", "The text holds no statement.";
     SqlMultiple, "db_sql_multiple", "The text holds more than one statement: give them one by one, or as a transaction.";
-    SqlForbidden, "db_sql_forbidden", "The statement does what a page may not: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension or a temporary table.";
+    SqlForbidden, "db_sql_forbidden", "The statement does what a page may not: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension, fts3_tokenizer or a temporary table.";
     SqlTooLong, "db_sql_too_long", "The statement's text is too long.";
     ParametersMismatch, "db_parameters_mismatch", "The parameters given are not those that the statement has.";
     ConstraintUnique, "db_constraint_unique", "The row would be a second with a value that must be unique.";

@@ -134,9 +134,10 @@ impl Growing {
     }
 }
 
-/// Turns parts into segments for one reader: the file is opened for its worker once.
+/// Turns parts into segments for one reader: each file is opened for its worker once.
 #[derive(Debug, Default)]
 pub struct Cutter {
+    /// The file that the content is in, which is another one once a volume is full and memory takes over.
     file: Option<Rc<OpenFile>>,
 }
 
@@ -150,7 +151,8 @@ impl Cutter {
                 Segment::Bytes(whole.slice(from..from + length as usize))
             }
             Part::File(fd, bytes) => {
-                let file = self.file.get_or_insert_with(|| Rc::new(OpenFile::own(fd)));
+                let opened = self.file.take().filter(|opened| Arc::ptr_eq(&opened.fd, &fd));
+                let file = self.file.insert(opened.unwrap_or_else(|| Rc::new(OpenFile::own(fd))));
                 let bytes = bytes.min(bytes_max).min(SEGMENT_BYTES_MAX);
                 Segment::File(FileBody { file: Rc::clone(file), offset, bytes })
             }
@@ -163,7 +165,7 @@ mod tests {
     use super::{Cutter, Growing, Part};
     use flatout_net::response::Segment;
     use rustix::fs::{MemfdFlags, memfd_create};
-    use rustix::io::pwrite;
+    use rustix::io::{pread, pwrite};
     use std::sync::Arc;
 
     #[test]
@@ -189,5 +191,28 @@ mod tests {
         assert!(matches!(growing.part(4), Some(Part::File(_, 6))));
         assert_eq!(read(&growing, 4).as_deref(), Some("4+3"));
         assert!(growing.join().is_none() && growing.part(10).is_none());
+    }
+
+    /// As when a volume is full, and what was written is copied to memory.
+    #[test]
+    fn a_reader_follows_the_content_to_another_file() {
+        let mut growing = Growing::default();
+        let mut cutter = Cutter::default();
+        let mut read = |growing: &Growing, offset| match cutter.cut(growing.part(offset)?, offset, 3) {
+            Segment::Bytes(_) => None,
+            Segment::File(body) => {
+                let mut bytes = [0; 3];
+                let count = pread(&body.file.fd, &mut bytes, body.offset).unwrap();
+                Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
+            }
+        };
+        let old = Arc::new(memfd_create("old", MemfdFlags::CLOEXEC).unwrap());
+        assert_eq!(pwrite(&old, b"abcd", 0), Ok(4));
+        growing.move_to(old, 4);
+        assert_eq!(read(&growing, 0).as_deref(), Some("abc"));
+        let new = Arc::new(memfd_create("new", MemfdFlags::CLOEXEC).unwrap());
+        assert_eq!(pwrite(&new, b"abcdefgh", 0), Ok(8));
+        growing.move_to(new, 8);
+        assert_eq!(read(&growing, 3).as_deref(), Some("def"));
     }
 }

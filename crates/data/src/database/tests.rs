@@ -107,6 +107,8 @@ fn what_a_page_may_not() {
         "VACUUM",
         &format!("VACUUM INTO '{}'", elsewhere.display()),
         "SELECT load_extension('/tmp/x.so')",
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT FTS3_Tokenizer('mine', x'4141414141410000')",
         "CREATE TEMP TABLE mine (a)",
         "CREATE TEMP VIEW mine AS SELECT 1",
         "CREATE TABLE temp.mine (a)",
@@ -128,6 +130,11 @@ fn what_a_page_may_not() {
     run(&database, &["ALTER TABLE t RENAME TO v", "ALTER TABLE v ADD COLUMN b", "ANALYZE", "REINDEX", "DROP TABLE v"]);
     run(&database, &["CREATE VIRTUAL TABLE words USING fts5(text)", "INSERT INTO words VALUES ('a fox')"]);
     assert_eq!(number(&database, "SELECT count(*) FROM words WHERE words MATCH 'fox'"), 1);
+    run(
+        &database,
+        &["CREATE VIRTUAL TABLE stems USING fts4(text, tokenize=porter)", "INSERT INTO stems VALUES ('foxes')"],
+    );
+    assert_eq!(number(&database, "SELECT count(*) FROM stems WHERE stems MATCH 'fox'"), 1);
     assert_eq!(number(&database, "SELECT count(*) FROM u"), 1);
 }
 

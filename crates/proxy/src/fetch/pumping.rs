@@ -104,8 +104,9 @@ impl Pumping {
         }
     }
 
+    /// What is not kept wakes its readers at the last piece as well: the writer waits for them to take it.
     fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
-        if is_last { self.writer.add_last(add) } else { self.writer.add(add) }
+        if is_last && self.unkept.is_none() { self.writer.add_last(add) } else { self.writer.add(add) }
     }
 
     /// Whether the budget has room for `count` bytes more, perhaps after others have made some.
@@ -192,5 +193,40 @@ impl Pumping {
         }
         self.body = Some(body);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pumping;
+    use crate::fill::{Begin, Fills};
+    use flatout_cache::reason::NoStore;
+    use flatout_net::stream::{Piece, Source as _};
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Noticed(std::sync::atomic::AtomicBool);
+
+    impl Wake for Noticed {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// The writer waits until what is not kept has been read, so whoever reads must learn of the last piece as well.
+    #[test]
+    fn the_last_piece_of_what_is_not_kept_wakes_its_reader() {
+        for unkept in [None, Some(NoStore::NoRoom)] {
+            let fills = Arc::<Fills>::default();
+            let Begin::Yours(writer) = fills.begin(b"key") else { panic!("nobody else fetches") };
+            let mut reader = writer.join().read(0, None);
+            let noticed = Arc::new(Noticed(false.into()));
+            let waker = Waker::from(Arc::clone(&noticed));
+            assert!(reader.poll_piece(&mut Context::from_waker(&waker)).is_pending());
+            let pumping = Pumping { writer, body: None, unkept, wanted: true, length: Some(3) };
+            pumping.grow(true, |content| content.push(b"end"[..].into()));
+            assert_eq!(noticed.0.load(std::sync::atomic::Ordering::Relaxed), unkept.is_some(), "{unkept:?}");
+            assert!(matches!(reader.poll_piece(&mut Context::from_waker(&waker)), Poll::Ready(Piece::Segment(_))));
+        }
     }
 }
