@@ -116,7 +116,7 @@ impl Page {
         let code = if is_static {
             None
         } else {
-            match sandbox.load(&shown, &template.chunk) {
+            match sandbox.load_page(&shown, &template.chunk, template.lines.shown(|name| step.show(name))) {
                 Ok(code) => Some(code),
                 Err(failure) => {
                     let place = failure.line.and_then(|line| template.lines.place(line));

@@ -39,6 +39,7 @@ pub use run::{Run, Step};
 pub use wait::{Answer, Fault, Wanted, wanted};
 
 use crate::exchange::Exchange;
+use crate::template::Lines;
 use hub::Hub;
 use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Thread, Value};
 use std::cell::{Cell, RefCell};
@@ -361,7 +362,12 @@ impl Sandbox {
 
     /// Compiles a chunk from source; bytecode is refused. `name` is what messages call it. The machine is sealed.
     pub fn load(&self, name: &str, source: &str) -> Result<Rc<Code>, Box<Failure>> {
-        Code::load(&self.inner, name, source).map(Rc::new).map_err(Box::new)
+        Code::load(&self.inner, name, source, None).map(Rc::new).map_err(Box::new)
+    }
+
+    /// The same for a chunk that was made of several files: the texts of errors that pages catch name these by `lines`.
+    pub fn load_page(&self, name: &str, source: &str, lines: Lines) -> Result<Rc<Code>, Box<Failure>> {
+        Code::load(&self.inner, name, source, Some(Rc::new(lines))).map(Rc::new).map_err(Box::new)
     }
 
     /// A run of `code`, which works on `exchange`. Nothing is run yet.

@@ -58,6 +58,25 @@ fn every_failure_has_its_name_its_place_and_its_status() {
     assert_eq!(outcome_of(&log, "/").as_deref(), Some("page_answered"));
 }
 
+/// An error that a page catches names the file and the line that its author knows, not the line of what was compiled.
+#[test]
+fn a_caught_error_names_its_own_file_behind_an_include() {
+    let caught = "local function caught(f) local ok, why = pcall(f) return why end\n";
+    let whole = format!(
+        "<p>one</p>\n<?include \"part.lhtml\" ?>\n<?lua\n{caught}?><?= caught(inner) ?>|\n\
+         <?= caught(function() error(\"mine\") end) ?>|\n\
+         <?= select(2, xpcall(inner, function(why) return why end)) ?>|\n\
+         <?= select(2, coroutine.resume(coroutine.create(inner))) ?>|\n<?= caught(coroutine.wrap(inner)) ?>"
+    );
+    let part = "\n\n<?lua function inner()\n  local none = nil\n  return none.field\nend ?>\n";
+    let (_folder, server) = site(&[("site/whole.lhtml", &whole), ("site/part.lhtml", part)], "", "");
+    let said = page(&server, "/whole");
+    let said: Vec<&str> = said.split('|').map(|text| text.trim().rsplit('/').next().unwrap()).collect();
+    let inner = "part.lhtml:5: attempt to index nil with &#39;field&#39;";
+    assert!(said[0].ends_with(inner), "{said:?}");
+    assert_eq!(said[1..], ["whole.lhtml:6: mine", inner, inner, inner], "{said:?}");
+}
+
 #[test]
 fn the_site_s_own_error_page_stands_for_a_page_that_fails() {
     let (folder, server) = site(BROKEN, "cpu-limit \"20ms\"", "");

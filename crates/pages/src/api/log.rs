@@ -2,6 +2,7 @@
 
 use crate::exchange::{Abandoned, Exchange};
 use crate::sandbox::Sandbox;
+use crate::sandbox::failure::MARK;
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString};
 use std::borrow::Cow;
@@ -108,6 +109,7 @@ pub(crate) fn one_line(bytes: &[u8]) -> String {
 pub(crate) fn place(lua: &Lua) -> (String, Option<u32>) {
     lua.inspect_stack(1, |debug| {
         let chunk = debug.source().short_src.map(Cow::into_owned).unwrap_or_default();
+        let chunk = chunk.strip_prefix(MARK).map(str::to_owned).unwrap_or(chunk);
         (chunk, debug.current_line().and_then(|line| u32::try_from(line).ok()))
     })
     .unwrap_or_default()

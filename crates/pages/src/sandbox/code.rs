@@ -1,8 +1,9 @@
 //! A chunk, compiled, and the closures of it that are not running.
 
 use super::Inner;
-use super::failure::{Failure, FailureKind};
+use super::failure::{Failure, FailureKind, MARK};
 use super::hub::Hub;
+use crate::template::Lines;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table};
 use std::cell::{Cell, RefCell};
@@ -20,6 +21,8 @@ pub(crate) struct Instance {
 /// A chunk that can be run, any number of times at once.
 pub struct Code {
     name: String,
+    /// Where its lines come from.
+    lines: Option<Rc<Lines>>,
     /// What instances are clones of; never run itself.
     original: Function,
     idle: RefCell<Vec<Instance>>,
@@ -29,7 +32,7 @@ pub struct Code {
 }
 
 impl Code {
-    pub(crate) fn load(inner: &Inner, name: &str, source: &str) -> Result<Self, Failure> {
+    pub(crate) fn load(inner: &Inner, name: &str, source: &str, lines: Option<Rc<Lines>>) -> Result<Self, Failure> {
         let lua = &inner.lua;
         let hub = Rc::clone(&inner.hub);
         let before = lua.used_memory().cast_signed();
@@ -37,7 +40,7 @@ impl Code {
         lua.gc_stop();
         let loaded = lua
             .load(source)
-            .set_name(format!("={name}"))
+            .set_name(format!("={MARK}{name}"))
             .set_mode(ChunkMode::Text)
             .set_environment(inner.base.clone())
             .into_function();
@@ -47,7 +50,7 @@ impl Code {
             failure.kind = FailureKind::ScriptError;
             failure
         })?;
-        let code = Self { name: name.to_owned(), original, idle: RefCell::default(), bytes: Cell::new(0), hub };
+        let code = Self { name: name.to_owned(), lines, original, idle: RefCell::default(), bytes: Cell::new(0), hub };
         code.charge(lua.used_memory().cast_signed() - before);
         Ok(code)
     }
@@ -55,6 +58,11 @@ impl Code {
     /// The name it was loaded with.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where its lines come from; `None`: they are its own.
+    pub(crate) fn lines(&self) -> Option<Rc<Lines>> {
+        self.lines.clone()
     }
 
     /// Notes that it takes so much more.

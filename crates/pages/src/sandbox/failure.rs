@@ -1,5 +1,6 @@
 //! How a run can fail: one table gives the name for the log and the counter, the status and the meaning.
 
+use crate::template::Lines;
 use mlua::Lua;
 use std::fmt::Write as _;
 
@@ -45,6 +46,9 @@ pub(crate) struct Place {
 /// The name under which this crate's own Luau runs: never the place of a failure.
 pub(crate) const PRELUDE: &str = "[sandbox]";
 
+/// Begins the name of every chunk of a page: no text that a page makes itself begins so, and none is taken for a place.
+pub(crate) const MARK: char = '\u{1}';
+
 /// Frames that are looked at for the place of a failure.
 const FRAMES_MAX: usize = 64;
 
@@ -56,6 +60,7 @@ impl Place {
             let Some(frame) = lua.inspect_stack(level, |frame| {
                 let source = frame.source();
                 let name = source.source.as_deref().map_or("", |name| name.strip_prefix('=').unwrap_or(name));
+                let name = name.strip_prefix(MARK).unwrap_or(name);
                 (name.to_owned(), frame.current_line(), source.what == "C")
             }) else {
                 break;
@@ -101,11 +106,12 @@ impl Place {
 fn framed(frame: &str) -> Option<(&str, u32)> {
     let end = frame.find(": in ").or_else(|| frame.find(" function ")).unwrap_or(frame.len());
     let (name, line) = frame[..end].rsplit_once(':')?;
-    Some((name, line.parse().ok()?))
+    Some((name.strip_prefix(MARK).unwrap_or(name), line.parse().ok()?))
 }
 
-/// Name, line number and the rest of a text that begins with `name:line:`.
+/// Name, line number and the rest of a text that Luau has begun with the place of an error: `name:line:`.
 fn placed(text: &str) -> Option<(&str, u32, &str)> {
+    let text = text.strip_prefix(MARK).or_else(|| text.starts_with(PRELUDE).then_some(text))?;
     let mut from = 0;
     while let Some(found) = text.get(from..)?.find(':') {
         let (name, rest) = (&text[..from + found], &text[from + found + 1..]);
@@ -149,11 +155,22 @@ impl Failure {
         }
     }
 
-    /// The place and the message, as Luau puts them.
-    pub(crate) fn text(&self) -> String {
+    /// The place in the chunk and the message, as Luau puts them for a chunk with a mark.
+    pub(crate) fn marked_text(&self) -> String {
         match self.line {
-            Some(line) => format!("{}:{line}: {}", self.chunk, self.message),
+            Some(line) => format!("{MARK}{}:{line}: {}", self.chunk, self.message),
             None => self.message.clone(),
+        }
+    }
+
+    /// What a page gets that catches it: the place, in the file that the line of the chunk comes from by `lines`, and the
+    /// message, as Luau puts them.
+    pub(crate) fn text(&self, lines: Option<&Lines>) -> String {
+        let Some(line) = self.line else { return self.message.clone() };
+        let place = lines.filter(|_| self.chunk != PRELUDE).and_then(|lines| lines.place(line));
+        match place {
+            Some(place) => format!("{}:{}: {}", place.file, place.line, self.message),
+            None => format!("{}:{line}: {}", self.chunk, self.message),
         }
     }
 }

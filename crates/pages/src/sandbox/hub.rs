@@ -4,10 +4,12 @@ use super::meter::Meter;
 use super::natives::{CANNOT_WAIT, ENDED};
 use super::wait::{Answer, Fault};
 use crate::exchange::Exchange;
+use crate::template::Lines;
 use mlua::Lua;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ptr;
+use std::rc::Rc;
 
 /// One a virtual machine; every native holds it.
 pub(crate) struct Hub {
@@ -16,6 +18,8 @@ pub(crate) struct Hub {
     pub(crate) exchange: RefCell<Option<Box<Exchange>>>,
     /// What came of the wait, until the page takes it.
     pub(crate) answer: RefCell<Option<Answer>>,
+    /// Where the lines of the chunk under way come from.
+    pub(crate) lines: RefCell<Option<Rc<Lines>>>,
     /// The coroutine that the run began with, by its address: only to be compared.
     pub(crate) main: Cell<*const c_void>,
 }
@@ -26,6 +30,7 @@ impl Default for Hub {
             meter: Meter::default(),
             exchange: RefCell::default(),
             answer: RefCell::default(),
+            lines: RefCell::default(),
             main: Cell::new(ptr::null()),
         }
     }
@@ -81,5 +86,6 @@ impl Hub {
     /// No run is under way any more.
     pub(crate) fn forget(&self) {
         self.main.set(ptr::null());
+        self.lines.take();
     }
 }

@@ -1,6 +1,6 @@
 //! Natives: how a Rust function becomes one that pages call, and those that the prelude stands on.
 
-use super::failure::{Failure, Place, is_memory};
+use super::failure::{Failure, MARK, Place, is_memory};
 use super::hub::Hub;
 use super::wait::Fault;
 use crate::exchange::Exchange;
@@ -49,7 +49,9 @@ pub(crate) const CANNOT_WAIT: &str = "a metamethod or a callback of a native can
 /// What the prelude stands on, beside the searches in strings.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
     let at = Rc::clone(hub);
-    let error_text = lua.create_function(move |lua, error: Value| error_text(lua, &at, error))?;
+    let error_text = lua.create_function(move |lua, (error, goes_on): (Value, Option<bool>)| {
+        error_text(lua, &at, error, goes_on.unwrap_or(false))
+    })?;
     natives.set("error_text", error_text)?;
     let at = Rc::clone(hub);
     natives.set("refuse_wait", lua.create_function(move |_, ()| Ok(at.refuse_wait()?))?)?;
@@ -81,17 +83,27 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
 }
 
 /// A native's error as the text that the page is to see, with its place; and a want of memory, which ends the run.
-fn error_text(lua: &Lua, hub: &Hub, error: Value) -> mlua::Result<Value> {
-    let Value::Error(error) = error else {
-        if error.is_string() {
-            hub.meter.exceed_memory(lua);
+///
+/// One that goes on, to whoever catches it, keeps its mark.
+fn error_text(lua: &Lua, hub: &Hub, error: Value, goes_on: bool) -> mlua::Result<Value> {
+    let error = match error {
+        Value::Error(error) => *error,
+        Value::String(text) if text.as_bytes().starts_with(&[MARK as u8]) => {
+            mlua::Error::RuntimeError(text.to_string_lossy())
         }
-        return Ok(error);
+        other => {
+            if other.is_string() {
+                hub.meter.exceed_memory(lua);
+            }
+            return Ok(other);
+        }
     };
     if is_memory(&error) {
         hub.meter.exceed_memory(lua);
     }
-    lua.create_string(Failure::of_error(&error).text()).map(Value::String)
+    let failure = Failure::of_error(&error);
+    let text = if goes_on { failure.marked_text() } else { failure.text(hub.lines.borrow().as_deref()) };
+    lua.create_string(text).map(Value::String)
 }
 
 /// What came of the wait.

@@ -94,6 +94,7 @@ impl Run {
         }
         let (Some(thread), Some(exchange)) = (&self.thread, self.exchange.take()) else { return Step::Done };
         hub.main.set(thread.to_pointer());
+        *hub.lines.borrow_mut() = self.code.lines();
         *hub.exchange.borrow_mut() = Some(exchange);
         if self.answer.is_some() {
             *hub.answer.borrow_mut() = self.answer.take();

@@ -180,6 +180,21 @@ fn an_error_that_is_caught_is_a_text_with_its_place() {
     assert_eq!(output(&sandbox, source), "seen page.lhtml:1: a native failed");
     let source = "local ok, why = pcall(error, { code = 5 }) __w(why.code)";
     assert_eq!(output(&sandbox, source), "5");
+    // Raised again as it is, it has one place; raised as another error, that one's as well.
+    for (level, expected) in [("0", "page.lhtml:2: wrong"), ("1", "page.lhtml:3: page.lhtml:2: wrong")] {
+        let source = format!(
+            "local function f()\nerror('wrong') end local ok, why = pcall(f)\n\
+             ok, why = pcall(function() error(why, {level}) end) __w(why)"
+        );
+        assert_eq!(output(&sandbox, &source), expected);
+    }
+    // What a page writes itself is no place.
+    let failure = run(&sandbox, "\nerror('other.lhtml:7: made up', 0)").failure.unwrap();
+    assert_eq!((failure.message.as_str(), failure.line), ("other.lhtml:7: made up", Some(2)));
+    let source = "__w(select(2, pcall(error, 'other.lhtml:7: made up', 0)))";
+    assert_eq!(output(&sandbox, source), "other.lhtml:7: made up");
+    let source = "local co = coroutine.create(function() error('wrong') end) __w(select(2, coroutine.resume(co)))";
+    assert_eq!(output(&sandbox, source), "page.lhtml:1: wrong");
 }
 
 #[test]

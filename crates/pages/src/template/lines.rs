@@ -39,6 +39,12 @@ impl Lines {
         Some(Place { file, line: origin.line, column: origin.column })
     }
 
+    /// The same with the files' names as `show` shows them.
+    #[must_use]
+    pub fn shown(&self, show: impl Fn(&str) -> String) -> Self {
+        Self { files: self.files.iter().map(|name| show(name)).collect(), ..self.clone() }
+    }
+
     /// A mistake that the interpreter found in the line `line` of the chunk, with the line of the page that it comes
     /// from, which is read again: compiling, [`Code::LuauBad`]; running, [`Code::PageFailed`].
     pub fn blame(&self, line: u32, code: Code, message: &str, files: &dyn Files) -> Diagnostics {

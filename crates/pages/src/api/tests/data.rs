@@ -2,7 +2,9 @@
 
 use super::super::refusal::PageRefusal;
 use super::{Ask, Site};
+use crate::asking::Refused;
 use crate::open::database_limits;
+use crate::outcome::Outcome;
 use flatout_data::{Database, Limits};
 
 #[test]
@@ -147,6 +149,9 @@ fn a_saturated_database_is_told_apart() {
         let answered = site.run(&Ask::default(), code);
         assert_eq!(answered.refusal, Some(PageRefusal::DatabaseBusy), "{code}: {answered:?}");
         assert!(answered.error.unwrap().contains("Too many statements wait"), "{code}");
+        let refused = Refused::new(Outcome::refusal(answered.refusal.unwrap()));
+        assert_eq!(refused.status, 503);
+        assert!(refused.fields.contains(&("Retry-After", "1".to_owned())), "{refused:?}");
         let caught = site.run(&Ask::default(), &format!("__r(tostring(pcall(function() {code} end)))"));
         assert_eq!((caught.error, &*caught.text), (None, "false"), "{code}");
     }
