@@ -224,6 +224,23 @@ fn refused_and_unfinished_requests_have_their_lines() {
     assert_eq!(found, expected);
 }
 
+/// Also when the head alone decides: the handler has been asked by then.
+#[test]
+fn a_request_that_is_too_large_names_its_site() {
+    let folder = Folder::with(&[("a.txt", b"a")]);
+    let path = folder.path().display();
+    let site = format!(
+        "site \"a.example\" {{ listen \"127.0.0.1:0\"; log \"{path}/site.log\" format=\"json\"; files \"{path}\"; }}"
+    );
+    let server = Server::run(&folder, &format!("admin off=#true\nlog \"{path}/all.log\" format=\"json\"\n{site}\n"));
+    server.exchange(b"GET /a.txt HTTP/1.1\r\nHost: a.example\r\nContent-Length: 99999999\r\n\r\n");
+    let read = || fs::read_to_string(folder.path().join("site.log")).unwrap_or_default();
+    wait_until("it is logged", || read().ends_with('\n'));
+    let line: serde_json::Value = serde_json::from_str(read().lines().next().unwrap()).unwrap();
+    assert_eq!((&line["status"], &line["outcome"]), (&413.into(), &"body_too_large".into()), "{line}");
+    assert_eq!(line["site"], "a.example", "{line}");
+}
+
 #[test]
 fn late_requests_have_their_lines() {
     let logging = Logging::start(&[("a.txt", b"a")], &["--head-timeout", "200ms", "--body-timeout", "200ms"]);

@@ -275,7 +275,7 @@ impl Exchanges {
             (reply, _) => reply,
         };
         if matches!(head.framing, Framing::Length(length) if length > limits.body_bytes_max) {
-            self.refuse_large(turn, head, exchange);
+            self.refuse_large(turn, head, exchange, &reply.log_source());
             return;
         }
         let reply = match reply {

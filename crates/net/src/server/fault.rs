@@ -4,7 +4,7 @@ use super::exchanges::{Described, Exchange, Exchanges, Turn};
 use super::worker::Worker;
 use crate::access::{Answer, Logged};
 use crate::ending::CloseReason;
-use crate::handler::Handler;
+use crate::handler::{Handler, LogSource};
 use crate::response::Body;
 use flatout_http::connection::Event;
 use flatout_http::refusal::Refusal;
@@ -28,12 +28,18 @@ impl Exchanges {
         }
     }
 
-    /// The head of a request has come whose content is larger than is read for nobody.
-    pub(super) fn refuse_large<H: Handler>(&mut self, turn: &mut Turn<'_, H>, head: &RequestHead<'_>, at: Exchange) {
+    /// The head of a request to the site of `source` has come whose content is larger than is read for nobody.
+    pub(super) fn refuse_large<H: Handler>(
+        &mut self,
+        turn: &mut Turn<'_, H>,
+        head: &RequestHead<'_>,
+        at: Exchange,
+        source: &LogSource,
+    ) {
         let refusal = Refusal::BodyTooLarge;
         let failed = self.fail(turn.worker, turn.output, Fault::refused(refusal, at.to_head));
         turn.worker.counters.refusals[refusal as usize].add(1);
-        let answer = || failed.log_answer(refusal.name(), at.started_ns);
+        let answer = || failed.log_answer(refusal.name(), at.started_ns).with_source(source);
         turn.worker.stage(self.peer(), Logged::Head(head), answer);
     }
 
