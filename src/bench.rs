@@ -9,6 +9,7 @@ pub(crate) use flags::BenchArgs;
 pub(crate) use plan::parse_duration;
 
 use crate::agent::{self, AgentsPlan};
+use clap::Parser;
 use flatout_lab::bench::{BenchError, BenchReport, Progress, question, run as run_bench};
 use flatout_lab::view::style::Style;
 use flatout_lab::view::{command, human, json, output, text};
@@ -32,6 +33,24 @@ const MISSED: u8 = 4;
 /// No figure holds, or only a part of what was asked for was measured; with `--require` and `--strict`, a figure that
 /// these are about does not hold.
 const INVALID: u8 = 5;
+
+/// A command line of this verb alone.
+#[derive(Debug, Parser)]
+#[command(name = "bench", no_binary_name = false)]
+struct Line {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+/// Says what is wrong with the command line `words`, of which the first is `bench`. Nothing is looked up or read. With `is_known`,
+/// its numbers are those of the run.
+pub(crate) fn check(words: &[String], is_known: bool) -> Result<(), String> {
+    let line = Line::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })?;
+    if is_known { plan::check(&line.args) } else { Ok(()) }
+}
 
 /// Runs the verb.
 pub(crate) fn run(args: BenchArgs) -> ExitCode {

@@ -1,5 +1,6 @@
 //! `flatout suite`: experiments as files.
 
+use crate::bench;
 use crate::config::Color;
 use clap::{Args, Subcommand};
 use flatout_config::{Diagnostics, Disk};
@@ -8,6 +9,7 @@ use flatout_lab::view::output::{self, Output, print};
 use flatout_lab::view::style::{Style, shown};
 use flatout_lab::view::units;
 use flatout_net::client::{watch_endings, watch_interrupts};
+use flatout_suite::arguments::command_lines;
 use flatout_suite::document::{Given, Verdict};
 use flatout_suite::run::progress::Told;
 use flatout_suite::run::{self, Options, Progress, Stop};
@@ -184,8 +186,16 @@ fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, E
             Err(diagnostics) => wrong.push(diagnostics),
         }
     }
-    if wrong.is_empty() {
+    let faults: Vec<String> = suites.iter().flat_map(faults_of_arguments).collect();
+    if wrong.is_empty() && faults.is_empty() {
         return Ok(suites);
+    }
+    if json && !faults.is_empty() {
+        let _printed = print(&format!("{:#}\n", json!({ "valid": false, "arguments": faults })));
+    } else {
+        for fault in &faults {
+            eprintln!("error: {}", shown(fault));
+        }
     }
     for diagnostics in &wrong {
         if json {
@@ -196,6 +206,23 @@ fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, E
         }
     }
     Err(ExitCode::from(USAGE))
+}
+
+/// What is wrong with the arguments of `bench` in a suite's steps, as `bench` itself would say.
+fn faults_of_arguments(suite: &Suite) -> Vec<String> {
+    let mut faults: Vec<String> = Vec::new();
+    for step in &suite.steps {
+        for line in command_lines(suite, step) {
+            let Err(text) = bench::check(&line.words, line.is_known) else { continue };
+            let place = &line.place;
+            let name = &step.name;
+            let fault = format!("{}:{}:{}: step `{name}`: bench: {text}", place.file, place.line, place.column);
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
+    }
+    faults
 }
 
 fn check(args: &CheckArgs) -> ExitCode {

@@ -61,6 +61,35 @@ pub(super) enum Question {
     Versus(Box<Ask>),
 }
 
+/// Says what is wrong with a command line, without a look at the network or at files.
+pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
+    let url = Url::parse(&args.url).map_err(text)?;
+    sense::check(args, &url)?;
+    let BenchArgs { load, request, question, .. } = args;
+    method(request.method.as_deref())?;
+    request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?;
+    for requirement in question.require.iter().chain(&question.find_knee) {
+        Threshold::parse(requirement).map_err(text)?;
+    }
+    if question.find_knee.is_some() {
+        load.rate.as_deref().map(parse_bounds).transpose()?;
+    } else if question.overload {
+        load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
+    }
+    if let Some(url) = &question.vs {
+        Url::parse(url).map_err(text)?;
+    }
+    // A replay has the times of its log, which is a file.
+    if request.replay.is_some() {
+        return Ok(());
+    }
+    let work = match &request.workload {
+        Some(name) => Work::Chosen(Arc::new(workload::parse_named(name)?)),
+        None => Work::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())?,
+    };
+    plans(load, request, &work, question).map(|_| ())
+}
+
 /// Reads a command line.
 pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     let url = Url::parse(&args.url).map_err(text)?;

@@ -1,6 +1,7 @@
 //! Suites: an experiment as a file that anybody can read, change and run.
 //!
 //! - [`model`] is a suite's file as values, and [`mod@read`] makes it of the text, with all mistakes at once;
+//! - [`arguments`] are the command lines of its measurements, for whoever reads them before anything runs;
 //! - [`fixture`], [`server`] and [`testbed`] are what is measured: files, child processes, networks;
 //! - [`mod@run`] runs it: servers take turns, what is done stays done, and everything that was started is stopped,
 //!   by its [`keeper`] when it cannot do so itself;
@@ -10,6 +11,7 @@
 //! Absent on purpose: how load is made. Every measurement is a `flatout bench` of its own, whose result is a file; so a
 //! measurement that fails takes no other with it, and one that is done is never made twice.
 
+pub mod arguments;
 pub mod bundle;
 pub mod combine;
 pub mod document;

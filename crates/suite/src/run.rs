@@ -8,6 +8,7 @@ mod host;
 pub mod progress;
 mod step;
 
+pub(crate) use bench::words;
 pub use engine::{measurements_of, run, seconds_of_step};
 pub use progress::Progress;
 

@@ -31,6 +31,34 @@ fn all_mistakes_of_all_files_are_told_at_once_with_their_lines() {
 }
 
 #[test]
+fn arguments_are_read_as_bench_reads_them() {
+    let cases = [
+        ("\"--nope\"", "unexpected argument '--nope'"),
+        ("\"-c\" \"{n}\"", "x"),
+        ("\"--require\" \"p99 is good\"", "p99 is good"),
+        ("\"--find-knee\" \"p99<10ms\" \"-n\" \"10\"", "--find-knee goes by time"),
+        ("\"-d\" \"10x\"", "10x"),
+    ];
+    for (words, said) in cases {
+        let step = format!("step \"s\" {{ servers \"flatout\"; path \"/\"; bench {words}; }}");
+        let given = Given::of(&[FLATOUT, "let \"n\" 5 \"x\"", &step]);
+        let file = given.folder.path().join("a.kdl");
+        for verb in ["check", "run"] {
+            let ran = Ran::of(&flatout().args(["suite", verb]).arg(&file).output().unwrap());
+            assert_eq!(ran.code, 2, "{verb} {words}: {}{}", ran.stdout, ran.stderr);
+            assert!(ran.stderr.contains("a.kdl:") && ran.stderr.contains("step `s`"), "{words}: {}", ran.stderr);
+            assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
+        }
+    }
+    // A figure of an earlier step may be anything.
+    let later = "step \"later\" { servers \"flatout\"; path \"/\"; take \"peak\" { step \"hits\"; measure \"requests-per-s\"; }; \
+                 bench \"--rate\" \"100..{peak}:100\"; }";
+    let given = Given::of(&[FLATOUT, STEP, later]);
+    let ran = Ran::of(&flatout().args(["suite", "check"]).arg(given.folder.path().join("a.kdl")).output().unwrap());
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
 fn what_the_command_line_asks_for_must_be_there() {
     let given = Given::of(&[FLATOUT, STEP]);
     let ran = given.run(&["--only", "hats"]);

@@ -9,6 +9,7 @@ use crate::why::Reason;
 use flatout_load::report::RunReport;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -130,9 +131,9 @@ fn end(child: &mut Child) {
 
 /// The words of a bench: what the engine gives, then what the step says. With `quick_s`, a time of the step's own is
 /// replaced.
-pub(super) fn words(url: &str, files: &RunFiles, seconds: f64, quick_s: Option<f64>, step: &[String]) -> Vec<String> {
+pub(crate) fn words(url: &str, part: &Path, seconds: f64, quick_s: Option<f64>, step: &[String]) -> Vec<String> {
     let mut words: Vec<String> = ["bench", url, "--no-tui", "--json"].map(str::to_owned).to_vec();
-    words.push(files.part.display().to_string());
+    words.push(part.display().to_string());
     let mut own = step.to_vec();
     let time = |seconds: f64| format!("{}ms", (seconds * 1e3).round());
     if let Some(quick_s) = quick_s {
@@ -162,21 +163,13 @@ fn has_end(words: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::words;
-    use crate::bundle::RunFiles;
+    use std::path::Path;
 
     #[test]
     fn the_time_is_the_suites_unless_the_step_has_its_own() {
-        let path = |name: &str| std::path::PathBuf::from(name);
-        let files = RunFiles {
-            relative: "r".to_owned(),
-            result: path("r"),
-            said: path("s"),
-            cost: path("c"),
-            part: path("r.part"),
-        };
         let made = |quick, step: &[&str]| {
             let step: Vec<String> = step.iter().map(|word| (*word).to_owned()).collect();
-            words("http://x/", &files, 3.0, quick, &step)[5..].join(" ")
+            words("http://x/", Path::new("r.part"), 3.0, quick, &step)[5..].join(" ")
         };
         assert_eq!(made(None, &["-c", "5"]), "--duration 3000ms -c 5");
         assert_eq!(made(Some(0.25), &["-c", "5"]), "--duration 250ms -c 5");

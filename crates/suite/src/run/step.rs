@@ -165,11 +165,11 @@ impl Engine<'_> {
         command.push(self.options.own.display().to_string());
         let seconds = seconds_of(self.suite, self.options, step);
         if !first.is_empty() {
-            let words = bench::words(&url, &files, seconds, quick_s, &first);
+            let words = bench::words(&url, &files.part, seconds, quick_s, &first);
             let command = command.iter().cloned().chain(words).collect();
             self.first(step, cell, &files, command, health)?;
         }
-        command.extend(bench::words(&url, &files, seconds, quick_s, &words));
+        command.extend(bench::words(&url, &files.part, seconds, quick_s, &words));
         let involved: Vec<String> =
             self.involved(step, &cell.server).iter().map(|server| server.name.clone()).collect();
         let before = self.costs(&involved);
