@@ -138,6 +138,11 @@ pub(crate) fn begin_key(realm: &str, output: &mut Vec<u8>) {
     output.push(REALM_END);
 }
 
+/// The realm of a key.
+pub(crate) fn realm_of(key: &[u8]) -> &[u8] {
+    &key[..key.iter().position(|&byte| byte == REALM_END).unwrap_or(0)]
+}
+
 /// Where the host, path and query stand in a key.
 pub(crate) fn locator(key: &[u8]) -> Range<usize> {
     let realm_end = key.iter().position(|&byte| byte == REALM_END).map_or(0, |end| end + 1);

@@ -35,9 +35,9 @@ use ledger::Bounds;
 use marker::Markers;
 use memory::Memory;
 use notice::{Notices, OnNotice, VolumeEvent};
-use purge::{ENTRIES_MAX, Last, Subject, Target};
+use purge::{ENTRIES_MAX, Last, Realms, Subject, Target};
 use slot::{Slot, wait_for_locked};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -406,14 +406,20 @@ impl<M: Meta> Store<M> {
         } else {
             self.shared.memory.each(&mut look);
         }
-        let on_disks: Vec<_> = self.volumes().map(|volume| (volume, volume.names_of(&target))).collect();
-        let mut count = PurgeCount { matched: named.len() as u64, volumes_dropped: 0 };
-        if !on_disks.is_empty() {
+        let mut realms = Realms::default();
+        let on_disks: Vec<_> = self.volumes().map(|volume| (volume, volume.names_of(&target, &mut realms))).collect();
+        let in_memory: Vec<usize> = named.iter().map(|object| realms.number_of(object.key().as_bytes())).collect();
+        let realms = if on_disks.is_empty() {
+            realms.count(in_memory.into_iter())
+        } else {
             // What is in memory and on a disk counts once.
-            let in_memory = named.iter().map(|object| id_of(&primary_of(object.key().as_bytes()), object.variant()));
+            let id = |object: &Object<M>| id_of(&primary_of(object.key().as_bytes()), object.variant());
+            let in_memory = named.iter().map(|object| id(object)).zip(in_memory);
             let on_disk = on_disks.iter().flat_map(|(_, names)| names.iter().flat_map(|(ids, _)| ids.iter().copied()));
-            count.matched = in_memory.chain(on_disk).collect::<HashSet<_>>().len() as u64;
-        }
+            realms.count(in_memory.chain(on_disk).collect::<HashMap<_, _>>().into_values())
+        };
+        let matched = realms.iter().map(|(_, count)| count).sum();
+        let mut count = PurgeCount { matched, realms, volumes_dropped: 0 };
         if dry_run {
             return count;
         }

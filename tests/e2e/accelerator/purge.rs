@@ -90,6 +90,32 @@ fn flatout_purge_takes_away_what_it_is_told_and_says_how_much() {
     assert_eq!(subject.gone(&all), all);
 }
 
+/// Objects of two proxies, in memory and on a disk: both are named, and none is counted twice.
+#[test]
+fn flatout_purge_names_the_proxy_of_each_object() {
+    let (one, two, folder) = (origin(), origin(), Folder::new());
+    let path = folder.path().display();
+    for store in ["", "store { disk \"cache\" \"64MiB\"; }\n"] {
+        let text = format!(
+            "admin \"{path}/admin\"\n{store}\
+             site \"test\" {{ listen \"127.0.0.1:0\"; cache; route \"/two/*\" {{ proxy \"{}\"; }}; proxy \"{}\"; }}\n",
+            two.url(),
+            one.url()
+        );
+        let server = Server::run(&folder, &text);
+        for target in ["/a", "/b", "/two/a"] {
+            assert_eq!(get(&server, target).text(), target);
+            assert_eq!(get(&server, target).text(), target);
+        }
+        let mut command = flatout();
+        command.args(["purge", "--tag", "all", "--admin"]).arg(folder.path().join("admin"));
+        let text = said(&command.output().unwrap());
+        assert!(text.starts_with("3 objects purged: "), "{text}");
+        assert!(text.contains("1 of the proxy test") && text.contains("2 of the proxy test"), "{text}");
+        drop(server.stop());
+    }
+}
+
 #[test]
 fn a_purge_takes_all_variants() {
     let subject = Subject::start();

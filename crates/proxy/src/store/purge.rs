@@ -5,6 +5,7 @@
 //! the object, wherever the object was at the time: in memory, on a disk, waiting to be written, or on its way from the
 //! origin.
 
+use crate::query::realm_of;
 use crate::store::object::Key;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::{BTreeMap, HashMap};
@@ -33,10 +34,12 @@ pub enum Purge {
 }
 
 /// What a purge met.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeCount {
     /// Stored objects that it names, in memory, on disks or both.
     pub matched: u64,
+    /// The same by the realm that they belong to, in the order of its bytes.
+    pub realms: Vec<(Box<[u8]>, u64)>,
     /// Volumes that could not write the purge down. Their content is dropped for good, so that no restart brings it back.
     pub volumes_dropped: u32,
 }
@@ -59,6 +62,32 @@ pub(crate) fn tag_hash(tag: &[u8]) -> u64 {
 
 fn first_eight(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// Realms by number, so that the objects of a purge need not hold their names.
+#[derive(Debug, Default)]
+pub(crate) struct Realms(Vec<Box<[u8]>>);
+
+impl Realms {
+    /// The number of the realm of `key`.
+    pub(crate) fn number_of(&mut self, key: &[u8]) -> usize {
+        let realm = realm_of(key);
+        self.0.iter().position(|known| **known == *realm).unwrap_or_else(|| {
+            self.0.push(realm.into());
+            self.0.len() - 1
+        })
+    }
+
+    /// How often each realm is among `numbers`.
+    pub(crate) fn count(self, numbers: impl Iterator<Item = usize>) -> Vec<(Box<[u8]>, u64)> {
+        let mut counts = vec![0_u64; self.0.len()];
+        for number in numbers {
+            counts[number] += 1;
+        }
+        let mut counted: Vec<_> = self.0.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect();
+        counted.sort();
+        counted
+    }
 }
 
 /// What of an object purges look at.

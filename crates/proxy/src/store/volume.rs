@@ -21,7 +21,7 @@ use crate::store::memory::{Memory, Prehashed};
 use crate::store::notice::Notices;
 use crate::store::object::{Meta, Object};
 use crate::store::private::{create_private_file, create_private_folder};
-use crate::store::purge::{Last, Log, Purged, Target};
+use crate::store::purge::{Last, Log, Purged, Realms, Target};
 use crate::store::stats::{VolumeState, VolumeStats};
 use index::{Facts, Index};
 use known::{Known, short};
@@ -306,16 +306,20 @@ impl<M: Meta> Volume<M> {
         warm.insert(short(primary));
     }
 
-    /// The names and sequence numbers of all that `target` names and no purge has dropped yet.
+    /// The names, with the numbers of their realms, and sequence numbers of all that `target` names and no purge has dropped
+    /// yet.
     ///
     /// `None` when the index cannot be read.
-    pub(crate) fn names_of(&self, target: &Target) -> Option<(Vec<Id>, Vec<u64>)> {
+    pub(crate) fn names_of(&self, target: &Target, realms: &mut Realms) -> Option<(Vec<(Id, usize)>, Vec<u64>)> {
         let index = self.index()?;
         let (mut ids, mut sequences) = (Vec::new(), Vec::new());
         let mut look = |sequence: u64, record: &Record<'_>| {
             let subject = record.subject();
             if target.names(&subject) && self.shared.log.verdict(&subject).0 != Purged::Hard {
-                ids.push(record::id_of(&record::primary_of(record.key), record.variant));
+                ids.push((
+                    record::id_of(&record::primary_of(record.key), record.variant),
+                    realms.number_of(record.key),
+                ));
                 sequences.push(sequence);
             }
         };
@@ -337,12 +341,12 @@ impl<M: Meta> Volume<M> {
         // What waits replaces what is there, so its tags count.
         let waiting = {
             let pending = hold(&self.pending);
-            ids.retain(|id| !pending.replaces(id));
+            ids.retain(|(id, _)| !pending.replaces(id));
             pending.objects()
         };
         let named = waiting.iter().filter(|(_, object)| target.names(&object.subject()));
         let alive = named.filter(|(_, object)| self.shared.log.verdict(&object.subject()).0 != Purged::Hard);
-        ids.extend(alive.map(|(id, _)| *id));
+        ids.extend(alive.map(|(id, object)| (*id, realms.number_of(object.key().as_bytes()))));
         Some((ids, sequences))
     }
 
