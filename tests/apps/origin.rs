@@ -5,7 +5,7 @@ use crate::process::{Running, free_port, is_root, php_fpm};
 use crate::tool::tool;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -109,10 +109,25 @@ impl Origin {
     }
 }
 
-/// Starts a program and waits until it listens.
+/// Starts a program and waits until it listens. If it exits instead, the test fails with what the program has said.
 pub(super) fn start(port: u16, command: &mut Command) -> Running {
-    let running = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until(&format!("{command:?} listens"), || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let words = Folder::new();
+    let path = words.path().join("output");
+    let output = File::create(&path).unwrap();
+    let child = command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+    let mut running = Running(child);
+    let is_listening = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+    let mut exited = None;
+    wait_until(&format!("{command:?} listens"), || {
+        exited = running.0.try_wait().unwrap();
+        is_listening() || exited.is_some()
+    });
+    if let Some(status) = exited.filter(|_| !is_listening()) {
+        let said = fs::read(&path).unwrap_or_default();
+        panic!("{command:?} exited with {status}:\n{}", String::from_utf8_lossy(&said));
+    }
+    // The program goes on writing to a file that has no name any more.
+    drop(words);
     running
 }
 
