@@ -61,7 +61,7 @@ fn parse(text: &str) -> Result<Origin, String> {
 
 /// Runs the verb and says how it ended.
 pub(crate) fn run(arguments: &AccelerateArgs) -> ExitCode {
-    arguments.server.run(settings(arguments))
+    arguments.server.run(settings(arguments), arguments.admin.is_some())
 }
 
 /// The configuration that the flags stand for.

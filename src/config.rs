@@ -1,5 +1,6 @@
 //! `flatout validate`, `fmt`, `adapt`, `passwd` and `help`: what people do with a configuration before it runs.
 
+use crate::topics::{self, text_about};
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
 use flatout_daemon::here::check_here;
@@ -117,11 +118,11 @@ pub(crate) struct PasswdArgs {
     bcrypt: bool,
 }
 
-/// Explain a command, or a code such as C0102
+/// Explain a command, a code such as C0102, a reason of a bench, or a topic: gzip, tls, systemd, spa
 #[derive(Args, Debug)]
 pub(crate) struct HelpArgs {
-    /// A command or a code
-    #[arg(value_name = "COMMAND|CODE")]
+    /// A command, a code, a reason or a topic
+    #[arg(value_name = "COMMAND|CODE|REASON|TOPIC")]
     topics: Vec<String>,
 }
 
@@ -369,10 +370,21 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
         print(&explain_reason(*reason));
         return ExitCode::SUCCESS;
     }
+    if let [topic] = &arguments.topics[..]
+        && command.find_subcommand(topic).is_none()
+        && let Some(text) = text_about(topic)
+    {
+        print(text);
+        return ExitCode::SUCCESS;
+    }
     let mut found = &mut command;
     for topic in &arguments.topics {
         if found.find_subcommand(topic).is_none() {
-            return usage(&format!("there is neither a command nor a code named `{topic}`; try: flatout --help"));
+            let names: Vec<&str> = topics::names().collect();
+            return usage(&format!(
+                "no command, code, reason or topic is named `{topic}`\n  try: flatout --help, or a topic: {}",
+                names.join(", ")
+            ));
         }
         let Some(inner) = found.find_subcommand_mut(topic) else { return usage("no such command") };
         found = inner;

@@ -1,18 +1,18 @@
 //! `flatout explain` and `flatout config show`: what a configuration makes of a request, without a
 //! running server; and what the cache of a running one holds for it.
 
+use crate::admin::system_candidates;
 use crate::config::{Color, complain, find};
 use clap::{Args, Subcommand};
 use flatout_config::model::Admin;
 use flatout_config::{Disk, load};
-use flatout_daemon::admin::client::ask;
-use flatout_daemon::admin::path::Places;
+use flatout_daemon::admin::client::{Candidate, ask};
 use flatout_daemon::cache::{CacheReply, cache_target};
 use flatout_engine::explain::{Explanation, Question};
 use flatout_engine::{Sources, Spec};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
     // Without a configuration of its own to look at, as with `flatout accelerate`, the running process knows.
     if request.config.is_none()
         && find(None).is_err()
-        && let Ok(reply) = ask_running(arguments.admin.as_deref(), &question)
+        && let Ok(reply) = ask_running(&arguments.candidates(&Admin::Default), &question)
     {
         return print(&if arguments.json { format!("{:#}\n", reply.explanation) } else { reply.text });
     }
@@ -99,10 +99,9 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
         Err(code) => return code,
     };
     if let Some(proxy) = told.proxy.as_mut().filter(|proxy| proxy.refusal.is_none()) {
-        let path = arguments.admin.clone().or_else(|| Places::read().resolve(&admin));
         let asked = match (&arguments.admin, &admin) {
             (None, Admin::Off) => Err("the configuration has no admin socket by which to ask".to_owned()),
-            _ => ask_running(path.as_deref(), &question),
+            _ => ask_running(&arguments.candidates(&admin), &question),
         };
         match asked {
             Err(why) => proxy.unknown = Some(why),
@@ -115,9 +114,19 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
     print(&if arguments.json { format!("{:#}\n", told.to_json()) } else { told.to_text(request.color.on_stdout()) })
 }
 
+impl ExplainArgs {
+    /// Where the process is that has `admin` for its admin socket.
+    fn candidates(&self, admin: &Admin) -> Vec<Candidate> {
+        match (&self.admin, admin) {
+            (Some(path), _) | (None, Admin::Path(path)) => vec![Candidate::new(path.clone())],
+            (None, Admin::Default | Admin::Off) => system_candidates(),
+        }
+    }
+}
+
 /// Asks the process that runs; why not, when it cannot be asked.
-fn ask_running(path: Option<&Path>, question: &Question) -> Result<CacheReply, String> {
-    match ask(path, "GET", &cache_target(question)) {
+fn ask_running(candidates: &[Candidate], question: &Question) -> Result<CacheReply, String> {
+    match ask(candidates, "GET", &cache_target(question)) {
         Ok(reply) if reply.status == 200 => serde_json::from_str(&reply.body)
             .map_err(|error| format!("the running flatout's answer makes no sense to this version: {error}")),
         Ok(reply) => Err(reply.body.trim_end().trim_start_matches("error: ").to_owned()),

@@ -7,7 +7,7 @@ use flatout_config::model::{
 };
 use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
 use flatout_daemon::{Failure, Options, Source};
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -125,8 +125,9 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
 }
 
 impl ServerArgs {
-    /// Runs what the flags of a verb stand for, or prints it, and says how it ended.
-    pub(crate) fn run(&self, settings: Result<Config, Failure>) -> ExitCode {
+    /// Runs what the flags of a verb stand for, or prints it, and says how it ended. Without the admin socket it does not run if
+    /// `needs_admin`.
+    pub(crate) fn run(&self, settings: Result<Config, Failure>, needs_admin: bool) -> ExitCode {
         match settings {
             Ok(config) if self.print_config => {
                 // A reader that has gone away is no failure of ours.
@@ -135,7 +136,7 @@ impl ServerArgs {
             }
             Ok(config) => {
                 let source = Source::Flags(Box::new(config));
-                flatout_daemon::run(Options { source, style: Style::Plain })
+                flatout_daemon::run(Options { source, style: Style::Plain, needs_admin })
             }
             Err(failure) => failure.report(),
         }
@@ -147,7 +148,13 @@ impl ServerArgs {
     /// When an address is given twice.
     pub(crate) fn config(&self, steps: impl IntoIterator<Item = StepKind>) -> Result<Config, Failure> {
         let listeners = self.listeners()?;
-        let log = self.access_log.as_deref().map(log);
+        let log = self.access_log.as_deref().map(|path| {
+            if path == Path::new("-") {
+                log(LogTarget::Stdout, LogFormat::Combined)
+            } else {
+                log(LogTarget::File(path.to_owned()), LogFormat::Combined)
+            }
+        });
         let site = Site {
             place: Place::default(),
             hosts: vec!["*".to_owned()],
@@ -167,6 +174,17 @@ impl ServerArgs {
             sites: vec![site],
             ..Config::default()
         })
+    }
+
+    /// Logs each request for the person at the terminal, where there is one and no other log is asked for.
+    pub(crate) fn show_requests(&self, config: &mut Config) {
+        let is_watched = io::stdout().is_terminal() && io::stderr().is_terminal();
+        if is_watched && config.logs.is_empty() && !self.print_config {
+            config.logs.push(log(LogTarget::Stdout, LogFormat::Short));
+            for site in &mut config.sites {
+                site.log = Some(0);
+            }
+        }
     }
 
     fn listeners(&self) -> Result<Vec<Listener>, Failure> {
@@ -213,12 +231,11 @@ impl ServerArgs {
     }
 }
 
-fn log(path: &Path) -> Log {
-    let target = if path == Path::new("-") { LogTarget::Stdout } else { LogTarget::File(path.to_owned()) };
+fn log(target: LogTarget, format: LogFormat) -> Log {
     Log {
         place: Place::default(),
         target,
-        format: LogFormat::Combined,
+        format,
         fields: Vec::new(),
         rotation: Rotation::default(),
         mode: LOG_MODE_DEFAULT,

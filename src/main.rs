@@ -1,6 +1,7 @@
 //! flatout: a web server, and a load lab that proves how fast it is.
 
 mod accelerate;
+mod admin;
 mod agent;
 mod bench;
 mod compare;
@@ -19,6 +20,7 @@ mod run;
 mod serve;
 mod status;
 mod suite;
+mod topics;
 mod workload;
 
 use clap::{Parser, Subcommand};

@@ -1,11 +1,10 @@
 //! `flatout purge`: answers that are kept no more.
 
+use crate::admin::AdminArgs;
 use clap::Args;
 use flatout_daemon::Failure;
-use flatout_daemon::admin::client::ask;
 use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgeUrl};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Exit codes, as everywhere in flatout: README, "Exit codes".
@@ -34,9 +33,8 @@ pub(crate) struct PurgeArgs {
     /// Change nothing, and say how many there are
     #[arg(long)]
     dry_run: bool,
-    /// The admin socket [default: the user's or the system's]
-    #[arg(long, value_name = "PATH")]
-    admin: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// Print the result as JSON, whose schema is named in it
     #[arg(long)]
     json: bool,
@@ -81,7 +79,7 @@ pub(crate) fn run(arguments: &PurgeArgs) -> ExitCode {
         Err(message) => return Failure::usage(message).report(),
     };
     let request = PurgeRequest { scope, soft: arguments.soft, dry_run: arguments.dry_run };
-    match ask(arguments.admin.as_deref(), "POST", &request.to_target()) {
+    match arguments.admin.ask("POST", &request.to_target()) {
         Ok(reply) if reply.status == 200 => report(&reply.body, arguments.json),
         Ok(reply) => {
             let _ = io::stderr().write_all(reply.body.as_bytes());
@@ -115,22 +113,31 @@ fn sentence(reply: &PurgeReply) -> String {
         (false, true) => "would be purged",
         (true, true) => "would be made stale",
     };
-    format!("{} {objects} {what}", reply.objects)
+    let proxies: Vec<String> =
+        reply.proxies.iter().map(|purged| format!("{} of the proxy {}", purged.objects, purged.proxy)).collect();
+    let proxies = if proxies.is_empty() { String::new() } else { format!(": {}", proxies.join(", ")) };
+    format!("{} {objects} {what}{proxies}", reply.objects)
 }
 
 #[cfg(test)]
 mod tests {
     use super::sentence;
-    use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope};
+    use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgedProxy};
 
     #[test]
     fn what_was_done_is_said() {
-        let reply = |objects, soft, dry_run| {
-            sentence(&PurgeReply::new(&PurgeRequest { scope: PurgeScope::All, soft, dry_run }, objects))
+        let reply = |counts: &[u64], soft, dry_run| {
+            let names = ["a.example", "a.example#1"].map(str::to_owned);
+            let proxies = names.into_iter().zip(counts);
+            let proxies = proxies.map(|(proxy, &objects)| PurgedProxy { proxy, objects }).collect();
+            sentence(&PurgeReply::new(&PurgeRequest { scope: PurgeScope::All, soft, dry_run }, proxies))
         };
-        assert_eq!(reply(0, false, false), "0 objects purged");
-        assert_eq!(reply(1, true, false), "1 object made stale");
-        assert_eq!(reply(2, false, true), "2 objects would be purged");
-        assert_eq!(reply(2, true, true), "2 objects would be made stale");
+        assert_eq!(reply(&[], false, false), "0 objects purged");
+        assert_eq!(reply(&[1], true, false), "1 object made stale: 1 of the proxy a.example");
+        assert_eq!(reply(&[2], false, true), "2 objects would be purged: 2 of the proxy a.example");
+        assert_eq!(
+            reply(&[2, 1], true, true),
+            "3 objects would be made stale: 2 of the proxy a.example, 1 of the proxy a.example#1"
+        );
     }
 }

@@ -1,8 +1,7 @@
 //! `flatout reload` and `flatout upgrade`: orders for a running flatout.
 
+use crate::admin::AdminArgs;
 use clap::Args;
-use flatout_daemon::admin::client::ask;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Exit codes, as everywhere in flatout: README, "Exit codes".
@@ -16,9 +15,8 @@ const EXIT_USAGE: u8 = 2;
 old one stays in force. The exit code is 0, 2 when the configuration was refused, or 1 when it failed otherwise."
 )]
 pub(crate) struct ReloadArgs {
-    /// The admin socket [default: the user's or the system's]
-    #[arg(long, value_name = "PATH")]
-    admin: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
 }
 
 /// Have a running flatout hand over to the program as it is now
@@ -28,23 +26,22 @@ pub(crate) struct ReloadArgs {
 under way. When the new one does not come up, the old one goes on as if nothing had been."
 )]
 pub(crate) struct UpgradeArgs {
-    /// The admin socket [default: the user's or the system's]
-    #[arg(long, value_name = "PATH")]
-    admin: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
 }
 
 /// Runs the verb and says how it ended.
 pub(crate) fn reload(arguments: &ReloadArgs) -> ExitCode {
-    order(arguments.admin.as_ref(), "/reload")
+    order(&arguments.admin, "/reload")
 }
 
 /// Runs the verb and says how it ended.
 pub(crate) fn upgrade(arguments: &UpgradeArgs) -> ExitCode {
-    order(arguments.admin.as_ref(), "/upgrade")
+    order(&arguments.admin, "/upgrade")
 }
 
-fn order(admin: Option<&PathBuf>, target: &str) -> ExitCode {
-    match ask(admin.map(PathBuf::as_path), "POST", target) {
+fn order(admin: &AdminArgs, target: &str) -> ExitCode {
+    match admin.ask("POST", target) {
         Ok(reply) if reply.status == 200 => {
             print!("{}", reply.body);
             ExitCode::SUCCESS

@@ -27,7 +27,10 @@ pub(crate) struct RunArgs {
 /// Runs the verb and says how it ended.
 pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
     match find(arguments.config.as_deref()) {
-        Ok(path) => flatout_daemon::run(Options { source: Source::File(path), style: arguments.color.style() }),
+        Ok(path) => {
+            let style = arguments.color.style();
+            flatout_daemon::run(Options { source: Source::File(path), style, needs_admin: true })
+        }
         Err(message) => Failure::usage(message).report(),
     }
 }

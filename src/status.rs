@@ -1,22 +1,20 @@
 //! `flatout status`: what a running flatout is doing.
 
+use crate::admin::AdminArgs;
 use crate::config::Color;
 use clap::Args;
 use flatout_config::Style;
 use flatout_daemon::Failure;
-use flatout_daemon::admin::client::ask;
 use flatout_daemon::status::Status;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Say what a running flatout is doing
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
-    /// The admin socket [default: the user's or the system's]
-    #[arg(long, value_name = "PATH")]
-    admin: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// Print it as JSON, whose schema is named in it
     #[arg(long)]
     json: bool,
@@ -38,7 +36,7 @@ pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
 }
 
 fn report(arguments: &StatusArgs) -> Result<String, Failure> {
-    let reply = ask(arguments.admin.as_deref(), "GET", "/status")?;
+    let reply = arguments.admin.ask("GET", "/status")?;
     if reply.status != 200 {
         return Err(Failure::runtime(format!("it answered {}: {}", reply.status, reply.body.trim_end())));
     }

@@ -1,7 +1,7 @@
 //! The words around the accelerator: `flatout accelerate` and `flatout purge`, what they say and refuse, and the
 //! settings they stand for.
 
-use super::cli::Running;
+use super::cli::{Running, beside_root_warning};
 use super::harness::{Folder, Server, flatout};
 use super::site::{Site, configure, files};
 use super::tool::{said, tool};
@@ -163,7 +163,7 @@ fn the_first_lines_say_where_from_and_how_much() {
         "accelerating with 1 worker; Ctrl-C stops",
     ];
     assert_eq!(lines[1..], rest);
-    assert_eq!(running.stderr(), "");
+    assert_eq!(beside_root_warning(&running.stderr()), "");
     let running = accelerate(&["--admin", "off", "--no-cache"]);
     assert!(running.stdout().contains("\nholding nothing: every request goes to the origin\n"), "{}", running.stdout());
 }
@@ -181,12 +181,13 @@ fn it_can_be_asked_unless_another_has_the_usual_socket() {
         running
     };
     let first = start();
-    assert_eq!(first.stderr(), "");
+    assert_eq!(beside_root_warning(&first.stderr()), "");
     let status = || output(&["status", "--admin", socket.to_str().unwrap()]);
     assert!(said(&status()).contains(&format!("process {}", first.pid())));
     // The second serves as well, and says what it lacks.
     let second = start();
     let words = second.stderr();
+    let words = beside_root_warning(&words);
     assert!(words.starts_with("warning: no admin socket: another flatout (process "), "{words}");
     assert!(words.ends_with("\n  try: --admin PATH, here and for flatout status and purge\n"), "{words}");
     assert!(said(&status()).contains(&format!("process {}", first.pid())));
@@ -236,7 +237,8 @@ fn a_running_cache_is_purged_and_shown() {
     assert_eq!(ask(&["purge", "http://a.example/", "--soft"]), (Some(0), "0 objects made stale\n".to_owned()));
     let (code, json) = ask(&["purge", "--tag", "a", "--dry-run", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let expected = serde_json::json!({"schema": "flatout-purge/1", "objects": 0, "soft": false, "dry_run": true});
+    let expected =
+        serde_json::json!({"schema": "flatout-purge/1", "objects": 0, "proxies": [], "soft": false, "dry_run": true});
     assert_eq!((code, json), (Some(0), expected));
     let (_, text) = ask(&["status"]);
     assert!(text.contains("\ncache        ") && text.contains("of 64.0 MiB"), "{text}");

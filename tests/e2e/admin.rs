@@ -1,14 +1,14 @@
 //! The admin socket: what operators ask, by curl and by our own verbs.
 
-use super::cli::get;
-use super::harness::flatout;
+use super::cli::{Running, get};
+use super::harness::{Folder, flatout};
 use super::site::Site;
 use super::tool::{run, said, tool};
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 fn curl(site: &Site, arguments: &[&str], path: &str) -> String {
     let socket = site.folder.path().join("admin");
@@ -123,9 +123,84 @@ fn idle_connections_delay_nobody() {
     assert_eq!((&*newest).read(&mut first).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
+/// Runs an operator's verb in `folder`, where nothing of this environment names another configuration or socket.
+fn ask_in(folder: &std::path::Path, arguments: &[&str]) -> Output {
+    let mut command = flatout();
+    command.args(arguments).current_dir(folder).env("HOME", folder).env("XDG_RUNTIME_DIR", folder);
+    command.env_remove("XDG_CONFIG_HOME").env_remove("RUNTIME_DIRECTORY");
+    command.output().unwrap()
+}
+
+#[test]
+fn the_process_is_found_by_the_configuration_that_it_runs() {
+    let mut site = Site::start("");
+    let (folder, elsewhere) = (site.folder.path().to_owned(), Folder::new());
+    let pid = format!("process {}", site.running.pid());
+    let config = folder.join("flatout.kdl");
+    let named = ["-c", config.to_str().unwrap()];
+    // The socket's path is as relative as others in a configuration.
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace(&format!("{}/admin", folder.display()), "admin")).unwrap();
+    for (at, more) in [(folder.as_path(), &[][..]), (elsewhere.path(), &named[..])] {
+        let output = ask_in(at, &[&["status"], more].concat());
+        assert!(said(&output).contains(&pid), "{}", said(&output));
+        assert!(said(&ask_in(at, &[&["purge", "--all"], more].concat())).contains("no cache is configured"));
+        let output = ask_in(at, &[&["reload"], more].concat());
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    // A mistake that it has got since is no obstacle.
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("files ", "fils ")).unwrap();
+    assert!(said(&ask_in(&folder, &["status"])).contains(&pid));
+    let output = ask_in(&folder, &["reload"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("fils"), "{}", said(&output));
+    fs::write(&config, text).unwrap();
+    // What was tried is named.
+    site.stop();
+    let text = said(&ask_in(&folder, &["status"]));
+    let tried = [
+        format!("{}/flatout.sock", folder.display()),
+        "admin (`admin` in flatout.kdl)".to_owned(),
+        "-c FILE".to_owned(),
+    ];
+    for part in tried {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    let text = said(&ask_in(elsewhere.path(), &[&["status"], &named[..]].concat()));
+    assert!(text.contains(&format!("admin (`admin` in {})", config.display())), "{text}");
+    assert!(!text.contains("flatout.sock"), "{text}");
+    let output = ask_in(elsewhere.path(), &["status", "-c", "none.kdl"]);
+    assert_eq!((output.status.code(), said(&output).contains("cannot read none.kdl")), (Some(2), true));
+    fs::write(&config, "admin off=#true\nsite { respond \"a\"; }\n").unwrap();
+    let text = said(&ask_in(elsewhere.path(), &[&["status"], &named[..]].concat()));
+    assert!(text.contains("has no admin socket: admin off=#true"), "{text}");
+}
+
+#[test]
+fn serve_answers_where_the_configuration_names_a_socket() {
+    let folder = Folder::with(&[("index.html", b"here"), ("flatout.kdl", b"admin \"ctl\"\nsite { files \".\"; }\n")]);
+    let start = || {
+        let mut command = flatout();
+        command.args(["serve", ".", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
+        command.env("HOME", folder.path()).env_remove("XDG_CONFIG_HOME");
+        let mut running = Running::spawn(command);
+        assert!(running.addresses().is_some(), "{}", running.stderr());
+        running
+    };
+    let first = start();
+    let found = || said(&ask_in(folder.path(), &["status"]));
+    assert!(found().contains(&format!("process {}", first.pid())), "{}", found());
+    // Another one serves as well, and says what it lacks.
+    let second = start();
+    let words = second.stderr();
+    assert!(words.contains("warning: no admin socket: another flatout (process "), "{words}");
+    assert!(found().contains(&format!("process {}", first.pid())), "{}", found());
+}
+
 #[test]
 fn serve_has_one_only_when_it_is_asked_for() {
-    let folder = super::harness::Folder::with(&[("index.html", b"here")]);
+    let folder = Folder::with(&[("index.html", b"here")]);
     let socket = folder.path().join("admin");
     let arguments = ["--admin", socket.to_str().unwrap()];
     let server = super::harness::Server::start(folder.path(), &arguments);

@@ -1,6 +1,7 @@
 //! What `flatout serve` says and how it ends: its first line, its errors and their exit codes, its signals.
 
 use super::harness::{Folder, Response, flatout, read_to_end, wait_until};
+use super::process::is_root;
 use super::tool::{said, tool};
 use std::fs::{self, File};
 use std::io::Write;
@@ -63,6 +64,16 @@ impl Drop for Running {
     }
 }
 
+/// What is said on standard error beside the line that warns root, which must come first.
+pub(crate) fn beside_root_warning(words: &str) -> &str {
+    const WARNING: &str =
+        "warning: flatout runs as root: an attacker who takes over this process controls the whole machine\n";
+    if !is_root() {
+        return words;
+    }
+    words.strip_prefix(WARNING).unwrap_or_else(|| panic!("root is not warned: {words}"))
+}
+
 fn serve(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = flatout();
     command.arg("serve").arg(folder).args(arguments);
@@ -99,7 +110,7 @@ fn the_first_line_is_the_url_alone() {
     let shown = folder.path().canonicalize().unwrap();
     assert_eq!(lines[0], format!("http://127.0.0.1:{}/", addresses[0].port()));
     assert_eq!(lines[1..], [format!("serving {} with 1 worker; Ctrl-C stops", shown.display())]);
-    assert_eq!(running.stderr(), "");
+    assert_eq!(beside_root_warning(&running.stderr()), "");
     assert_eq!(get(addresses[0], "/").body, b"here");
 }
 

@@ -12,7 +12,7 @@ use crate::model::{
     Admin, CacheBudget, Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation, Sockets,
     Step, StepKind, StoreBudget, Timeouts,
 };
-use crate::read::{show_duration, show_size};
+use crate::read::{log_format_name, show_duration, show_size};
 use std::path::Path;
 
 /// Prints a configuration. Includes, the environment and secrets are resolved: their values stand in it.
@@ -172,8 +172,8 @@ fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
         LogTarget::File(file) => writer.text(&target_path(file)),
     };
     writer.property("name", &log_name(index));
-    if log.format == LogFormat::Json {
-        writer.property("format", "json");
+    if log.format != LogFormat::default() {
+        writer.property("format", log_format_name(log.format));
     }
     if log.fields.is_empty() && log.rotation == Rotation::default() && log.mode == LOG_MODE_DEFAULT {
         writer.end();

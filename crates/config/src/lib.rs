@@ -45,6 +45,14 @@ pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
     if report.is_empty() { Ok(config) } else { Err(report.finish(&loaded.texts)) }
 }
 
+/// The admin socket that the configuration at `path` names, as far as that can be read: an operator must find the process when
+/// the configuration has got a mistake since.
+pub fn load_admin(path: &Path, sources: &dyn Sources) -> model::Admin {
+    let mut report = Report::new();
+    let loaded = Loader::new(sources, &mut report).load(path);
+    Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources }.read(&loaded.nodes).admin
+}
+
 /// Reads a text as if it were the file `flatout.kdl` in the current folder, with nothing beside it and no environment.
 pub fn load_text(text: &str) -> Result<Config, Diagnostics> {
     let path = Path::new("flatout.kdl");

@@ -26,6 +26,7 @@ mod value;
 
 pub(crate) use cache::SET_COOKIES;
 pub(crate) use files::{ENDINGS, LISTING_ENTRIES_DEFAULT, defaults as files_defaults};
+pub(crate) use log::format_name as log_format_name;
 pub use origin::{OriginFault, parse_origin, show_origin};
 pub use parse::{addresses as parse_addresses, show_size};
 pub(crate) use parse::{show_duration, show_duration_us};

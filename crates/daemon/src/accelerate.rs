@@ -4,7 +4,7 @@ use crate::bell::{Bell, Event};
 use crate::cache::CacheReply;
 use crate::failure::{Failure, say};
 use crate::memory::decide_budget;
-use crate::purge::{PurgeReply, PurgeRequest, PurgeScope};
+use crate::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgedProxy};
 use crate::shares::Shares;
 use crate::store::{MetricKind, MetricRow, StatusRow, StoreView};
 use arc_swap::ArcSwap;
@@ -16,6 +16,7 @@ use flatout_net::origin::counts::sum_origin_rows;
 use flatout_proxy::Accelerator;
 use flatout_proxy::group::Change;
 use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Sets the budget for memory, and opens the store when the configuration stores responses and none is open yet. Called
@@ -103,8 +104,14 @@ impl StoreView for View {
             PurgeScope::Tag(tag) => vec![Purge::Tag(tag.clone().into_bytes())],
             PurgeScope::All => vec![Purge::All],
         };
-        let matched = purges.iter().map(|purge| store.purge(purge, request.soft, request.dry_run).matched).sum();
-        Ok(PurgeReply::new(request, matched))
+        let mut proxies = BTreeMap::new();
+        for purge in purges {
+            for (realm, count) in store.purge(&purge, request.soft, request.dry_run).realms {
+                *proxies.entry(String::from_utf8_lossy(&realm).into_owned()).or_default() += count;
+            }
+        }
+        let purged = |(proxy, objects)| PurgedProxy { proxy, objects };
+        Ok(PurgeReply::new(request, proxies.into_iter().map(purged).collect()))
     }
 
     fn explain(&self, question: &Question) -> Result<CacheReply, String> {

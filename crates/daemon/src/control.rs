@@ -28,6 +28,7 @@ use flatout_net::server::{Phase, Signals, Told};
 use flatout_proxy::Accelerator;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -273,6 +274,17 @@ impl Control {
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
+    /// What a person at a terminal reads at the end, on a line of its own, as the terminal has shown `^C`.
+    fn farewell(&self) -> String {
+        let requests = self.shared.sum(|counters| counters.requests.get());
+        let plural = if requests == 1 { "request" } else { "requests" };
+        let lost = match self.logs.lines_lost() {
+            0 => String::new(),
+            lost => format!("; {lost} log lines lost"),
+        };
+        format!("\nstopped after {requests} {plural} in {} s{lost}", self.shared.uptime_s())
+    }
+
     fn finish(mut self) -> ExitCode {
         // What waits for a disk is written while the workers are gone and nobody else asks.
         if let Some(store) = self.accelerator.store() {
@@ -282,7 +294,11 @@ impl Control {
         // The file first, so that nobody asks any more.
         self.admin = None;
         self.logs.close();
-        self.print_counters();
+        if std::io::stderr().is_terminal() {
+            say(&self.farewell());
+        } else {
+            self.print_counters();
+        }
         let cut = self.connections_cut;
         if cut > 0 {
             say(&format!("stopped with {cut} connections cut: the drain timeout passed, or a second signal came"));

@@ -15,7 +15,7 @@
 //! | [`admin`], [`status`], `metrics` | what operators ask and are told |
 //! | `certificates`, `authority` | what https shows, and our own certificate authority |
 //! | `watch` | changes of files, as the kernel tells them |
-//! | `confine`, `privileges`, `shares` | what the process may do |
+//! | `confine`, `privileges`, `shares`, `threads` | what the process may do |
 //! | `supervisor` | systemd |
 //! | `accelerate` | the store opened, and shown to operators |
 //! | [`purge`], [`cache`], [`store`] | what operators ask of the store that holds origins' answers |
@@ -53,6 +53,7 @@ mod start;
 pub mod status;
 pub mod store;
 mod supervisor;
+mod threads;
 mod upgrade;
 mod watch;
 mod workers;
@@ -70,6 +71,8 @@ pub struct Options {
     pub source: Source,
     /// How diagnostics look.
     pub style: Style,
+    /// Whether the process must not run without its admin socket.
+    pub needs_admin: bool,
 }
 
 /// Serves until it is told to stop, and says how that ended.

@@ -21,6 +21,7 @@ fn settings(log: &model::Log) -> LogSettings {
     };
     let format = match log.format {
         model::LogFormat::Combined => Format::Combined,
+        model::LogFormat::Short => Format::Short,
         model::LogFormat::Json => Format::Json,
     };
     let rotation =

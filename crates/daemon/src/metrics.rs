@@ -240,7 +240,7 @@ impl prometheus_client::collector::Collector for Rows {
 mod tests {
     use super::encode_metrics;
     use crate::cache::CacheReply;
-    use crate::purge::{PurgeReply, PurgeRequest};
+    use crate::purge::{PurgeReply, PurgeRequest, PurgedProxy};
     use crate::status::Shared;
     use crate::store::{MetricKind, MetricRow, NoStore, StatusRow, StoreView};
     use flatout_engine::MetricsFormat;
@@ -287,7 +287,7 @@ mod tests {
         }
 
         fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String> {
-            Ok(PurgeReply::new(request, 2))
+            Ok(PurgeReply::new(request, vec![PurgedProxy { proxy: "a.example".to_owned(), objects: 2 }]))
         }
 
         fn status_rows(&self) -> Vec<StatusRow> {

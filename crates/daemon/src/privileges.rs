@@ -1,6 +1,7 @@
 //! From root to somebody who may do less, once everything that needs root is open.
 
 use crate::failure::Failure;
+use crate::source::Source;
 use flatout_config::model::Config;
 use flatout_net::process::{Identity, become_user, find_group, find_user};
 use rustix::process::{getegid, geteuid};
@@ -40,15 +41,18 @@ pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failu
 }
 
 /// The warning for a process that is started as root and remains root.
-pub(crate) fn root_warning(config: &Config, identity: Option<Identity>) -> Option<String> {
+pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: &Source) -> Option<String> {
     let stays_root = geteuid().is_root() && identity.is_none_or(|identity| identity.uid == 0);
     stays_root.then(|| {
-        let remedy =
-            if config.user.is_some() { "choose a `user` other than root" } else { "set `user` in the configuration" };
-        format!(
-            "warning: flatout runs as root: an attacker who takes over this process controls the whole machine\n  \
-             try: {remedy}, or start flatout as another user"
-        )
+        let danger =
+            "warning: flatout runs as root: an attacker who takes over this process controls the whole machine";
+        let remedy = match source {
+            // A line alone: whoever tries something out has read it before.
+            Source::Flags(_) => return danger.to_owned(),
+            Source::File(_) if config.user.is_some() => "choose a `user` other than root",
+            Source::File(_) => "set `user` in the configuration",
+        };
+        format!("{danger}\n  try: {remedy}, or start flatout as another user")
     })
 }
 

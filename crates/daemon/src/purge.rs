@@ -62,16 +62,29 @@ pub struct PurgeReply {
     pub schema: String,
     /// Objects that were purged, or would have been.
     pub objects: u64,
+    /// The same by the proxy whose responses they are.
+    #[serde(default)]
+    pub proxies: Vec<PurgedProxy>,
     /// Whether they were made stale only.
     pub soft: bool,
     /// Whether they were counted only.
     pub dry_run: bool,
 }
 
+/// What was purged of one proxy's responses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgedProxy {
+    /// The proxy, as `flatout status` names it: the first name of its site, and a number where the site has several.
+    pub proxy: String,
+    /// Objects.
+    pub objects: u64,
+}
+
 impl PurgeReply {
-    /// The answer to `request` that `objects` were purged.
-    pub fn new(request: &PurgeRequest, objects: u64) -> Self {
-        Self { schema: PURGE_SCHEMA.to_owned(), objects, soft: request.soft, dry_run: request.dry_run }
+    /// The answer to `request` that the objects of `proxies` were purged.
+    pub fn new(request: &PurgeRequest, proxies: Vec<PurgedProxy>) -> Self {
+        let objects = proxies.iter().map(|purged| purged.objects).sum();
+        Self { schema: PURGE_SCHEMA.to_owned(), objects, proxies, soft: request.soft, dry_run: request.dry_run }
     }
 }
 

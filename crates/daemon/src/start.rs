@@ -39,7 +39,9 @@ use flatout_net::tls::TlsServer;
 use flatout_proxy::Accelerator;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::thread;
 use tokio::sync::watch;
@@ -54,11 +56,6 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let worker_count = config.workers.map_or_else(available_cores, usize::from);
     let descriptors = raise_open_files(config.open_files)?;
     let identity = decide_identity(&config)?;
-    if options.source.path().is_some()
-        && let Some(warning) = root_warning(&config, identity)
-    {
-        say(&warning);
-    }
     let told = Arc::default();
     let metrics = metrics_text(&told);
     let accelerator = Arc::<Accelerator>::default();
@@ -79,13 +76,17 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         addresses.push(Address::bind(id, listener, worker_count, &listen_options(&config), &mut inherited)?);
     }
     inherited.finish();
-    let admin = open_admin(&config, &options.source, &mut inherited)?;
+    if let Some(warning) = root_warning(&config, identity, &options.source) {
+        say(&warning);
+    }
+    let admin = open_admin(&config, &options, &mut inherited)?;
     if let Some(identity) = identity {
         // The user may not create them, but opens them now, and again when logs are reopened and in an upgrade.
         prepare_files(&config, identity)?;
         become_less(identity, admin.as_ref(), loaded.as_ref())?;
     }
     let as_user = |failure: Failure| failure.with_user(&config, identity);
+    create_state(&config);
     open_pages(&spec, worker_count).map_err(as_user)?;
     let logs = open_logs(&config).map_err(as_user)?;
     if uses_authority(&config) {
@@ -186,10 +187,29 @@ fn warn_of_unreadable(loaded: Option<&Loaded>) {
     }
 }
 
+/// Creates a missing folder for state, for its owner alone, and says so. Without it the server works, and loses digests at its end.
+fn create_state(config: &Config) {
+    let Some(path) = &config.state else { return };
+    let is_missing = path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if !is_missing {
+        return;
+    }
+    let shown = path.display();
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Ok(()) => say(&format!("note: the state folder {shown} did not exist; it has been created")),
+        Err(error) => say(&format!(
+            "warning: the state folder {shown} does not exist and cannot be created: {error}\n  \
+             digests are computed again after each start; create the folder for the user that runs flatout"
+        )),
+    }
+}
+
 /// What the workers share. Digests outlive the process where the configuration names a folder for state; what is lost
 /// of them is made again.
 fn open_services(config: &Config) -> Arc<Services> {
-    let (services, warning) = Services::open(config.state.as_deref());
+    // One that is missing has been reported.
+    let state = config.state.as_deref().filter(|path| path.exists());
+    let (services, warning) = Services::open(state);
     if let Some(warning) = warning {
         eprintln!("warning: {warning}");
     }
@@ -201,9 +221,9 @@ fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
     Logs::open(&log_settings(config), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
 }
 
-/// The admin socket: that of the process before us, or a new one. Flags that say nothing about it have the usual one when
-/// it can be had: whoever accelerates two origins by two commands has not asked for the second to fail.
-fn open_admin(config: &Config, source: &Source, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
+/// The admin socket: that of the process before us, or a new one. If the flags do not name it, the process can do without it:
+/// whoever accelerates two origins by two commands does not expect the second to fail.
+fn open_admin(config: &Config, options: &Options, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
     let handed = inherited.admin.take();
     let path = match (&config.admin, &handed) {
         // The default path depends on the user, who may have changed since: an upgrade keeps the socket.
@@ -222,7 +242,7 @@ fn open_admin(config: &Config, source: &Source, inherited: &mut Inherited) -> Re
         return Ok(Some(admin));
     }
     match AdminSocket::bind(&path) {
-        Err(failure) if config.admin == Admin::Default && matches!(source, Source::Flags(_)) => {
+        Err(failure) if !options.needs_admin => {
             let why = failure.text.lines().next().unwrap_or_default().to_owned();
             say(&format!(
                 "warning: no admin socket: {why}\n  try: --admin PATH, here and for flatout status and purge"

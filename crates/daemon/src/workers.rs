@@ -2,6 +2,7 @@
 
 use crate::bell::{Bell, Ended, Event};
 use crate::failure::Failure;
+use crate::threads::explain_failure;
 use flatout_net::server::{Command, Phase, WorkerReport};
 use std::any::Any;
 use std::io;
@@ -44,7 +45,7 @@ pub(crate) fn start_worker<H>(
         bell.ring(Event::Ended(index, ended));
     };
     let thread = thread::Builder::new().name(worker_name(index)).spawn(run);
-    let thread = thread.map_err(|error| Failure::runtime(format!("cannot start a worker: {error}")))?;
+    let thread = thread.map_err(|error| Failure::runtime(explain_failure(&format!("worker {}", index + 1), &error)))?;
     Ok(Worker { commands, thread: Some(thread) })
 }
 

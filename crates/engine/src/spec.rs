@@ -111,7 +111,10 @@ pub(crate) struct Folder {
 #[derive(Clone, Debug)]
 pub(crate) struct FilesSpec {
     pub(crate) id: u32,
+    /// The folder, with those that its links may lead into.
     pub(crate) root: Arc<Root>,
+    /// The folder alone, then those that its links may lead into: what is compared with an earlier configuration.
+    folders: Vec<Arc<Root>>,
     pub(crate) settings: model::Files,
     pub(crate) recheck_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
@@ -121,7 +124,8 @@ pub(crate) struct FilesSpec {
 
 impl FilesSpec {
     fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.root, &other.root)
+        self.folders.len() == other.folders.len()
+            && self.folders.iter().zip(&other.folders).all(|(own, theirs)| Arc::ptr_eq(own, theirs))
             && self.recheck_ms == other.recheck_ms
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings

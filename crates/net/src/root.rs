@@ -1,11 +1,14 @@
 //! Opening below a folder, by the kernel's own rules, and why a name cannot be opened.
 
+mod links;
+
 use crate::file::FileIdentity;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// openat2 with RESOLVE_BENEATH answers EAGAIN when a rename anywhere came between; it may be tried again.
 const RACES_MAX: u32 = 16;
@@ -24,7 +27,7 @@ pub enum Named {
 pub enum OpenFault {
     /// Nothing has this name.
     NotFound,
-    /// A symbolic link leads out of the folder, or in a circle.
+    /// A symbolic link leads out of the folder and of the trusted targets, or in a circle.
     OutsideRoot,
     /// Permissions forbid it.
     Forbidden,
@@ -41,19 +44,37 @@ pub enum OpenFault {
 /// The folder that is served, held open: renaming or replacing it does not lead requests elsewhere.
 #[derive(Debug)]
 pub struct Root {
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
+    /// The folder's absolute paths when it was opened: as it was named, and without symbolic links.
+    paths: [PathBuf; 2],
+    /// Folders outside that symbolic links may lead into.
+    trusted: Vec<Arc<Self>>,
 }
 
 impl Root {
     /// Opens the folder at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { folder: open(path, flags, Mode::empty())? })
+        let folder = Arc::new(open(path, flags, Mode::empty())?);
+        let named = std::path::absolute(path)?;
+        let real = path.canonicalize().unwrap_or_else(|_| named.clone());
+        Ok(Self { folder, paths: [named, real], trusted: Vec::new() })
+    }
+
+    /// The same folder, whose symbolic links may also lead into the folders `trusted`, and from there into each other.
+    #[must_use]
+    pub fn trusting(&self, trusted: Vec<Arc<Self>>) -> Self {
+        Self { folder: Arc::clone(&self.folder), paths: self.paths.clone(), trusted }
+    }
+
+    /// Whether some symbolic links may lead out of the folder.
+    pub fn trusts_any(&self) -> bool {
+        !self.trusted.is_empty()
     }
 
     /// Device and inode of the folder itself.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
-        let stat = fstat(&self.folder)?;
+        let stat = fstat(&*self.folder)?;
         Ok((stat.st_dev, stat.st_ino))
     }
 
@@ -68,7 +89,8 @@ impl Root {
         }
     }
 
-    /// What the kernel knows of `name`, whatever it stands for; links are followed as long as they stay inside.
+    /// What the kernel knows of `name`, whatever it stands for; links are followed as long as they stay inside the folder and
+    /// the trusted ones.
     pub fn stat(&self, name: &[u8]) -> Result<Stat, OpenFault> {
         let fd = self.open_name(name, OFlags::PATH)?;
         fstat(&fd).map_err(fault_of)
@@ -94,8 +116,9 @@ impl Root {
         let name = if name.is_empty() { b"." } else { name };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..RACES_MAX {
-            match openat2(&self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            match openat2(&*self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::XDEV) if self.trusts_any() => return links::open_linked(self, name, flags),
                 other => return other.map_err(fault_of),
             }
         }
@@ -120,7 +143,7 @@ fn fault_of(errno: Errno) -> OpenFault {
 pub fn check_kernel(path: &Path) -> io::Result<()> {
     let root = Root::open(path)?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    openat2(&root.folder, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    openat2(&*root.folder, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
     Ok(())
 }
 

@@ -276,10 +276,13 @@ impl Files {
     /// Whether what was found to hold at `last` may be believed at `now`. The kernel tells of a change once; a version
     /// read right after it is not settled, and must be looked at again to become so, or it is never encoded.
     fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
+        let age_ms = now.at_ms.saturating_sub(last.at_ms);
+        let is_recent = age_ms < self.recheck_ms.saturating_sub(RECHECK_SLACK_MS);
         match self.epoch {
             Some(_) if last.epoch != now.epoch => false,
-            Some(_) => settled || now.at_ms.saturating_sub(last.at_ms) < UNSETTLED_MS,
-            None => now.at_ms.saturating_sub(last.at_ms) < self.recheck_ms.saturating_sub(RECHECK_SLACK_MS),
+            // The folders that links lead into are not watched.
+            Some(_) => (settled || age_ms < UNSETTLED_MS) && (is_recent || !self.root.trusts_any()),
+            None => is_recent,
         }
     }
 

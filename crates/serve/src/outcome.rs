@@ -27,7 +27,7 @@ flatout_reason::reasons! {
     NoIndex, "no_index", "The folder has none of the index files: 404.";
     HiddenName, "hidden_name", "A name begins with a dot, and such names are not served unless asked for: 404.";
     SourceHidden, "source_hidden", "The name is that of a script, or of a copy of one, where scripts are run: 404.";
-    OutsideRoot, "outside_root", "A symbolic link leads out of the folder that is served: 404.";
+    OutsideRoot, "outside_root", "A symbolic link leads out of the folder that is served, and into none that `follow-links` names: 404.";
     NotAFile, "not_a_file", "The name is a device's, a pipe's or a socket's: 404.";
     Forbidden, "forbidden", "The file's permissions do not let us read it: 403.";
     MethodNotAllowed, "method_not_allowed", "Files can be read only: 405.";

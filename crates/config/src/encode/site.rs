@@ -226,6 +226,13 @@ fn files(writer: &mut Writer, files: &Files) {
         writer.end();
     }
     flag(writer, "hidden", files.hidden);
+    if !files.follow_links.is_empty() {
+        writer.begin("follow-links");
+        for folder in &files.follow_links {
+            writer.text(&path(folder));
+        }
+        writer.end();
+    }
     if !files.try_targets.is_empty() {
         writer.begin("try");
         for target in &files.try_targets {

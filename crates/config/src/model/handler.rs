@@ -33,6 +33,8 @@ pub struct Files {
     pub index: Vec<String>,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
+    /// Folders outside the root that symbolic links may lead into, by absolute paths.
+    pub follow_links: Vec<PathBuf>,
     /// Whether a folder without index is listed.
     pub listing: Option<Listing>,
     /// What is tried when no file has the path's name, in this order.

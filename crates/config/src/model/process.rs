@@ -184,6 +184,8 @@ pub enum LogFormat {
     /// The combined format and three fields more.
     #[default]
     Combined,
+    /// Status, method, target, size and time: for a person at a terminal.
+    Short,
     /// One JSON object a line.
     Json,
 }

@@ -7,6 +7,7 @@ use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Coding, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
+use std::path::{Component, PathBuf};
 
 const SHAPE: Shape = Shape {
     arguments: (1, 1),
@@ -17,6 +18,7 @@ const SHAPE: Shape = Shape {
 const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.html\"") };
 const LISTING: Shape = Shape { properties: &["entries"], ..Shape::value("listing #true") };
 const FLAG: Shape = Shape::value("hidden #true");
+const FOLLOW_LINKS: Shape = Shape::values(1, "follow-links \"/usr/share\"");
 const TRY: Shape = Shape::values(1, "try \"{path}.html\" \"=404\"");
 const SPA: Shape = Shape::value("spa \"index.html\"");
 const CODINGS: Shape =
@@ -29,6 +31,7 @@ const ALLOWED: &[&str] = &[
     "index",
     "listing",
     "hidden",
+    "follow-links",
     "try",
     "spa",
     "compress",
@@ -98,6 +101,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
         "index" => index(reader, node, files),
         "listing" => listing(reader, node, files),
         "hidden" => files.hidden = flag(reader, node, &FLAG),
+        "follow-links" => follow_links(reader, node, files),
         "try" => tries(reader, node, files),
         "spa" => spa(reader, node, files),
         "compress" => files.compress = codings(reader, node, COMPRESS),
@@ -182,6 +186,22 @@ fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     let entries = property(node, "entries").and_then(|entries| reader.number(&entries.value, 1..=1_000_000));
     let entries_max = entries.map_or(LISTING_ENTRIES_DEFAULT, |entries| entries as u32);
     files.listing = on.then_some(Listing { entries_max });
+}
+
+fn follow_links(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    reader.shape(node, &FOLLOW_LINKS);
+    for value in &node.arguments {
+        let Some(text) = reader.line(value) else { continue };
+        let folder = PathBuf::from(&text);
+        if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
+            let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not an absolute path"));
+            draft.label("as in \"/usr/share\", without `..`: what links lead to is compared with it");
+        } else if files.follow_links.contains(&folder) {
+            reader.same_twice(value.span, "this folder");
+        } else {
+            files.follow_links.push(folder);
+        }
+    }
 }
 
 fn tries(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {

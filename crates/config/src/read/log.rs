@@ -27,7 +27,13 @@ const MODE: Shape = Shape::value("mode \"0644\"");
 /// The permissions that a log file may have.
 const MODES: &[(u32, &str)] = &[(0o600, "0600"), (0o640, "0640"), (0o644, "0644")];
 
-const FORMATS: &[(LogFormat, &str)] = &[(LogFormat::Combined, "combined"), (LogFormat::Json, "json")];
+const FORMATS: &[(LogFormat, &str)] =
+    &[(LogFormat::Combined, "combined"), (LogFormat::Short, "short"), (LogFormat::Json, "json")];
+
+/// The word for a format.
+pub(crate) fn format_name(format: LogFormat) -> &'static str {
+    FORMATS.iter().find(|(known, _)| *known == format).map_or("", |(_, name)| name)
+}
 
 /// Where the system's log listens, everywhere.
 const SYSLOG: &str = "/dev/log";
@@ -198,9 +204,12 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
             "fields" | "rotate" | "mode" if !reader.first(&mut seen, child) => {}
             "fields" => {
                 fields(reader, child, &mut log);
-                if format == Some(LogFormat::Combined) {
-                    let draft =
-                        reader.report.add(Code::Contradiction, child.span, "the combined format has its own fields");
+                if let Some(format) = format.filter(|format| *format != LogFormat::Json) {
+                    let draft = reader.report.add(
+                        Code::Contradiction,
+                        child.span,
+                        format!("the {} format has its own fields", format_name(format)),
+                    );
                     draft.label("fields can be chosen with format=\"json\"");
                 }
             }

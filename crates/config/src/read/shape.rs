@@ -81,6 +81,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "index",
             "listing",
             "hidden",
+            "follow-links",
             "try",
             "spa",
             "compress",

@@ -1,8 +1,8 @@
 //! The other side of the admin socket: one question, one answer.
 
-use super::path::Places;
 use super::socket::connect;
 use crate::failure::Failure;
+use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,35 @@ pub struct Reply {
     pub body: String,
 }
 
-/// Asks the server whose admin socket is at `path`, or at one of the usual places.
+/// Where an admin socket may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The socket.
+    pub path: PathBuf,
+    /// The configuration that names it.
+    pub named_in: Option<PathBuf>,
+}
+
+impl Candidate {
+    /// A path that no configuration names.
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path, named_in: None }
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.path.display())?;
+        self.named_in.as_ref().map_or(Ok(()), |config| write!(formatter, " (`admin` in {})", config.display()))
+    }
+}
+
+/// Asks the server that answers at the first of `candidates`.
 ///
 /// # Errors
 /// When nobody answers there.
-pub fn ask(path: Option<&Path>, method: &str, target: &str) -> Result<Reply, Failure> {
-    let paths = path.map_or_else(|| Places::read().candidates(), |path| vec![path.to_owned()]);
-    let (mut stream, path) = find(&paths)?;
+pub fn ask(candidates: &[Candidate], method: &str, target: &str) -> Result<Reply, Failure> {
+    let (mut stream, path) = find(candidates)?;
     let failed = |error: std::io::Error| {
         Failure::runtime(format!("the flatout behind {} does not answer: {error}", path.display()))
     };
@@ -41,20 +63,26 @@ pub fn ask(path: Option<&Path>, method: &str, target: &str) -> Result<Reply, Fai
     parse_reply(&answer).ok_or_else(|| failed(std::io::ErrorKind::InvalidData.into()))
 }
 
-fn find(paths: &[PathBuf]) -> Result<(UnixStream, &Path), Failure> {
-    for path in paths {
-        match connect(path) {
-            Ok(Some(stream)) => return Ok((stream, path)),
+fn find(candidates: &[Candidate]) -> Result<(UnixStream, &Path), Failure> {
+    let mut refused = None;
+    for candidate in candidates {
+        match connect(&candidate.path) {
+            Ok(Some(stream)) => return Ok((stream, &candidate.path)),
             Ok(None) => {}
-            Err(error) => {
-                return Err(Failure::runtime(format!("may not ask the flatout behind {}: {error}", path.display())));
-            }
+            // Another one may be for this user.
+            Err(error) => refused = refused.or(Some((candidate, error))),
         }
     }
-    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    if let Some((candidate, error)) = refused {
+        return Err(Failure::runtime(format!(
+            "cannot connect to the admin socket {candidate}: {error}\n  try: as the user that runs flatout"
+        )));
+    }
+    let mut shown: Vec<String> = candidates.iter().map(ToString::to_string).collect();
+    let last = shown.pop().unwrap_or_default();
+    let shown = if shown.is_empty() { last } else { format!("{} or {last}", shown.join(", ")) };
     Err(Failure::runtime(format!(
-        "no flatout is running with an admin socket at {}\n  try: --admin PATH, if it was started with another",
-        shown.join(" or ")
+        "no flatout is running with an admin socket at {shown}\n  try: -c FILE with the configuration that it runs, or --admin PATH"
     )))
 }
 

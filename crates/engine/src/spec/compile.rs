@@ -222,7 +222,12 @@ impl Compiler<'_> {
         Some(match handler {
             Handler::Files(files) => {
                 let folder = self.open_folder(place, &files.root, site.watch)?;
-                Kind::Files { index: self.add_files(&folder, (**files).clone(), site), pass: files.pass }
+                // They are not watched: a package's folder may hold more folders than the kernel has watches.
+                let trusted: Vec<_> =
+                    files.follow_links.iter().map(|path| self.open_folder(place, path, false)).collect();
+                let trusted = trusted.into_iter().collect::<Option<Vec<_>>>()?;
+                let index = self.add_files(&folder, &trusted, (**files).clone(), site);
+                Kind::Files { index, pass: files.pass }
             }
             Handler::Redirect(redirect) => {
                 let to = Template::new(&redirect.to);
@@ -434,11 +439,21 @@ impl Compiler<'_> {
         }
     }
 
-    pub(super) fn add_files(&mut self, folder: &Folder, settings: model::Files, site: &model::Site) -> u32 {
+    /// A `files` step for `folder`, whose links may lead into the folders `trusted`.
+    pub(super) fn add_files(
+        &mut self,
+        folder: &Folder,
+        trusted: &[Folder],
+        settings: model::Files,
+        site: &model::Site,
+    ) -> u32 {
         let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
-        let root = Arc::clone(&folder.root);
+        let trusted: Vec<Arc<Root>> = trusted.iter().map(|folder| Arc::clone(&folder.root)).collect();
+        let root =
+            if trusted.is_empty() { Arc::clone(&folder.root) } else { Arc::new(folder.root.trusting(trusted.clone())) };
+        let folders = [Arc::clone(&folder.root)].into_iter().chain(trusted).collect();
         let sources = self.sources(&settings.root, site);
-        let mut files = FilesSpec { id: 0, root, settings, recheck_ms: site.recheck_ms, epoch, sources };
+        let mut files = FilesSpec { id: 0, root, folders, settings, recheck_ms: site.recheck_ms, epoch, sources };
         if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
             return index as u32;
         }
@@ -472,7 +487,7 @@ impl Compiler<'_> {
             return None;
         }
         let settings = model::Files { root: parent.to_owned(), hidden: true, ..model::Files::default() };
-        let files = self.add_files(&folder, settings, site);
+        let files = self.add_files(&folder, &[], settings, site);
         self.spec.pages.push(PageSpec {
             place: place.clone(),
             statuses: page.statuses.clone(),

@@ -76,7 +76,7 @@ impl Compiler<'_> {
         let mut files = |folder: &Path| {
             let opened = self.open_folder(place, folder, site.watch)?;
             let settings = model::Files { root: folder.to_owned(), hidden: true, ..model::Files::default() };
-            Some(self.add_files(&opened, settings, site))
+            Some(self.add_files(&opened, &[], settings, site))
         };
         let mut sendfile = Vec::new();
         for folder in &settings.sendfile {

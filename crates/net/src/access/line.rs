@@ -4,6 +4,7 @@ use super::combined::append_combined;
 use super::json::JsonForm;
 use super::record::{Answer, Record};
 use super::settings::{Format, LogSettings};
+use super::short::{append_milliseconds, append_short};
 use super::text::{Dates, append_decimal};
 
 /// What is known only when the response has ended.
@@ -11,6 +12,7 @@ use super::text::{Dates, append_decimal};
 pub(super) enum Late {
     Ending,
     DurationUs,
+    DurationMs,
 }
 
 /// Where something is to be filled in. A place beyond the line is none.
@@ -31,6 +33,7 @@ pub(super) type Gaps = [Gap; 2];
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Combined,
+    Short,
     Json(JsonForm),
 }
 
@@ -38,6 +41,7 @@ impl Form {
     pub(super) fn new(settings: &LogSettings) -> Self {
         match settings.format {
             Format::Combined => Self::Combined,
+            Format::Short => Self::Short,
             Format::Json => Self::Json(JsonForm::new(&settings.fields)),
         }
     }
@@ -52,6 +56,7 @@ impl Form {
     ) -> Gaps {
         match self {
             Self::Combined => append_combined(text, dates, record, answer),
+            Self::Short => append_short(text, record, answer),
             Self::Json(form) => form.append(text, dates, record, answer),
         }
     }
@@ -75,6 +80,7 @@ pub(super) fn append_filled(
         match gap.late {
             Late::Ending => line.extend_from_slice(ending.as_bytes()),
             Late::DurationUs => append_decimal(line, duration_us),
+            Late::DurationMs => append_milliseconds(line, duration_us),
         }
         start = gap.at;
     }

@@ -27,6 +27,7 @@ mod queue;
 mod record;
 mod rotation;
 mod settings;
+mod short;
 mod sink;
 mod staged;
 mod stream;

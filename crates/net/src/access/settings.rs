@@ -56,6 +56,8 @@ pub enum Format {
     /// The combined format and three fields more: outcome, ending, duration in microseconds.
     #[default]
     Combined,
+    /// Status, method, target, size and time: for a person at a terminal.
+    Short,
     /// One JSON object a line.
     Json,
 }

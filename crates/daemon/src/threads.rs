@@ -1,0 +1,118 @@
+//! Why the kernel starts no more threads: which limit it is, as far as can be told, and how it is raised.
+
+use flatout_config::show_size;
+use flatout_net::cgroup::{Setting, files};
+use rustix::process::{Resource, getrlimit, getuid};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The setting of a cgroup that bounds processes and threads.
+const PIDS: Setting<'_> =
+    Setting { controller: "pids", second: "pids.max", first: "pids.max", first_folders: &["pids"] };
+
+/// Address space that a thread takes, its stack for the most part, in bytes.
+const THREAD_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What bounds the number of threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ThreadLimits {
+    /// The user's number.
+    user: u32,
+    /// The most processes and threads of a cgroup that has so many: this process's or one above.
+    cgroup: Option<u64>,
+    /// The most address space, in bytes (RLIMIT_AS), and how much is in use.
+    address_space: Option<(u64, u64)>,
+    /// The most processes and threads of this user (RLIMIT_NPROC).
+    processes: Option<u64>,
+}
+
+impl ThreadLimits {
+    fn read() -> Self {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let used_bytes = fs::read_to_string("/proc/self/status").ok().and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+        });
+        Self {
+            user: getuid().as_raw(),
+            cgroup: files(&own, &PIDS).iter().find_map(|file| reached(file)),
+            address_space: getrlimit(Resource::As).current.zip(used_bytes),
+            processes: getrlimit(Resource::Nproc).current,
+        }
+    }
+
+    /// The limit that was reached, and what to do.
+    fn explain(&self) -> (String, &'static str) {
+        if let Some(max) = self.cgroup {
+            let limit = format!("the cgroup has its {max} processes and threads (pids.max)");
+            return (
+                limit,
+                "fewer `workers`, or a higher limit: TasksMax= in a systemd unit, --pids-limit of a container",
+            );
+        }
+        if let Some((max, used)) = self.address_space
+            && used.saturating_add(THREAD_BYTES) > max
+        {
+            let limit =
+                format!("the address space is limited to {} (ulimit -v), and a thread needs more", show_size(max));
+            return (limit, "fewer `workers`, or a higher limit: ulimit -v unlimited, LimitAS= in a systemd unit");
+        }
+        if let Some(max) = self.processes {
+            let limit = format!("user {} may have {max} processes and threads in all (ulimit -u)", self.user);
+            return (limit, "fewer `workers`, or a higher limit: ulimit -u, LimitNPROC= in a systemd unit");
+        }
+        let limit = "the kernel has no room for another: memory, kernel.threads-max or vm.max_map_count".to_owned();
+        (limit, "fewer `workers`, or a higher limit: sysctl kernel.threads-max vm.max_map_count shows two of them")
+    }
+}
+
+/// The limit in `file`, when as many processes and threads are there.
+fn reached(file: &Path) -> Option<u64> {
+    let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let max = number(file)?;
+    number(&file.with_file_name("pids.current")).filter(|current| *current >= max).map(|_| max)
+}
+
+/// What is said when `what`, a thread, could not be started.
+pub(crate) fn explain_failure(what: &str, error: &io::Error) -> String {
+    let (limit, remedy) = ThreadLimits::read().explain();
+    format!("cannot start {what}: {error}\n  {limit}\n  try: {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ThreadLimits, reached};
+    use std::fs;
+
+    #[test]
+    fn the_limit_that_was_reached_is_named() {
+        let limits = ThreadLimits {
+            user: 33,
+            cgroup: Some(20),
+            address_space: Some((1 << 30, (1 << 30) - 4096)),
+            processes: Some(64),
+        };
+        let said = |limits: &ThreadLimits| limits.explain().0;
+        assert_eq!(said(&limits), "the cgroup has its 20 processes and threads (pids.max)");
+        let limits = ThreadLimits { cgroup: None, ..limits };
+        assert!(said(&limits).starts_with("the address space is limited to 1GiB (ulimit -v)"), "{}", said(&limits));
+        let limits = ThreadLimits { address_space: Some((1 << 30, 4096)), ..limits };
+        assert_eq!(said(&limits), "user 33 may have 64 processes and threads in all (ulimit -u)");
+        assert!(said(&ThreadLimits::default()).contains("kernel.threads-max"));
+    }
+
+    #[test]
+    fn a_cgroup_counts_when_it_is_full() {
+        let folder = std::env::temp_dir().join(format!("flatout-threads-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let max = folder.join("pids.max");
+        for (limit, current, expected) in [("20\n", "20\n", Some(20)), ("20\n", "19\n", None), ("max\n", "20\n", None)]
+        {
+            fs::write(&max, limit).unwrap();
+            fs::write(folder.join("pids.current"), current).unwrap();
+            assert_eq!(reached(&max), expected, "{limit} {current}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
