@@ -4,7 +4,7 @@ mod signals;
 mod targets;
 mod unanswered;
 
-use super::cli::{Running, get};
+use super::cli::{Running, beside_root_warning, get};
 use super::harness::{Folder, Server, flatout, read_response, read_to_end, wait_until};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -414,7 +414,7 @@ fn serving_goes_on_when_the_log_takes_no_more() {
     for _ in 0..REQUESTS {
         assert_eq!(get(address, "/a.txt").body, b"a");
     }
-    let stderr = stop(running);
+    let stderr = beside_root_warning(&stop(running));
     let lost = ["log_lines_lost".to_owned(), REQUESTS.to_string()];
     assert!(stderr.lines().any(|line| line.split_whitespace().eq(lost.clone())), "{stderr}");
     let warnings: Vec<_> = stderr.lines().filter(|line| line.starts_with("warning: ")).collect();

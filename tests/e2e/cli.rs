@@ -64,14 +64,12 @@ impl Drop for Running {
     }
 }
 
-/// What is said on standard error beside the line that warns root, which must come first.
-pub(crate) fn beside_root_warning(words: &str) -> &str {
+/// What is said on standard error beside the line that warns root, which must be there.
+pub(crate) fn beside_root_warning(words: &str) -> String {
     const WARNING: &str =
         "warning: flatout runs as root: an attacker who takes over this process controls the whole machine\n";
-    if !is_root() {
-        return words;
-    }
-    words.strip_prefix(WARNING).unwrap_or_else(|| panic!("root is not warned: {words}"))
+    assert_eq!(words.matches(WARNING).count(), usize::from(is_root()), "{words}");
+    words.replace(WARNING, "")
 }
 
 fn serve(folder: &Path, arguments: &[&str]) -> Command {

@@ -11,6 +11,7 @@ use crate::confine::Confinement;
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
+use crate::logs::any_on_stdout;
 use crate::shares::Shares;
 use crate::status::{Shared, describe, phase_name};
 use crate::supervisor::Supervisor;
@@ -65,6 +66,8 @@ pub(crate) struct Control {
     pub(crate) ear: Ear,
     pub(crate) signals: Signals,
     pub(crate) supervisor: Supervisor,
+    /// What is said when it serves, if it serves as root.
+    pub(crate) root_warning: Option<String>,
     /// The process before us waits for a word by it.
     pub(crate) ready: Option<OwnedFd>,
     /// A new process that is not ready yet.
@@ -189,7 +192,15 @@ impl Control {
                 root.display()
             ));
         }
+        // The URLs come first on their stream, whichever it is.
+        let is_alone = !any_on_stdout(&self.config);
+        if let Some(warning) = self.root_warning.as_ref().filter(|_| is_alone) {
+            say(warning);
+        }
         announce(&self.options.source, &self.config, &self.addresses, self.workers.all.len());
+        if let Some(warning) = self.root_warning.as_ref().filter(|_| !is_alone) {
+            say(warning);
+        }
         self.announced = true;
         self.supervisor.ready(&self.summary());
         if let Some(ready) = self.ready.take() {

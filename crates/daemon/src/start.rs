@@ -76,9 +76,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         addresses.push(Address::bind(id, listener, worker_count, &listen_options(&config), &mut inherited)?);
     }
     inherited.finish();
-    if let Some(warning) = root_warning(&config, identity, &options.source) {
-        say(&warning);
-    }
+    let root_warning = root_warning(&config, identity, &options.source);
     let admin = open_admin(&config, &options, &mut inherited)?;
     if let Some(identity) = identity {
         // The user may not create them, but opens them now, and again when logs are reopened and in an upgrade.
@@ -142,6 +140,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         ear,
         signals,
         supervisor: Supervisor::find(),
+        root_warning,
         ready: inherited.ready,
         upgrade: None,
         workers_started: 0,

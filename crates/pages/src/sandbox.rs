@@ -184,6 +184,8 @@ pub(crate) struct Inner {
     ending: Function,
     /// Luau's own `debug.traceback`, which pages do not get.
     traceback: Function,
+    /// Luau's own `pcall`, which leaves errors as they are.
+    raw_pcall: Function,
     threads: RefCell<Vec<Thread>>,
     owes_collection: Cell<bool>,
 }
@@ -254,6 +256,7 @@ impl Sandbox {
         let waiting = prelude.get("waiting")?;
         let ending = prelude.get("ending")?;
         let traceback = base.raw_get::<Table>("debug")?.raw_get("traceback")?;
+        let raw_pcall = base.raw_get("pcall")?;
         admit(&lua, &base, &prelude)?;
         let globals_metatable = lua.create_table()?;
         globals_metatable.set("__index", &base)?;
@@ -273,6 +276,7 @@ impl Sandbox {
             waiting,
             ending,
             traceback,
+            raw_pcall,
             threads: RefCell::default(),
             owes_collection: Cell::new(false),
         };
@@ -331,6 +335,11 @@ impl Sandbox {
     /// Lays a value in, for all pages to see; before [`Sandbox::seal`], which freezes it.
     pub fn global(&self, name: &str, value: impl IntoLua) -> mlua::Result<()> {
         self.inner.base.raw_set(name, value)
+    }
+
+    /// A `pcall` for Luau of this crate that raises an error again as it was.
+    pub(crate) fn raw_pcall(&self) -> Function {
+        self.inner.raw_pcall.clone()
     }
 
     /// Freezes everything that pages share. Nothing can be laid in afterwards.

@@ -23,8 +23,8 @@ struct Leading(Rc<RefCell<Option<Transaction>>>);
 
 /// The part of `db.transaction` that is Luau: the page's function may wait, so it cannot be called from here.
 const TRANSACTION: &str = r"
-local begin, commit, rollback = ...
-local pcall, error, pack, unpack = pcall, error, table.pack, table.unpack
+local begin, commit, rollback, pcall = ...
+local error, pack, unpack = error, table.pack, table.unpack
 return function(work)
     begin(work)
     local results = pack(pcall(work))
@@ -219,7 +219,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             Ok(())
         }))
     })?;
-    sandbox.lua().load(TRANSACTION).set_name(format!("={PRELUDE}")).call((begin, commit, rollback))
+    sandbox.lua().load(TRANSACTION).set_name(format!("={PRELUDE}")).call((begin, commit, rollback, sandbox.raw_pcall()))
 }
 
 fn database(api: &Api) -> Result<&Database, Fault> {
