@@ -8,7 +8,7 @@ use flatout_cache::directive::{SECONDS_MAX, Seconds, parse_request_directives};
 use flatout_cache::explain::Explanation;
 use flatout_cache::invalidate::decide_invalidation;
 use flatout_cache::lines::with_fields;
-use flatout_cache::partial::{Joining, decide_joining, make_completion};
+use flatout_cache::parts::{Held, PlacedContent, are_combinable, cut_short, decide_placing, make_if_range, whole_of};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
 use flatout_cache::search::parse_search;
@@ -71,7 +71,8 @@ pub(crate) fn check_stored(bytes: &[u8]) {
         encode(&stored, &mut again);
         assert_eq!(again, &bytes[..used]);
         let _ = Explanation { stored: &stored, now_s: NOW_S }.to_string();
-        let _ = (make_conditions(&stored), make_completion(&stored), stored.useful_until_s(u32::MAX));
+        let _ = (make_conditions(&stored), make_if_range(&stored), stored.useful_until_s(u32::MAX));
+        let _ = (whole_of(&stored), cut_short(&stored, Some(u64::MAX), u64::MAX));
     }
 }
 
@@ -104,8 +105,9 @@ fn request<'a>(method: &'a str, fields: Fields<'a>) -> CacheRequest<'a> {
 
 fn check_exchange(request: &CacheRequest<'_>, fields: Fields<'_>, status: u16) {
     let rules = Rules { stale_if_error_s: 9, uneven_parts: status == 206, ..Rules::default() };
+    let (request_time_s, ending) = (NOW_S - 1, Ending::Length(5));
     let response =
-        OriginResponse { status, fields, request_time_s: NOW_S - 1, response_time_s: NOW_S, ending: Ending::Length(5) };
+        OriginResponse { status, fields, request_time_s, response_time_s: NOW_S, ending, is_stretch: status == 206 };
     let intake = decide_request(request, &rules);
     assert_eq!(matches!(intake, Intake::Unsafe(_)), request.method == "POST");
     let invalidation = decide_invalidation(request, status, &fields, &rules);
@@ -129,7 +131,9 @@ fn check_exchange(request: &CacheRequest<'_>, fields: Fields<'_>, status: u16) {
     if let HeadEffect::Update(updated) = decide_head(request, &stored, 5, &response, &rules) {
         assert_eq!(updated.extent, stored.extent);
     }
-    assert!(!matches!(decide_joining(&stored, &stored), Joining::Joined { .. }));
+    let held = Held { stored: &stored, is_inline: true };
+    let placed = decide_placing(&[held], (*stored).clone(), true);
+    assert_eq!(placed.content == PlacedContent::Held(0), are_combinable(&stored, &stored));
 }
 
 fn check_reuse(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) {

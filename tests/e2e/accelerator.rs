@@ -9,6 +9,7 @@ mod faults;
 mod hits;
 mod memory;
 mod origin;
+mod parts;
 mod paths;
 mod poisoning;
 mod purge;

@@ -5,12 +5,13 @@ use crate::cookie::{bypasses, names_visitor};
 use crate::directive::RequestDirectives;
 use crate::freshness::LifetimeSource;
 use crate::invalidate::is_safe;
-use crate::partial::make_completion;
+use crate::parts::{Stretch, cover, make_if_range};
 use crate::reason::Lookup;
 use crate::request::CacheRequest;
 use crate::rules::Rules;
 use crate::stored::{Extent, Flags, Stored};
 use crate::validate::{Conditions, make_conditions};
+use flatout_http::ranges::Part;
 
 /// What a request means to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +95,12 @@ pub enum Verdict {
         /// Why.
         reason: Lookup,
     },
-    /// A part is stored, and the request wants more: ask the origin for what is missing, and
-    /// [join](crate::partial::decide_joining) what comes. The client's own conditions and Range are left out.
+    /// Some of what the request wants is stored in parts: request the missing stretches from the origin. The client's own
+    /// conditions and Range are left out of those requests.
     Complete {
-        /// What to add to the request.
+        /// All that the request wants, in order.
+        stretches: Vec<Stretch>,
+        /// What to add to the requests beside their Range: If-Range where the client wants the whole in any case.
         conditions: Conditions,
         /// Why.
         reason: Lookup,
@@ -120,11 +123,49 @@ pub fn decide_stored(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules,
     let verdict = decide_reuse(request, stored, &directives, rules, now_s);
     match verdict {
         // RFC 9111 §5.2.1.7. A precondition that only the origin decides cannot be met either.
-        Verdict::Validate { .. } | Verdict::Complete { .. } | Verdict::Forward { .. } if directives.only_if_cached => {
+        Verdict::Validate { .. } | Verdict::Forward { .. } if directives.only_if_cached => {
             Verdict::Unsatisfiable { reason: Lookup::OnlyIfCached }
         }
         verdict => verdict,
     }
+}
+
+/// Decides what is answered to `request` when `parts` of a representation are stored. `whole` and `total` are what
+/// [`whole_of`](crate::parts::whole_of) makes of the newest part.
+///
+/// What is missing is requested even where the parts are stale: a 206 with the same strong validator confirms them.
+pub fn decide_parts(
+    request: &CacheRequest<'_>,
+    (whole, total): (&Stored, u64),
+    parts: &[Part],
+    rules: &Rules,
+    now_s: i64,
+) -> Verdict {
+    let verdict = decide_stored(request, whole, rules, now_s);
+    if !matches!(verdict, Verdict::Serve { .. } | Verdict::ServeStale { .. } | Verdict::Validate { .. }) {
+        return verdict;
+    }
+    let reason = Lookup::MissPart;
+    let missing = |stretches: &[Stretch]| stretches.iter().any(|stretch| matches!(stretch, Stretch::Missing(_)));
+    let (wanted, is_whole) = match decide_conditions(request, whole, Some(total), now_s) {
+        Answer::NotModified | Answer::Unsatisfiable => return verdict,
+        Answer::Parts(wanted) if wanted.as_slice().iter().all(|part| !missing(&cover(parts, *part))) => return verdict,
+        Answer::NotHeld | Answer::Parts(_) => return decide_miss(request, reason, rules),
+        Answer::Whole => (Part { first: 0, last: total.saturating_sub(1) }, true),
+        Answer::Part(part) => (part, false),
+    };
+    let stretches = cover(parts, wanted);
+    if !missing(&stretches) {
+        return verdict;
+    }
+    let is_held = stretches.iter().any(|stretch| matches!(stretch, Stretch::Held { .. }));
+    if !is_held || advice(request, rules).only_if_cached {
+        // Nothing of it is stored: the client's own request is as good as any.
+        return decide_miss(request, reason, rules);
+    }
+    // A range must not make the origin send the whole of another version; a client that wants the whole gets that.
+    let conditions = if is_whole { make_if_range(whole) } else { Conditions::default() };
+    Verdict::Complete { stretches, conditions, reason }
 }
 
 /// Decides what is done when nothing is stored. `reason` says what was not found: [`Lookup::MissCold`],
@@ -243,7 +284,7 @@ fn allows_age(directives: &RequestDirectives, age_s: u32) -> bool {
     directives.min_fresh_s.is_none() && directives.max_age_s.is_none_or(|max_age_s| is_within(age_s, max_age_s))
 }
 
-/// Decides what is done with a stored part that does not have what is asked for. `None`: it has, or all is stored.
+/// Decides what is done with a single stored part that does not have what is asked for. `None`: it has, or all is stored.
 fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Option<Verdict> {
     if stored.extent == Extent::Whole {
         return None;
@@ -258,14 +299,7 @@ fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Optio
             _ => None,
         };
     }
-    // A stale part is not worth a question: its missing rest would have to be asked for as well.
-    if !stored.is_fresh(now_s) || stored.flags.any(Flags::NO_CACHE) {
-        return forward;
-    }
-    match make_completion(stored) {
-        Some(conditions) => Some(Verdict::Complete { conditions, reason: Lookup::MissPart }),
-        None => forward,
-    }
+    forward
 }
 
 /// What went wrong with an origin.

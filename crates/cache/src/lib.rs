@@ -5,8 +5,9 @@
 //! 1. [`decide_request`](decision::decide_request): look up, leave the cache out, or invalidate afterwards.
 //! 2. [`write_key`](key::write_key), and of the variants under that key the one with the request's
 //!    [`write_variant_key`](vary::write_variant_key).
-//! 3. [`decide_stored`](decision::decide_stored) for what was found, [`decide_miss`](decision::decide_miss) when
-//!    nothing was: serve, serve stale, validate, forward, or 504.
+//! 3. [`decide_stored`](decision::decide_stored) for what was found, [`decide_parts`](decision::decide_parts) for several
+//!    parts of one representation, [`decide_miss`](decision::decide_miss) when nothing was: serve, serve stale, validate,
+//!    complete, forward, or 504.
 //! 4. [`decide_conditions`](condition::decide_conditions) for what is served: 200, 304, 206 or 416.
 //! 5. [`decide_response`](storable::decide_response) for a new answer, [`freshen`](validate::freshen) for a 304,
 //!    [`decide_head`](validate::decide_head) for an answer to HEAD,
@@ -22,7 +23,7 @@
 //! | [`key`], [`search`], [`vary`] | which request an answer is for |
 //! | [`storable`], [`stored`], [`codec`] | what is kept, in which form |
 //! | [`decision`], [`condition`] | what is answered |
-//! | [`validate`], [`partial`], [`invalidate`], [`tags`] | how what is kept changes |
+//! | [`validate`], [`partial`], [`parts`], [`invalidate`], [`tags`] | how what is kept changes |
 //! | [`reason`], [`status`], [`explain`] | why, for people |
 //!
 //! Absent by design: sockets, files, threads, the clock. Time is an argument, in whole seconds since 1970, and every
@@ -40,6 +41,7 @@ pub mod invalidate;
 pub mod key;
 pub mod lines;
 pub mod partial;
+pub mod parts;
 pub mod reason;
 pub mod request;
 pub mod rules;

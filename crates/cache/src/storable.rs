@@ -33,6 +33,8 @@ pub struct OriginResponse<'a> {
     pub response_time_s: i64,
     /// How the content's end is known.
     pub ending: Ending,
+    /// Whether the cache asked for a range of its own choice, to complete stored parts.
+    pub is_stretch: bool,
 }
 
 /// How the end of an answer's content is known.
@@ -92,8 +94,10 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
         return Err(NoStore::EventStream);
     }
     let extent = decide_extent(request, response, rules)?;
+    let is_large = |bytes: u64| bytes > rules.object_bytes_max;
     match response.ending {
-        Ending::Length(bytes) if bytes > rules.object_bytes_max => return Err(NoStore::TooLarge),
+        _ if matches!(extent, Extent::Part { total: Some(total), .. } if is_large(total)) => return Err(NoStore::TooLarge),
+        Ending::Length(bytes) if is_large(bytes) => return Err(NoStore::TooLarge),
         Ending::Close if !rules.close_delimited => return Err(NoStore::CloseDelimited),
         _ => {}
     }

@@ -114,6 +114,7 @@ impl Answer {
                     request_time_s: CAME_S - self.delay_s,
                     response_time_s: CAME_S,
                     ending: Ending::Framed,
+                    is_stretch: false,
                 };
                 decide_response(request, &response, rules)
             })

@@ -90,6 +90,7 @@ fn ours(request: &Lines, status: u16, response: &Lines) -> Result<Stored, NoStor
                 request_time_s: NOW_S,
                 response_time_s: NOW_S,
                 ending: Ending::Length(1),
+                is_stretch: false,
             };
             match decide_response(request, &response, &rules()) {
                 Storing::Store(stored) => Ok(*stored),

@@ -5,6 +5,7 @@ use crate::fill::{FillHead, Interest};
 use crate::meta::Kept;
 use crate::note::Note;
 use crate::outcome::Outcome;
+use crate::parts::{PartSet, Stitching};
 use crate::query::{Query, Template};
 use crate::store::StoredBody;
 use flatout_cache::condition::{Answer, decide_conditions, write_not_modified_lines};
@@ -61,13 +62,10 @@ fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
 }
 
 /// A part that is being fetched, for the one who asked.
-fn own_part(query: &Query, head: &FillHead, content: Content, note: &Note, now_s: i64) -> Response {
+fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
     write_changed(&head.lines, &query.changes, &mut lines);
-    let body = match content {
-        Content::Kept(object) => body_of(object.body(), 0, object.body().len()),
-        Content::Coming(_, interest) => Body::Stream(Stream::new(interest.read(0, None), head.length)),
-    };
+    let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
     let mut response = Response::new(206, Head::from_lines(206, &lines), body, Outcome::cache(note.reason).index());
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
     response
@@ -165,7 +163,7 @@ pub(crate) fn early_links(lines: &[u8]) -> Vec<String> {
 }
 
 /// A part of a kept body.
-fn segment_of(body: &StoredBody, first: u64, length: u64) -> Option<Segment> {
+pub(crate) fn segment_of(body: &StoredBody, first: u64, length: u64) -> Option<Segment> {
     match body {
         StoredBody::Empty => None,
         StoredBody::Memory(bytes) => {
@@ -213,22 +211,34 @@ pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Rang
         Extent::Whole => (Some(held_bytes), 0),
         Extent::Part { first, total, .. } => (total, first),
     };
-    let range = |part: &Part| part.first.saturating_sub(offset)..(part.last + 1).saturating_sub(offset);
-    let all = match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
-        Answer::Whole => std::iter::once(0..held_bytes).collect(),
-        Answer::Part(part) => vec![range(&part)],
-        Answer::Parts(parts) => parts.as_slice().iter().map(range).collect(),
-        Answer::NotModified | Answer::Unsatisfiable | Answer::NotHeld => Vec::new(),
-    };
+    let range = |part: Part| part.first.saturating_sub(offset)..(part.last + 1).saturating_sub(offset);
     let mut left = CHECKED_FIRST_BYTES;
-    let mut first = Vec::with_capacity(all.len());
-    for range in all {
-        let end = range.end.min(range.start.saturating_add(left));
-        left -= end.saturating_sub(range.start);
-        first.push(range.start..end);
+    wanted_parts(query, stored, total, now_s).into_iter().filter_map(|part| shorten(range(part), &mut left)).collect()
+}
+
+/// The same of several parts: each with the content that has it.
+pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -> Vec<(&'a StoredBody, Range<u64>)> {
+    let wanted = wanted_parts(query, set.whole(), Some(set.total()), now_s);
+    let held = wanted.into_iter().filter_map(|part| set.held(part)).flatten();
+    let mut left = CHECKED_FIRST_BYTES;
+    held.filter_map(|(body, part)| Some((body, shorten(part.first..part.last + 1, &mut left)?))).collect()
+}
+
+/// What of the content an answer to `query` has.
+fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) -> Vec<Part> {
+    match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
+        Answer::Whole => total.and_then(|total| total.checked_sub(1)).map(|last| Part { first: 0, last }).into_iter().collect(),
+        Answer::Part(part) => vec![part],
+        Answer::Parts(parts) => parts.as_slice().to_vec(),
+        Answer::NotModified | Answer::Unsatisfiable | Answer::NotHeld => Vec::new(),
     }
-    first.retain(|range| !range.is_empty());
-    first
+}
+
+/// So much of `range` as is left of what is compared first.
+fn shorten(range: Range<u64>, left: &mut u64) -> Option<Range<u64>> {
+    let end = range.end.min(range.start.saturating_add(*left));
+    *left -= end.saturating_sub(range.start);
+    (range.start < end).then_some(range.start..end)
 }
 
 /// The whole of what is stored, and the Content-Length that goes with it: none where trailers follow, which need
@@ -274,6 +284,8 @@ pub(crate) enum Content {
     Kept(Arc<Kept>),
     /// It is being fetched.
     Coming(Arc<FillHead>, Interest),
+    /// It is stored in parts, of which some may be missing.
+    Parts(Stitching),
 }
 
 impl Content {
@@ -281,6 +293,7 @@ impl Content {
         match self {
             Self::Kept(object) => &object.meta().stored,
             Self::Coming(head, _) => &head.meta.stored,
+            Self::Parts(parts) => parts.set.whole(),
         }
     }
 
@@ -289,18 +302,23 @@ impl Content {
         match self {
             Self::Kept(object) => Some(object.body().len()),
             Self::Coming(head, _) => head.length,
+            Self::Parts(parts) => Some(parts.set.total()),
         }
     }
 
-    /// All of it, and its Content-Length, where it has one.
-    fn into_whole(self) -> (Body, Option<u64>) {
-        match self {
+    /// All of it, and its Content-Length, where it has one; `None`: some of it is not to be had.
+    fn into_whole(self) -> Option<(Body, Option<u64>)> {
+        Some(match self {
             Self::Kept(object) => whole_of(&object),
             Self::Coming(head, _) if head.length == Some(0) => (Body::Empty, head.length),
             Self::Coming(head, interest) => {
                 (Body::Stream(Stream::new(interest.read(0, None), head.length)), head.length)
             }
-        }
+            Self::Parts(parts) => {
+                let total = parts.set.total();
+                (parts.into_body(Part { first: 0, last: total.checked_sub(1)? })?, Some(total))
+            }
+        })
     }
 }
 
@@ -309,20 +327,21 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let held_bytes = content.bytes();
     let stored = content.stored();
     if query.is_template(stored) {
-        return Some(whole_answer(query, content, note, now_s));
+        return whole_answer(query, content, note, now_s);
     }
-    let total = match stored.extent {
+    let stored_extent = stored.extent;
+    let total = match stored_extent {
         Extent::Whole => held_bytes,
         Extent::Part { total, .. } => total,
     };
-    if let Content::Coming(head, _) = &content
-        && !note.collapsed
-        && stored.extent != Extent::Whole
-    {
+    let content = match content {
         // Which part is sent is the origin's choice (RFC 9110 §15.3.7): the one who asked gets it as it is.
-        let head = Arc::clone(head);
-        return Some(own_part(query, &head, content, note, now_s));
-    }
+        Content::Coming(head, interest) if !note.collapsed && stored_extent != Extent::Whole => {
+            return Some(own_part(query, &head, interest, note, now_s));
+        }
+        content => content,
+    };
+    let stored = content.stored();
     let decided = query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s));
     let via = query.step.settings.via.as_deref();
     let status = stored.status;
@@ -364,7 +383,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         }
         Answer::Whole => {
             let mut lines = all;
-            let (body, length) = content.into_whole();
+            let (body, length) = content.into_whole()?;
             if let Some(length) = length.filter(|_| has_content(status)) {
                 write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
             }
@@ -376,6 +395,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
             let first = part.first.checked_sub(offset)?;
             let body = match content {
                 Content::Kept(object) => body_of(object.body(), first, part.len()),
+                Content::Parts(parts) => parts.into_body(part)?,
                 Content::Coming(_, interest) => {
                     Body::Stream(Stream::new(interest.read(first, Some(first + part.len())), Some(part.len())))
                 }
@@ -383,7 +403,15 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
             Response::new(206, Head::from_lines(206, &lines), body, 0)
         }
         Answer::Parts(parts) => match content {
-            Content::Kept(object) => answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), offset)?,
+            Content::Kept(object) => {
+                let segment = |part: &Part| {
+                    Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?])
+                };
+                answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), segment)?
+            }
+            Content::Parts(Stitching { set, .. }) => {
+                answer_parts(set.newest(), &all, parts.as_slice(), set.total(), |part| set.segments(*part))?
+            }
             // What is still coming is not sent in an order of the client's own: a Range may be ignored.
             Content::Coming(_, interest) => {
                 let mut lines = all;
@@ -404,7 +432,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
 }
 
 /// The whole of `content`, whatever the request's conditions are: to a method that has none.
-pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Response {
+pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
     let stored = content.stored();
     let status = stored.status;
     let is_template = query.is_template(stored);
@@ -418,14 +446,14 @@ pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: 
         query.template.replace(Some(Template::Page(lines.clone())));
     }
     let extra = note.lines(None, Some(stored.ttl_s(now_s)), query.shows_status);
-    let (body, length) = content.into_whole();
+    let (body, length) = content.into_whole()?;
     if let Some(length) = length.filter(|_| has_content(status)) {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
     }
     let outcome = Outcome::cache(note.reason).index();
     let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome);
     response.extra = Some(extra);
-    response
+    Some(response)
 }
 
 /// The Date among `lines`.
@@ -442,7 +470,13 @@ fn write_part_lines(part: Part, total: Option<u64>, lines: &mut Vec<u8>) {
 }
 
 /// `multipart/byteranges` (RFC 9110 §14.6).
-fn answer_parts(object: &Arc<Kept>, all: &[u8], parts: &[Part], total: u64, offset: u64) -> Option<Response> {
+fn answer_parts(
+    object: &Arc<Kept>,
+    all: &[u8],
+    parts: &[Part],
+    total: u64,
+    content: impl Fn(&Part) -> Option<Vec<Segment>>,
+) -> Option<Response> {
     let stored = &object.meta().stored;
     let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
     let content_type = each_line(all).find(|(name, _)| is_type(name)).map(|(_, line)| line);
@@ -454,7 +488,7 @@ fn answer_parts(object: &Arc<Kept>, all: &[u8], parts: &[Part], total: u64, offs
     let mut segments = Vec::with_capacity(2 * parts.len() + 1);
     for (index, part) in parts.iter().enumerate() {
         segments.push(bytes(format_part_head(&boundary, &own, *part, total, index == 0)));
-        segments.push(segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?);
+        segments.extend(content(part)?);
     }
     segments.push(bytes(format_parts_end(&boundary)));
     let mut lines = Vec::with_capacity(all.len() + 128);

@@ -5,7 +5,7 @@
 //! be kept, a failure. What was done until then goes along as [`Begun`].
 
 use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer, interim};
-use crate::fetch::{Asked, Fetch, learn_links, note_storing};
+use crate::fetch::{Asked, Fetch, Question, learn_links, note_storing};
 use crate::forward::{Passage, Return, Strip, write_request_lines};
 use crate::group::{Ticket, Tried};
 use crate::limit::Permit;
@@ -210,6 +210,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
                 request_time_s: sent_s,
                 response_time_s: Now::read().unix_s,
                 ending: head.content_length.map_or(Ending::Framed, Ending::Length),
+                is_stretch: false,
             };
             let storing = query.with(|request| decide_response(request, &response, &query.cache.rules));
             if matches!(storing, Storing::Store(_)) {
@@ -275,7 +276,7 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
             pass::respond(&step, &ask, &changes, answered, None, outcome).map(|(response, _)| response)
         }
         Aim::Alone { query, reason } => {
-            let fetch = Fetch { query, kept: None, conditions: None, completes: false, interims: None };
+            let fetch = Fetch { query, kept: None, question: Question::default(), interims: None };
             let asked: Asked = fetch.decide(worker, answered, (since_s, Now::read().unix_s), generation);
             answer_alone(worker, fetch, asked, dooms, reason, false)
         }
@@ -296,6 +297,6 @@ fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
     let worker = Rc::clone(worker);
     match aim {
         Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),
-        Aim::Alone { query, reason } => Box::pin(async move { fetch_alone(&worker, &query, None, None, reason).await }),
+        Aim::Alone { query, reason } => Box::pin(async move { fetch_alone(&worker, &query, Question::default(), None, reason).await }),
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::meta::Kept;
+use crate::parts::PartSet;
 use crate::query::{audience_hash, begin_key, locator};
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
@@ -137,7 +138,13 @@ impl Accelerator {
         let chosen = choose(store, cache, request, &objects);
         let audience = audience_hash(hash, names_visitor(request, &cache.rules.cookies));
         let marker = store.marker(audience, now.monotonic_ms);
-        let (lookup, action) = decide(cache, request, &chosen, marker.is_some(), now.unix_s);
+        let set = match &chosen {
+            Ok((newest, _)) if newest.is_part() && request.method == "GET" && !cache.esi => {
+                PartSet::gather(store, newest, objects.iter().map(|(_, object)| object))
+            }
+            _ => None,
+        };
+        let (lookup, action) = decide(cache, request, (&chosen, set.as_ref()), marker.is_some(), now.unix_s);
         let kept_s = chosen.as_ref().ok().map(|(object, _)| object.meta().stored.response_time_s);
         let variants =
             objects.iter().take(VARIANTS_SHOWN_MAX).map(|(place, object)| tell(store, request, place, object, now));
@@ -213,7 +220,7 @@ fn choose(
 fn decide(
     cache: &CacheStep,
     request: &CacheRequest<'_>,
-    chosen: &Result<(Arc<Kept>, Purged), Lookup>,
+    (chosen, set): (&Result<(Arc<Kept>, Purged), Lookup>, Option<&PartSet>),
     is_marked: bool,
     now_s: i64,
 ) -> (Lookup, String) {
@@ -227,10 +234,13 @@ fn decide(
             return (reason, "It is passed on to an origin; what is kept for its target is dropped then.".to_owned());
         }
     }
-    let verdict = match chosen {
-        Err(missed) => decide_miss(request, *missed, rules),
-        Ok((object, Purged::Soft)) => decide_stored(request, &object.meta().stored.expired(now_s), rules, now_s),
-        Ok((object, _)) => decide_stored(request, &object.meta().stored, rules, now_s),
+    let verdict = match (chosen, set) {
+        (Err(missed), _) => decide_miss(request, *missed, rules),
+        (Ok((_, purged)), Some(set)) => set.decide(request, *purged == Purged::Soft, rules, now_s),
+        (Ok((object, Purged::Soft)), None) => {
+            decide_stored(request, &object.meta().stored.expired(now_s), rules, now_s)
+        }
+        (Ok((object, _)), None) => decide_stored(request, &object.meta().stored, rules, now_s),
     };
     match verdict {
         Verdict::Serve { age_s, reason } => (reason, format!("What is kept is served, with Age: {age_s}.")),

@@ -3,27 +3,29 @@
 //! It is a task of the worker that began it, so that it goes on when the client who was first goes away and others
 //! wait.
 
+mod keeping;
 mod pumping;
 
 use crate::answer::early_links;
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
-use crate::growing::{Growing, MEMORY_BYTES_MAX};
+use crate::growing::MEMORY_BYTES_MAX;
 use crate::meta::{Kept, Meta};
+use crate::parts::PartSet;
 use crate::query::{Query, audience_hash};
 use crate::ranges;
-use crate::store::{Inserted, Marker, Store, StoredBody};
+use crate::store::{Inserted, Marker, Store};
 use crate::worker::{ProxyWorker, Refused};
 use flatout_cache::decision::{Failure, Verdict, decide_failure};
-use flatout_cache::partial::{Joining, decide_joining};
 use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
-use flatout_cache::stored::{Extent, Flags, Stored};
+use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
 use flatout_http::lines;
+use flatout_http::ranges::Part;
 use flatout_net::budget::{Budget, Held, Share};
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
@@ -37,9 +39,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot;
 
-/// Parts up to this size are joined, in bytes.
-const JOINED_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
 /// What a fetch hands to the client who began it.
 pub(crate) enum Direct {
     /// An answer that is for nobody else, and why it is not kept.
@@ -48,15 +47,50 @@ pub(crate) enum Direct {
     Shared,
 }
 
+/// What an origin is asked beside what the client asked.
+#[derive(Clone, Default)]
+pub(crate) struct Question {
+    /// Lines to add: whether what is kept still holds, or that it must.
+    conditions: Option<Conditions>,
+    /// The parts that the question is about, when it is about several.
+    set: Option<Rc<PartSet>>,
+    /// The stretch of them that is requested, whatever the client's range is.
+    stretch: Option<Part>,
+    /// Whether the client's own Range goes along with the conditions: when something else is there now, that is all that
+    /// is wanted of it.
+    keeps_range: bool,
+}
+
+impl Question {
+    /// Whether what is kept still holds.
+    pub(crate) fn validation(conditions: Conditions, set: Option<Rc<PartSet>>, keeps_range: bool) -> Self {
+        Self { conditions: Some(conditions), set, stretch: None, keeps_range }
+    }
+
+    /// For `missing` of what `set` is of.
+    pub(crate) fn stretch(set: &Rc<PartSet>, missing: Part, conditions: Conditions) -> Self {
+        let conditions = Some(conditions).filter(|conditions| !conditions.0.is_empty());
+        Self { conditions, set: Some(Rc::clone(set)), stretch: Some(missing), keeps_range: false }
+    }
+
+    /// Whether the client's request is sent with nothing added.
+    pub(crate) const fn is_none(&self) -> bool {
+        self.conditions.is_none() && self.stretch.is_none()
+    }
+
+    /// The stretch that is requested.
+    pub(crate) const fn missing(&self) -> Option<Part> {
+        self.stretch
+    }
+}
+
 /// What is fetched.
 pub(crate) struct Fetch {
     pub(crate) query: Rc<Query>,
     /// What is kept already, and may be used should the origin fail.
     pub(crate) kept: Option<Arc<Kept>>,
     /// What the origin is asked about it.
-    pub(crate) conditions: Option<Conditions>,
-    /// Whether what is asked for is the part that is missing of what is kept.
-    pub(crate) completes: bool,
+    pub(crate) question: Question,
     pub(crate) interims: Option<Interims>,
 }
 
@@ -105,17 +139,25 @@ impl Fetch {
 
     /// Asks the origin, and asks again without conditions when its 304 speaks of something else.
     pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
-        let mut conditions = self.conditions.as_ref();
+        let mut question = &self.question;
+        let plain = Question::default();
         loop {
             // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
             let generation = worker.store().map_or(0, |store| store.generation());
             let dooms = worker.accelerator().fills.dooms();
             let request_time_s = Now::read().unix_s;
-            let strip = if conditions.is_some() { Strip::CONDITIONS.and(Strip::RANGE) } else { Strip::CONDITIONS };
+            let asks_itself = !question.is_none() && !question.keeps_range;
+            let strip = if asks_itself || self.query.fetches_whole() || self.query.cache.esi {
+                Strip::CONDITIONS.and(Strip::RANGE)
+            } else {
+                Strip::CONDITIONS
+            };
             // A part or a compressed form of a page could not be put together.
-            let strip = if self.query.fetches_whole() { strip.and(Strip::RANGE) } else { strip };
-            let strip = if self.query.cache.esi { strip.and(Strip::RANGE).and(Strip::ENCODING) } else { strip };
-            let mut extra = conditions.map_or_else(Vec::new, |conditions| conditions.0.clone());
+            let strip = if self.query.cache.esi { strip.and(Strip::ENCODING) } else { strip };
+            let mut extra = question.conditions.as_ref().map_or_else(Vec::new, |conditions| conditions.0.clone());
+            if let Some(missing) = question.stretch {
+                lines::write_line(b"Range", write_range(missing).as_bytes(), &mut extra);
+            }
             self.query.cache.write_capability(&mut extra);
             let manner = Manner { strip, extra: &extra, method: None };
             let (step, ask) = (&self.query.step, &self.query.ask);
@@ -126,10 +168,21 @@ impl Fetch {
             };
             let times = (request_time_s, Now::read().unix_s);
             let status = answered.incoming.status;
+            if let (Some(set), Some(missing)) = (&question.set, question.stretch)
+                && let Some(decided) = self.decide_stretch(worker, &answered.incoming, times, (set, missing))
+            {
+                return match decided {
+                    Ok(stored) => Asked::Shared(Box::new(answered), stored, generation),
+                    Err(standing) => Asked::Settled(standing),
+                };
+            }
             if self.query.fetches_whole()
                 && status == 200
                 && !self.may_be_fetched_whole(worker, &answered.incoming, times)
             {
+                if let Some(fetch) = self.query.range_fetch.borrow().as_ref() {
+                    fetch.count(ranges::GIVEN_UP_BYTES, Now::read().monotonic_ms);
+                }
                 // Each asks for its range by itself, now and for a while.
                 if let Some(store) = worker.store() {
                     store.mark_ranges(self.query.key.hash(), ranges::marker(Now::read().monotonic_ms));
@@ -137,14 +190,14 @@ impl Fetch {
                 return Asked::Settled(Standing::Released);
             }
             if status == 304
-                && let (Some(kept), Some(_)) = (&self.kept, conditions)
+                && let (Some(kept), true) = (&self.kept, question.conditions.is_some() && question.stretch.is_none())
             {
                 if let Some(standing) =
                     self.handle_not_modified(worker, kept, &answered.incoming, times, (generation, dooms))
                 {
                     return Asked::Settled(standing);
                 }
-                conditions = None;
+                question = &plain;
                 continue;
             }
             if status >= 500
@@ -153,19 +206,12 @@ impl Fetch {
             {
                 return Asked::Settled(Standing::Use(Arc::clone(kept), Use::InsteadOfError));
             }
-            if self.completes && conditions.is_some() && status == 206 {
-                if let Some(asked) = self.complete(worker, answered, times, generation).await {
-                    return asked;
-                }
-                conditions = None;
-                continue;
-            }
             let asked = self.decide(worker, answered, times, generation);
-            if let (Asked::Unshared(..), Some(kept), Some(_), true, Some(store)) =
-                (&asked, &self.kept, conditions, status < 500, worker.store())
+            if let (Asked::Unshared(..), false, true, Some(store)) =
+                (&asked, question.is_none(), status < 500, worker.store())
             {
                 // The origin answers something else now, which may not be kept: what was kept is of no use any more.
-                store.remove_object(kept);
+                self.drop_kept(store);
             }
             return asked;
         }
@@ -186,36 +232,44 @@ impl Fetch {
             && query.range_fetch.borrow().as_ref().is_some_and(|fetch| fetch.charge(length, Now::read().monotonic_ms))
     }
 
-    /// Joins the missing part with what is kept; `None`: they do not fit, and the whole must be asked for.
-    async fn complete(
+    /// What the response to a request for `missing` comes to, where it is no other response than one to the client's own
+    /// request would be; `None`: decide it as such.
+    fn decide_stretch(
         &self,
-        worker: &Rc<ProxyWorker>,
-        answered: Answered,
+        worker: &ProxyWorker,
+        incoming: &Incoming,
         times: (i64, i64),
-        generation: u64,
-    ) -> Option<Asked> {
-        let query = &self.query;
-        let storing = with_response(&answered.incoming, times, |response| {
-            query.with(|request| decide_response(request, response, &query.cache.rules))
-        });
-        let Storing::Store(stored) = storing else { return None };
-        let Answered { mut incoming, hold, .. } = answered;
-        let mut content = Vec::new();
-        loop {
-            match poll_fn(|context| incoming.body.poll_piece(context)).await {
-                IncomingPiece::Bytes(bytes) => content.extend_from_slice(&bytes),
-                IncomingPiece::End(_) => break,
-                IncomingPiece::Failed(_) => return None,
-            }
-            // What is joined is joined in memory.
-            if content.len() as u64 > JOINED_BYTES_MAX {
-                return None;
-            }
+        (set, missing): (&PartSet, Part),
+    ) -> Option<Result<Box<Stored>, Standing>> {
+        if !matches!(incoming.status, 206 | 416) {
+            return None;
         }
-        drop(hold);
-        let (stored, body) = self.join(&stored, &StoredBody::Memory(content.into()))?;
-        let object = self.keep(worker, stored, (body, None), generation)?;
-        Some(Asked::Settled(Standing::Use(object, Use::Joined)))
+        let query = &self.query;
+        let storing = with_response(incoming, times, |response| {
+            let response = OriginResponse { is_stretch: true, ..*response };
+            query.with(|request| decide_response(request, &response, &query.cache.rules))
+        });
+        Some(match storing {
+            Storing::Store(stored) if set.supplies(&stored, missing) => Ok(stored),
+            // The version is another one now, or may not be stored: the client's own request finds out.
+            _ => {
+                if let Some(store) = worker.store() {
+                    set.remove(store);
+                }
+                Err(Standing::Released)
+            }
+        })
+    }
+
+    /// Removes what is kept.
+    fn drop_kept(&self, store: &Store<Meta>) {
+        match (&self.question.set, &self.kept) {
+            (Some(set), _) => set.remove(store),
+            (None, Some(kept)) => {
+                store.remove_object(kept);
+            }
+            (None, None) => {}
+        }
     }
 
     fn settle_failure(&self, failure: Failure, refused: Refused) -> Asked {
@@ -228,7 +282,9 @@ impl Fetch {
     fn may_stand_in(&self, kept: &Kept, failure: Failure) -> bool {
         let rules = &self.query.cache.rules;
         let now_s = Now::read().unix_s;
-        let verdict = self.query.with(|request| decide_failure(request, &kept.meta().stored, failure, rules, now_s));
+        // Of several parts, whoever answers from them sees whether they are enough.
+        let stored = self.question.set.as_ref().map_or(&kept.meta().stored, |set| set.whole());
+        let verdict = self.query.with(|request| decide_failure(request, stored, failure, rules, now_s));
         matches!(verdict, Verdict::ServeStale { .. } | Verdict::Serve { .. })
     }
 
@@ -263,11 +319,11 @@ impl Fetch {
             }
             Freshening::FreshOnce(stored, reason) => {
                 worker.note_not_kept(query, reason, 304);
-                store.remove_object(kept);
+                self.drop_kept(store);
                 Some(Standing::Use(Arc::new(again(stored)), Use::ValidatedOnce))
             }
             Freshening::Mismatch(_) => {
-                store.remove_object(kept);
+                self.drop_kept(store);
                 None
             }
         }
@@ -285,9 +341,9 @@ impl Fetch {
                 Asked::Shared(Box::new(answered), stored, generation)
             }
             Err((reason, is_remembered)) => {
-                if let Some(kept) = self.kept.as_ref().filter(|_| is_remembered) {
+                if is_remembered {
                     // What is kept is not what the origin would answer any more.
-                    store.remove_object(kept);
+                    self.drop_kept(store);
                 }
                 Asked::Unshared(Box::new(answered), reason)
             }
@@ -342,7 +398,10 @@ impl Fetch {
         loop {
             let piece = pumping.next(&mut body).await;
             match piece {
-                None => return pumping.writer.cut(CloseReason::OriginCut),
+                None => {
+                    self.keep_beginning(worker, &mut pumping, &stored, generation);
+                    return pumping.writer.cut(CloseReason::OriginCut);
+                }
                 Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, bytes, bytes_max).await,
                 Some(IncomingPiece::End(trailers)) => {
                     drop(hold);
@@ -351,92 +410,9 @@ impl Fetch {
                 Some(IncomingPiece::Failed(failure)) => {
                     hold.report_cut(failure);
                     worker.note_not_kept(&self.query, NoStore::Incomplete, stored.status);
+                    self.keep_beginning(worker, &mut pumping, &stored, generation);
                     return pumping.writer.cut(cut_reason(failure));
                 }
-            }
-        }
-    }
-
-    /// The content is whole: keeps it.
-    fn finish(&self, worker: &ProxyWorker, pumping: Pumping, stored: Stored, generation: u64, trailers: Option<&[u8]>) {
-        let Pumping { writer, body, unkept, length, .. } = pumping;
-        let whole = writer.look(Growing::bytes);
-        let is_whole = length.is_none_or(|length| length == whole)
-            && stored.content_bytes().is_none_or(|promised| promised == whole);
-        if let Some(reason) = unkept.or_else(|| (!is_whole).then_some(NoStore::Incomplete)) {
-            worker.note_not_kept(&self.query, reason, stored.status);
-        } else if !writer.is_doomed() {
-            let body = match body {
-                Some(body) => body.finish(),
-                None => writer
-                    .look(Growing::join)
-                    .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
-            };
-            if let Some(body) = body {
-                // What a part ended with says nothing about the whole.
-                let own = trailers.filter(|_| stored.extent == Extent::Whole);
-                let (stored, body) = self.join(&stored, &body).unwrap_or((stored, body));
-                let object = self.keep(worker, stored, (body, own), generation);
-                // It may have been made invalid between the look above and the insertion.
-                if let (Some(object), true, Some(store)) = (object, writer.is_doomed(), worker.store()) {
-                    store.remove_object(&object);
-                }
-            }
-        }
-        writer.end(trailers.map(Arc::from));
-    }
-
-    fn keep(
-        &self,
-        worker: &ProxyWorker,
-        stored: Stored,
-        (body, trailers): (StoredBody, Option<&[u8]>),
-        generation: u64,
-    ) -> Option<Arc<Kept>> {
-        let store = worker.store()?;
-        let query = &self.query;
-        let path_key = || {
-            query.in_realm(&query.with(|request| {
-                let mut key = Vec::new();
-                flatout_cache::search::write_path_key(request, &mut key);
-                key
-            }))
-        };
-        worker.accelerator().learn_search(path_key, stored.search.as_ref());
-        let key = match &stored.search {
-            None => query.key.clone(),
-            Some(search) => worker.search_key(query, search),
-        };
-        if query.cache.early_hints {
-            learn_links(worker, query, &stored.lines);
-        }
-        let variant = stored.variant_key.clone();
-        let meta = Meta { trailers: trailers.unwrap_or_default().into(), ..self.meta_of(stored) };
-        let object = Kept::new(key, &variant, meta, Arc::from(&b""[..]), body, generation);
-        let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
-        forget_sharing(store, query, &object, inserted);
-        Some(object)
-    }
-
-    /// Joins a part that has come with the one that is kept, when they are of one representation and both in memory.
-    fn join(&self, stored: &Stored, body: &StoredBody) -> Option<(Stored, StoredBody)> {
-        if stored.extent == Extent::Whole {
-            return None;
-        }
-        let kept = self.kept.as_ref()?;
-        let bytes_of = |body: &StoredBody| match body {
-            StoredBody::Empty => Some(Vec::new()),
-            StoredBody::Memory(bytes) => Some(bytes.to_vec()),
-            StoredBody::File { .. } => None,
-        };
-        match decide_joining(&kept.meta().stored, stored) {
-            Joining::Replace => None,
-            Joining::Contained(stored) => Some((*stored, kept.body().clone())),
-            Joining::Joined { stored, old_first, overlap_bytes } => {
-                let (old, new) = (bytes_of(kept.body())?, bytes_of(body)?);
-                let (mut first, second) = if old_first { (old, new) } else { (new, old) };
-                first.extend_from_slice(second.get(usize::try_from(overlap_bytes).ok()?..)?);
-                Some((*stored, StoredBody::Memory(first.into())))
             }
         }
     }
@@ -505,6 +481,11 @@ pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u
     worker.accelerator().learn_hints(query.key.hash(), &links);
 }
 
+/// The value of Range for `part`.
+pub(crate) fn write_range(part: Part) -> String {
+    format!("bytes={}-{}", part.first, part.last)
+}
+
 /// What asking came to.
 pub(crate) enum Asked {
     /// There is no content to stream.
@@ -544,5 +525,6 @@ pub(crate) fn with_response<T>(
         (Some(length), _) => Ending::Length(length),
         (None, _) => Ending::Framed,
     };
-    look(&OriginResponse { status: incoming.status, fields, request_time_s, response_time_s, ending })
+    let status = incoming.status;
+    look(&OriginResponse { status, fields, request_time_s, response_time_s, ending, is_stretch: false })
 }

@@ -50,8 +50,6 @@ pub enum Use {
     Validated,
     /// The same, and that nobody else may have it from now on.
     ValidatedOnce,
-    /// What was missing of it has been fetched.
-    Joined,
     /// The origin has failed, and it may be used instead of an error.
     InsteadOfError,
 }

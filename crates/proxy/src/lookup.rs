@@ -1,23 +1,28 @@
 //! Answering from what is kept, and having fetched what is not.
 
-use crate::answer::{Content, Ready, answer_from, first_ranges};
+use crate::answer::{Content, Ready, answer_from, first_ranges_of};
 use crate::exchange::Answered;
-use crate::fetch::{Asked, Direct, Fetch};
+use crate::fetch::{Asked, Direct, Fetch, Question, write_range};
 use crate::fill::{Begin, FillHead, Interest, Standing, Use};
+use crate::found::{Found, find, select, verdict_of};
 use crate::meta::Kept;
 use crate::meta::Meta;
 use crate::note::Note;
+use crate::parts::{PartSet, Stitching, Supply};
 use crate::pass;
 use crate::query::{Query, audience_hash};
-use crate::store::{Bucket, Purged, Store};
+use crate::store::{Purged, Store};
 use crate::worker::{ProxyWorker, Refused};
-use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_miss, decide_stored, may_share};
+use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_miss, may_share};
+use flatout_cache::parts::Stretch;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
 use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
-use flatout_cache::vary::{add_key_cookies, has_key_cookies, matches_language, matches_variant, write_variant_key};
+use flatout_cache::vary::{add_key_cookies, matches_variant, write_variant_key};
+use flatout_http::ranges::Part;
+use flatout_http::token::trim;
 use flatout_net::clock::Now;
 use flatout_net::content::InterimResponse;
 use flatout_net::response::Response;
@@ -31,70 +36,17 @@ use tokio::task::spawn_local;
 /// How often one request may be sent back to the beginning because others' fetches came to nothing it can use.
 const ROUNDS_MAX: u32 = 4;
 
-/// What a look-up found.
-pub(crate) enum Found {
-    /// This variant, and whether it is stale only because of a purge.
-    Object(Arc<Kept>, Purged),
-    /// Nothing, why, and what the variants that are there say in Vary.
-    Nothing(Lookup, Option<Box<str>>),
-}
-
-/// The variant of `bucket` that is for `query`.
-pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> Found {
-    let (Some(bucket), Some(store)) = (bucket, worker.store()) else { return Found::Nothing(Lookup::MissCold, None) };
-    let mut missed = Lookup::MissVary;
-    let mut variant = Vec::new();
-    let mut names: Option<&str> = None;
-    let cookies = &query.cache.rules.cookies;
-    // What was stored before a cookie became part of the variant key may be for any value of it.
-    for object in bucket.objects().iter().filter(|object| has_key_cookies(&object.meta().stored.vary, cookies)) {
-        let stored = &object.meta().stored;
-        if names != Some(&stored.vary) {
-            variant.clear();
-            query.with(|request| write_variant_key(&stored.vary, request, &mut variant));
-            names = Some(&stored.vary);
-        }
-        if *stored.variant_key != *variant {
-            continue;
-        }
-        match store.check(object) {
-            Purged::Hard => missed = Lookup::MissPurged,
-            purged => {
-                object.touch();
-                return Found::Object(Arc::clone(object), purged);
-            }
-        }
-    }
-    if query.cache.rules.language_select {
-        let speaks = |object: &&Arc<Kept>| {
-            store.check(object) == Purged::No && query.with(|request| matches_language(request, &object.meta().stored))
-        };
-        if let Some(object) = bucket.objects().iter().find(speaks) {
-            return Found::Object(Arc::clone(object), Purged::No);
-        }
-    }
-    Found::Nothing(missed, bucket.objects().first().map(|object| object.meta().stored.vary.clone()))
-}
-
-/// What the cache core says of what was found.
-fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
-    let rules = &query.cache.rules;
-    match found {
-        Found::Nothing(reason, _) => query.with(|request| decide_miss(request, *reason, rules)),
-        Found::Object(object, Purged::Soft) => {
-            let stored = object.meta().stored.expired(now_s);
-            query.with(|request| decide_stored(request, &stored, rules, now_s))
-        }
-        Found::Object(object, _) => query.with(|request| decide_stored(request, &object.meta().stored, rules, now_s)),
-    }
-}
-
 /// The answer to `query` that memory has at once; `None` when something must be waited for.
 pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) -> Option<Response> {
     let store = worker.store()?;
     let bucket = store.find(query.key.hash(), query.key.as_bytes())?;
     let found = select(worker, query, Some(&bucket));
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
+    if let Found::Parts(set, _) = &found {
+        let ranges = first_ranges_of(query, set, now.unix_s);
+        let is_ready = ranges.iter().all(|(body, _)| body.is_verified());
+        return is_ready.then(|| answer_from(query, found.content()?, &Note::hit(reason), now.unix_s)).flatten();
+    }
     let Found::Object(object, _) = found else { return None };
     if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
         return None;
@@ -123,36 +75,38 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
     let mut alone = false;
     let mut whole = false;
     let mut released = None;
+    let mut validated = None;
     for round in 0.. {
         let now = Now::read();
         query.range_fetch.take();
         let found = find(&worker, &query).await;
         let verdict = verdict_of(&query, &found, now.unix_s);
-        let object = match &found {
-            Found::Object(object, _) => Some(Arc::clone(object)),
-            Found::Nothing(..) => None,
-        };
-        let (reason, conditions) = match (verdict, object.clone()) {
-            (Verdict::Serve { reason, .. }, Some(object)) => {
-                match answer_from(&query, Content::Kept(object), &Note::hit(reason), now.unix_s) {
+        let object = found.object().cloned();
+        let mut completion = None;
+        let (reason, question) = match verdict {
+            Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } if object.is_some() => {
+                if let Verdict::ServeStale { revalidate: true, .. } = verdict {
+                    revalidate_behind(&worker, &query, &found);
+                }
+                let note = validated.take().unwrap_or_else(|| Note::hit(reason));
+                match found.content().and_then(|content| answer_from(&query, content, &note, now.unix_s)) {
                     Some(response) => return Ok(response),
-                    None => (Lookup::MissPart, None),
+                    None => (Lookup::MissPart, Question::default()),
                 }
             }
-            (Verdict::ServeStale { reason, revalidate, .. }, Some(object)) => {
-                if revalidate {
-                    revalidate_behind(&worker, &query, &object);
-                }
-                match answer_from(&query, Content::Kept(object), &Note::hit(reason), now.unix_s) {
-                    Some(response) => return Ok(response),
-                    None => (Lookup::MissPart, None),
-                }
+            Verdict::Validate { conditions, reason } => (reason, validation(&query, &found, conditions)),
+            Verdict::Complete { stretches: wanted, conditions, reason } => {
+                let missing = first_missing(&wanted);
+                let question = found.set().zip(missing).map(|(set, missing)| {
+                    completion = Some(conditions.clone());
+                    Question::stretch(set, missing, conditions)
+                });
+                (reason, question.unwrap_or_default())
             }
-            (Verdict::Validate { conditions, reason }, _) => (reason, Some((conditions, false))),
-            (Verdict::Complete { conditions, reason }, _) => (reason, Some((conditions, true))),
-            (Verdict::Unsatisfiable { reason }, _) => return Err(Refused::only_if_cached(reason)),
-            (Verdict::Forward { reason }, _)
-            | (Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. }, None) => (reason, None),
+            Verdict::Unsatisfiable { reason } => return Err(Refused::only_if_cached(reason)),
+            Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
+                (reason, Question::default())
+            }
         };
         // What is stored is not for this visitor: neither to be asked about nor to stand in for a failure, and the
         // response to this request says nothing of it.
@@ -165,20 +119,27 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
         alone |= is_refused || (object.is_none() && query.with(|request| request.field("authorization").is_some()));
         let marked = worker.store().and_then(|store| store.marker(query.marker_hash(), now.monotonic_ms));
         if alone || marked.is_some() {
-            let is_unknown = marked.is_some() && !alone && conditions.is_none();
+            let is_unknown = marked.is_some() && !alone && question.is_none();
             let reason = if is_unknown { Lookup::HitForMiss } else { released.unwrap_or(reason) };
-            // What could not be answered from what is kept is not asked about that again.
-            let (conditions, object) = if whole { (None, None) } else { (conditions, object) };
-            return fetch_alone(&worker, &query, conditions, object, reason).await;
+            // What could not be answered from what is kept is not asked about that again; and of several parts, none is
+            // an answer by itself.
+            let asks_anew = whole || found.set().is_some();
+            let (question, object) = if asks_anew { Default::default() } else { (question, object) };
+            return fetch_alone(&worker, &query, question, object, reason).await;
         }
         early_hints(&worker, &query);
-        if conditions.is_none() {
+        let is_large = found.set().is_some_and(|set| set.total() > query.cache.range_fetch_bytes_max);
+        if question.is_none() && !is_large {
             begin_range_fetch(&worker, &query, now);
         }
         let fills = &worker.accelerator().fills;
-        let fill_key = fill_key(&query, &found);
+        let missing = question.missing();
+        let fill_key = match (found.set(), missing, &completion) {
+            (Some(set), Some(missing), Some(conditions)) => stretch_key(&query, set, missing, conditions),
+            _ => fill_key(&query, &found),
+        };
         let begun = fills.begin(&fill_key);
-        let (standing, note, interest) = match begin(&worker, &query, begun, conditions, object, reason).await {
+        let (standing, note, interest) = match begin(&worker, &query, begun, question, object, reason).await {
             Joined::Answer(response) => return response,
             Joined::Standing(standing, note, interest) => (standing, note, interest),
         };
@@ -188,6 +149,24 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
             alone |= round >= ROUNDS_MAX;
             continue;
         }
+        let standing = match (standing, found.set(), missing, completion) {
+            (Standing::Streaming(head), Some(set), Some(missing), Some(conditions)) if set.fits(&head, missing) => {
+                // RFC 9111 §4: as below.
+                if !note.collapsed || head.meta.stored.is_reusable() {
+                    let first = (missing, head, interest);
+                    let supply = Supply { worker: Rc::clone(&worker), query: Rc::clone(&query), conditions, first };
+                    let content = Content::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
+                    let note = Note { stored: true, ..note };
+                    if let Some(mut response) = answer_from(&query, content, &note, Now::read().unix_s) {
+                        response.cache = Some("storing");
+                        return Ok(response);
+                    }
+                }
+                (alone, whole) = (true, true);
+                continue;
+            }
+            (standing, ..) => standing,
+        };
         let standing = match standing {
             // RFC 9111 §4: what was fetched for another request is this one's only where it may be reused without
             // validation. All who may not have it go on at the same time.
@@ -201,8 +180,15 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
                 alone = true;
                 released = Some(reason);
             }
+            // All of them are fresh again by that; what is missing is known next time.
+            Standing::Use(_, Use::Validated) if found.set().is_some() && round < ROUNDS_MAX => {
+                validated = Some(note.of_use(Use::Validated));
+                continue;
+            }
             Standing::Use(object, how) => {
-                let response = answer_from(&query, Content::Kept(object), &note.of_use(how), Now::read().unix_s);
+                let content = found.set().map(|_| found.content());
+                let content = content.flatten().unwrap_or(Content::Kept(object));
+                let response = answer_from(&query, content, &note.of_use(how), Now::read().unix_s);
                 if let Some(response) = response {
                     return Ok(response);
                 }
@@ -245,7 +231,7 @@ fn is_for(query: &Query, standing: &Standing) -> bool {
             let stored = &head.meta.stored;
             shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
         }
-        Standing::Use(object, Use::Validated | Use::Joined) => shares(&object.meta().stored),
+        Standing::Use(object, Use::Validated) => shares(&object.meta().stored),
         Standing::Use(_, Use::ValidatedOnce) => false,
         Standing::Use(object, Use::InsteadOfError) => {
             let stored = &object.meta().stored;
@@ -263,10 +249,38 @@ fn is_range_near(query: &Query, head: &FillHead) -> bool {
     !is_whole || is_small || query.with(|request| request.field("range").is_none())
 }
 
+/// The first stretch that is not stored.
+fn first_missing(stretches: &[Stretch]) -> Option<Part> {
+    stretches.iter().find_map(|stretch| match stretch {
+        Stretch::Missing(part) => Some(*part),
+        Stretch::Held { .. } => None,
+    })
+}
+
+/// The question whether what was found still holds. A range of something large must not make the origin send all of
+/// another version.
+fn validation(query: &Query, found: &Found, conditions: Conditions) -> Question {
+    let is_large = match found {
+        Found::Object(object, _) => object.body().len() > query.cache.range_fetch_bytes_max,
+        Found::Parts(..) => true,
+        Found::Nothing(..) => false,
+    };
+    let is_range = query.with(|request| request.field("range").is_some());
+    Question::validation(conditions, found.set().cloned(), is_large && is_range && !query.cache.esi)
+}
+
+/// Whether a request is for the last bytes alone. They are there last when the whole is fetched from its beginning, and
+/// where they lie nobody knows yet.
+fn is_suffix(range: &[u8]) -> bool {
+    range.split(|&byte| byte == b'=').nth(1).is_some_and(|ranges| trim(ranges).starts_with(b"-"))
+}
+
 /// Has the whole response fetched for a request for a range, so that it can be stored and answers the next one: unless too
 /// much is fetched so already, or the response is known to be too large.
 fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
-    let is_range = query.with(|request| request.method == "GET" && request.field("range").is_some());
+    let is_range = query.with(|request| {
+        request.method == "GET" && request.field("range").is_some_and(|range| !is_suffix(range))
+    });
     if !is_range || query.cache.esi || query.cache.range_fetch_bytes_max == 0 {
         return;
     }
@@ -275,7 +289,7 @@ fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
         return;
     }
     let client = query.ask.request.with(|request| request.client.map(|client| client.ip()));
-    query.range_fetch.replace(worker.accelerator().range_fetches.begin(client));
+    query.range_fetch.replace(worker.accelerator().range_fetches.begin(client, now.monotonic_ms));
 }
 
 /// Whether a purge names what others have had fetched.
@@ -289,48 +303,16 @@ fn is_purged(worker: &ProxyWorker, query: &Query, standing: &Standing) -> bool {
     purged != Purged::No
 }
 
-/// Looks in memory, then on disks.
-async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
-    let Some(store) = worker.store() else { return Found::Nothing(Lookup::MissCold, None) };
-    let (hash, key) = (query.key.hash(), query.key.as_bytes());
-    let bucket = store.find(hash, key);
-    let found = select(worker, query, bucket.as_deref());
-    let asks_disk = match (&found, &bucket) {
-        (Found::Object(..), _) => false,
-        (Found::Nothing(..), Some(bucket)) => bucket.is_partial(),
-        (Found::Nothing(..), None) => true,
-    };
-    if asks_disk && let Some(lookup) = store.find_on_disk(hash, key) {
-        let bucket = lookup.await;
-        return verified(query, select(worker, query, bucket.as_deref().or(None))).await;
-    }
-    verified(query, found).await
-}
-
-/// What was found, if its content is what was stored. Content that comes from a disk is compared before its first use.
-async fn verified(query: &Query, found: Found) -> Found {
-    if let Found::Object(object, _) = &found
-        && !object.body().is_verified()
-        && !object.body().verify(first_ranges(query, object, Now::read().unix_s)).await
-    {
-        return Found::Nothing(Lookup::MissCorrupt, None);
-    }
-    found
-}
-
 /// What tells one fetch from another: the key, whether the request names its visitor, what is known of the variant, and
 /// a Range.
 fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
-    let mut key = query.fetch_prefix();
-    // Nobody who names no visitor waits for one who does, whose response is for others less often.
-    key.push(u8::from(query.names_visitor));
     let names = match found {
-        Found::Object(object, _) => Some(object.meta().stored.vary.clone()),
         Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
+        found => found.object().map(|object| object.meta().stored.vary.clone()),
     };
     let names = names.unwrap_or_else(|| add_key_cookies("".into(), &query.cache.rules.cookies));
+    let mut key = begin_fill_key(query, &names);
     query.with(|request| {
-        write_variant_key(&names, request, &mut key);
         // Under ESI it is always the whole that is fetched.
         let takes_whole = query.cache.esi || query.fetches_whole();
         let ranges: &[&str] = if takes_whole { &[] } else { &["range", "if-range"] };
@@ -344,6 +326,25 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     key
 }
 
+/// The same of a fetch of what is `missing` of several parts.
+pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: Part, conditions: &Conditions) -> Vec<u8> {
+    let mut key = begin_fill_key(query, &set.whole().vary);
+    // No client's Range and If-Range read so.
+    for line in [b"stretch", write_range(missing).as_bytes(), &conditions.0] {
+        key.push(0);
+        key.extend_from_slice(line);
+    }
+    key
+}
+
+fn begin_fill_key(query: &Query, names: &str) -> Vec<u8> {
+    let mut key = query.fetch_prefix();
+    // Nobody who names no visitor waits for one who does, whose response is for others less often.
+    key.push(u8::from(query.names_visitor));
+    query.with(|request| write_variant_key(names, request, &mut key));
+    key
+}
+
 /// What became of joining or beginning a fetch.
 enum Joined {
     Answer(Result<Response, Refused>),
@@ -354,7 +355,7 @@ async fn begin(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     begun: Begin,
-    conditions: Option<(Conditions, bool)>,
+    question: Question,
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Joined {
@@ -370,10 +371,7 @@ async fn begin(
             let interest = writer.join();
             let (direct, told) = oneshot::channel();
             let interims = query.ask.request.offers().interims();
-            let (conditions, completes) =
-                conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
-            let fetch =
-                Fetch { query: Rc::clone(query), kept: kept.clone(), conditions, completes, interims: Some(interims) };
+            let fetch = Fetch { query: Rc::clone(query), kept: kept.clone(), question, interims: Some(interims) };
             spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
             match told.await {
                 Ok(Direct::Own(answered, why)) => {
@@ -441,16 +439,14 @@ pub(crate) fn asks_alone(
 pub(crate) async fn fetch_alone(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
-    conditions: Option<(Conditions, bool)>,
+    question: Question,
     kept: Option<Arc<Kept>>,
     reason: Lookup,
 ) -> Result<Response, Refused> {
     let dooms = worker.accelerator().fills.dooms();
-    let (conditions, completes) =
-        conditions.map_or((None, false), |(conditions, completes)| (Some(conditions), completes));
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
-    let fetch = Fetch { query: Rc::clone(query), kept, conditions, completes, interims };
+    let fetch = Fetch { query: Rc::clone(query), kept, question, interims };
     // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
     let asked = fetch.ask(worker).await;
     answer_alone(worker, fetch, asked, dooms, reason, had_kept)
@@ -496,12 +492,12 @@ pub(crate) fn answer_alone(
 }
 
 /// Has a new answer fetched while the old one is served, unless somebody does so already.
-fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, object: &Arc<Kept>) {
-    let found = Found::Object(Arc::clone(object), Purged::No);
-    let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, &found)) else { return };
-    let conditions = make_conditions(&object.meta().stored);
-    let fetch =
-        Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), conditions, completes: false, interims: None };
+fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found) {
+    let Some(object) = found.object() else { return };
+    let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
+    let question =
+        make_conditions(&object.meta().stored).map(|conditions| validation(query, found, conditions)).unwrap_or_default();
+    let fetch = Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), question, interims: None };
     spawn_local(fetch.run(Rc::clone(worker), writer, None));
 }
 

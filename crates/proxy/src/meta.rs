@@ -1,7 +1,7 @@
 //! What is kept of an answer beside its content, as the store carries it.
 
 use flatout_cache::codec;
-use flatout_cache::stored::Stored;
+use flatout_cache::stored::{Extent, Stored};
 
 /// How long what is stale is kept for validation alone, in seconds. A guess: a day, as browsers come back daily.
 const VALIDATION_GRACE_S: u32 = 86_400;
@@ -91,6 +91,10 @@ impl crate::store::Meta for Meta {
 
     fn useful_until_s(&self) -> u64 {
         u64::try_from(self.stored.useful_until_s(VALIDATION_GRACE_S)).unwrap_or(0)
+    }
+
+    fn is_part(&self) -> bool {
+        self.stored.extent != Extent::Whole
     }
 
     fn heap_bytes(&self) -> usize {

@@ -32,7 +32,6 @@ impl Note {
     pub(crate) const fn of_use(self, how: Use) -> Self {
         let (reason, fwd_status) = match how {
             Use::Validated | Use::ValidatedOnce => (Lookup::HitValidated, Some(304)),
-            Use::Joined => (Lookup::MissPart, None),
             Use::InsteadOfError => (Lookup::HitIfError, None),
         };
         Self { reason, fwd_status, ..self }

@@ -2,8 +2,7 @@
 
 use crate::answer::{Content, whole_answer};
 use crate::exchange::{Answered, Ask, Hold, Manner, Through, ask_origin};
-use crate::fetch::Fetch;
-use crate::fetch::{learn_links, with_response};
+use crate::fetch::{Fetch, Question, learn_links, with_response};
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::meta::Kept;
 use crate::note::Note;
@@ -77,7 +76,7 @@ pub(crate) async fn forward(
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
         if let Storing::Store(stored) = storing {
-            return Ok(keep_beside(worker, query, answered, *stored, generation, reason));
+            return keep_beside(worker, query, answered, *stored, generation, reason);
         }
     } else if reason == Lookup::BypassNoStore {
         why = NoStore::RequestNoStore;
@@ -101,17 +100,18 @@ fn keep_beside(
     stored: Stored,
     generation: u64,
     reason: Lookup,
-) -> Response {
+) -> Result<Response, Refused> {
     let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
-    let fetch = Fetch { query: Rc::clone(query), kept: None, conditions: None, completes: false, interims: None };
+    let fetch = Fetch { query: Rc::clone(query), kept: None, question: Question::default(), interims: None };
     let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
-    let mut response = whole_answer(query, Content::Coming(head, interest), &note, Now::read().unix_s);
+    let content = Content::Coming(head, interest);
+    let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(Refused::not_held)?;
     response.cache = Some("storing");
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
-    response
+    Ok(response)
 }
 
 /// The answer to `query` as the origin gave it.

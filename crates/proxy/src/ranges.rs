@@ -19,6 +19,10 @@ const OF_CLIENT_MAX: u32 = 4;
 /// Bytes fetched on behalf of one client in one period.
 const PERIOD_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// Bytes that a fetch counts which is given up once its head is here: about what the origin has sent by then. A guess, the
+/// receive buffer that Linux begins with.
+pub(crate) const GIVEN_UP_BYTES: u64 = 128 * 1024;
+
 /// A period, in milliseconds.
 const PERIOD_MS: u64 = 60_000;
 
@@ -58,8 +62,8 @@ impl Default for RangeFetches {
 }
 
 impl RangeFetches {
-    /// Begins one on behalf of `client`; `None` when there are too many.
-    pub(crate) fn begin(self: &Arc<Self>, client: Option<IpAddr>) -> Option<RangeFetch> {
+    /// Begins one on behalf of `client`; `None` when there are too many, or it has had its bytes of this period.
+    pub(crate) fn begin(self: &Arc<Self>, client: Option<IpAddr>, now_ms: u64) -> Option<RangeFetch> {
         // Who has an address of IPv6 has the whole network.
         let network = match client {
             Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() >> 64 << 64).into())),
@@ -70,7 +74,7 @@ impl RangeFetches {
         let in_all = self.under_way.fetch_add(1, Ordering::Relaxed);
         let of_client = self.clients[index].under_way.fetch_add(1, Ordering::Relaxed);
         // Dropped, it gives both back.
-        (in_all < UNDER_WAY_MAX && of_client < OF_CLIENT_MAX).then_some(fetch)
+        (in_all < UNDER_WAY_MAX && of_client < OF_CLIENT_MAX && fetch.charge(0, now_ms)).then_some(fetch)
     }
 }
 
@@ -85,16 +89,22 @@ impl RangeFetch {
     /// Counts `bytes` for its client, unless those are more than one client has in a period. Returns whether it did.
     pub(crate) fn charge(&self, bytes: u64, now_ms: u64) -> bool {
         let client = &self.all.clients[self.index];
-        let period = now_ms / PERIOD_MS;
-        if client.period.swap(period, Ordering::Relaxed) != period {
-            client.bytes.store(0, Ordering::Relaxed);
-        }
-        let before = client.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes) <= PERIOD_BYTES_MAX;
+        let before = self.count(bytes, now_ms);
+        let fits = before < PERIOD_BYTES_MAX && before.saturating_add(bytes) <= PERIOD_BYTES_MAX;
         if !fits {
             client.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         fits
+    }
+
+    /// Counts `bytes` in any case. Returns how many there were.
+    pub(crate) fn count(&self, bytes: u64, now_ms: u64) -> u64 {
+        let client = &self.all.clients[self.index];
+        let period = now_ms / PERIOD_MS;
+        if client.period.swap(period, Ordering::Relaxed) != period {
+            client.bytes.store(0, Ordering::Relaxed);
+        }
+        client.bytes.fetch_add(bytes, Ordering::Relaxed)
     }
 }
 
@@ -118,27 +128,29 @@ mod tests {
     #[test]
     fn one_client_and_all_of_them_are_bounded() {
         let all = Arc::<RangeFetches>::default();
-        let mine: Vec<_> = (0..10).filter_map(|_| all.begin(Some(client(1)))).collect();
+        let mine: Vec<_> = (0..10).filter_map(|_| all.begin(Some(client(1)), 0)).collect();
         assert_eq!(mine.len(), OF_CLIENT_MAX as usize);
         drop(mine);
-        assert!(all.begin(Some(client(1))).is_some());
-        let others: Vec<_> = (0..1000).filter_map(|number| all.begin(Some(client(number)))).collect();
+        assert!(all.begin(Some(client(1)), 0).is_some());
+        let others: Vec<_> = (0..1000).filter_map(|number| all.begin(Some(client(number)), 0)).collect();
         assert_eq!(others.len(), UNDER_WAY_MAX as usize);
-        assert!(all.begin(Some(client(5000))).is_none());
+        assert!(all.begin(Some(client(5000)), 0).is_none());
     }
 
     #[test]
     fn addresses_of_one_network_are_one_client() {
         let all = Arc::<RangeFetches>::default();
         let address = |last: u32| format!("2001:db8::{last:x}").parse().ok();
-        let kept: Vec<_> = (0..10).filter_map(|last| all.begin(address(last))).collect();
+        let kept: Vec<_> = (0..10).filter_map(|last| all.begin(address(last), 0)).collect();
         assert_eq!(kept.len(), OF_CLIENT_MAX as usize);
     }
 
     #[test]
     fn bytes_are_bounded_in_each_period() {
         let all = Arc::<RangeFetches>::default();
-        let fetch = all.begin(Some(client(1))).unwrap();
-        assert!(fetch.charge(PERIOD_BYTES_MAX, 0) && !fetch.charge(1, 1) && fetch.charge(1, PERIOD_MS));
+        let fetch = all.begin(Some(client(1)), 0).unwrap();
+        assert!(fetch.charge(PERIOD_BYTES_MAX, 0) && !fetch.charge(1, 1));
+        assert!(all.begin(Some(client(1)), 1).is_none() && all.begin(Some(client(1)), PERIOD_MS).is_some());
+        assert!(fetch.charge(1, PERIOD_MS));
     }
 }

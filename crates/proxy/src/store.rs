@@ -218,6 +218,11 @@ impl<M: Meta> Store<M> {
         self.shared.memory.find(hash, key)
     }
 
+    /// The same, which no figure counts.
+    pub fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
+        self.shared.memory.peek(hash, key)
+    }
+
     /// The variants of a key on disks, brought into memory and joined with those that are there. `None`: no disk has
     /// any, for sure. Ask once after a `find` without an answer, or one whose bucket `is_partial` and lacks the variant.
     pub fn find_on_disk(&self, hash: u64, key: &[u8]) -> Option<DiskLookup<M>> {
@@ -237,7 +242,7 @@ impl<M: Meta> Store<M> {
     }
 
     /// Puts an object in, in place of one with the same key and variant. Of a key with more than `variants_max` variants
-    /// the oldest go. The object is returned with the outcome, stored or not, so that the caller can answer from it.
+    /// the oldest go; parts do not count, and the caller bounds them. The object is returned with the outcome, stored or not, so that the caller can answer from it.
     ///
     /// An object may have left memory again when this returns, if everything else was worth more.
     pub fn insert(&self, object: Object<M>, variants_max: usize) -> (Arc<Object<M>>, Inserted) {

@@ -4,6 +4,7 @@ use crate::accelerator::Accelerator;
 use crate::compose;
 use crate::direct::{self, Aim, Direct, Plain};
 use crate::exchange::Ask;
+use crate::fetch::Question;
 use crate::forward::{Strip, effective_host};
 use crate::front::Front;
 use crate::group::hash_request;
@@ -366,7 +367,7 @@ impl ProxyWorker {
             return Handled::Later(Box::pin(Direct::new(self, Aim::Alone { query, reason }, sent)));
         }
         let shows_status = query.shows_status;
-        let ask = move |worker| async move { lookup::fetch_alone(&worker, &query, None, None, reason).await };
+        let ask = move |worker| async move { lookup::fetch_alone(&worker, &query, Question::default(), None, reason).await };
         self.later(ask, shows_status)
     }
 

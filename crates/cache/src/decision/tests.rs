@@ -1,10 +1,12 @@
-use super::{Failure, Intake, Verdict, decide_failure, decide_miss, decide_request, decide_stored};
+use super::{Failure, Intake, Verdict, decide_failure, decide_miss, decide_parts, decide_request, decide_stored};
 use crate::lines::with_fields;
+use crate::parts::{Stretch, whole_of};
 use crate::reason::Lookup;
 use crate::request::CacheRequest;
 use crate::rules::Rules;
 use crate::storable::tests::{RESPONSE_TIME_S, stored_with};
 use crate::stored::Stored;
+use flatout_http::ranges::Part;
 
 fn with_request<T>(method: &str, lines: &str, check: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
     with_fields(lines.as_bytes(), |fields| {
@@ -232,19 +234,13 @@ fn parts_answer_what_they_hold() {
         ("GET", "Range: bytes=0-9\r\nIf-Range: \"y\"\r\n", 0, ("forward", Lookup::MissPart)),
         ("GET", "Range: bytes=400-600\r\n", 0, ("forward", Lookup::MissPart)),
         ("GET", "Range: bytes=-5\r\n", 0, ("forward", Lookup::MissPart)),
-        ("GET", "", 0, ("complete", Lookup::MissPart)),
+        ("GET", "", 0, ("forward", Lookup::MissPart)),
         ("GET", "", 60, ("forward", Lookup::MissPart)),
         ("HEAD", "", 0, ("forward", Lookup::MissPart)),
         ("GET", "Cache-Control: only-if-cached\r\n", 0, ("504", Lookup::OnlyIfCached)),
     ] {
         assert_eq!(decide(&strong, method, request, after_s), expected, "{method} {request} after {after_s} s");
     }
-    assert_eq!(decide(&part(0, 499, ""), "GET", "", 0), ("forward", Lookup::MissPart), "no strong validator");
-    assert_eq!(decide(&part(5, 9, "ETag: \"x\"\r\n"), "GET", "", 0), ("forward", Lookup::MissPart), "two gaps");
-    let rules = Rules::default();
-    let complete = with_request("GET", "", |request| decide_stored(request, &strong, &rules, RESPONSE_TIME_S));
-    let Verdict::Complete { conditions, .. } = complete else { panic!("{complete:?}") };
-    assert_eq!(conditions.0, b"Range: bytes=500-\r\nIf-Range: \"x\"\r\n");
     let rules = Rules { stale_if_error_s: 60, ..Rules::default() };
     let failed = |line: &str| {
         let sie = Stored { stale_if_error_s: 60, ..strong.clone() };
@@ -254,4 +250,44 @@ fn parts_answer_what_they_hold() {
     };
     assert_eq!(failed("Range: bytes=0-9\r\n"), ("serve stale", Lookup::HitIfUnreachable));
     assert_eq!(failed(""), ("forward", Lookup::ErrorPassed));
+}
+
+/// Parts are looked at as the whole: what is missing is requested, and a version that may be another one only where the
+/// client wants all of it.
+#[test]
+fn parts_answer_together() {
+    let lines = "Cache-Control: max-age=60\r\nContent-Range: bytes 0-499/1000\r\nContent-Length: 500\r\nETag: \"x\"\r\n";
+    let newest = stored_with("Range: bytes=0-\r\n", 206, lines, &Rules::default());
+    let (whole, total) = whole_of(&newest).unwrap();
+    let part = |first, last| Part { first, last };
+    let parts = [part(0, 499), part(600, 999)];
+    let decide = |request: &str, after_s: i64| {
+        with_request("GET", request, |request| {
+            decide_parts(request, (&whole, total), &parts, &Rules::default(), RESPONSE_TIME_S + after_s)
+        })
+    };
+    for (request, after_s, expected) in [
+        ("Range: bytes=0-9\r\n", 0, ("serve", Lookup::HitFresh)),
+        ("Range: bytes=-5\r\n", 0, ("serve", Lookup::HitFresh)),
+        ("Range: bytes=2000-\r\n", 0, ("serve", Lookup::HitFresh)),
+        ("Range: bytes=0-9,700-709\r\n", 0, ("serve", Lookup::HitFresh)),
+        ("Range: bytes=0-9,510-599\r\n", 0, ("forward", Lookup::MissPart)),
+        ("Range: bytes=510-589\r\n", 0, ("forward", Lookup::MissPart)),
+        ("Range: bytes=0-9\r\n", 60, ("validate", Lookup::StaleExpired)),
+        ("Range: bytes=400-600\r\n", 60, ("complete", Lookup::MissPart)),
+        ("If-None-Match: \"x\"\r\n", 0, ("serve", Lookup::HitFresh)),
+        ("Range: bytes=0-9\r\nIf-Range: \"y\"\r\n", 0, ("complete", Lookup::MissPart)),
+        ("Range: bytes=400-600\r\nCache-Control: only-if-cached\r\n", 0, ("504", Lookup::OnlyIfCached)),
+        ("Range: bytes=400-600\r\nIf-Match: \"x\"\r\n", 0, ("forward", Lookup::RequestPrecondition)),
+    ] {
+        assert_eq!(describe(&decide(request, after_s)), expected, "{request} after {after_s} s");
+    }
+    let Verdict::Complete { stretches, conditions, .. } = decide("Range: bytes=400-609\r\n", 0) else { panic!() };
+    let held = |index, part| Stretch::Held { index, part };
+    let missing = Stretch::Missing(part(500, 599));
+    assert_eq!(stretches, [held(0, part(400, 499)), missing, held(1, part(600, 609))]);
+    assert!(conditions.0.is_empty());
+    let Verdict::Complete { stretches, conditions, .. } = decide("", 0) else { panic!() };
+    assert_eq!(stretches, [held(0, part(0, 499)), missing, held(1, part(600, 999))]);
+    assert_eq!(conditions.0, b"If-Range: \"x\"\r\n");
 }

@@ -41,6 +41,7 @@ pub(crate) fn with_exchange<T>(
                 request_time_s: RESPONSE_TIME_S - 1,
                 response_time_s: RESPONSE_TIME_S,
                 ending: length.map_or(Ending::Framed, Ending::Length),
+                is_stretch: false,
             };
             check(&request, &response)
         })

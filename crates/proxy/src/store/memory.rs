@@ -116,6 +116,7 @@ impl<M> Memory<M> {
         {
             let mut shard = hold(self.shard(hash));
             let mut objects = vec![Arc::clone(object)];
+            let mut variants = usize::from(!object.is_part());
             let mut partial = tell_disks();
             match shard.entry(hash) {
                 Entry::Occupied(mut entry) => {
@@ -128,7 +129,8 @@ impl<M> Memory<M> {
                             if other.variant() == object.variant() {
                                 other.set_replaced();
                                 former = Some(Arc::clone(other));
-                            } else if objects.len() < variants_max.max(1) {
+                            } else if other.is_part() || variants < variants_max.max(1) {
+                                variants += usize::from(!other.is_part());
                                 objects.push(Arc::clone(other));
                             } else {
                                 other.set_replaced();

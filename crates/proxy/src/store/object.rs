@@ -22,6 +22,11 @@ pub trait Meta: Send + Sync + Sized + 'static {
     /// since 1970. What is past that gets no second chance when its turn comes to leave a disk.
     fn useful_until_s(&self) -> u64;
 
+    /// Whether it is of a part, of which a variant may have several.
+    fn is_part(&self) -> bool {
+        false
+    }
+
     /// Bytes that the metadata holds outside its own size.
     fn heap_bytes(&self) -> usize;
 }
@@ -100,6 +105,7 @@ pub struct Object<M> {
     body: StoredBody,
     generation: u64,
     memory_only: bool,
+    is_part: bool,
     tags: Box<[u64]>,
     cost: u64,
     hits: AtomicU8,
@@ -127,6 +133,7 @@ impl<M: Meta> Object<M> {
         let own = own + tags.len() * size_of::<u64>() + meta.heap_bytes();
         Self {
             cost: own as u64 + body.memory_bytes(),
+            is_part: meta.is_part(),
             key,
             variant: variant.into(),
             meta,
@@ -208,6 +215,11 @@ impl<M> Object<M> {
             }
             _ => None,
         }
+    }
+
+    /// Whether it is one of perhaps several parts of its variant.
+    pub const fn is_part(&self) -> bool {
+        self.is_part
     }
 
     /// Whether it stays off disks.

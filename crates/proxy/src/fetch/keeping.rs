@@ -1,0 +1,206 @@
+//! Content that has come, on its way into the store: by itself, or joined with parts of the same representation.
+
+use super::{Fetch, forget_sharing, learn_links};
+use crate::fetch::pumping::Pumping;
+use crate::growing::Growing;
+use crate::meta::{Kept, Meta};
+use crate::store::{Key, Purged, Store, StoredBody};
+use crate::worker::ProxyWorker;
+use flatout_cache::parts::{Held, PARTS_MAX, Piece, PlacedContent, Placing, cut_short, decide_placing, part_of};
+use flatout_cache::reason::NoStore;
+use flatout_cache::stored::{Extent, Stored};
+use std::sync::Arc;
+
+/// What stands behind the variant key in the name of a part: no variant key goes on with such a length.
+const PART: [u8; 4] = (u32::MAX - 1).to_le_bytes();
+
+/// The name under which `stored` is one of those of its key. Parts of one variant have one each, by their first byte.
+fn name_of(stored: &Stored) -> Vec<u8> {
+    let mut name = stored.variant_key.to_vec();
+    if let Some(part) = part_of(stored) {
+        name.extend_from_slice(&PART);
+        name.extend_from_slice(&part.first.to_le_bytes());
+    }
+    name
+}
+
+impl Fetch {
+    /// The content is whole: keeps it.
+    pub(super) fn finish(
+        &self,
+        worker: &ProxyWorker,
+        mut pumping: Pumping,
+        stored: Stored,
+        generation: u64,
+        trailers: Option<&[u8]>,
+    ) {
+        let whole = pumping.writer.look(Growing::bytes);
+        let is_whole = pumping.length.is_none_or(|length| length == whole)
+            && stored.content_bytes().is_none_or(|promised| promised == whole);
+        if let Some(reason) = pumping.unkept.or_else(|| (!is_whole).then_some(NoStore::Incomplete)) {
+            worker.note_not_kept(&self.query, reason, stored.status);
+        } else {
+            self.keep_content(worker, &mut pumping, stored, generation, trailers);
+        }
+        pumping.writer.end(trailers.map(Arc::from));
+    }
+
+    /// The content ends here although more was promised: what came of it is kept as a part, where the rest can be
+    /// requested (RFC 9111 §3.3).
+    pub(super) fn keep_beginning(
+        &self,
+        worker: &ProxyWorker,
+        pumping: &mut Pumping,
+        stored: &Stored,
+        generation: u64,
+    ) {
+        let bytes = pumping.writer.look(Growing::bytes);
+        if pumping.unkept.is_none()
+            && !self.query.cache.esi
+            && let Some(part) = cut_short(stored, pumping.length, bytes)
+        {
+            self.keep_content(worker, pumping, part, generation, None);
+        }
+    }
+
+    /// Keeps what has come, unless it was made invalid meanwhile.
+    fn keep_content(
+        &self,
+        worker: &ProxyWorker,
+        pumping: &mut Pumping,
+        stored: Stored,
+        generation: u64,
+        trailers: Option<&[u8]>,
+    ) {
+        if pumping.writer.is_doomed() {
+            return;
+        }
+        let body = match pumping.body.take() {
+            Some(body) => body.finish(),
+            None => pumping
+                .writer
+                .look(Growing::join)
+                .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
+        };
+        let Some(body) = body else { return };
+        // What a part ended with says nothing about the whole.
+        let own = trailers.filter(|_| stored.extent == Extent::Whole);
+        let object = self.keep(worker, stored, (body, own), generation);
+        // It may have been made invalid between the look above and the insertion.
+        if let (Some(object), true, Some(store)) = (object, pumping.writer.is_doomed(), worker.store()) {
+            store.remove_object(&object);
+        }
+    }
+
+    fn keep(
+        &self,
+        worker: &ProxyWorker,
+        stored: Stored,
+        (body, trailers): (StoredBody, Option<&[u8]>),
+        generation: u64,
+    ) -> Option<Arc<Kept>> {
+        let store = worker.store()?;
+        let query = &self.query;
+        let path_key = || {
+            query.in_realm(&query.with(|request| {
+                let mut key = Vec::new();
+                flatout_cache::search::write_path_key(request, &mut key);
+                key
+            }))
+        };
+        worker.accelerator().learn_search(path_key, stored.search.as_ref());
+        let key = match &stored.search {
+            None => query.key.clone(),
+            Some(search) => worker.search_key(query, search),
+        };
+        if query.cache.early_hints {
+            learn_links(worker, query, &stored.lines);
+        }
+        let beside = self.stored_beside(store, &key, &stored);
+        let Place { stored, name, body, trailers, superseded } =
+            place(stored, (body, trailers.unwrap_or_default().into()), &beside)?;
+        let meta = Meta { trailers, ..self.meta_of(stored) };
+        let object = Kept::new(key, &name, meta, Arc::from(&b""[..]), body, generation);
+        let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
+        for other in superseded {
+            store.remove_object(&other);
+        }
+        forget_sharing(store, query, &object, inserted);
+        Some(object)
+    }
+
+    /// What is stored under `key` and concerns `stored`: parts of any variant, and the whole of the same one; the newest
+    /// first.
+    fn stored_beside(&self, store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kept>> {
+        let Some(bucket) = store.peek(key.hash(), key.as_bytes()) else { return Vec::new() };
+        let is_whole = stored.extent == Extent::Whole;
+        let concerns = |object: &&Arc<Kept>| {
+            let other = &object.meta().stored;
+            (object.is_part() || (!is_whole && other.variant_key == stored.variant_key))
+                && store.check(object) != Purged::Hard
+        };
+        bucket.objects().iter().filter(concerns).cloned().collect()
+    }
+}
+
+/// What is inserted, and what leaves for it.
+struct Place {
+    stored: Stored,
+    name: Vec<u8>,
+    body: StoredBody,
+    trailers: Box<[u8]>,
+    superseded: Vec<Arc<Kept>>,
+}
+
+/// Where a response goes among those of its key.
+fn place(
+    stored: Stored,
+    (body, trailers): (StoredBody, Box<[u8]>),
+    beside: &[Arc<Kept>],
+) -> Option<Place> {
+    let variant_key = stored.variant_key.clone();
+    let is_same = |object: &&Arc<Kept>| object.meta().stored.variant_key == variant_key;
+    let (mine, others): (Vec<_>, Vec<_>) = beside.iter().partition(is_same);
+    let is_inline = |body: &StoredBody| matches!(body, StoredBody::Memory(_));
+    let held: Vec<_> = mine
+        .iter()
+        .map(|object| Held { stored: &object.meta().stored, is_inline: is_inline(object.body()) })
+        .collect();
+    let Placing { stored, content, superseded } = decide_placing(&held, stored, is_inline(&body));
+    let mut gone: Vec<_> = superseded.iter().filter_map(|&index| mine.get(index)).map(|&object| object.clone()).collect();
+    // All variants of a key share the places for parts.
+    if part_of(&stored).is_some() {
+        let room = PARTS_MAX.saturating_sub(mine.len().saturating_sub(gone.len()) + 1);
+        gone.extend(others.iter().skip(room).map(|&object| object.clone()));
+    }
+    let (body, name, trailers) = match content {
+        PlacedContent::New => (body, name_of(&stored), trailers),
+        PlacedContent::Held(index) => {
+            let object = mine.get(index)?;
+            (object.body().clone(), object.variant().to_vec(), object.meta().trailers.clone())
+        }
+        PlacedContent::Joined(pieces) => (join(&stored, &body, &mine, &pieces)?, name_of(&stored), Box::default()),
+    };
+    Some(Place { stored, name, body, trailers, superseded: gone })
+}
+
+/// The content of `pieces`, one after the other. `body` is that of the new response, which lies where no other piece does.
+fn join(stored: &Stored, body: &StoredBody, mine: &[&Arc<Kept>], pieces: &[Piece]) -> Option<StoredBody> {
+    let mut joined = Vec::new();
+    for piece in pieces {
+        let (StoredBody::Memory(bytes), first) = (match piece.from {
+            None => (body, piece.part.first),
+            Some(index) => {
+                let object = mine.get(index)?;
+                (object.body(), part_of(&object.meta().stored)?.first)
+            }
+        }) else {
+            return None;
+        };
+        let start = usize::try_from(piece.part.first.checked_sub(first)?).ok()?;
+        let end = start.checked_add(usize::try_from(piece.part.len()).ok()?)?;
+        joined.extend_from_slice(bytes.get(start..end)?);
+    }
+    let is_whole = stored.content_bytes().is_none_or(|bytes| bytes == joined.len() as u64);
+    is_whole.then(|| StoredBody::Memory(joined.into()))
+}

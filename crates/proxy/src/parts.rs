@@ -1,0 +1,292 @@
+//! The stored parts of one representation, and responses made of them: what is stored is sent from the store, what is
+//! missing comes from an origin meanwhile and is stored as well.
+
+use crate::answer::segment_of;
+use crate::checked::CheckedReader;
+use crate::fetch::{Fetch, Question};
+use crate::fill::{Begin, FillHead, FillReader, Interest, Standing};
+use crate::lookup::stretch_key;
+use crate::meta::{Kept, Meta};
+use crate::query::Query;
+use crate::store::{Purged, Store, StoredBody};
+use crate::worker::ProxyWorker;
+use flatout_cache::decision::{Verdict, decide_parts};
+use flatout_cache::parts::{PARTS_MAX, Stretch, are_combinable, cover, part_of, whole_of};
+use flatout_cache::request::CacheRequest;
+use flatout_cache::rules::Rules;
+use flatout_cache::stored::Stored;
+use flatout_cache::validate::Conditions;
+use flatout_http::ranges::Part;
+use flatout_net::ending::CloseReason;
+use flatout_net::response::{Body, Segment};
+use flatout_net::stream::{Piece, Source, Stream};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+/// Parts of one representation: at least one, and at most [`PARTS_MAX`].
+#[derive(Debug)]
+pub(crate) struct PartSet {
+    parts: Vec<Arc<Kept>>,
+    /// What each of them has.
+    ranges: Vec<Part>,
+    newest: Arc<Kept>,
+    /// The metadata of the whole.
+    whole: Stored,
+    total: u64,
+}
+
+impl PartSet {
+    /// The parts among `objects` that can be combined with `newest`; `None` when that is no part that others can be
+    /// combined with.
+    pub(crate) fn gather<'a>(
+        store: &Store<Meta>,
+        newest: &Arc<Kept>,
+        objects: impl Iterator<Item = &'a Arc<Kept>>,
+    ) -> Option<Self> {
+        let (whole, total) = whole_of(&newest.meta().stored)?;
+        let (mut parts, mut ranges) = (Vec::new(), Vec::new());
+        for object in objects {
+            let stored = &object.meta().stored;
+            let Some(part) = part_of(stored) else { continue };
+            let is_one = are_combinable(stored, &newest.meta().stored) && store.check(object) != Purged::Hard;
+            if is_one && object.body().len() == part.len() && parts.len() < PARTS_MAX {
+                parts.push(Arc::clone(object));
+                ranges.push(part);
+            }
+        }
+        Some(Self { parts, ranges, newest: Arc::clone(newest), whole, total })
+    }
+
+    /// The part whose metadata counts.
+    pub(crate) const fn newest(&self) -> &Arc<Kept> {
+        &self.newest
+    }
+
+    /// The metadata of the whole.
+    pub(crate) const fn whole(&self) -> &Stored {
+        &self.whole
+    }
+
+    /// Bytes of the whole.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What is done with `request`. `expired`: a purge has made the parts stale.
+    pub(crate) fn decide(&self, request: &CacheRequest<'_>, expired: bool, rules: &Rules, now_s: i64) -> Verdict {
+        if expired {
+            let whole = self.whole.expired(now_s);
+            return decide_parts(request, (&whole, self.total), &self.ranges, rules, now_s);
+        }
+        decide_parts(request, (&self.whole, self.total), &self.ranges, rules, now_s)
+    }
+
+    /// Removes all of them: the representation is another one now, or may not be stored any more.
+    pub(crate) fn remove(&self, store: &Store<Meta>) {
+        for part in &self.parts {
+            store.remove_object(part);
+        }
+    }
+
+    /// Whether a response that is coming supplies `missing` of this representation.
+    pub(crate) fn fits(&self, head: &FillHead, missing: Part) -> bool {
+        self.supplies(&head.meta.stored, missing)
+    }
+
+    /// The same of its metadata.
+    pub(crate) fn supplies(&self, stored: &Stored, missing: Part) -> bool {
+        let has = |part: Part| part.first <= missing.first && missing.last <= part.last;
+        part_of(stored).is_some_and(has) && are_combinable(stored, &self.newest.meta().stored)
+    }
+
+    /// The stored stretches of `wanted`, each with its part's content and the range in that; `None`: not all is stored.
+    pub(crate) fn held(&self, wanted: Part) -> Option<Vec<(&StoredBody, Part)>> {
+        cover(&self.ranges, wanted).into_iter().map(|stretch| self.content_of(stretch)).collect()
+    }
+
+    fn content_of(&self, stretch: Stretch) -> Option<(&StoredBody, Part)> {
+        let Stretch::Held { index, part } = stretch else { return None };
+        let (object, range) = (self.parts.get(index)?, self.ranges.get(index)?);
+        object.touch();
+        Some((object.body(), Part { first: part.first - range.first, last: part.last - range.first }))
+    }
+
+    /// The segments of `wanted`; `None`: not all is stored, or not all may be sent without a check.
+    pub(crate) fn segments(&self, wanted: Part) -> Option<Vec<Segment>> {
+        let held = self.held(wanted)?;
+        let ready = held.into_iter().filter(|(body, _)| body.is_verified());
+        let segments: Vec<_> = ready.filter_map(|(body, part)| segment_of(body, part.first, part.len())).collect();
+        (segments.iter().map(Segment::len).sum::<u64>() == wanted.len()).then_some(segments)
+    }
+}
+
+/// What supplies the missing stretches of one response.
+pub(crate) struct Supply {
+    pub(crate) worker: Rc<ProxyWorker>,
+    pub(crate) query: Rc<Query>,
+    /// What the requests for later stretches carry beside their Range.
+    pub(crate) conditions: Conditions,
+    /// The first missing stretch, which is coming already.
+    pub(crate) first: (Part, Arc<FillHead>, Interest),
+}
+
+/// Content from the stored parts, and where they lack some, from origins.
+pub(crate) struct Stitching {
+    pub(crate) set: Rc<PartSet>,
+    /// `None`: all that is wanted is stored.
+    pub(crate) supply: Option<Supply>,
+}
+
+impl Stitching {
+    /// The content `wanted`; `None`: not all of it is to be had.
+    pub(crate) fn into_body(self, wanted: Part) -> Option<Body> {
+        let Self { set, supply } = self;
+        if supply.is_none() {
+            set.held(wanted)?;
+        }
+        if let Some(mut segments) = set.segments(wanted) {
+            return Some(match segments.pop() {
+                Some(Segment::Bytes(bytes)) if segments.is_empty() => Body::Bytes(bytes),
+                Some(Segment::File(file)) if segments.is_empty() => Body::File(file),
+                last => {
+                    segments.extend(last);
+                    Body::Segments(segments)
+                }
+            });
+        }
+        let stretches = cover(&set.ranges, wanted).into();
+        let mut stitched = Stitched { set, stretches, supply: None, current: None, awaited: None };
+        if let Some(Supply { worker, query, conditions, first: (missing, head, interest) }) = supply {
+            stitched.awaited = Some((missing, reader(&head, interest, missing)?));
+            stitched.supply = Some((worker, query, conditions));
+        }
+        Some(Body::Stream(Stream::new(stitched, Some(wanted.len()))))
+    }
+}
+
+/// Reads `missing` from a response that has it.
+fn reader(head: &FillHead, interest: Interest, missing: Part) -> Option<FillReader> {
+    let first = missing.first.checked_sub(part_of(&head.meta.stored)?.first)?;
+    Some(interest.read(first, Some(first + missing.len())))
+}
+
+/// Where the present stretch comes from.
+enum Current {
+    Checked(CheckedReader),
+    Coming(FillReader),
+    /// It has been requested; whether by somebody else.
+    Requested(Part, Interest, bool),
+}
+
+/// One stretch after the other.
+struct Stitched {
+    set: Rc<PartSet>,
+    stretches: VecDeque<Stretch>,
+    supply: Option<(Rc<ProxyWorker>, Rc<Query>, Conditions)>,
+    /// The first missing stretch.
+    awaited: Option<(Part, FillReader)>,
+    current: Option<Current>,
+}
+
+/// Content that was promised does not come: the version has changed, or the origin has failed.
+const BROKEN: Piece = Piece::Failed(CloseReason::OriginCut);
+
+impl Stitched {
+    /// Requests a missing stretch, or joins who has done so.
+    fn request(&mut self, missing: Part) -> Option<Current> {
+        if let Some((_, reader)) = self.awaited.take_if(|(awaited, _)| *awaited == missing) {
+            return Some(Current::Coming(reader));
+        }
+        let (worker, query, conditions) = self.supply.as_ref()?;
+        let key = stretch_key(query, &self.set, missing, conditions);
+        Some(match worker.accelerator().fills.begin(&key) {
+            Begin::Theirs(interest) => Current::Requested(missing, interest, true),
+            Begin::Yours(writer) => {
+                let interest = writer.join();
+                let question = Question::stretch(&self.set, missing, conditions.clone());
+                let kept = Some(Arc::clone(self.set.newest()));
+                let fetch = Fetch { query: Rc::clone(query), kept, question, interims: None };
+                // Told by the fill alone.
+                let (direct, _) = oneshot::channel();
+                spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
+                Current::Requested(missing, interest, false)
+            }
+        })
+    }
+
+    /// What comes after the stretches so far.
+    fn next(&mut self) -> Option<Result<Current, Segment>> {
+        match self.stretches.pop_front()? {
+            Stretch::Missing(missing) => self.request(missing).map(Ok),
+            held @ Stretch::Held { .. } => {
+                let (body, part) = self.set.content_of(held)?;
+                let segment = segment_of(body, part.first, part.len())?;
+                match body {
+                    StoredBody::File { place: Some(place), .. } if !body.is_verified() => {
+                        Some(Ok(Current::Checked(CheckedReader::new([segment], place))))
+                    }
+                    _ => Some(Err(segment)),
+                }
+            }
+        }
+    }
+
+    /// Whether the stretch that has been requested may be sent to this client.
+    fn may_send(&self, head: &FillHead, missing: Part, is_theirs: bool) -> bool {
+        let Some((worker, query, _)) = &self.supply else { return false };
+        let is_purged = || {
+            let store = worker.store();
+            store.is_none_or(|store| store.check_coming(&query.key, &head.meta, head.generation) != Purged::No)
+        };
+        self.set.fits(head, missing) && (!is_theirs || (head.meta.stored.is_reusable() && !is_purged()))
+    }
+}
+
+impl Source for Stitched {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        loop {
+            let piece = match self.current.take() {
+                None if self.stretches.is_empty() => return Poll::Ready(Piece::End(None)),
+                None => match self.next() {
+                    None => return Poll::Ready(BROKEN),
+                    Some(Err(segment)) => return Poll::Ready(Piece::Segment(segment)),
+                    Some(Ok(current)) => {
+                        self.current = Some(current);
+                        continue;
+                    }
+                },
+                Some(Current::Requested(missing, interest, is_theirs)) => {
+                    let Poll::Ready(standing) = interest.poll_standing(context) else {
+                        self.current = Some(Current::Requested(missing, interest, is_theirs));
+                        return Poll::Pending;
+                    };
+                    let Standing::Streaming(head) = standing else { return Poll::Ready(BROKEN) };
+                    if !self.may_send(&head, missing, is_theirs) {
+                        return Poll::Ready(BROKEN);
+                    }
+                    let Some(reader) = reader(&head, interest, missing) else { return Poll::Ready(BROKEN) };
+                    self.current = Some(Current::Coming(reader));
+                    continue;
+                }
+                Some(Current::Checked(mut reader)) => {
+                    let polled = reader.poll_piece(context);
+                    self.current = Some(Current::Checked(reader));
+                    ready!(polled)
+                }
+                Some(Current::Coming(mut reader)) => {
+                    let polled = reader.poll_piece(context);
+                    self.current = Some(Current::Coming(reader));
+                    ready!(polled)
+                }
+            };
+            match piece {
+                Piece::End(_) => self.current = None,
+                piece => return Poll::Ready(piece),
+            }
+        }
+    }
+}
