@@ -30,6 +30,7 @@ mod apps {
     mod pip;
     mod recipe;
     mod stage;
+    mod video;
     mod visitor;
     mod wordpress;
 }

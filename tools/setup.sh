@@ -42,7 +42,7 @@ bench_programs=(
   varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm php:php-cli
 )
 apps_programs=(
-  apt-ftparchive:apt-utils aria2c:aria2 dpkg-deb:dpkg git:git kill:procps lighttpd:lighttpd mariadbd:mariadb-server-core
+  apt-ftparchive:apt-utils aria2c:aria2 dpkg-deb:dpkg ffmpeg:ffmpeg git:git kill:procps lighttpd:lighttpd mariadbd:mariadb-server-core
   nginx:nginx node:nodejs npm:npm openssl:openssl php:php-cli python3:python3
 )
 # Files that no program stands for.

@@ -129,3 +129,33 @@ fn apt_fetches_from_a_flat_repository() {
 fn apt_fetches_from_a_pooled_repository() {
     check("apt, pooled", "pooled", "stable main");
 }
+
+/// apt goes on with a package that it has half of: `Range`, and `If-Range` with the date of the file.
+#[test]
+fn apt_resumes_a_package() {
+    let stage = Stage::new("apt, resumed");
+    let folder = stage.folder.path();
+    repositories(folder);
+    let origin = Origin::nginx(&stage.folder, &format!("root {};\n", folder.display()));
+    // Smaller than a package.
+    let server = stage.serve(&origin.url(), "range-fetch-max \"4KiB\"", "");
+    let sources = format!("deb [trusted=yes] {}flat/ ./\n", server.url("/"));
+    let packages = fs::read_dir(folder.join("flat")).unwrap().flatten().map(|file| file.path());
+    let package = packages.into_iter().find(|file| file.to_string_lossy().contains("probe-one")).unwrap();
+    let content = fs::read(&package).unwrap();
+    let mut seen = Vec::new();
+    for round in ["first", "second"] {
+        let root = folder.join(round);
+        run(apt_get(&root, &sources).args(["--error-on=any", "update"]));
+        let archives = root.join("var/cache/apt/archives");
+        let half = archives.join("partial").join(package.file_name().unwrap());
+        fs::write(&half, &content[..content.len() / 2]).unwrap();
+        run(tool("touch").arg("--reference").arg(&package).arg(&half));
+        run(apt_get(&root, &sources).args(["--yes", "--download-only", "install", "probe-one"]));
+        assert!(fs::read(archives.join(package.file_name().unwrap())).unwrap() == content, "{round}");
+        seen.push(origin_log(&stage.folder));
+    }
+    let packages = |log: &[String]| log.iter().filter(|line| line.contains(".deb")).cloned().collect::<Vec<_>>();
+    assert!(packages(&seen[0]).iter().any(|line| line.starts_with("206 ")), "{:?}", seen[0]);
+    assert_eq!(packages(&seen[1][seen[0].len()..]), [""; 0], "the second time, the rest is stored");
+}

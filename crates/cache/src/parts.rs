@@ -66,7 +66,9 @@ pub fn are_combinable<'a>(old: &'a Stored, new: &'a Stored) -> bool {
     };
     let codings = |stored: &'a Stored| {
         let is_coding = |name: &[u8]| name.eq_ignore_ascii_case(b"content-encoding");
-        each_line(&stored.lines).filter(move |(name, _)| is_coding(name)).map(|(name, line)| trim(&line[name.len() + 1..]))
+        each_line(&stored.lines)
+            .filter(move |(name, _)| is_coding(name))
+            .map(|(name, line)| trim(&line[name.len() + 1..]))
     };
     same_validator
         && same_length

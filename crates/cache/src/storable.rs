@@ -96,7 +96,9 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     let extent = decide_extent(request, response, rules)?;
     let is_large = |bytes: u64| bytes > rules.object_bytes_max;
     match response.ending {
-        _ if matches!(extent, Extent::Part { total: Some(total), .. } if is_large(total)) => return Err(NoStore::TooLarge),
+        _ if matches!(extent, Extent::Part { total: Some(total), .. } if is_large(total)) => {
+            return Err(NoStore::TooLarge);
+        }
         Ending::Length(bytes) if is_large(bytes) => return Err(NoStore::TooLarge),
         Ending::Close if !rules.close_delimited => return Err(NoStore::CloseDelimited),
         _ => {}

@@ -227,7 +227,9 @@ pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -
 /// What of the content an answer to `query` has.
 fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) -> Vec<Part> {
     match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
-        Answer::Whole => total.and_then(|total| total.checked_sub(1)).map(|last| Part { first: 0, last }).into_iter().collect(),
+        Answer::Whole => {
+            total.and_then(|total| total.checked_sub(1)).map(|last| Part { first: 0, last }).into_iter().collect()
+        }
         Answer::Part(part) => vec![part],
         Answer::Parts(parts) => parts.as_slice().to_vec(),
         Answer::NotModified | Answer::Unsatisfiable | Answer::NotHeld => Vec::new(),
@@ -404,9 +406,8 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         }
         Answer::Parts(parts) => match content {
             Content::Kept(object) => {
-                let segment = |part: &Part| {
-                    Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?])
-                };
+                let segment =
+                    |part: &Part| Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?]);
                 answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), segment)?
             }
             Content::Parts(Stitching { set, .. }) => {

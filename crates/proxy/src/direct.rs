@@ -297,6 +297,8 @@ fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
     let worker = Rc::clone(worker);
     match aim {
         Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),
-        Aim::Alone { query, reason } => Box::pin(async move { fetch_alone(&worker, &query, Question::default(), None, reason).await }),
+        Aim::Alone { query, reason } => {
+            Box::pin(async move { fetch_alone(&worker, &query, Question::default(), None, reason).await })
+        }
     }
 }

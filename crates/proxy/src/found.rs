@@ -82,9 +82,7 @@ pub(crate) fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
             query.with(|request| decide_stored(request, &stored, rules, now_s))
         }
         Found::Object(object, _) => query.with(|request| decide_stored(request, &object.meta().stored, rules, now_s)),
-        Found::Parts(set, purged) => {
-            query.with(|request| set.decide(request, *purged == Purged::Soft, rules, now_s))
-        }
+        Found::Parts(set, purged) => query.with(|request| set.decide(request, *purged == Purged::Soft, rules, now_s)),
     }
 }
 

@@ -278,9 +278,8 @@ fn is_suffix(range: &[u8]) -> bool {
 /// Has the whole response fetched for a request for a range, so that it can be stored and answers the next one: unless too
 /// much is fetched so already, or the response is known to be too large.
 fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
-    let is_range = query.with(|request| {
-        request.method == "GET" && request.field("range").is_some_and(|range| !is_suffix(range))
-    });
+    let is_range =
+        query.with(|request| request.method == "GET" && request.field("range").is_some_and(|range| !is_suffix(range)));
     if !is_range || query.cache.esi || query.cache.range_fetch_bytes_max == 0 {
         return;
     }
@@ -495,8 +494,9 @@ pub(crate) fn answer_alone(
 fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found) {
     let Some(object) = found.object() else { return };
     let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
-    let question =
-        make_conditions(&object.meta().stored).map(|conditions| validation(query, found, conditions)).unwrap_or_default();
+    let question = make_conditions(&object.meta().stored)
+        .map(|conditions| validation(query, found, conditions))
+        .unwrap_or_default();
     let fetch = Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), question, interims: None };
     spawn_local(fetch.run(Rc::clone(worker), writer, None));
 }

@@ -367,7 +367,8 @@ impl ProxyWorker {
             return Handled::Later(Box::pin(Direct::new(self, Aim::Alone { query, reason }, sent)));
         }
         let shows_status = query.shows_status;
-        let ask = move |worker| async move { lookup::fetch_alone(&worker, &query, Question::default(), None, reason).await };
+        let ask =
+            move |worker| async move { lookup::fetch_alone(&worker, &query, Question::default(), None, reason).await };
         self.later(ask, shows_status)
     }
 

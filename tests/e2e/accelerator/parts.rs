@@ -211,7 +211,16 @@ fn downloads_of_what_is_large_are_hits_the_second_time() {
 fn aria2c(url: &str, file: &str) {
     let (folder, name) = file.rsplit_once('/').unwrap();
     run(tool("aria2c")
-        .args(["-q", "-x16", "-s16", "-k1M", "--min-split-size=1M", "--no-conf", "--no-netrc", "--file-allocation=none"])
+        .args([
+            "-q",
+            "-x16",
+            "-s16",
+            "-k1M",
+            "--min-split-size=1M",
+            "--no-conf",
+            "--no-netrc",
+            "--file-allocation=none",
+        ])
         .args(["--allow-overwrite=true", "--remove-control-file=true", "-d", folder, "-o", name, url]));
 }
 

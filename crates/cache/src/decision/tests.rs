@@ -256,7 +256,8 @@ fn parts_answer_what_they_hold() {
 /// client wants all of it.
 #[test]
 fn parts_answer_together() {
-    let lines = "Cache-Control: max-age=60\r\nContent-Range: bytes 0-499/1000\r\nContent-Length: 500\r\nETag: \"x\"\r\n";
+    let lines =
+        "Cache-Control: max-age=60\r\nContent-Range: bytes 0-499/1000\r\nContent-Length: 500\r\nETag: \"x\"\r\n";
     let newest = stored_with("Range: bytes=0-\r\n", 206, lines, &Rules::default());
     let (whole, total) = whole_of(&newest).unwrap();
     let part = |first, last| Part { first, last };

@@ -47,13 +47,7 @@ impl Fetch {
 
     /// The content ends here although more was promised: what came of it is kept as a part, where the rest can be
     /// requested (RFC 9111 §3.3).
-    pub(super) fn keep_beginning(
-        &self,
-        worker: &ProxyWorker,
-        pumping: &mut Pumping,
-        stored: &Stored,
-        generation: u64,
-    ) {
+    pub(super) fn keep_beginning(&self, worker: &ProxyWorker, pumping: &mut Pumping, stored: &Stored, generation: u64) {
         let bytes = pumping.writer.look(Growing::bytes);
         if pumping.unkept.is_none()
             && !self.query.cache.esi
@@ -153,21 +147,16 @@ struct Place {
 }
 
 /// Where a response goes among those of its key.
-fn place(
-    stored: Stored,
-    (body, trailers): (StoredBody, Box<[u8]>),
-    beside: &[Arc<Kept>],
-) -> Option<Place> {
+fn place(stored: Stored, (body, trailers): (StoredBody, Box<[u8]>), beside: &[Arc<Kept>]) -> Option<Place> {
     let variant_key = stored.variant_key.clone();
     let is_same = |object: &&Arc<Kept>| object.meta().stored.variant_key == variant_key;
     let (mine, others): (Vec<_>, Vec<_>) = beside.iter().partition(is_same);
     let is_inline = |body: &StoredBody| matches!(body, StoredBody::Memory(_));
-    let held: Vec<_> = mine
-        .iter()
-        .map(|object| Held { stored: &object.meta().stored, is_inline: is_inline(object.body()) })
-        .collect();
+    let held: Vec<_> =
+        mine.iter().map(|object| Held { stored: &object.meta().stored, is_inline: is_inline(object.body()) }).collect();
     let Placing { stored, content, superseded } = decide_placing(&held, stored, is_inline(&body));
-    let mut gone: Vec<_> = superseded.iter().filter_map(|&index| mine.get(index)).map(|&object| object.clone()).collect();
+    let mut gone: Vec<_> =
+        superseded.iter().filter_map(|&index| mine.get(index)).map(|&object| object.clone()).collect();
     // All variants of a key share the places for parts.
     if part_of(&stored).is_some() {
         let room = PARTS_MAX.saturating_sub(mine.len().saturating_sub(gone.len()) + 1);
