@@ -108,13 +108,12 @@ pub fn cover(parts: &[Part], wanted: Part) -> Vec<Stretch> {
             next.next();
         }
         let found = furthest.filter(|&index| parts[index].last >= at);
-        let part = match found {
-            Some(index) => Part { first: at, last: parts[index].last.min(wanted.last) },
-            None => {
-                let gap_end = next.peek().map_or(wanted.last, |&&index| parts[index].first - 1);
-                Part { first: at, last: gap_end.min(wanted.last) }
-            }
+        let last = match (found, next.peek()) {
+            (Some(index), _) => parts[index].last,
+            (None, Some(&&index)) => parts[index].first - 1,
+            (None, None) => wanted.last,
         };
+        let part = Part { first: at, last: last.min(wanted.last) };
         stretches.push(found.map_or(Stretch::Missing(part), |index| Stretch::Held { index, part }));
         at = part.last.saturating_add(1);
     }

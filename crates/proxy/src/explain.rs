@@ -191,12 +191,15 @@ fn locator_start(key: &[u8]) -> usize {
 }
 
 /// The object that a look-up chooses and what became of it, or what it comes to.
+type Chosen = Result<(Arc<Kept>, Purged), Lookup>;
+
+/// Chooses as a look-up does.
 fn choose(
     store: &Store<crate::Meta>,
     cache: &CacheStep,
     request: &CacheRequest<'_>,
     objects: &[(String, Arc<Kept>)],
-) -> Result<(Arc<Kept>, Purged), Lookup> {
+) -> Chosen {
     let mut missed = if objects.is_empty() { Lookup::MissCold } else { Lookup::MissVary };
     let is_for =
         |stored: &Stored| has_key_cookies(&stored.vary, &cache.rules.cookies) && matches_variant(request, stored);
@@ -220,7 +223,7 @@ fn choose(
 fn decide(
     cache: &CacheStep,
     request: &CacheRequest<'_>,
-    (chosen, set): (&Result<(Arc<Kept>, Purged), Lookup>, Option<&PartSet>),
+    (chosen, set): (&Chosen, Option<&PartSet>),
     is_marked: bool,
     now_s: i64,
 ) -> (Lookup, String) {

@@ -121,9 +121,8 @@ pub(crate) async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
     let bucket = store.find(hash, key);
     let found = select(worker, query, bucket.as_deref());
     let asks_disk = match (&found, &bucket) {
-        (Found::Object(..), _) => false,
+        (Found::Object(..), _) | (Found::Parts(..), None) => false,
         (Found::Parts(set, _), Some(bucket)) => bucket.is_partial() && !is_enough(query, set),
-        (Found::Parts(..), None) => false,
         (Found::Nothing(..), Some(bucket)) => bucket.is_partial(),
         (Found::Nothing(..), None) => true,
     };

@@ -95,13 +95,13 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
                 }
             }
             Verdict::Validate { conditions, reason } => (reason, validation(&query, &found, conditions)),
-            Verdict::Complete { stretches: wanted, conditions, reason } => {
-                let missing = first_missing(&wanted);
-                let question = found.set().zip(missing).map(|(set, missing)| {
-                    completion = Some(conditions.clone());
-                    Question::stretch(set, missing, conditions)
-                });
-                (reason, question.unwrap_or_default())
+            Verdict::Complete { stretches, conditions, reason } => {
+                let question = found.set().zip(first_missing(&stretches));
+                completion = question.is_some().then(|| conditions.clone());
+                (
+                    reason,
+                    question.map_or_else(Question::default, |(set, part)| Question::stretch(set, part, conditions)),
+                )
             }
             Verdict::Unsatisfiable { reason } => return Err(Refused::only_if_cached(reason)),
             Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
@@ -151,16 +151,14 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
         }
         let standing = match (standing, found.set(), missing, completion) {
             (Standing::Streaming(head), Some(set), Some(missing), Some(conditions)) if set.fits(&head, missing) => {
-                // RFC 9111 §4: as below.
-                if !note.collapsed || head.meta.stored.is_reusable() {
-                    let first = (missing, head, interest);
-                    let supply = Supply { worker: Rc::clone(&worker), query: Rc::clone(&query), conditions, first };
-                    let content = Content::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
-                    let note = Note { stored: true, ..note };
-                    if let Some(mut response) = answer_from(&query, content, &note, Now::read().unix_s) {
-                        response.cache = Some("storing");
-                        return Ok(response);
-                    }
+                let supply = Supply {
+                    worker: Rc::clone(&worker),
+                    query: Rc::clone(&query),
+                    conditions,
+                    first: (missing, head, interest),
+                };
+                if let Some(response) = answer_supplied(set, supply, note) {
+                    return Ok(response);
                 }
                 (alone, whole) = (true, true);
                 continue;
@@ -219,6 +217,18 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
         }
     }
     Err(Refused::not_held())
+}
+
+/// The answer from stored parts and what is coming of them; `None`: what is coming is another request's alone (RFC 9111 §4).
+fn answer_supplied(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Response> {
+    if note.collapsed && !supply.first.1.meta.stored.is_reusable() {
+        return None;
+    }
+    let query = Rc::clone(&supply.query);
+    let content = Content::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
+    let mut response = answer_from(&query, content, &Note { stored: true, ..note }, Now::read().unix_s)?;
+    response.cache = Some("storing");
+    Some(response)
 }
 
 /// Whether `query`, which waited for another request's fetch, may have what came of it.

@@ -176,12 +176,15 @@ fn parts_are_put_together_over_http2() {
     assert_eq!(store.seen(), seen);
 }
 
+/// Fetches a URL into a file.
+type Client<'a> = &'a dyn Fn(&str, &str);
+
 /// Real clients that fetch in parts or resume: the second time nothing reaches the origin.
 #[test]
 fn downloads_of_what_is_large_are_hits_the_second_time() {
     const BYTES: usize = 3_000_000;
     let whole = content(0, 0, BYTES - 1);
-    let clients: [&dyn Fn(&str, &str); 3] = [
+    let clients: [Client<'_>; 3] = [
         &|url, file| {
             run(tool("curl").args(["-sS", "-r", "1000000-1999999", "-o", file, url]));
             assert!(fs::read(file).unwrap() == whole[1_000_000..2_000_000]);

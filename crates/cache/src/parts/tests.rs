@@ -109,8 +109,8 @@ fn the_number_of_parts_is_bounded() {
     let mut held: Vec<Stored> = Vec::new();
     for number in 0..PARTS_MAX as u64 + 50 {
         // Far apart, so that nothing is joined.
-        let first = (number * 7919 % 10_007) * 1_000_000;
-        let placing = place(&held, part(first, first + 9, "20000000000", TAG));
+        let first = (number * 7919 % 10_007) * 80_000;
+        let placing = place(&held, part(first, first + 9, "900000000", TAG));
         let mut index = 0;
         held.retain(|_| {
             index += 1;

@@ -110,7 +110,7 @@ impl Fetch {
         if query.cache.early_hints {
             learn_links(worker, query, &stored.lines);
         }
-        let beside = self.stored_beside(store, &key, &stored);
+        let beside = stored_beside(store, &key, &stored);
         let Place { stored, name, body, trailers, superseded } =
             place(stored, (body, trailers.unwrap_or_default().into()), &beside)?;
         let meta = Meta { trailers, ..self.meta_of(stored) };
@@ -122,19 +122,19 @@ impl Fetch {
         forget_sharing(store, query, &object, inserted);
         Some(object)
     }
+}
 
-    /// What is stored under `key` and concerns `stored`: parts of any variant, and the whole of the same one; the newest
-    /// first.
-    fn stored_beside(&self, store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kept>> {
-        let Some(bucket) = store.peek(key.hash(), key.as_bytes()) else { return Vec::new() };
-        let is_whole = stored.extent == Extent::Whole;
-        let concerns = |object: &&Arc<Kept>| {
-            let other = &object.meta().stored;
-            (object.is_part() || (!is_whole && other.variant_key == stored.variant_key))
-                && store.check(object) != Purged::Hard
-        };
-        bucket.objects().iter().filter(concerns).cloned().collect()
-    }
+/// What is stored under `key` and concerns `stored`: parts of any variant, and the whole of the same one; the newest
+/// first.
+fn stored_beside(store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kept>> {
+    let Some(bucket) = store.peek(key.hash(), key.as_bytes()) else { return Vec::new() };
+    let is_whole = stored.extent == Extent::Whole;
+    let concerns = |object: &&Arc<Kept>| {
+        let other = &object.meta().stored;
+        (object.is_part() || (!is_whole && other.variant_key == stored.variant_key))
+            && store.check(object) != Purged::Hard
+    };
+    bucket.objects().iter().filter(concerns).cloned().collect()
 }
 
 /// What is inserted, and what leaves for it.
