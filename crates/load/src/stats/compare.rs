@@ -222,7 +222,9 @@ mod tests {
     fn a_figure_that_does_not_hold_on_either_side_is_not_compared() {
         let with = |reasons: &[InvalidReason]| {
             let mut verdict = FigureVerdict::sound(Figure::Rate);
-            reasons.iter().for_each(|reason| verdict.add(*reason, Soundness::AtLeast));
+            for reason in reasons {
+                verdict.add(*reason, Soundness::AtLeast);
+            }
             verdict
         };
         let (sound, saturated) = (with(&[]), with(&[InvalidReason::ClientSaturated]));

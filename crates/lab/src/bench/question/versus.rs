@@ -173,7 +173,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[T
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCKS, Compared, Turn, compare};
+    use super::{BLOCKS, Compared, NotCompared, Turn, compare};
     use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
     use flatout_load::stats::order::{Order, Side};
 
@@ -201,7 +201,7 @@ mod tests {
             let same: Vec<Turn> = sides.iter().map(|_| turn(&[])).collect();
             let Compared { comparisons, not_compared } = compare(1, false, &blocks, &same, &turns);
             let names: Vec<String> = comparisons.into_iter().map(|comparison| comparison.measure.name).collect();
-            (names.join(", "), not_compared.iter().map(|left_out| left_out.sentence()).collect::<Vec<_>>())
+            (names.join(", "), not_compared.iter().map(NotCompared::sentence).collect::<Vec<_>>())
         };
         let all = "rate, p50 response time, p99 response time, CPU per request";
         assert_eq!(compared(&[]), (all.to_owned(), Vec::new()));
