@@ -218,6 +218,16 @@ impl Inner {
     }
 }
 
+/// What natives ask before they make something large.
+pub(crate) struct Memory(Rc<Hub>);
+
+impl Memory {
+    /// Whether the run under way, which works on `exchange`, may use `bytes` more.
+    pub(crate) fn has_room(&self, lua: &Lua, exchange: &Exchange, bytes: usize) -> bool {
+        self.0.meter.may_go_on(lua, exchange.held_bytes().saturating_add(bytes))
+    }
+}
+
 /// The virtual machine of one worker.
 pub struct Sandbox {
     inner: Rc<Inner>,
@@ -286,6 +296,11 @@ impl Sandbox {
     /// The machine, to make tables and strings of the interface with.
     pub fn lua(&self) -> &Lua {
         &self.inner.lua
+    }
+
+    /// What natives that make large values ask first.
+    pub(crate) fn memory(&self) -> Memory {
+        Memory(Rc::clone(&self.inner.hub))
     }
 
     /// A native that works on the exchange of the run that calls it. What it returns as [`Fault`] is an ordinary error

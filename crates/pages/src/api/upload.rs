@@ -1,13 +1,15 @@
 //! The files of a form, as a page has them: a table each, with functions to read what is in them.
 
 use super::content::{ReadForm, known_form};
+use super::spool::Spool;
 use crate::exchange::Exchange;
-use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
+use crate::sandbox::{Memory, Sandbox};
 use mlua::{Function, Lua, Table};
+use std::rc::Rc;
 
-/// Bytes of a file that one call reads at the most.
-const READ_BYTES_MAX: usize = 1 << 20;
+/// Bytes that are read of a file at a time.
+const PIECE_BYTES: u64 = 64 << 10;
 
 /// What the tables of files have in common.
 #[derive(Clone)]
@@ -18,16 +20,29 @@ pub(super) struct Functions {
 
 impl Functions {
     pub(super) fn new(sandbox: &Sandbox) -> mlua::Result<Self> {
+        let memory = sandbox.memory();
+        let room = sandbox.memory();
         Ok(Self {
-            read: sandbox.function(|lua, exchange, (file, offset, count): (Table, Option<f64>, Option<f64>)| {
-                Ok(lua.create_string(read(exchange, &file, offset, count)?)?)
+            read: sandbox.function(move |lua, exchange, (file, offset, count): Arguments| {
+                let part = Part::new(exchange, &file, offset, count)?;
+                part.check_room(&memory, lua, exchange, "read")?;
+                let mut text = Vec::with_capacity(part.bytes as usize);
+                part.read(|piece, _| text.extend_from_slice(piece))?;
+                Ok(lua.create_string(text)?)
             })?,
-            buffer: sandbox.function(|lua, exchange, (file, offset, count): (Table, Option<f64>, Option<f64>)| {
-                Ok(lua.create_buffer(read(exchange, &file, offset, count)?)?)
+            buffer: sandbox.function(move |lua, exchange, (file, offset, count): Arguments| {
+                let part = Part::new(exchange, &file, offset, count)?;
+                part.check_room(&room, lua, exchange, "buffer")?;
+                let buffer = lua.create_buffer_with_capacity(part.bytes as usize)?;
+                part.read(|piece, at| buffer.write_bytes(at, piece))?;
+                Ok(buffer)
             })?,
         })
     }
 }
+
+/// The file's table, an offset and a count.
+type Arguments = (Table, Option<f64>, Option<f64>);
 
 /// The files of `form`, in the order in which they came.
 pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua::Result<Table> {
@@ -48,15 +63,57 @@ pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua:
     Ok(all)
 }
 
-/// `count` bytes of a file from `offset` on; without a count, all that one call may have.
-fn read(exchange: &mut Exchange, file: &Table, offset: Option<f64>, count: Option<f64>) -> Result<Vec<u8>, Fault> {
-    let number: Option<usize> = file.raw_get("number")?;
-    let form = known_form(exchange);
-    let file = form.as_ref().zip(number).and_then(|(form, number)| form.form.files.get(number.checked_sub(1)?));
-    let file = file.ok_or("this is no file of this request: call it as file:read()")?;
-    let (offset, count) = (offset.unwrap_or(0.0), count.unwrap_or(READ_BYTES_MAX as f64));
-    if !(offset >= 0.0 && (0.0..=READ_BYTES_MAX as f64).contains(&count)) {
-        return Err("a file is read from an offset of 0 or more, and up to 1 MiB at once".into());
+/// A part of a file that lies within it.
+struct Part {
+    spool: Rc<Spool>,
+    start: u64,
+    bytes: u64,
+}
+
+impl Part {
+    /// Up to `count` bytes of `file` from `offset` on: all from the beginning, unless the page says otherwise.
+    fn new(exchange: &mut Exchange, file: &Table, offset: Option<f64>, count: Option<f64>) -> Result<Self, Fault> {
+        let number: Option<usize> = file.raw_get("number")?;
+        let form = known_form(exchange);
+        let file = form.as_ref().zip(number).and_then(|(form, number)| form.form.files.get(number.checked_sub(1)?));
+        let file = file.ok_or("this is no file of this request: call it as file:read()")?;
+        let (offset, count) = (offset.unwrap_or(0.0), count.unwrap_or(f64::INFINITY));
+        if !(offset >= 0.0 && count >= 0.0) {
+            return Err("the offset and the count of a file's bytes are numbers of 0 or more".into());
+        }
+        let start = (offset as u64).min(file.spool.len());
+        let bytes = (count as u64).min(file.spool.len() - start);
+        Ok(Self { spool: Rc::clone(&file.spool), start, bytes })
     }
-    file.spool.read(offset as u64, count as usize).map_err(|error| format!("the file cannot be read: {error}").into())
+
+    /// Refuses what does not fit into the memory that the page may use.
+    fn check_room(&self, memory: &Memory, lua: &Lua, exchange: &Exchange, name: &str) -> Result<(), Fault> {
+        if memory.has_room(lua, exchange, usize::try_from(self.bytes).unwrap_or(usize::MAX)) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} bytes of the file are more than memory-limit leaves to the page: read it in pieces with \
+             file:{name}(offset, count)",
+            self.bytes
+        )
+        .into())
+    }
+
+    /// Gives `take` all of it, in pieces with their places from the beginning of the part.
+    fn read(&self, mut take: impl FnMut(&[u8], usize)) -> Result<(), Fault> {
+        let mut at = 0;
+        while at < self.bytes {
+            let wanted = PIECE_BYTES.min(self.bytes - at) as usize;
+            let piece = self
+                .spool
+                .read(self.start + at, wanted)
+                .map_err(|error| format!("the file cannot be read: {error}"))?;
+            if piece.len() < wanted {
+                return Err("the file cannot be read: it is shorter than it was".into());
+            }
+            take(&piece, at as usize);
+            at += wanted as u64;
+        }
+        Ok(())
+    }
 }

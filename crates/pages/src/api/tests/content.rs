@@ -100,9 +100,53 @@ fn files() {
         "request.files()[1].read({})",
         "request.files()[1].read({number = 9})",
         "request.files()[1]:read(-1)",
-        "request.files()[1]:read(0, 1e9)",
+        "request.files()[1]:read(0, -1)",
+        "request.files()[1]:buffer(0/0)",
     ] {
         assert!(post(&site, PARTS, content.as_bytes(), code).error.is_some(), "{code}");
+    }
+}
+
+/// A file is read as a whole, or the page is told that it does not fit; never cut.
+#[test]
+fn large_files_are_read_whole_or_not_at_all() {
+    let site = Site::with(|settings| settings.body.upload_bytes_max = 64 << 20);
+    let content = |bytes: usize| {
+        let file: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
+        [&b"--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n"[..], &file, b"\r\n--b--"].concat()
+    };
+    let (three, forty) = (content(3_000_000), content(40_000_000));
+    for (code, expected) in [
+        ("#f:read()", "3000000"),
+        ("buffer.len(f:buffer())", "3000000"),
+        ("buffer.len(f:buffer(1000000))", "2000000"),
+        ("#f:read(1, 2e6)", "2000000"),
+        ("buffer.len(f:buffer(10, 1e9))", "2999990"),
+        ("#f:read(3e6)", "0"),
+        ("#f:read(1e18, 1e18)", "0"),
+        ("buffer.tostring(f:buffer()) == f:read()", "true"),
+        ("buffer.readu8(f:buffer(), 2999999)", "47"),
+    ] {
+        let answered = post(&site, PARTS, &three, &format!("local f = request.files()[1] __r(tostring({code}))"));
+        assert_eq!((&*answered.text, answered.error.as_deref()), (expected, None), "{code}");
+    }
+    for name in ["read", "buffer"] {
+        let failed = post(&site, PARTS, &forty, &format!("\nrequest.files()[1]:{name}()")).error.unwrap();
+        let expected = format!(
+            "test.luau:2: 40000000 bytes of the file are more than memory-limit leaves to the page: read it in pieces \
+             with file:{name}(offset, count)"
+        );
+        assert_eq!(failed, expected);
+        let code = format!(
+            "local f, sum = request.files()[1], 0
+            for offset = 0, f.size - 1, 1048576 do
+                local piece = f:{name}(offset, 1048576)
+                sum += if type(piece) == 'string' then #piece else buffer.len(piece)
+            end
+            __r(sum)"
+        );
+        let answered = post(&site, PARTS, &forty, &code);
+        assert_eq!((&*answered.text, answered.error), ("40000000", None));
     }
 }
 

@@ -42,8 +42,8 @@ impl Example {
         self.comments.iter().find_map(|(known, value)| (*known == name).then_some(*value))
     }
 
-    /// Runs the example as a page or a script.
-    fn run(&self, site: &Site, parts: &[(&str, &str)]) -> Answered {
+    /// Runs the example as a page or a script; a file that it uploads has the content `file`.
+    fn run(&self, site: &Site, parts: &[(&str, &str)], file: &[u8]) -> Answered {
         let name = if self.language == "html" { "example.lhtml" } else { "example.luau" };
         let files =
             parts.iter().fold(Memory::default().file(name, self.text), |files, (name, text)| files.file(*name, *text));
@@ -57,29 +57,38 @@ impl Example {
         code.push_str("} local function __s(number) __r(segments[number]) end ");
         code.push_str(&template.chunk);
         let mut ask = Ask { query: self.comment("query"), ..Ask::default() };
-        let (mut content, mut cookie) = (String::new(), String::new());
+        let (mut content, mut cookie) = (Vec::new(), String::new());
         let form = ("content-type", "application/x-www-form-urlencoded");
         if let Some(fields) = self.comment("post") {
-            fields.clone_into(&mut content);
+            content = fields.into();
             ask.fields.push(form);
         } else if let Some(fields) = self.comment("post-with-token") {
             let before = site.run(&Ask::default(), "__r(csrf.token())");
             cookie = before.cookie();
-            content = format!("{fields}&csrf={}", before.text);
+            content = format!("{fields}&csrf={}", before.text).into_bytes();
             ask.fields.push(form);
         } else if let Some(field) = self.comment("upload") {
-            content = format!(
-                "--b\r\nContent-Disposition: form-data; name=\"{field}\"; filename=\"a.txt\"\r\n\r\nhello\r\n--b--\r\n"
-            );
+            let head = format!("--b\r\nContent-Disposition: form-data; name=\"{field}\"; filename=\"a.txt\"\r\n\r\n");
+            content = [head.as_bytes(), file, b"\r\n--b--\r\n"].concat();
             ask.fields.push(("content-type", "multipart/form-data; boundary=b"));
         }
         if !content.is_empty() {
             ask.method = Some("POST");
-            ask.content = Some(content.as_bytes());
+            ask.content = Some(&content);
         }
         ask.fields.push(("cookie", &cookie));
         ask.fields.push(("host", "example.com"));
         site.run(&ask, &code)
+    }
+}
+
+/// Creates the tables of the manual, which examples before the chapter on the database use as well.
+fn create_tables(site: &Site, examples: &[Example]) {
+    for example in examples.iter().filter(|example| example.language == "sql") {
+        for statement in example.text.split_terminator(';').filter(|statement| !statement.trim().is_empty()) {
+            let answered = site.run(&Ask::default(), &format!("db.exec([==[{statement}]==])"));
+            assert_eq!(answered.error, None, "{statement}");
+        }
     }
 }
 
@@ -90,13 +99,7 @@ fn every_example_runs_and_does_what_it_says() {
     let site = Site::with_database_and(|settings| {
         settings.upstreams.insert("api".to_owned(), OriginAddress::new(false, "127.0.0.1", nobody));
     });
-    // The database first: examples before its chapter use it as well.
-    for example in examples.iter().filter(|example| example.language == "sql") {
-        for statement in example.text.split_terminator(';').filter(|statement| !statement.trim().is_empty()) {
-            let answered = site.run(&Ask::default(), &format!("db.exec([==[{statement}]==])"));
-            assert_eq!(answered.error, None, "{statement}");
-        }
-    }
+    create_tables(&site, &examples);
     let mut parts = Vec::new();
     let mut count = 0;
     for example in &examples {
@@ -109,7 +112,7 @@ fn every_example_runs_and_does_what_it_says() {
             continue;
         }
         count += 1;
-        let answered = example.run(&site, &parts);
+        let answered = example.run(&site, &parts, b"hello");
         assert_eq!(answered.error, None, "{}", example.text);
         for (name, expected) in &example.comments {
             let lines = || answered.fields.iter().map(|(name, value)| format!("{name}: {value}"));
@@ -123,6 +126,28 @@ fn every_example_runs_and_does_what_it_says() {
         assert!(!example.comments.is_empty(), "nothing is said of what this does: {}", example.text);
     }
     assert!(count > 15, "{count}");
+}
+
+/// What the examples store of a large file is all of it.
+#[test]
+fn examples_store_large_files_whole() {
+    let examples = examples();
+    let site = Site::with_database();
+    create_tables(&site, &examples);
+    let file: Vec<u8> = (0..3_000_000_u32).map(|index| b'a' + (index % 23) as u8).collect();
+    let uploads: Vec<&Example> = examples.iter().filter(|example| example.comment("upload").is_some()).collect();
+    assert_eq!(uploads.len(), 2);
+    for example in uploads {
+        assert_eq!(example.run(&site, &[], &file).error, None, "{}", example.text);
+    }
+    for part in [
+        "SELECT substr(content, 1 + 1048576 * ?, 1048576) FROM files WHERE content IS NOT NULL",
+        "SELECT content FROM pieces WHERE number = ?",
+    ] {
+        let code = format!("for number = 0, 2 do __r(buffer.tostring(db.value('{part}', number))) end");
+        let answered = site.run(&Ask::default(), &code);
+        assert!(answered.text.as_bytes() == file, "{part}: {} bytes, {:?}", answered.text.len(), answered.error);
+    }
 }
 
 /// What a page can call is in the manual, by its name.
