@@ -33,11 +33,25 @@ pub fn bypasses(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
 }
 
 /// Appends the values that cookies called `name` have. False: there is no such cookie.
+///
+/// An application may take a cookie of another name for it: PHP reads `lang[]`, `la%6Eg` and a bare `lang` as `lang`, and
+/// others ignore case. Such a cookie is appended whole, so that a response which it may have changed is a variant of
+/// its own.
 pub(crate) fn write_cookie(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     let mut is_there = false;
-    for (_, value) in each_cookie(request).filter(|(other, _)| *other == name.as_bytes()) {
+    for (seen, value) in each_cookie(request) {
+        let is_it = seen == name.as_bytes();
+        // One without a name is all value.
+        let alias = if seen.is_empty() { value } else { seen };
+        if !is_it && !may_be_read_as(alias, name.as_bytes()) {
+            continue;
+        }
         if is_there {
             output.push(b';');
+        }
+        if !is_it {
+            output.extend_from_slice(seen);
+            output.push(b'=');
         }
         output.extend_from_slice(value);
         is_there = true;
@@ -45,12 +59,33 @@ pub(crate) fn write_cookie(name: &str, request: &CacheRequest<'_>, output: &mut 
     is_there
 }
 
+/// Whether an application may take a cookie called `seen` for one called `name`: percent-encoding, case, what stands
+/// behind a bracket, and the characters that PHP replaces in names do not count.
+fn may_be_read_as(seen: &[u8], name: &[u8]) -> bool {
+    decoded(seen).eq(decoded(name))
+}
+
+/// A cookie's name as lenient applications read it.
+fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
+    let digit = |index: usize| name.get(index).and_then(|&byte| (byte as char).to_digit(16));
+    let mut index = 0;
+    std::iter::from_fn(move || {
+        let byte = *name.get(index)?;
+        let escaped = if byte == b'%' { digit(index + 1).zip(digit(index + 2)) } else { None };
+        index += if escaped.is_some() { 3 } else { 1 };
+        Some(escaped.map_or(byte, |(high, low)| (high * 16 + low) as u8))
+    })
+    .skip_while(|&byte| byte == b' ')
+    .take_while(|&byte| byte != b'[' && byte != 0)
+    .map(|byte| if matches!(byte, b'.' | b' ' | b'+') { b'_' } else { byte.to_ascii_lowercase() })
+}
+
 /// The cookies of all lines, empty ones aside. One without `=` has a value and no name (RFC 6265bis §5.6).
 fn each_cookie<'r>(request: &'r CacheRequest<'_>) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
     let lines = request.fields.all("cookie");
     lines.flat_map(|line| line.split(|&byte| byte == b';')).map(trim).filter(|pair| !pair.is_empty()).map(|pair| {
         match pair.iter().position(|&byte| byte == b'=') {
-            Some(equals) => (trim(&pair[..equals]), trim(&pair[equals + 1..])),
+            Some(equals) => (trim(&pair[..equals]), &pair[equals + 1..]),
             None => (&b""[..], pair),
         }
     })
@@ -119,9 +154,16 @@ mod tests {
     fn values_of_one_cookie() {
         for (lines, expected) in [
             ("Cookie: a=1; lang=de\r\n", Some("de")),
-            ("Cookie: lang=de\r\nCookie: lang = fr\r\n", Some("de;fr")),
+            ("Cookie: lang=de\r\nCookie: lang = fr\r\n", Some("de; fr")),
             ("Cookie: lang=\r\n", Some("")),
-            ("Cookie: Lang=de; slang=en\r\n", None),
+            ("Cookie: slang=en; la=ng\r\n", None),
+            // What an application may read as the cookie makes another variant.
+            ("Cookie: lang[]=x; lang=de\r\n", Some("lang[]=x;de")),
+            ("Cookie: lang; lang=de\r\n", Some("=lang;de")),
+            ("Cookie: Lang=de\r\n", Some("Lang=de")),
+            ("Cookie: la%6eg=de\r\n", Some("la%6eg=de")),
+            ("Cookie: lang%5b0]=de; lang=fr\r\n", Some("lang%5b0]=de;fr")),
+            ("Cookie: lang= de\r\n", Some(" de")),
         ] {
             let mut value = Vec::new();
             let is_there = ask(lines, |request| write_cookie("lang", request, &mut value));

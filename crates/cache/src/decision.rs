@@ -12,6 +12,7 @@ use crate::rules::Rules;
 use crate::stored::{Extent, Flags, Stored};
 use crate::validate::{Conditions, make_conditions};
 use flatout_http::ranges::Part;
+use flatout_http::token::trim;
 
 /// What a request means to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +188,28 @@ fn advice(request: &CacheRequest<'_>, rules: &Rules) -> RequestDirectives {
 /// without validation (RFC 9111 §4). Otherwise `request` must not wait for it, nor get it.
 pub fn may_share(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) -> bool {
     matches!(decide_stored(request, stored, rules, now_s), Verdict::Serve { .. })
+}
+
+/// Whether `request` may wait for a response that is being fetched for another request: only where it is likely that it
+/// gets that response. `is_known` says that a response for the same key has been stored before.
+///
+/// A request that asks for a newer response cannot be answered by one that was asked for earlier. A stream of events
+/// begins when its first event comes, and whoever waited would miss that. A cookie mostly means a response for one
+/// visitor, unless what was stored before says otherwise.
+pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, rules: &Rules) -> bool {
+    if !request.is_plain() {
+        let directives = advice(request, rules);
+        let wants_newer = directives.no_cache || directives.no_store || directives.max_age_s == Some(0);
+        if wants_newer || request.field("authorization").is_some() && !is_known {
+            return false;
+        }
+    }
+    let wants_events = request.fields.all("accept").any(|line| {
+        line.split(|&byte| byte == b',')
+            .map(|range| trim(range.split(|&byte| byte == b';').next().unwrap_or_default()))
+            .any(|media_type| media_type.eq_ignore_ascii_case(b"text/event-stream"))
+    });
+    !wants_events && (is_known || !names_visitor(request, &rules.cookies))
 }
 
 /// Why the visitor that `request` names may not have `stored`, which does not say that it is for everybody.

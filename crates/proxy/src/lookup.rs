@@ -13,7 +13,7 @@ use crate::pass;
 use crate::query::{Query, audience_hash};
 use crate::store::{Purged, Store};
 use crate::worker::{ProxyWorker, Refused};
-use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_miss, may_share};
+use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_miss, may_share, may_wait};
 use flatout_cache::parts::Stretch;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
@@ -115,8 +115,8 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
         if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
             return pass::forward(&worker, &query, reason, object).await;
         }
-        // An answer to a request with credentials is for nobody else, more often than not: nobody waits for it.
-        alone |= is_refused || (object.is_none() && query.with(|request| request.field("authorization").is_some()));
+        let is_known = object.is_some() || reason == Lookup::MissPurged;
+        alone |= is_refused || !query.with(|request| may_wait(request, is_known, &query.cache.rules));
         let marked = worker.store().and_then(|store| store.marker(query.marker_hash(), now.monotonic_ms));
         if alone || marked.is_some() {
             let is_unknown = marked.is_some() && !alone && question.is_none();
