@@ -154,6 +154,65 @@ fn root_is_warned_and_a_refused_user_is_named() {
     assert!(text.contains("flatout does this as user nobody (uid ") && text.contains("Permission denied"), "{text}");
 }
 
+/// A limit on the address space holds for root as well.
+#[test]
+fn a_worker_that_cannot_be_started_names_the_limit() {
+    let folder = Folder::with(&[("index.html", b"here")]);
+    let mut command = tool("prlimit");
+    command.arg("--as=150000000").arg(flatout().get_program());
+    command.arg("serve").arg(folder.path()).args(["--listen", "127.0.0.1:0", "--workers", "256"]);
+    let output = command.output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("error: cannot start worker "), "{text}");
+    assert!(text.contains("the address space is limited to 150000000B (ulimit -v)"), "{text}");
+    assert!(text.contains("\n  try: fewer `workers`, or a higher limit: ulimit -v unlimited"), "{text}");
+}
+
+#[test]
+fn a_missing_state_folder_is_created_and_reported_once() {
+    let folder = prepare("", "");
+    let state = folder.path().join("state/deep");
+    configure(&folder, &format!("state \"{}\"", state.display()), &files(folder.path()));
+    let note = format!("note: the state folder {} did not exist; it has been created\n", state.display());
+    let mut site = Site::run(folder);
+    assert_eq!(site.running.stderr().matches(&note).count(), 1, "{}", site.running.stderr());
+    assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(site.order(&["reload"]).status.success());
+    site.stop();
+    assert_eq!(site.running.stderr().matches("the state folder").count(), 1, "{}", site.running.stderr());
+}
+
+/// On a terminal each request has a line, and the end a sentence; elsewhere neither.
+#[test]
+fn a_terminal_shows_requests_and_a_sentence_at_the_end() {
+    let folder = Folder::with(&[("index.html", b"here")]);
+    let words = Folder::new();
+    let path = words.path().join("words");
+    let shown = || fs::read_to_string(&path).unwrap_or_default();
+    let program = flatout().get_program().to_str().unwrap().to_owned();
+    let line = format!("exec {program} serve {} --listen 127.0.0.1:0 --workers 1", folder.path().display());
+    let mut command = tool("script");
+    command.args(["--quiet", "--flush", "--return", "--command", &line]).arg(&path);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("it serves", || shown().contains("Ctrl-C stops"));
+    let shown_now = shown();
+    let address = shown_now.lines().find_map(|line| line.trim().strip_prefix("http://")?.strip_suffix('/'));
+    let address = address.unwrap_or_else(|| panic!("{shown_now}")).parse().unwrap();
+    assert_eq!(get(address, "/").body, b"here");
+    assert_eq!(get(address, "/none\u{7f}").status, 400);
+    assert_eq!(get(address, "/none").status, 404);
+    wait_until("the requests are shown", || shown().contains("not_found"));
+    // As the terminal sends Ctrl-C.
+    child.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    assert!(child.wait().unwrap().success(), "{}", shown());
+    let shown = shown();
+    assert!(shown.contains("200 GET  /  4 B  ") && shown.contains("404 GET  /none  "), "{shown}");
+    assert!(shown.contains("\\x7f") && !shown.contains('\u{7f}'), "{shown}");
+    assert!(shown.contains("stopped after 3 requests in "), "{shown}");
+    assert!(!shown.contains("outcome_"), "{shown}");
+}
+
 #[test]
 fn more_open_files_than_the_kernel_allows_is_explained() {
     let folder = Folder::with(&[("index.html", b"here")]);

@@ -35,17 +35,14 @@ pub(super) fn append_short(text: &mut Vec<u8>, record: &Record<'_>, answer: &Ans
 /// A size in the largest unit that it fills.
 fn append_bytes(text: &mut Vec<u8>, bytes: u64) {
     const UNITS: [(&[u8], u64); 3] = [(b" GiB", 1 << 30), (b" MiB", 1 << 20), (b" KiB", 1 << 10)];
-    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => {
-            append_decimal(text, bytes / unit);
-            text.push(b'.');
-            append_decimal(text, bytes % unit * 10 / unit);
-            text.extend_from_slice(name);
-        }
-        None => {
-            append_decimal(text, bytes);
-            text.extend_from_slice(b" B");
-        }
+    if let Some((name, unit)) = UNITS.iter().find(|(_, unit)| bytes >= *unit) {
+        append_decimal(text, bytes / unit);
+        text.push(b'.');
+        append_decimal(text, bytes % unit * 10 / unit);
+        text.extend_from_slice(name);
+    } else {
+        append_decimal(text, bytes);
+        text.extend_from_slice(b" B");
     }
 }
 

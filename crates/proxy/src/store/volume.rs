@@ -40,6 +40,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Objects of a purge, with the numbers of their realms, and the sequence numbers of their records.
+type NamedRecords = (Vec<(Id, usize)>, Vec<u64>);
+
 /// Look-ups that may wait for a volume's reader. More are misses: the origin is faster than such a queue.
 const LOOKUPS_MAX: usize = 4_096;
 
@@ -310,7 +313,7 @@ impl<M: Meta> Volume<M> {
     /// yet.
     ///
     /// `None` when the index cannot be read.
-    pub(crate) fn names_of(&self, target: &Target, realms: &mut Realms) -> Option<(Vec<(Id, usize)>, Vec<u64>)> {
+    pub(crate) fn names_of(&self, target: &Target, realms: &mut Realms) -> Option<NamedRecords> {
         let index = self.index()?;
         let (mut ids, mut sequences) = (Vec::new(), Vec::new());
         let mut look = |sequence: u64, record: &Record<'_>| {
