@@ -21,7 +21,7 @@ flatout_reason::reasons! {
     RateLimited, "rate_limited", "The client's address asked too often: 429.";
     Unauthorized, "unauthorized", "No right name and password were given: 401.";
     AuthBusy, "auth_busy", "Too many passwords wait to be verified: 503.";
-    AmbiguousPath, "ambiguous_path", "Reading `%2F`, `%5C`, `\\` or `;` as some servers do would choose another rule: 400.";
+    AmbiguousPath, "ambiguous_path", "Reading `%2F`, `%5C`, `\\` or `;` as some servers do would choose another rule, or a rule guards the script or page by its plain name: 400.";
     Unrouted, "unrouted", "No step of the site answered: 404.";
 }
 

@@ -11,6 +11,7 @@ use crate::host::HostTable;
 use crate::metrics::MetricsText;
 use crate::rate::RateTable;
 use crate::step::Block;
+use crate::walk::readings::ScriptNames;
 use flatout_config::model::{self, Config, FieldOp, Place, Text};
 use flatout_fastcgi::PhpStep;
 use flatout_net::root::Root;
@@ -93,6 +94,8 @@ pub(crate) struct SiteSpec {
     pub(crate) log: u8,
     /// Whether some step leads to other servers, which have names and methods that a folder has not.
     pub(crate) forwards: bool,
+    /// How scripts and pages are named, where some rule guards paths; `None` where nothing is guarded.
+    pub(crate) guarded_names: Option<ScriptNames>,
     pub(crate) block: Block,
 }
 

@@ -8,7 +8,7 @@ mod guard;
 mod handlers;
 mod pages;
 mod php;
-mod readings;
+pub(crate) mod readings;
 mod rewrite;
 pub(crate) mod trace;
 

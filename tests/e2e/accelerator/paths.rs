@@ -164,6 +164,66 @@ fn no_path_leads_around_a_rule_or_into_the_cache() {
     assert!(ROWS.len() >= 40 && wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// A script or a page has several names; a rule that guards its plain one is not led around by the others.
+#[test]
+fn other_names_of_a_script_or_page_do_not_lead_around_a_rule() {
+    let folder = Folder::with(&[
+        ("root/index.php", b"<?php"),
+        ("root/wp-login.php", b"<?php"),
+        ("root/admin/index.php", b"<?php"),
+        ("pages/index.lhtml", b"home"),
+        ("pages/members.lhtml", b"members"),
+        ("pages/adm/index.lhtml", b"admin"),
+        ("pages/open.lhtml", b"open"),
+    ]);
+    let app = Scripted::start(folder.path(), |asked, stream| {
+        let script = asked.variables["SCRIPT_NAME"].trim_start_matches('/');
+        send(stream, &answer(&format!("Content-Type: text/plain\r\n\r\n{script}")));
+        false
+    });
+    let server = Server::run(
+        &folder,
+        &format!(
+            "workers 1\nadmin off=#true
+site \"php.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"/wp-login.php\" \"/admin/index.php\" {{ deny \"all\"; }}
+    php \"unix:{}\" {{ root {:?}; front-controller \"index.php\"; }}
+}}
+site \"pages.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"/members\" \"/adm/\" {{ deny \"all\"; }}
+    pages {:?}
+}}
+",
+            app.socket.display(),
+            folder.path().join("root").display().to_string(),
+            folder.path().join("pages").display().to_string(),
+        ),
+    );
+    for (host, path, status) in [
+        ("php.test", "/wp-login.php", 403),
+        ("php.test", "/wp-login.php/", 400),
+        ("php.test", "/wp-login.php/x/y", 400),
+        ("php.test", "/admin/", 400),
+        ("php.test", "/admin/index.php", 403),
+        ("php.test", "/", 200),
+        ("php.test", "/index.php/a", 200),
+        ("php.test", "/post/wp-login.php", 200),
+        ("pages.test", "/members", 403),
+        ("pages.test", "/members.lhtml", 400),
+        ("pages.test", "/adm/", 403),
+        ("pages.test", "/adm/index", 400),
+        ("pages.test", "/adm/index.lhtml", 400),
+        ("pages.test", "/open", 200),
+        ("pages.test", "/open.lhtml", 200),
+        ("pages.test", "/", 200),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(Response::parse(&server.exchange(request.as_bytes())).status, status, "{host}{path}");
+    }
+}
+
 /// The hash of a password, as `flatout passwd` prints it.
 fn hash(password: &str) -> String {
     let mut child = flatout().arg("passwd").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

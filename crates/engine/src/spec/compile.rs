@@ -9,6 +9,7 @@ use crate::error::{SpecError, show_place};
 use crate::rate::RateTable;
 use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
+use crate::walk::readings::{ScriptNames, guards};
 use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Text, Variable};
 use flatout_config::parse_field_text;
@@ -107,6 +108,31 @@ fn forwards(kind: &StepKind) -> bool {
     }
 }
 
+/// Whether a rule guards some paths and not others.
+fn has_guarded_routes(block: &Block) -> bool {
+    block.steps.iter().any(|step| matches!(&step.kind, Kind::Route(route) if guards(&route.block)))
+}
+
+/// How the scripts and pages of `block` are named; `None` where there are none.
+fn names_of_scripts(block: &[model::Step]) -> Option<ScriptNames> {
+    fn add(block: &[model::Step], names: &mut ScriptNames) {
+        for step in block {
+            match &step.kind {
+                StepKind::Handler(Handler::Php(php)) => {
+                    names.suffixes.extend_from_slice(&php.split);
+                    names.index.extend_from_slice(&php.index);
+                }
+                StepKind::Handler(Handler::Pages(_)) => names.pages = true,
+                StepKind::Route(route) => add(&route.block, names),
+                _ => {}
+            }
+        }
+    }
+    let mut names = ScriptNames::default();
+    add(block, &mut names);
+    (names != ScriptNames::default()).then_some(names)
+}
+
 pub(super) struct Compiler<'a> {
     pub(super) previous: Option<&'a Spec>,
     /// Whether there are active pages: then no site gives out their sources, whichever folder they lie in.
@@ -157,6 +183,7 @@ impl Compiler<'_> {
             name,
             log,
             forwards: site.block.iter().any(|step| forwards(&step.kind)),
+            guarded_names: has_guarded_routes(&block).then(|| names_of_scripts(&site.block)).flatten(),
             block,
         });
     }

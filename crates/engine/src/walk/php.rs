@@ -66,12 +66,11 @@ impl<T: Trace> Walk<'_, T> {
 
     /// Whether another reading of the path would run another script, or tell it of a path with dot segments.
     fn is_ambiguous_for(&self, php: &PhpSpec) -> bool {
-        if self.readings.iter().all(Reading::drops_parameters) {
-            // Scripts see what follows a `;`.
+        if !self.readings.iter().any(Reading::is_of_servers) {
             return false;
         }
         let meaning = php.step.find(&self.decoded);
-        let others = self.readings.iter().filter(|reading| !reading.drops_parameters());
+        let others = self.readings.iter().filter(|reading| reading.is_of_servers());
         let is_same = |reading: &Reading| match (&meaning, php.step.find(&reading.decoded)) {
             (Meaning::Script(script, _), Meaning::Script(other, _)) => *script == other,
             (Meaning::Script(..), _) | (_, Meaning::Script(..)) => false,

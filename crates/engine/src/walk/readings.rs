@@ -3,6 +3,9 @@
 //! Some take `%2F`, `%5C` or `\\` for a separator, some let `..` remove an empty segment, and servers of Java drop what follows
 //! a `;`. The routes are walked by one reading; a request is refused where another would lead elsewhere, as the origin, which
 //! gets the path as it came, might see what a rule of this server was to guard.
+//!
+//! A script or a page has several names as well: `/a.php/b` runs `/a.php`, and `/a.lhtml` is the page `/a`. A request for one of
+//! the others is refused where a rule guards the plain name.
 
 use super::{Trace, Walk};
 use crate::answer::Failure;
@@ -15,7 +18,7 @@ use flatout_net::response::Response;
 /// The path as another program may interpret it.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// The ways in which this reading differs.
+    /// The ways in which this reading differs; none: it is the plain name of the script or page that the path runs.
     ways: Readings,
     /// The path decoded so, without its first slash.
     pub(super) decoded: Vec<u8>,
@@ -23,8 +26,18 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Whether a `;` is what makes it differ. Few servers read it, and many paths hold one.
-    pub(super) const fn drops_parameters(&self) -> bool {
+    const fn drops_parameters(&self) -> bool {
         self.ways.has(Readings::PARAMETERS)
+    }
+
+    /// Whether it is the plain name of what the path runs.
+    const fn is_plain_name(&self) -> bool {
+        self.ways.is_empty()
+    }
+
+    /// Whether another server would read the path so. Scripts see what follows a `;`.
+    pub(super) const fn is_of_servers(&self) -> bool {
+        !self.drops_parameters() && !self.is_plain_name()
     }
 }
 
@@ -43,6 +56,11 @@ impl<T: Trace> Walk<'_, T> {
         }
         if !ways.is_empty() {
             self.add_readings(path, ways)?;
+        }
+        if let Some(names) = &self.site.guarded_names {
+            for decoded in names.plain_names(&self.decoded) {
+                self.readings.push(Reading { ways: Readings::NONE, decoded });
+            }
         }
         Ok(self.facts)
     }
@@ -67,19 +85,55 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn is_ambiguous(&self, route: &Route, matches: bool) -> bool {
         self.readings.iter().any(|reading| {
             let would = route.match_request(self.request.head, &reading.decoded).is_ok();
-            would != matches && (matches || !reading.drops_parameters() || guards(&route.block))
+            match (matches, would) {
+                (false, true) => reading.is_of_servers() || guards(&route.block),
+                (true, false) => !reading.is_plain_name(),
+                _ => false,
+            }
         })
     }
 
     pub(super) fn refuse_ambiguous(&mut self, step: &Step) -> Response {
         self.trace.step(step, || "could match or not, depending on who reads the path: refused".to_owned());
-        let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`.";
+        let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without \
+                    anything behind the name of a script or page.";
         self.fail(&Failure::new(400, text, Outcome::AmbiguousPath))
     }
 }
 
+/// The names that scripts and pages of a site have besides their plain ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScriptNames {
+    /// How the names of scripts end.
+    pub(crate) suffixes: Vec<String>,
+    /// What answers for a folder.
+    pub(crate) index: Vec<String>,
+    /// Whether there are pages.
+    pub(crate) pages: bool,
+}
+
+impl ScriptNames {
+    /// What else `path`, decoded and without its first slash, may run.
+    fn plain_names(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        let mut names = Vec::new();
+        let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
+        let is_script = |name: &[u8]| self.suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()));
+        names.extend(ends.map(|end| &path[..end]).filter(|name| is_script(name)).map(<[u8]>::to_vec));
+        if path.is_empty() || path.ends_with(b"/") {
+            names.extend(self.index.iter().map(|index| [path, index.as_bytes()].concat()));
+        }
+        if self.pages {
+            let page = path.strip_suffix(b".lhtml");
+            names.extend(page.map(<[u8]>::to_vec));
+            let folder = page.unwrap_or(path).strip_suffix(b"index");
+            names.extend(folder.filter(|folder| folder.is_empty() || folder.ends_with(b"/")).map(<[u8]>::to_vec));
+        }
+        names
+    }
+}
+
 /// Whether `block` lets some requests pass and others not. Routes are nested to a bounded depth.
-fn guards(block: &Block) -> bool {
+pub(crate) fn guards(block: &Block) -> bool {
     block.steps.iter().any(|step| match &step.kind {
         Kind::Access(_) | Kind::BasicAuth { .. } => true,
         // A status of its own, mostly 403 or 404, keeps others out as well.

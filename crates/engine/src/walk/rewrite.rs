@@ -39,7 +39,7 @@ impl<T: Trace> Walk<'_, T> {
                     !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
                 };
                 let applies = begins(&self.decoded);
-                if self.readings.iter().any(|other| !other.drops_parameters() && begins(&other.decoded) != applies) {
+                if self.readings.iter().any(|other| other.is_of_servers() && begins(&other.decoded) != applies) {
                     return Some(self.refuse_ambiguous(step));
                 }
                 applies.then(|| {
