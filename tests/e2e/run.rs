@@ -133,6 +133,45 @@ fn privileges_are_dropped_for_good() {
     assert_eq!(get(site.address(), "/").body, b"here");
 }
 
+/// Certbot's keys are for root alone: what was read before the privileges were dropped serves reloads as well.
+#[test]
+fn a_reload_reads_no_key_again_that_only_root_can_read() {
+    if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
+        println!("only root can become somebody else: nothing to see");
+        return;
+    }
+    let folder = prepare("", "");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (chain, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=a.test -addext subjectAltName=DNS:a.test";
+    let mut openssl = Command::new("openssl");
+    let made = openssl.args(arguments.split(' ')).arg("-keyout").arg(&key).arg("-out").arg(&chain).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let with = |more: &str| {
+        let tls = format!("tls cert=\"{}\" key=\"{}\"", chain.display(), key.display());
+        let listen = "listen \"127.0.0.3:0\" tls=#true";
+        configure(&folder, "user \"nobody\"", &format!("{more}\n{}\n{listen}\n{tls}", files(folder.path())));
+    };
+    with("");
+    let mut command = flatout();
+    command.arg("run").arg("-c").arg(config(&folder));
+    let mut running = Running::spawn(command);
+    let addresses = running.addresses().unwrap_or_else(|| panic!("{}", running.stderr()));
+    assert!(running.stderr().contains("a renewed certificate will not be seen"), "{}", running.stderr());
+    with("header { set \"X-New\" \"1\"; }");
+    let site = Site { folder, running, addresses };
+    let output = site.order(&["reload"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(get(site.address(), "/").field("x-new"), Some("1"));
+    // Another key in its place cannot be read, and says what helps.
+    fs::copy(&key, site.folder.path().join("other")).unwrap();
+    fs::rename(site.folder.path().join("other"), &key).unwrap();
+    let output = site.order(&["reload"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("let the user of the process read it"), "{}", said(&output));
+}
+
 /// Root is warned without `user`; with it, a file that the user may not open is explained.
 #[test]
 fn root_is_warned_and_a_refused_user_is_named() {

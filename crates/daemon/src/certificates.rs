@@ -10,6 +10,7 @@ use flatout_config::model::{Certificate, Config, Place, Protocol, Site};
 use flatout_net::tls::certificate::read_validity;
 use flatout_net::tls::{SiteCertificate, TlsServer};
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ type Stamp = Option<(u64, u64, u64, i64, i64)>;
 pub(crate) struct Loaded {
     sites: Vec<SiteCertificate>,
     stamps: Vec<(PathBuf, Stamp)>,
+    /// What was read of each file, and which version of it that was.
+    texts: Vec<(PathBuf, Stamp, Vec<u8>)>,
     pub(crate) shown: Vec<CertificateStatus>,
     /// When one of ours is made anew.
     renew_at_s: u64,
@@ -64,7 +67,13 @@ impl Certificates {
     /// # Errors
     /// With the first that cannot be used.
     pub(crate) fn load(&mut self, config: &Config) -> Result<Option<Loaded>, Failure> {
-        let mut loaded = Loaded { sites: Vec::new(), stamps: Vec::new(), shown: Vec::new(), renew_at_s: u64::MAX };
+        let mut loaded = Loaded {
+            sites: Vec::new(),
+            stamps: Vec::new(),
+            texts: Vec::new(),
+            shown: Vec::new(),
+            renew_at_s: u64::MAX,
+        };
         for site in &config.sites {
             let secure = |&index: &usize| config.listeners.get(index).is_some_and(|on| on.protocol == Protocol::Tls);
             if site.listeners.iter().any(secure) {
@@ -84,12 +93,11 @@ impl Certificates {
     fn load_site(&mut self, config: &Config, site: &Site, loaded: &mut Loaded) -> Result<(), Failure> {
         let certificate = match &site.certificate {
             Some(Certificate::Files { chain, key, place }) => {
-                // The stamps first: what changes while we read is seen the next time.
-                loaded.stamps.extend([chain, key].map(|path| (path.clone(), stamp(path))));
+                let [chain_pem, key_pem] = [self.read(chain, place, loaded), self.read(key, place, loaded)];
                 SiteCertificate {
                     names: site.hosts.clone(),
-                    chain_pem: read(chain, place)?,
-                    key_pem: read(key, place)?,
+                    chain_pem: chain_pem?,
+                    key_pem: key_pem?,
                     label: chain.display().to_string(),
                 }
             }
@@ -111,6 +119,22 @@ impl Certificates {
         });
         loaded.sites.push(certificate);
         Ok(())
+    }
+
+    /// Reads a file. One that only root could read, and that is the version which was read before the process gave up its
+    /// privileges, need not be read again.
+    fn read(&self, path: &Path, place: &Place, loaded: &mut Loaded) -> Result<Vec<u8>, Failure> {
+        // The stamp first: what changes while the file is read is seen the next time.
+        let stamp = stamp(path);
+        loaded.stamps.push((path.to_owned(), stamp));
+        let text = fs::read(path).or_else(|error| {
+            let mut texts = self.loaded.iter().flat_map(|loaded| &loaded.texts);
+            let is_same = |known: &&(PathBuf, Stamp, Vec<u8>)| known.0 == path && stamp.is_some() && known.1 == stamp;
+            let known = texts.find(is_same).filter(|_| error.kind() == ErrorKind::PermissionDenied);
+            known.map(|(_, _, text)| text.clone()).ok_or_else(|| cannot_read(path, place, &error))
+        })?;
+        loaded.texts.push((path.to_owned(), stamp, text.clone()));
+        Ok(text)
     }
 
     /// Our own authority, kept once it is open: later we may not be who may read it.
@@ -186,9 +210,13 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
 }
 
-fn read(path: &Path, place: &Place) -> Result<Vec<u8>, Failure> {
+fn cannot_read(path: &Path, place: &Place, error: &io::Error) -> Failure {
     let at = if place.line == 0 { String::new() } else { format!("{}:{}:{}: ", place.file, place.line, place.column) };
-    fs::read(path).map_err(|error| Failure::usage(format!("{at}cannot read {}: {error}", path.display())))
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => "\n  try: let the user of the process read it, by its group for instance",
+        _ => "",
+    };
+    Failure::usage(format!("{at}cannot read {}: {error}{advice}", path.display()))
 }
 
 /// The names in a certificate of ours: the site's, this machine's own, and the addresses it listens on.

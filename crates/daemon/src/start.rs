@@ -179,7 +179,8 @@ fn warn_of_unreadable(loaded: Option<&Loaded>) {
     for path in loaded.into_iter().flat_map(Loaded::paths) {
         if let Err(error) = File::open(path) {
             say(&format!(
-                "warning: as this user we cannot read {} again ({error}): a renewed certificate will not be seen",
+                "warning: the user of this process cannot read {} ({error}); reloads go on using what was read now, but a renewed \
+                 certificate will not be seen, and an upgrade will fail\n  try: let that user read it, by its group for instance",
                 path.display()
             ));
         }

@@ -129,7 +129,7 @@ impl Fetch {
                 tell(direct, Direct::Own(answered, reason));
             }
             Some(Asked::Shared(answered, stored, generation)) => {
-                writer.begin(self.fill_head(&answered.incoming, &stored, generation));
+                writer.begin(self.fill_head(&worker, &answered.incoming, &stored, generation));
                 tell(direct, Direct::Shared);
                 let wanted = wanted || self.query.fetches_whole();
                 self.pump(&worker, writer, *answered, *stored, generation, wanted).await;
@@ -350,7 +350,13 @@ impl Fetch {
         }
     }
 
-    pub(crate) fn fill_head(&self, incoming: &Incoming, stored: &Stored, generation: u64) -> FillHead {
+    pub(crate) fn fill_head(
+        &self,
+        worker: &ProxyWorker,
+        incoming: &Incoming,
+        stored: &Stored,
+        generation: u64,
+    ) -> FillHead {
         let length = content_length(incoming);
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
@@ -360,7 +366,12 @@ impl Fetch {
         let keep_length = length.is_some();
         let back = Return { version: incoming.version, keep_length, keep_upgrade: false, date: Some(&date) };
         write_response_lines(fields, &self.query.step.settings, &back, &mut lines);
-        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, generation }
+        let unkept = length.and_then(|length| match worker.store() {
+            _ if length > self.query.cache.rules.object_bytes_max => Some(NoStore::TooLarge),
+            Some(store) if length > MEMORY_BYTES_MAX && !store.may_hold(length) => Some(NoStore::NoRoom),
+            _ => None,
+        });
+        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, unkept, generation }
     }
 
     fn meta_of(&self, stored: Stored) -> Meta {

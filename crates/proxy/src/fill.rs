@@ -6,6 +6,7 @@
 use crate::growing::{Cutter, Growing};
 use crate::worker::Refused;
 use crate::{Kept, Meta};
+use flatout_cache::reason::NoStore;
 use flatout_net::ending::CloseReason;
 use flatout_net::stream::{Piece, Source};
 use foldhash::fast::RandomState;
@@ -24,6 +25,8 @@ pub struct FillHead {
     pub lines: Arc<[u8]>,
     /// Bytes of content, when the origin said so.
     pub length: Option<u64>,
+    /// Why it will not be kept, where its length tells.
+    pub unkept: Option<NoStore>,
     /// How many purges there had been when the origin was asked: whoever joins looks whether a later one names it.
     pub generation: u64,
 }

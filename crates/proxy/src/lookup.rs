@@ -199,10 +199,10 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
             Standing::Streaming(head) => {
                 let names = head.meta.stored.vary.clone();
                 if query.with(|request| matches_variant(request, &head.meta.stored)) {
-                    let stored = Note { stored: true, ..note };
+                    let stored = note.of_fill(&head);
                     let response = answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s);
                     if let Some(mut response) = response {
-                        response.cache = Some("storing");
+                        response.cache = Some(stored.why.map_or("storing", NoStore::name));
                         return Ok(response);
                     }
                     (alone, whole) = (true, true);
@@ -488,13 +488,13 @@ pub(crate) fn answer_alone(
                 writer.doom();
             }
             let interest = writer.join();
-            let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
+            let head = Arc::new(fetch.fill_head(worker, &answered.incoming, &stored, generation));
             let pumping = Rc::clone(worker);
             spawn_local(async move { fetch.pump(&pumping, writer, *answered, *stored, generation, false).await });
-            let note = Note { stored: true, ..note };
+            let note = note.of_fill(&head);
             let mut response =
                 answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s).ok_or_else(missing)?;
-            response.cache = Some("storing");
+            response.cache = Some(note.why.map_or("storing", NoStore::name));
             Ok(response)
         }
     }

@@ -1,6 +1,6 @@
 //! What an answer says of how it came about: Age and Cache-Status.
 
-use crate::fill::Use;
+use crate::fill::{FillHead, Use};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::status::{CacheStatus, Fwd};
 use flatout_http::lines::write_line;
@@ -35,6 +35,11 @@ impl Note {
             Use::InsteadOfError => (Lookup::HitIfError, None),
         };
         Self { reason, fwd_status, ..self }
+    }
+
+    /// The same for content that is still coming, and will be kept unless its length says otherwise.
+    pub(crate) const fn of_fill(self, head: &FillHead) -> Self {
+        Self { stored: head.unkept.is_none(), why: head.unkept, ..self }
     }
 
     /// The lines of Age and Cache-Status for an answer that is `age_s` old.

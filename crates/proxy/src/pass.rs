@@ -104,11 +104,12 @@ fn keep_beside(
     let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
     let fetch = Fetch { query: Rc::clone(query), kept: None, question: Question::default(), interims: None };
-    let head = Arc::new(fetch.fill_head(&answered.incoming, &stored, generation));
+    let head = Arc::new(fetch.fill_head(worker, &answered.incoming, &stored, generation));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
+    let note = note.of_fill(&head);
     let content = Content::Coming(head, interest);
     let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(Refused::not_held)?;
-    response.cache = Some("storing");
+    response.cache = Some(note.why.map_or("storing", NoStore::name));
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
     Ok(response)

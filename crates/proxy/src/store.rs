@@ -357,6 +357,11 @@ impl<M: Meta> Store<M> {
         if self.budget().has_room(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
     }
 
+    /// Whether some tier may ever hold content of so many bytes, when all else has made room.
+    pub fn may_hold(&self, bytes: u64) -> bool {
+        bytes <= self.budget().bytes_max() / 2 || self.volumes().any(|volume| bytes <= volume.folder.body_bytes_max())
+    }
+
     /// The number of purges so far. To be read before an origin is asked, and given to `Object::new`.
     #[inline]
     pub fn generation(&self) -> u64 {

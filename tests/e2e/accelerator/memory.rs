@@ -185,3 +185,28 @@ fn ten_thousand_streams_that_nobody_reads_stay_within_the_budget_and_leave_nothi
     drop(clients);
     given_back(&server, before + bound((16 + 16) * MIB));
 }
+
+/// Responses that memory has no room for pass through a small window: whole, and said not to be stored.
+#[test]
+fn downloads_come_whole_while_memory_is_short() {
+    const BYTES: usize = 3_000_000;
+    let origin = super::origin::Origin::answering(|_| {
+        super::origin::response("200 OK", "Cache-Control: max-age=60\r\n", &vec![b'x'; BYTES])
+    });
+    for (memory, is_stored) in [("4MiB", false), ("8MiB", true)] {
+        let server = Server::accelerate(&origin.url(), &["--memory", memory]);
+        std::thread::scope(|scope| {
+            for client in 0..4 {
+                let server = &server;
+                scope.spawn(move || {
+                    for number in 0..20 {
+                        let response = server.get(&format!("/{client}-{number}"));
+                        assert_eq!(response.body.len(), BYTES, "{memory}: {client}-{number}");
+                        let status = response.field("cache-status").unwrap();
+                        assert!(is_stored || status.ends_with("detail=no_room"), "{status}");
+                    }
+                });
+            }
+        });
+    }
+}

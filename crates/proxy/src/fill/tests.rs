@@ -43,7 +43,7 @@ fn theirs(fills: &Arc<Fills>, key: &[u8]) -> Interest {
 }
 
 fn head() -> FillHead {
-    FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, generation: 0 }
+    FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, unkept: None, generation: 0 }
 }
 
 fn standing(interest: &Interest) -> Option<Standing> {

@@ -263,7 +263,7 @@ impl Folder {
     }
 
     /// What one body may have: the rest of the volume must be able to stay.
-    fn body_bytes_max(&self) -> u64 {
+    pub(super) const fn body_bytes_max(&self) -> u64 {
         self.bytes_max / 2
     }
 
