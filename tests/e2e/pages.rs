@@ -1,5 +1,6 @@
 //! Active pages, by the real binary: served, changed, failing, taking turns, kept.
 
+mod backlog;
 mod cached;
 mod changes;
 mod check;

@@ -9,8 +9,8 @@ mod writer;
 pub(crate) use writer::{Writer, quote};
 
 use crate::model::{
-    Admin, CacheBudget, Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation, Sockets,
-    Step, StepKind, StoreBudget, Timeouts,
+    Admin, CacheBudget, Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, PageOutputBudget, Place,
+    Rotation, Sockets, Step, StepKind, StoreBudget, Timeouts,
 };
 use crate::read::{log_format_name, show_duration, show_size};
 use std::path::Path;
@@ -110,6 +110,11 @@ fn process(writer: &mut Writer, config: &Config) {
     if config.cache != CacheBudget::default() {
         writer.begin("cache").property("memory", &show_size(config.cache.bytes_max as u64));
         writer.raw_property("entries", &config.cache.entries_max.to_string()).end();
+    }
+    if config.page_output != PageOutputBudget::default() {
+        let PageOutputBudget { memory_bytes_max, disk_bytes_max } = config.page_output;
+        writer.begin("page-output").property("memory", &show_size(memory_bytes_max));
+        writer.property("disk", &show_size(disk_bytes_max)).end();
     }
     if config.store != StoreBudget::default() {
         proxy::store(writer, &config.store);

@@ -19,8 +19,8 @@ pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
 pub use process::{
-    Admin, CacheBudget, Config, LOG_MODE_DEFAULT, Listener, Log, LogField, LogFormat, LogTarget, Protocol, Rotation,
-    Sockets, Timeouts,
+    Admin, CacheBudget, Config, LOG_MODE_DEFAULT, Listener, Log, LogField, LogFormat, LogTarget, PageOutputBudget,
+    Protocol, Rotation, Sockets, Timeouts,
 };
 pub use proxy::{
     Balance, CacheCookies, CacheRules, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts,

@@ -130,6 +130,16 @@ impl StoreView for View {
                 row("purges", stats.generation.to_string()),
             ]);
         }
+        let spec = self.spec.load();
+        if spec.has_pages() {
+            let backlog = &spec.pages().backlog;
+            let show = |budget: &flatout_engine::spec::PageBudget| {
+                format!("{} of {}", show_bytes(budget.held_bytes()), show_bytes(budget.bytes_max()))
+            };
+            let output = format!("{} in memory, {} in files", show(backlog.memory()), show(backlog.disk()));
+            rows.push(row("pages: output", output));
+            rows.push(row("pages: contents", show(&spec.pages().contents())));
+        }
         for volume in stats.iter().flat_map(|stats| &stats.volumes) {
             let used = format!("{} of {}", show_bytes(volume.bytes), show_bytes(volume.bytes_max));
             let mut value =
@@ -170,6 +180,20 @@ impl StoreView for View {
                     value,
                 });
             }
+        }
+        let spec = self.spec.load();
+        if spec.has_pages() {
+            let backlog = &spec.pages().backlog;
+            let contents = spec.pages().contents();
+            let budgets =
+                [("output_memory", &**backlog.memory()), ("output_files", &**backlog.disk()), ("contents", &*contents)];
+            rows.extend(budgets.map(|(kind, budget)| MetricRow {
+                name: "pages_held_bytes",
+                help: "Bytes that active pages hold: output that waits for clients, contents of requests and answers.",
+                kind: MetricKind::Gauge,
+                label: Some(("kind", kind.to_owned())),
+                value: budget.held_bytes(),
+            }));
         }
         for (name, value) in self.origin_rows() {
             let (name, help, label) = match name.strip_prefix("failed_") {

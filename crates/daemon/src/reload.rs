@@ -83,7 +83,7 @@ impl Control {
         if self.accelerator.store().is_none() {
             decide_budget(config.store.memory_bytes_max, MemoryLimit::read())?;
         }
-        open_pages(&spec, self.workers.all.len())?;
+        open_pages(&spec, &config, self.workers.all.len())?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
             None => None,

@@ -39,7 +39,8 @@ pub(crate) fn compile(
 ///
 /// # Errors
 /// With everything that stands against it: exit code 2.
-pub(crate) fn open_pages(spec: &Spec, workers: usize) -> Result<(), Failure> {
+pub(crate) fn open_pages(spec: &Spec, config: &Config, workers: usize) -> Result<(), Failure> {
+    spec.pages().backlog.set_bounds(config.page_output);
     spec.open_pages(workers).map_err(|errors| explain(&errors))
 }
 

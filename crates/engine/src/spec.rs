@@ -17,6 +17,7 @@ use flatout_fastcgi::PhpStep;
 use flatout_net::root::Root;
 pub use flatout_pages::PagesShared;
 use flatout_pages::PagesStep;
+pub use flatout_pages::api::budget::Budget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::sources::SourceNames;
 use std::fmt;
@@ -36,6 +37,18 @@ pub struct Sources<'a> {
     pub accelerator: Option<Arc<Accelerator>>,
     /// What all active pages of the process share.
     pub pages: Option<Arc<PagesShared>>,
+}
+
+impl Spec {
+    /// Whether any site has active pages.
+    pub const fn has_pages(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// What all active pages of the process share.
+    pub const fn pages(&self) -> &Arc<PagesShared> {
+        &self.pages_shared
+    }
 }
 
 impl fmt::Debug for Sources<'_> {

@@ -2,6 +2,7 @@
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, Stat, fstat, memfd_create, open};
 use rustix::io::{Errno, pwrite};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -50,17 +51,29 @@ pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// The version that was opened; `None` for a file that only this process writes, and only at its end.
     pub identity: Option<FileIdentity>,
+    /// Dropped with the file.
+    guard: Option<Guard>,
 }
+
+/// What is dropped with a file or with bytes, such as a part of a budget.
+pub type Guard = Box<dyn fmt::Debug + Send + Sync>;
 
 impl OpenFile {
     /// The version `identity` of somebody's file.
     pub fn new(fd: OwnedFd, identity: FileIdentity) -> Self {
-        Self { fd: Arc::new(fd), identity: Some(identity) }
+        Self { fd: Arc::new(fd), identity: Some(identity), guard: None }
     }
 
     /// A file of our own, of which what is written once never changes.
     pub const fn own(fd: Arc<OwnedFd>) -> Self {
-        Self { fd, identity: None }
+        Self { fd, identity: None, guard: None }
+    }
+
+    /// The same file, with something to drop when nobody holds it any more.
+    #[must_use]
+    pub fn with_guard(mut self, guard: Guard) -> Self {
+        self.guard = Some(guard);
+        self
     }
 
     /// Whether the file's content is still that of the version that was opened.
@@ -86,8 +99,16 @@ impl OpenFile {
 /// # Errors
 /// When the kernel has no descriptor or no memory to give.
 pub fn create_nameless(folder: &Path) -> Result<OwnedFd, Errno> {
+    create_nameless_on_disk(folder).or_else(|_| memfd_create(c"flatout-nameless", MemfdFlags::CLOEXEC))
+}
+
+/// The same, never in memory of the kernel unless that is what `folder` lies in.
+///
+/// # Errors
+/// When no such file can be had there, or no descriptor.
+pub fn create_nameless_on_disk(folder: &Path) -> Result<OwnedFd, Errno> {
     let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
-    open(folder, unnamed, Mode::RUSR | Mode::WUSR).or_else(|_| memfd_create(c"flatout-nameless", MemfdFlags::CLOEXEC))
+    open(folder, unnamed, Mode::RUSR | Mode::WUSR)
 }
 
 /// Writes all of `bytes` at `offset`.

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // one call that no safe wrapper offers
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A smaller crowd is not worth the walk through the heap.
 const CROWD: usize = 512;
@@ -13,6 +14,17 @@ const CROWD: usize = 512;
 /// What belongs to those who left may be freed a little later than they: the heap is walked once more after so long, in
 /// milliseconds.
 const AGAIN_MS: u64 = 3_000;
+
+/// So many bytes of large buffers having been freed, the heap is walked as after a crowd.
+const RELEASED_BYTES: u64 = 32 << 20;
+
+/// Bytes of large buffers that were freed since the heap was last walked.
+static RELEASED: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that `bytes` of large buffers are being freed: what has held them gives them back once enough has come together.
+pub fn note_released(bytes: u64) {
+    RELEASED.fetch_add(bytes, Ordering::Relaxed);
+}
 
 /// Watches how many connections and streams are open, and gives memory back when most of a crowd has gone.
 #[derive(Debug, Default)]
@@ -29,6 +41,11 @@ impl CrowdMemory {
             self.most.set(open);
         } else if self.most.get() - open >= CROWD.max(self.most.get() / 2) {
             self.most.set(open);
+            self.again_ms.set(now_ms.saturating_add(AGAIN_MS));
+            give_back();
+        }
+        if RELEASED.load(Ordering::Relaxed) >= RELEASED_BYTES {
+            RELEASED.store(0, Ordering::Relaxed);
             self.again_ms.set(now_ms.saturating_add(AGAIN_MS));
             give_back();
         }

@@ -2,6 +2,7 @@
 //! operation.
 
 use crate::budget::{Budget, Held, Share};
+use crate::file::Guard;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
@@ -24,8 +25,16 @@ enum Owner {
     Received(Rc<Vec<u8>>),
     /// This worker, counted as long as any part is left.
     Counted(Rc<Counted>),
+    /// This worker, with something that is dropped with the last part.
+    Guarded(Rc<Guarded>),
     /// Any thread.
     Process(Arc<[u8]>),
+}
+
+/// Bytes with what is dropped with them.
+struct Guarded {
+    bytes: Vec<u8>,
+    _guard: Guard,
 }
 
 /// Bytes that a budget counts.
@@ -45,6 +54,11 @@ impl SharedBytes {
         let mut held = Held::new(Arc::clone(budget), Share::Pieces);
         held.set(buffer.capacity() as u64);
         Self { end: buffer.len(), start: 0, bytes: Owner::Counted(Rc::new(Counted { bytes: buffer, _held: held })) }
+    }
+
+    /// The bytes of a buffer; `guard` is dropped after the last part of them.
+    pub fn with_guard(buffer: Vec<u8>, guard: Guard) -> Self {
+        Self { end: buffer.len(), start: 0, bytes: Owner::Guarded(Rc::new(Guarded { bytes: buffer, _guard: guard })) }
     }
 
     /// The bytes of a buffer that its owner shares: whoever made it has it back, to fill it anew, once no part of it is
@@ -78,6 +92,7 @@ impl Deref for SharedBytes {
             Owner::Worker(bytes) => &bytes[..],
             Owner::Received(bytes) => &bytes[..],
             Owner::Counted(counted) => &counted.bytes[..],
+            Owner::Guarded(guarded) => &guarded.bytes[..],
             Owner::Process(bytes) => &bytes[..],
         };
         &bytes[self.start..self.end]

@@ -5,6 +5,7 @@
 
 use crate::api::policy::DEFAULT as CACHE_DEFAULT;
 use crate::asking::Changes;
+use crate::backlog::{BacklogFull, Waiting};
 use crate::exchange::draft::Draft;
 use crate::exchange::output::{Output, Piece};
 use crate::page::Page;
@@ -169,37 +170,54 @@ pub(crate) fn length(page: &Page, output: &Output) -> usize {
 
 /// The content of `output`, which has `length` bytes. A small one is put together in `spare`, unless the answer before is
 /// still being sent from there.
-pub(crate) fn body(page: &Page, output: &mut Output, length: usize, spare: &mut Rc<Vec<u8>>) -> Body {
+pub(crate) fn body(
+    page: &Page,
+    output: &mut Output,
+    length: usize,
+    spare: &mut Rc<Vec<u8>>,
+    keep: impl Fn(Vec<u8>) -> Result<Waiting, BacklogFull>,
+) -> Result<Body, BacklogFull> {
     if length == 0 {
-        return Body::Empty;
+        return Ok(Body::Empty);
     }
     if let [Piece::Static(number)] = output.pieces() {
-        return match page.range(*number).map(|range| page.part(range)) {
+        return Ok(match page.range(*number).map(|range| page.part(range)) {
             None => Body::Empty,
             Some(Segment::Bytes(bytes)) => Body::Bytes(bytes),
             Some(Segment::File(file)) => Body::File(file),
-        };
+        });
     }
     if length <= WHOLE_BYTES_MAX {
-        if Rc::get_mut(spare).is_none() {
-            *spare = Rc::new(Vec::with_capacity(length));
-        }
-        if let Some(buffer) = Rc::get_mut(spare) {
-            buffer.clear();
+        let fill = |buffer: &mut Vec<u8>| {
             for piece in output.pieces() {
                 buffer.extend_from_slice(match *piece {
                     Piece::Static(number) => page.segment(number),
                     Piece::Dynamic { start, end } => &output.dynamic()[start as usize..end as usize],
                 });
             }
+        };
+        if let Some(buffer) = Rc::get_mut(spare) {
+            buffer.clear();
+            fill(buffer);
+            return Ok(Body::Bytes(SharedBytes::from_shared(Rc::clone(spare))));
         }
-        return Body::Bytes(SharedBytes::from_shared(Rc::clone(spare)));
+        // The answer before waits for its client, and so may this one.
+        let mut buffer = Vec::with_capacity(length);
+        fill(&mut buffer);
+        return Ok(match keep(buffer)?.part(0..length) {
+            Segment::Bytes(bytes) => Body::Bytes(bytes),
+            Segment::File(file) => Body::File(file),
+        });
     }
-    Body::Segments(segments(page, output))
+    segments(page, output, keep).map(Body::Segments)
 }
 
 /// The content of `output` as slices.
-pub(crate) fn segments(page: &Page, output: &mut Output) -> Vec<Segment> {
+pub(crate) fn segments(
+    page: &Page,
+    output: &mut Output,
+    keep: impl Fn(Vec<u8>) -> Result<Waiting, BacklogFull>,
+) -> Result<Vec<Segment>, BacklogFull> {
     let mut copied: Vec<u8> = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
     for piece in output.pieces() {
@@ -223,15 +241,18 @@ pub(crate) fn segments(page: &Page, output: &mut Output) -> Vec<Segment> {
             }
         }
     }
-    let copied = SharedBytes::from_buffer(copied);
+    let keep = |buffer: Vec<u8>| {
+        if buffer.is_empty() { Ok(Waiting::Memory(SharedBytes::from_buffer(buffer))) } else { keep(buffer) }
+    };
+    let copied = keep(copied)?;
     let is_written = parts.iter().any(|part| matches!(part, Part::Written(_)));
-    let written = SharedBytes::from_buffer(if is_written { output.take_dynamic() } else { Vec::new() });
+    let written = keep(if is_written { output.take_dynamic() } else { Vec::new() })?;
     let segment = |part| match part {
         Part::Static(range) => page.part(range),
-        Part::Written(range) => Segment::Bytes(written.slice(range)),
-        Part::Copied(range) => Segment::Bytes(copied.slice(range)),
+        Part::Written(range) => written.part(range),
+        Part::Copied(range) => copied.part(range),
     };
-    parts.into_iter().map(segment).collect()
+    Ok(parts.into_iter().map(segment).collect())
 }
 
 fn copy(parts: &mut Vec<Part>, copied: &mut Vec<u8>, bytes: &[u8]) {
@@ -247,10 +268,12 @@ fn copy(parts: &mut Vec<Part>, copied: &mut Vec<u8>, bytes: &[u8]) {
 mod tests {
     use super::{Heads, SLICE_BYTES_MIN, WHOLE_BYTES_MAX, body, head, length, segments};
     use crate::asking::Changes;
+    use crate::backlog::{BacklogFull, Waiting};
     use crate::exchange::Exchange;
     use crate::page::{PLACED_BYTES_MIN, Page};
     use flatout_config::model::FieldOp;
     use flatout_net::response::{Body, Segment};
+    use flatout_net::shared::SharedBytes;
     use std::rc::Rc;
 
     fn text(body: &Body) -> String {
@@ -268,6 +291,11 @@ mod tests {
         bytes.to_vec()
     }
 
+    /// Without a bound.
+    fn keep(buffer: Vec<u8>) -> Result<Waiting, BacklogFull> {
+        Ok(Waiting::Memory(SharedBytes::from_buffer(buffer)))
+    }
+
     #[test]
     fn small_contents_share_one_buffer() {
         let page = Page::of_segments(&["<p>", "</p>"]);
@@ -280,15 +308,15 @@ mod tests {
             output.write(|buffer| buffer.extend_from_slice(value.as_bytes()));
             output.segment(1);
             let bytes = length(&page, output);
-            body(&page, output, bytes, spare)
+            body(&page, output, bytes, spare, keep).unwrap()
         };
         let first = write("one", &mut spare);
         assert_eq!(text(&first), "<p>one</p>");
         // The first is still being sent: it stays what it is.
         let second = write("two", &mut spare);
         assert_eq!((text(&first), text(&second)), ("<p>one</p>".into(), "<p>two</p>".into()));
-        drop((first, second));
         let before = Rc::as_ptr(&spare);
+        drop((first, second));
         drop(write("three", &mut spare));
         drop(write("four", &mut spare));
         assert_eq!(Rc::as_ptr(&spare), before, "the buffer is used again");
@@ -302,7 +330,9 @@ mod tests {
         let output = &mut exchange.output;
         output.segment(0);
         let spare = &mut Rc::new(Vec::new());
-        assert!(matches!(body(&page, output, large.len(), spare), Body::Bytes(bytes) if bytes.len() == large.len()));
+        assert!(
+            matches!(body(&page, output, large.len(), spare, keep), Ok(Body::Bytes(bytes)) if bytes.len() == large.len())
+        );
         output.segment(1);
         output.write(|buffer| buffer.extend_from_slice(b"ab"));
         output.segment(2);
@@ -310,12 +340,12 @@ mod tests {
         output.segment(3);
         let expected = format!("{large}side by sideab|{}{large}", "y".repeat(SLICE_BYTES_MIN));
         assert_eq!(length(&page, output), expected.len());
-        let slices = segments(&page, output);
+        let slices = segments(&page, output, keep).unwrap();
         assert_eq!(slices.iter().flat_map(bytes_of).collect::<Vec<u8>>(), expected.as_bytes());
         let lengths: Vec<u64> = slices.iter().map(Segment::len).collect();
         assert_eq!(lengths, [large.len() as u64 + 12, 3, SLICE_BYTES_MIN as u64, large.len() as u64]);
         output.clear();
-        assert!(matches!(body(&page, output, 0, spare), Body::Empty));
+        assert!(matches!(body(&page, output, 0, spare, keep), Ok(Body::Empty)));
     }
 
     #[test]
@@ -325,11 +355,11 @@ mod tests {
         let mut exchange = Exchange::default();
         let output = &mut exchange.output;
         output.segment(0);
-        let alone = body(&page, output, large.len(), &mut Rc::new(Vec::new()));
+        let alone = body(&page, output, large.len(), &mut Rc::new(Vec::new()), keep).unwrap();
         assert!(matches!(alone, Body::File(file) if file.bytes == large.len() as u64));
         output.write(|buffer| buffer.extend_from_slice(b"between"));
         output.segment(1);
-        let parts = segments(&page, output);
+        let parts = segments(&page, output, keep).unwrap();
         let [Segment::File(first), Segment::Bytes(between), Segment::File(second)] = &parts[..] else {
             panic!("{parts:?}")
         };

@@ -3,6 +3,7 @@
 use crate::answer;
 use crate::api;
 use crate::asking::{Changes, Refused};
+use crate::backlog::BacklogFull;
 use crate::deadlines::{Deadline, Deadlines};
 use crate::dev;
 use crate::outcome::{Outcome, PageOutcome};
@@ -93,13 +94,15 @@ impl Job {
         self.worker.fail(&self.vm, &self.step, &self.page, run, failure)
     }
 
-    /// What was written since the last time, as slices; and whether it fits what the head promised.
-    fn collect(&mut self, segments: &mut VecDeque<Segment>) {
-        let page = Rc::clone(&self.page);
-        let Some(run) = self.run.as_mut() else { return };
-        let output = &mut run.exchange().output;
-        segments.extend(answer::segments(&page, output));
-        output.clear();
+    /// What was written since the last time, as slices.
+    fn collect(&mut self, segments: &mut VecDeque<Segment>) -> Result<(), BacklogFull> {
+        let Some(run) = self.run.as_mut() else { return Ok(()) };
+        let exchange = run.exchange();
+        let client = exchange.facts.client().map(|client| client.ip());
+        let worker = &self.worker;
+        segments.extend(answer::segments(&self.page, &mut exchange.output, |buffer| worker.keep(buffer, client))?);
+        exchange.output.clear();
+        Ok(())
     }
 }
 
@@ -281,7 +284,9 @@ impl Driving {
         }
         let status = exchange.draft.status;
         let (head, extra) = answer::head(&job.page, &exchange.draft, None, &job.changes);
-        job.collect(&mut segments);
+        if job.collect(&mut segments).is_err() {
+            return Err(job.worker.refuse_output());
+        }
         let outcome = job.worker.index(Outcome::page(PageOutcome::Streamed));
         self.job = Some(job);
         let body = if answer::has_content(status) {
@@ -315,17 +320,28 @@ impl Source for PageSource {
                 continue;
             };
             match came {
-                Came::Flush => job.collect(&mut self.segments),
+                Came::Flush => {
+                    if job.collect(&mut self.segments).is_err() {
+                        job.worker.refuse_output();
+                        self.driving = None;
+                        return Poll::Ready(Piece::Failed(CloseReason::PageFailed));
+                    }
+                }
                 Came::Done => {
                     if job.step.is_dev()
                         && let Some(run) = job.run.as_mut()
                     {
                         dev::add_script(run.exchange());
                     }
-                    job.collect(&mut self.segments);
+                    let collected = job.collect(&mut self.segments);
                     if let Some(run) = job.run.as_mut() {
                         let lines = api::take_log(run.exchange());
                         job.worker.log(&job.step, &job.page, lines);
+                    }
+                    if collected.is_err() {
+                        job.worker.refuse_output();
+                        self.driving = None;
+                        return Poll::Ready(Piece::Failed(CloseReason::PageFailed));
                     }
                     self.driving = None;
                 }

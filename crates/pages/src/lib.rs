@@ -14,6 +14,7 @@
 //! | [`worker`], [`asking`] | a request answered on one worker |
 //! | `job`, `queue`, `deadlines` | runs that go on later, whose turn it is, and by when they must have ended |
 //! | [`mod@check`] | pages compiled without running them |
+//! | [`backlog`] | output that waits for clients, and how much of it there may be |
 //! | `answer`, `dev` | heads and contents; errors in the browser, and pages that load again |
 //! | [`outcome`], [`told`] | why each answer was what it was; what operators are told |
 //!
@@ -22,6 +23,7 @@
 mod answer;
 pub mod api;
 pub mod asking;
+pub mod backlog;
 pub mod check;
 mod deadlines;
 mod dev;

@@ -59,12 +59,19 @@ impl PagesShared {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What pages hold of contents: forms, files of forms, answers of upstreams.
+    pub fn contents(&self) -> Arc<Budget> {
+        Arc::clone(&self.opened().budget)
+    }
+
     /// Opens what the pages of `step` may use, for `workers` workers; when it is open already, only the secret is read again.
     /// Blocks as long as the disk takes.
     ///
     /// # Errors
     /// With what is wrong, and what to do.
     pub fn open(&self, step: &PagesStep, workers: usize) -> Result<(), (String, String)> {
+        // One response has room in any case.
+        self.backlog.memory().make_room_for(step.settings().memory_bytes_max);
         if let Some(api) = step.api() {
             return reread(api);
         }

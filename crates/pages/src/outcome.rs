@@ -24,6 +24,7 @@ flatout_reason::reasons! {
     Unreadable, "page_unreadable", 500, "The page, or what it includes, cannot be read: 500.";
     Changing, "page_changing", 503, "The page changed each time it was read: 503.";
     Busy, "page_busy", 503, "Too many pages wait on this worker already: 503.";
+    OutputBudget, "page_output_budget", 503, "As much output of pages waits for clients as may, or for this client: 503.";
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be made: 500.";
 }
 

@@ -1,6 +1,7 @@
 //! A `pages` or `page` step, shared by all workers: its folder, held open, and its settings.
 
 use crate::api::ApiSettings;
+use crate::backlog::Backlog;
 use crate::open::{Means, Opened};
 use crate::told::Told;
 use flatout_config::model::{PageSettings, Pages};
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub struct PagesShared {
     /// What operators are told.
     pub told: Told,
+    /// Output of pages that waits for clients.
+    pub backlog: Backlog,
     /// What has been opened for pages.
     pub(crate) opened: Mutex<Opened>,
 }

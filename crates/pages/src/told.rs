@@ -20,6 +20,9 @@ const REMEMBERED_MAX: usize = 1024;
 /// How long the same line is not said again, in milliseconds.
 const PAUSE_MS: u64 = 1000;
 
+/// The same for what holds for long, and for everybody.
+const LONG_PAUSE_MS: u64 = 60_000;
+
 /// Bytes of a line at the most: what is longer is cut.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
@@ -40,7 +43,14 @@ struct Recent {
 impl Told {
     /// Says `line` at `now_ms` on the monotonic clock, unless it was said less than a second ago.
     pub fn say_once(&self, line: &str, now_ms: u64) {
-        if let Some(line) = self.decide(line, now_ms) {
+        if let Some(line) = self.decide(line, now_ms, PAUSE_MS) {
+            self.say(line);
+        }
+    }
+
+    /// Says `line` at `now_ms` on the monotonic clock, unless it was said less than a minute ago.
+    pub fn say_rarely(&self, line: &str, now_ms: u64) {
+        if let Some(line) = self.decide(line, now_ms, LONG_PAUSE_MS) {
             self.say(line);
         }
     }
@@ -54,7 +64,7 @@ impl Told {
         let _ = writer.as_ref().map(|writer| writer.try_send(line));
     }
 
-    fn decide(&self, line: &str, now_ms: u64) -> Option<String> {
+    fn decide(&self, line: &str, now_ms: u64, pause_ms: u64) -> Option<String> {
         let key = self.hasher.hash_one(line);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() >= REMEMBERED_MAX && !recent.contains_key(&key) {
@@ -62,7 +72,7 @@ impl Told {
         }
         let before = recent.get(&key).copied();
         match before {
-            Some(before) if now_ms.saturating_sub(before.said_ms) < PAUSE_MS => {
+            Some(before) if now_ms.saturating_sub(before.said_ms) < pause_ms => {
                 recent.insert(key, Recent { left_out: before.left_out + 1, ..before });
                 None
             }
@@ -104,18 +114,20 @@ fn start() -> Option<SyncSender<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, REMEMBERED_MAX, Told, cut};
+    use super::{LINE_BYTES_MAX, LONG_PAUSE_MS, PAUSE_MS, REMEMBERED_MAX, Told, cut};
 
     #[test]
     fn the_same_line_is_said_once_a_second() {
         let told = Told::default();
-        assert_eq!(told.decide("a", 0).as_deref(), Some("a"));
-        assert_eq!((told.decide("a", 10), told.decide("a", 999)), (None, None));
-        assert_eq!(told.decide("b", 10).as_deref(), Some("b"));
-        assert_eq!(told.decide("a", 1000).as_deref(), Some("a (and 2 more like it before)"));
-        assert_eq!(told.decide("a", 2000).as_deref(), Some("a"));
+        assert_eq!(told.decide("a", 0, PAUSE_MS).as_deref(), Some("a"));
+        assert_eq!((told.decide("a", 10, PAUSE_MS), told.decide("a", 999, PAUSE_MS)), (None, None));
+        assert_eq!(told.decide("b", 10, PAUSE_MS).as_deref(), Some("b"));
+        assert_eq!(told.decide("a", 1000, PAUSE_MS).as_deref(), Some("a (and 2 more like it before)"));
+        assert_eq!(told.decide("a", 2000, PAUSE_MS).as_deref(), Some("a"));
+        assert_eq!(told.decide("a", 61_999, LONG_PAUSE_MS), None);
+        assert_eq!(told.decide("a", 62_000, LONG_PAUSE_MS).as_deref(), Some("a (and 1 more like it before)"));
         for number in 0..REMEMBERED_MAX * 3 {
-            told.decide(&number.to_string(), 0);
+            told.decide(&number.to_string(), 0, PAUSE_MS);
         }
         assert!(told.recent.lock().unwrap().len() <= REMEMBERED_MAX);
     }

@@ -4,8 +4,10 @@
 //! A page begins in the handler itself, within its first slice; most end there, and cost no future and no allocation.
 
 use crate::answer;
+use crate::api::refusal::PageRefusal;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
 use crate::asking::{Asking, Changes, Handled, Refused};
+use crate::backlog::{BacklogFull, Waiting};
 use crate::deadlines::Deadlines;
 use crate::dev;
 use crate::exchange::Exchange;
@@ -29,6 +31,7 @@ use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,9 +161,16 @@ impl PagesWorker {
             }
             let response = self.compose(page, &mut exchange, asking.changes, PageOutcome::Answered);
             self.give_back(exchange);
-            return Handled::Reply(response);
+            return match response {
+                Ok(response) => Handled::Reply(response),
+                Err(BacklogFull) => Handled::Refused(self.refuse_output()),
+            };
         };
         let request = asking.request;
+        if !self.shared.backlog.has_room_for(request.client.map(|client| client.ip())) {
+            self.give_back(exchange);
+            return Handled::Refused(self.refuse_output());
+        }
         // Over HTTP/2 the host is no field (RFC 9113 §8.3.1); pages find it where it always is.
         let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = request.head.host.filter(|_| request.head.version == Version::Http2 && !has_host());
@@ -228,21 +238,43 @@ impl PagesWorker {
         }
         let response = self.compose(page, &mut exchange, changes, outcome);
         self.give_back(exchange);
-        Ok(response)
+        response.map_err(|BacklogFull| self.refuse_output())
     }
 
-    fn compose(&self, page: &Page, exchange: &mut Exchange, changes: &Changes, outcome: PageOutcome) -> Response {
+    /// What is answered when pages have left as much output for clients as they may, said once a minute.
+    pub(crate) fn refuse_output(&self) -> Refused {
+        let outcome = Outcome::page(PageOutcome::OutputBudget);
+        self.shared
+            .told
+            .say_rarely(&format!("error: [{}] {}", outcome.name(), outcome.text()), Now::read().monotonic_ms);
+        Refused::new(outcome)
+    }
+
+    /// Keeps output until the client at this address has taken it.
+    pub(crate) fn keep(&self, buffer: Vec<u8>, client: Option<IpAddr>) -> Result<Waiting, BacklogFull> {
+        self.shared.backlog.keep(buffer, client)
+    }
+
+    fn compose(
+        &self,
+        page: &Page,
+        exchange: &mut Exchange,
+        changes: &Changes,
+        outcome: PageOutcome,
+    ) -> Result<Response, BacklogFull> {
+        let client = exchange.facts.client().map(|client| client.ip());
         let status = exchange.draft.status;
         let length = answer::length(page, &exchange.output);
         let (head, extra) = answer::head(page, &exchange.draft, Some(length as u64), changes);
         let body = if answer::has_content(status) {
-            answer::body(page, &mut exchange.output, length, &mut self.spare.borrow_mut())
+            let keep = |buffer| self.keep(buffer, client);
+            answer::body(page, &mut exchange.output, length, &mut self.spare.borrow_mut(), keep)?
         } else {
             Body::Empty
         };
         let mut response = Response::new(status, head, body, self.index(Outcome::page(outcome)));
         response.extra = extra;
-        response
+        Ok(response)
     }
 
     /// What is answered instead of a run that failed, and the line that says why.
@@ -264,6 +296,10 @@ impl PagesWorker {
             None => Outcome::failure(failure.kind),
         };
         let place = failure.line.and_then(|line| page.place(line));
+        if refusal == Some(PageRefusal::ContentBudget) {
+            let line = format!("error: [{}] {}", outcome.name(), outcome.text());
+            self.shared.told.say_rarely(&line, Now::read().monotonic_ms);
+        }
         if refusal.is_none() {
             let place = show_place(step, page, place.as_ref());
             let line = format!("error: {place}: [{}] {}", outcome.name(), failure.message);

@@ -27,6 +27,8 @@ pub struct Config {
     pub sockets: Sockets,
     /// What the metadata caches may hold, for each worker.
     pub cache: CacheBudget,
+    /// How much output of active pages may wait for clients, for all workers together.
+    pub page_output: PageOutputBudget,
     /// What is kept of origins' answers, for all workers together.
     pub store: StoreBudget,
     /// Logs by index.
@@ -144,6 +146,21 @@ pub struct CacheBudget {
 impl Default for CacheBudget {
     fn default() -> Self {
         Self { entries_max: 16_384, bytes_max: 64 * 1024 * 1024 }
+    }
+}
+
+/// Bounds of what active pages have written and clients have not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageOutputBudget {
+    /// Bytes in memory.
+    pub memory_bytes_max: u64,
+    /// Bytes in files without names, once memory is used up.
+    pub disk_bytes_max: u64,
+}
+
+impl Default for PageOutputBudget {
+    fn default() -> Self {
+        Self { memory_bytes_max: 64 << 20, disk_bytes_max: 1 << 30 }
     }
 }
 

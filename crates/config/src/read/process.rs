@@ -6,7 +6,7 @@ use super::shape::{Block, Seen, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Admin, CacheBudget, Config, Timeouts};
+use crate::model::{Admin, CacheBudget, Config, PageOutputBudget, Timeouts};
 use crate::syntax::{Node, Value};
 
 const ALLOWED: &[&str] = &[
@@ -16,6 +16,7 @@ const ALLOWED: &[&str] = &[
     "timeouts",
     "cache",
     "store",
+    "page-output",
     "workers",
     "user",
     "state",
@@ -40,6 +41,12 @@ const CACHE: Shape = Shape {
     properties: &["memory", "entries"],
     block: Block::None,
     example: "cache memory=\"64MiB\" entries=16384",
+};
+const PAGE_OUTPUT: Shape = Shape {
+    arguments: (0, 0),
+    properties: &["memory", "disk"],
+    block: Block::None,
+    example: "page-output memory=\"64MiB\" disk=\"1GiB\"",
 };
 const TIMEOUTS: Shape = Shape {
     arguments: (0, 0),
@@ -110,6 +117,7 @@ fn setting(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
         }
         "admin" => config.admin = admin(reader, node),
         "cache" => config.cache = cache(reader, node),
+        "page-output" => config.page_output = page_output(reader, node),
         "store" => config.store = store::read(reader, node),
         "sockets" => config.sockets = sockets::read(reader, node),
         "timeouts" => config.timeouts = timeouts(reader, node),
@@ -167,6 +175,26 @@ fn cache(reader: &mut Reader<'_>, node: &Node) -> CacheBudget {
         && let Some(entries) = reader.number(&entries.value, 16..=1 << 24)
     {
         budget.entries_max = entries as usize;
+    }
+    budget
+}
+
+fn page_output(reader: &mut Reader<'_>, node: &Node) -> PageOutputBudget {
+    let mut budget = PageOutputBudget::default();
+    reader.shape(node, &PAGE_OUTPUT);
+    if node.properties.is_empty() && node.arguments.is_empty() {
+        let draft = reader.report.add(Code::PropertyMissing, node.span, "`page-output` needs memory, disk, or both");
+        draft.note(format!("as in: {}", PAGE_OUTPUT.example));
+    }
+    if let Some(memory) = property(node, "memory")
+        && let Some(memory) = reader.size(&memory.value, 1 << 20..=1 << 40)
+    {
+        budget.memory_bytes_max = memory;
+    }
+    if let Some(disk) = property(node, "disk")
+        && let Some(disk) = reader.size(&disk.value, 0..=1 << 44)
+    {
+        budget.disk_bytes_max = disk;
     }
     budget
 }

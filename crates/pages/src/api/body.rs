@@ -259,7 +259,7 @@ mod tests {
 
     fn collect(content: &[u8], limits: BodyLimits) -> Result<super::Form, PageRefusal> {
         let folder = std::env::temp_dir();
-        let mut share = Arc::new(Budget::default()).share();
+        let mut share = Arc::new(Budget::default()).share(None);
         let mut collector = Collector::new(limits, &folder, &mut share);
         match MultipartDecoder::new(b"b").feed(content, &mut collector) {
             Ok((_, true)) => Ok(collector.form),

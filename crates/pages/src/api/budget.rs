@@ -1,21 +1,33 @@
-//! One bound for what pages of all sites hold of contents: forms, texts, files of forms, answers of upstreams.
+//! A bound for what pages of all sites hold together: contents (forms, texts, files of forms, answers of upstreams), or
+//! output that waits for clients.
 //!
-//! What one request may hold has bounds of its own; this one is for very many requests at once.
+//! What one request may hold has bounds of its own; this one is for very many requests at once. One client holds a
+//! quarter of it at most, so that nobody takes all of it from the others.
 
-use std::sync::Arc;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of all together at the least; more where one request alone may have more.
+/// Bytes of contents at the least; more where one request alone may have more.
 pub const BYTES_MIN: u64 = 256 << 20;
 
 /// Bytes that are taken at a time: workers share the count.
 const STEP_BYTES: u64 = 16 << 10;
 
+/// One client may hold this part of a budget.
+const CLIENT_PART: u64 = 4;
+
 /// The bound, and what is held.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: AtomicU64,
+    /// What one request may hold: so much any client may have.
+    request_bytes: AtomicU64,
     held_bytes: AtomicU64,
+    /// What each client holds that holds anything.
+    clients: Mutex<HashMap<Option<Client>, u64, RandomState>>,
 }
 
 impl Default for Budget {
@@ -24,19 +36,48 @@ impl Default for Budget {
     }
 }
 
-/// All of it is held.
+/// All of it is held, or one client holds its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
+/// An address of IPv4, or the first half of one of IPv6, which is one network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Client(u64);
+
+impl Client {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(u64::from(address.to_bits())),
+            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64 | 1 << 63),
+        }
+    }
+}
+
 impl Budget {
     /// For `bytes_max` bytes.
-    pub const fn new(bytes_max: u64) -> Self {
-        Self { bytes_max: AtomicU64::new(bytes_max), held_bytes: AtomicU64::new(0) }
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max: AtomicU64::new(bytes_max),
+            request_bytes: AtomicU64::new(0),
+            held_bytes: AtomicU64::new(0),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// The bound, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Changes the bound, in bytes. What is held stays.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// Makes it large enough for two requests that may hold `bytes` each.
     pub fn make_room_for(&self, bytes: u64) {
         self.bytes_max.fetch_max(bytes.saturating_mul(2), Ordering::Relaxed);
+        self.request_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Bytes held now, in steps of 16 KiB.
@@ -44,18 +85,54 @@ impl Budget {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// A share that holds nothing yet.
-    pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: Arc::clone(self), used_bytes: 0, taken_bytes: 0 }
+    /// Bytes that one client may hold.
+    pub fn client_bytes_max(&self) -> u64 {
+        let bytes_max = self.bytes_max();
+        (bytes_max / CLIENT_PART).max(self.request_bytes.load(Ordering::Relaxed)).min(bytes_max)
     }
 
-    fn take(&self, bytes: u64) -> Result<(), Exhausted> {
-        let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.bytes_max.load(Ordering::Relaxed) {
-            return Ok(());
+    /// A share that holds nothing yet, of the client at this address.
+    pub fn share(self: &Arc<Self>, client: Option<IpAddr>) -> Share {
+        Share { budget: Arc::clone(self), client: client.map(Client::of), used_bytes: 0, taken_bytes: 0 }
+    }
+
+    /// Whether the client at this address may have so much more that another request makes sense: a quarter of its part.
+    pub fn has_room_for(&self, client: Option<IpAddr>) -> bool {
+        let held_bytes = self.held_bytes();
+        if held_bytes == 0 {
+            return self.bytes_max() > 0;
         }
-        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        Err(Exhausted)
+        let of_client = self.clients().get(&client.map(Client::of)).copied().unwrap_or(0);
+        let wanted = self.client_bytes_max() / CLIENT_PART;
+        held_bytes.saturating_add(wanted) <= self.bytes_max()
+            && of_client.saturating_add(wanted) <= self.client_bytes_max()
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<Option<Client>, u64, RandomState>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, client: Option<Client>, bytes: u64) -> Result<(), Exhausted> {
+        let mut clients = self.clients();
+        let of_client = clients.get(&client).copied().unwrap_or(0).saturating_add(bytes);
+        let in_all = self.held_bytes().saturating_add(bytes);
+        if of_client > self.client_bytes_max() || in_all > self.bytes_max() {
+            return Err(Exhausted);
+        }
+        clients.insert(client, of_client);
+        self.held_bytes.store(in_all, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give_back(&self, client: Option<Client>, bytes: u64) {
+        let mut clients = self.clients();
+        if let Some(held) = clients.get_mut(&client) {
+            *held = held.saturating_sub(bytes);
+            if *held == 0 {
+                clients.remove(&client);
+            }
+        }
+        self.held_bytes.store(self.held_bytes().saturating_sub(bytes), Ordering::Relaxed);
     }
 }
 
@@ -63,6 +140,7 @@ impl Budget {
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
+    client: Option<Client>,
     used_bytes: u64,
     taken_bytes: u64,
 }
@@ -71,49 +149,85 @@ impl Share {
     /// Holds `bytes` more.
     ///
     /// # Errors
-    /// When there are not so many left; the share is as before then.
+    /// When there are not so many left for this client; the share is as before then.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let used_bytes = self.used_bytes.saturating_add(bytes as u64);
         if used_bytes > self.taken_bytes {
             let more = (used_bytes - self.taken_bytes).div_ceil(STEP_BYTES).saturating_mul(STEP_BYTES);
-            self.budget.take(more)?;
+            self.budget.take(self.client, more)?;
             self.taken_bytes += more;
         }
         self.used_bytes = used_bytes;
         Ok(())
     }
+
+    /// Bytes taken for it.
+    pub const fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.held_bytes.fetch_sub(self.taken_bytes, Ordering::Relaxed);
+        if self.taken_bytes > 0 {
+            self.budget.give_back(self.client, self.taken_bytes);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Budget, Exhausted, STEP_BYTES};
+    use std::net::IpAddr;
     use std::sync::Arc;
+
+    fn client(address: &str) -> Option<IpAddr> {
+        Some(address.parse().unwrap())
+    }
 
     #[test]
     fn what_is_held_is_bounded_and_comes_back() {
         let budget = Arc::new(Budget::new(3 * STEP_BYTES));
-        let mut one = budget.share();
+        budget.make_room_for(STEP_BYTES);
+        let mut one = budget.share(client("192.0.2.1"));
         one.grow(1).unwrap();
         one.grow(STEP_BYTES as usize - 1).unwrap();
         assert_eq!(budget.held_bytes(), STEP_BYTES);
-        let mut other = budget.share();
-        assert_eq!(other.grow(2 * STEP_BYTES as usize + 1), Err(Exhausted));
-        other.grow(2 * STEP_BYTES as usize).unwrap();
-        assert_eq!(one.grow(1), Err(Exhausted));
-        drop(other);
-        one.grow(1).unwrap();
-        assert_eq!(budget.held_bytes(), 2 * STEP_BYTES);
+        let mut others: Vec<_> = ["192.0.2.2", "2001:db8::1"].iter().map(|at| budget.share(client(at))).collect();
+        assert_eq!(others[0].grow(STEP_BYTES as usize + 1), Err(Exhausted));
+        others.iter_mut().for_each(|other| other.grow(STEP_BYTES as usize).unwrap());
+        assert!(!budget.has_room_for(client("192.0.2.9")));
+        assert_eq!(budget.share(client("192.0.2.9")).grow(1), Err(Exhausted));
+        drop(others);
+        budget.share(client("192.0.2.9")).grow(1).unwrap();
         drop(one);
-        assert_eq!(budget.held_bytes(), 0);
-        budget.make_room_for(STEP_BYTES);
-        assert_eq!(budget.share().grow(4 * STEP_BYTES as usize), Err(Exhausted));
-        budget.make_room_for(2 * STEP_BYTES);
-        budget.share().grow(4 * STEP_BYTES as usize).unwrap();
+        assert_eq!((budget.held_bytes(), budget.clients().len()), (0, 0));
+        budget.make_room_for(4 * STEP_BYTES);
+        assert_eq!(budget.share(None).grow(5 * STEP_BYTES as usize), Err(Exhausted));
+        budget.share(None).grow(4 * STEP_BYTES as usize).unwrap();
+    }
+
+    #[test]
+    fn one_client_holds_a_quarter() {
+        let budget = Arc::new(Budget::new(8 * STEP_BYTES));
+        let hold = |address: &str| {
+            let mut share = budget.share(client(address));
+            share.grow(STEP_BYTES as usize).map(|()| share)
+        };
+        for (mine, other) in [
+            (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.2"),
+            (["2001:db8::1", "2001:db8::ffff:0:1"], "2001:db8:0:1::1"),
+            (["127.0.0.1", "127.0.0.1"], "127.0.0.2"),
+        ] {
+            let held: Vec<_> = mine.iter().map(|address| hold(address).unwrap()).collect();
+            assert!(hold(mine[0]).is_err() && !budget.has_room_for(client(mine[1])), "{mine:?}");
+            assert!(hold(other).is_ok() && budget.has_room_for(client(other)), "{other}");
+            drop(held);
+            assert!(hold(mine[1]).is_ok());
+        }
+        // One request has what it may have in any case.
+        budget.make_room_for(3 * STEP_BYTES);
+        assert_eq!(budget.client_bytes_max(), 3 * STEP_BYTES);
+        assert_eq!(budget.bytes_max(), 8 * STEP_BYTES);
     }
 }

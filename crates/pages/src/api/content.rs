@@ -97,7 +97,7 @@ pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<Reading, F
         content_type: exchange.facts.field("content-type").unwrap_or_default().to_vec(),
         content,
         kept,
-        share: api.settings.budget.share(),
+        share: api.settings.budget.share(exchange.facts.client().map(|client| client.ip())),
         beside: Beside::of(exchange),
         refused: Refused::of(exchange),
     })

@@ -46,23 +46,24 @@ struct Fetched {
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
-    let made = sandbox.waiting(move |_, _, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
-        let client = using.client.clone().ok_or("there is nobody here to ask")?;
-        let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
-        let mut share = using.settings.budget.share();
-        Ok(Wanted::new(async move {
-            let fetched = fetch(&client, prepared, &mut share).await;
-            let bytes = fetched.as_ref().map_or(0, |fetched| fetched.content.len());
-            Ok(Made::new(bytes, move |lua| {
-                let _held = share;
-                match fetched {
-                    Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
-                    // As a page expects of what may fail: nil, and why.
-                    Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
-                }
+    let made =
+        sandbox.waiting(move |_, exchange, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
+            let client = using.client.clone().ok_or("there is nobody here to ask")?;
+            let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
+            let mut share = using.settings.budget.share(exchange.facts.client().map(|client| client.ip()));
+            Ok(Wanted::new(async move {
+                let fetched = fetch(&client, prepared, &mut share).await;
+                let bytes = fetched.as_ref().map_or(0, |fetched| fetched.content.len());
+                Ok(Made::new(bytes, move |lua| {
+                    let _held = share;
+                    match fetched {
+                        Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
+                        // As a page expects of what may fail: nil, and why.
+                        Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
+                    }
+                }))
             }))
-        }))
-    })?;
+        })?;
     sandbox.global("fetch", made)
 }
 

@@ -1,0 +1,161 @@
+//! The output of pages that waits for clients: in memory within one budget of all pages, then in files without names within
+//! another. Beyond both there is no more output, so a page does not begin to run.
+
+use crate::api::budget::{Budget, Share};
+use flatout_config::model::PageOutputBudget;
+use flatout_net::file::{OpenFile, create_nameless_on_disk, write_all_at};
+use flatout_net::memory::note_released;
+use flatout_net::response::{FileBody, Segment};
+use flatout_net::shared::SharedBytes;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Less than this does not go into a file: each costs a descriptor.
+const FILE_BYTES_MIN: usize = 64 * 1024;
+
+/// What pages of all sites may leave for clients to take.
+#[derive(Debug)]
+pub struct Backlog {
+    memory: Arc<Budget>,
+    disk: Arc<Budget>,
+    folder: PathBuf,
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        let PageOutputBudget { memory_bytes_max, disk_bytes_max } = PageOutputBudget::default();
+        Self {
+            memory: Arc::new(Budget::new(memory_bytes_max)),
+            disk: Arc::new(Budget::new(disk_bytes_max)),
+            folder: std::env::temp_dir(),
+        }
+    }
+}
+
+/// Both budgets are used up, or the client's part of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BacklogFull;
+
+impl Backlog {
+    /// Changes the bounds. What waits stays.
+    pub fn set_bounds(&self, bounds: PageOutputBudget) {
+        self.memory.set_bytes_max(bounds.memory_bytes_max);
+        self.disk.set_bytes_max(bounds.disk_bytes_max);
+    }
+
+    /// The budget of memory.
+    pub const fn memory(&self) -> &Arc<Budget> {
+        &self.memory
+    }
+
+    /// The budget of files.
+    pub const fn disk(&self) -> &Arc<Budget> {
+        &self.disk
+    }
+
+    /// Whether the client at this address may have more output.
+    pub(crate) fn has_room_for(&self, client: Option<IpAddr>) -> bool {
+        self.memory.has_room_for(client) || self.disk.has_room_for(client)
+    }
+
+    /// Keeps `buffer` until the client has taken it.
+    pub(crate) fn keep(&self, mut buffer: Vec<u8>, client: Option<IpAddr>) -> Result<Waiting, BacklogFull> {
+        buffer.shrink_to_fit();
+        let mut share = self.memory.share(client);
+        if share.grow(buffer.capacity()).is_ok() {
+            return Ok(Waiting::Memory(SharedBytes::with_guard(buffer, Box::new(Released(share)))));
+        }
+        let mut share = self.disk.share(client);
+        note_released(buffer.capacity() as u64);
+        if buffer.len() < FILE_BYTES_MIN || share.grow(buffer.len()).is_err() {
+            return Err(BacklogFull);
+        }
+        let written = create_nameless_on_disk(&self.folder).and_then(|fd| {
+            write_all_at(&fd, &buffer, 0)?;
+            Ok(fd)
+        });
+        let fd = written.map_err(|_| BacklogFull)?;
+        Ok(Waiting::File(Rc::new(OpenFile::own(Arc::new(fd)).with_guard(Box::new(share)))))
+    }
+}
+
+/// Output that is kept.
+pub(crate) enum Waiting {
+    Memory(SharedBytes),
+    File(Rc<OpenFile>),
+}
+
+impl Waiting {
+    /// A part of it.
+    pub(crate) fn part(&self, range: Range<usize>) -> Segment {
+        match self {
+            Self::Memory(bytes) => Segment::Bytes(bytes.slice(range)),
+            Self::File(file) => {
+                let (offset, bytes) = (range.start as u64, range.len() as u64);
+                Segment::File(FileBody { file: Rc::clone(file), offset, bytes })
+            }
+        }
+    }
+}
+
+/// A share of memory that is soon free.
+#[derive(Debug)]
+struct Released(Share);
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        note_released(self.0.taken_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Backlog, BacklogFull, Budget, Waiting};
+    use flatout_net::response::Segment;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    fn backlog(memory: u64, disk: u64, folder: &str) -> Backlog {
+        Backlog {
+            memory: Arc::new(Budget::new(memory)),
+            disk: Arc::new(Budget::new(disk)),
+            folder: PathBuf::from(folder),
+        }
+    }
+
+    #[test]
+    fn output_goes_to_memory_then_to_files_then_nowhere() {
+        let backlog = backlog(4 << 20, 8 << 20, "/tmp");
+        let (one, other) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
+        let buffer = || (0..1 << 20).map(|at: u32| (at % 251) as u8).collect::<Vec<u8>>();
+        let first = backlog.keep(buffer(), one).unwrap();
+        assert!(matches!(&first, Waiting::Memory(bytes) if **bytes == buffer()));
+        let second = backlog.keep(buffer(), one).unwrap();
+        let Segment::File(part) = second.part(1000..2000) else { panic!("in memory") };
+        let mut read = vec![0; 1000];
+        rustix::io::pread(&part.file.fd, &mut read, part.offset).unwrap();
+        assert!(read == buffer()[1000..2000] && part.bytes == 1000);
+        // What is small never costs a descriptor.
+        assert_eq!(backlog.keep(vec![0; 1000], one).err(), Some(BacklogFull));
+        let third = backlog.keep(buffer(), one).unwrap();
+        assert_eq!(backlog.keep(buffer(), one).err(), Some(BacklogFull));
+        assert!(!backlog.has_room_for(one) && backlog.has_room_for(other));
+        assert!(matches!(backlog.keep(buffer(), other), Ok(Waiting::Memory(_))));
+        drop((first, second, third));
+        // A part under way holds the file.
+        assert_eq!((backlog.memory().held_bytes(), backlog.disk().held_bytes()), (0, 1 << 20));
+        drop(part);
+        assert_eq!(backlog.disk().held_bytes(), 0);
+    }
+
+    #[test]
+    fn where_no_file_can_be_there_is_memory_alone() {
+        let backlog = backlog(4 << 20, 8 << 20, "/does/not/exist");
+        let _first = backlog.keep(vec![0; 1 << 20], None).unwrap();
+        assert_eq!(backlog.keep(vec![0; 1 << 20], None).err(), Some(BacklogFull));
+        assert_eq!(backlog.disk().held_bytes(), 0);
+    }
+}

@@ -1,0 +1,109 @@
+//! Output that clients do not take: bounded in memory and in files, by client and in all, and given back.
+
+use super::{configure, text};
+use crate::e2e::harness::{Folder, Response, Server, flatout, wait_until};
+use crate::e2e::http2::client::{Client, HEADERS};
+use crate::e2e::memory::bound;
+use crate::e2e::tool::{run, tool};
+use std::io::Write as _;
+
+const MIB: u64 = 1 << 20;
+
+/// 2 MiB of output, which `flush` sends in two halves.
+const SITE: &[(&str, &[u8])] = &[
+    ("site/large.lhtml", b"<?lua local half = string.rep('x', 1048576) ?><?raw half ?>|<?raw half ?>"),
+    ("site/flush.lhtml", b"<?lua local half = string.rep('x', 1048576) ?><?raw half ?><?lua flush() ?><?raw half ?>"),
+    ("site/small.lhtml", b"<?= 1 ?>"),
+];
+
+fn start() -> (Folder, Server) {
+    let folder = Folder::with(SITE);
+    let settings = "memory-limit \"4MiB\"\n  cpu-limit \"10s\"";
+    let config = format!(
+        "page-output memory=\"8MiB\" disk=\"32MiB\"\n{}",
+        configure(settings, "route \"/metrics\" { metrics; }")
+    );
+    let server = Server::run(&folder, &config);
+    assert_eq!(server.get("/large").status, 200);
+    (folder, server)
+}
+
+/// What the metrics say that pages hold of `kind`.
+fn held(server: &Server, kind: &str) -> u64 {
+    let name = format!("flatout_pages_held_bytes{{kind=\"{kind}\"}} ");
+    let text = text(&server.get("/metrics"));
+    let line = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("{text}"));
+    line.parse().unwrap()
+}
+
+/// Nothing waits any more, and the memory is the kernel's again.
+fn given_back(server: &Server, bytes_max: u64) {
+    wait_until("the output is given back", || held(server, "output_memory") == 0 && held(server, "output_files") == 0);
+    wait_until("the memory is given back", || server.memory_kb("RssAnon") * 1024 <= bytes_max);
+}
+
+#[test]
+fn streams_that_nobody_reads_are_bounded_and_leave_nothing() {
+    let (folder, server) = start();
+    let before = server.memory_kb("RssAnon") * 1024;
+    for path in ["/large", "/flush"] {
+        let mut client = Client::connect(&server, &[(4, 0)]);
+        for stream in 0..100 {
+            client.get(2 * stream + 1, path);
+        }
+        let heads: Vec<_> = (0..100).map(|_| client.frame_like("a head", |frame| frame.kind == HEADERS)).collect();
+        // A status of 503 is the last response of the static table but one: 200 is an index of one byte.
+        let answered = heads.iter().filter(|head| head.payload.first() == Some(&0x88)).count();
+        assert!((3..20).contains(&answered), "{path}: {answered} of 100 were answered");
+        let (memory, files) = (held(&server, "output_memory"), held(&server, "output_files"));
+        // A quarter of the files is for one client, and of memory as much as one page may have.
+        assert!(memory > 0 && memory <= 4 * MIB && files > 0 && files <= 8 * MIB, "{path}: {memory}, {files}");
+        let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
+        assert!(grown <= bound(32 * MIB), "{path}: {grown} bytes");
+        // The same client is told so before the page runs; another is not concerned.
+        let refused = server.get("/small");
+        assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")));
+        let other = run(tool("curl").args(["-sS", "--interface", "127.0.0.2", &server.url("/large")]));
+        assert_eq!(other.len() as u64, 2 * MIB + 1);
+        let status = run(flatout().args(["status", "--admin"]).arg(folder.path().join("admin.sock")));
+        assert!(status.contains("pages: output"), "{status}");
+        drop(client);
+        given_back(&server, before + bound(16 * MIB));
+    }
+    let (_, said) = server.stop();
+    assert_eq!(said.matches("[page_output_budget]").count(), 1, "{said}");
+}
+
+#[test]
+fn output_in_files_is_the_same_output() {
+    let (_folder, server) = start();
+    let mut silent = Client::connect(&server, &[(4, 0)]);
+    for stream in 0..2 {
+        silent.get(2 * stream + 1, "/large");
+    }
+    wait_until("memory is used up", || held(&server, "output_memory") >= 2 * MIB);
+    let expected = ["x".repeat(1 << 20), "x".repeat(1 << 20)].join("|");
+    for http in ["--http1.1", "--http2-prior-knowledge"] {
+        let output = run(tool("curl").args(["-sS", http, &server.url("/large")]));
+        assert!(output == expected, "{http}: {} bytes", output.len());
+    }
+    drop(silent);
+}
+
+#[test]
+fn connections_that_nobody_reads_leave_nothing() {
+    let (_folder, server) = start();
+    let before = server.memory_kb("RssAnon") * 1024;
+    let ask = |_| {
+        let mut stream = server.connect();
+        stream.write_all(&b"GET /large HTTP/1.1\r\nHost: test\r\n\r\n".repeat(8)).unwrap();
+        stream
+    };
+    let readers: Vec<_> = (0..30).map(ask).collect();
+    wait_until("output waits", || held(&server, "output_memory") > 0);
+    let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
+    assert!(grown <= bound(32 * MIB), "{grown} bytes");
+    drop(readers);
+    given_back(&server, before + bound(16 * MIB));
+    assert_eq!(Response::parse(&server.exchange(b"GET /small HTTP/1.0\r\n\r\n")).status, 200);
+}
