@@ -2,6 +2,7 @@
 
 use crate::answer;
 use crate::api;
+use crate::api::budget::Share;
 use crate::asking::{Changes, Refused};
 use crate::backlog::BacklogFull;
 use crate::deadlines::{Deadline, Deadlines};
@@ -9,7 +10,7 @@ use crate::dev;
 use crate::outcome::{Outcome, PageOutcome};
 use crate::page::Page;
 use crate::queue::Claim;
-use crate::sandbox::failure::Failure;
+use crate::sandbox::failure::{Failure, FailureKind};
 use crate::sandbox::wait::Wanted;
 use crate::sandbox::{Run, Step};
 use crate::step::PagesStep;
@@ -31,6 +32,9 @@ use std::time::Duration;
 /// they begin, and flushes of nothing, would be a way around the queue.
 const RESUMES_MAX: u32 = 4;
 
+/// A run that holds less does not count for the memory of all: there are bounds on how many runs wait.
+const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
+
 /// A run with what belongs to it.
 pub(crate) struct Job {
     pub(crate) worker: Rc<PagesWorker>,
@@ -39,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) page: Rc<Page>,
     pub(crate) changes: Changes,
     run: Option<Run>,
+    /// What it holds of the memory for output.
+    share: Share,
 }
 
 impl Job {
@@ -49,8 +55,9 @@ impl Job {
         step: &Arc<PagesStep>,
         page: &Rc<Page>,
         changes: &Changes,
-        run: Run,
+        mut run: Run,
     ) -> Option<Self> {
+        let client = run.exchange().facts.client().map(|client| client.ip());
         let mut job = Self {
             worker: Rc::clone(worker),
             vm: Rc::clone(vm),
@@ -58,6 +65,7 @@ impl Job {
             page: Rc::clone(page),
             changes: changes.clone(),
             run: Some(run),
+            share: worker.share(client),
         };
         if let Some(run) = job.run.as_mut() {
             // The first one may have been shorter.
@@ -67,9 +75,19 @@ impl Job {
         worker.count_waiting().then_some(job)
     }
 
-    /// Its next slice.
+    /// Its next slice. What the run then holds while others have their turns counts as output does, unless it is little.
     pub(crate) fn resume(&mut self) -> Step {
-        self.run.as_mut().map_or(Step::Done, Run::resume)
+        let Some(run) = self.run.as_mut() else { return Step::Done };
+        let step = run.resume();
+        let held_bytes = match step {
+            Step::Preempted | Step::Wants(_) => run.held_bytes(),
+            Step::Done | Step::Failed(_) | Step::Flush => 0,
+        };
+        let counted = if held_bytes > UNCOUNTED_BYTES_MAX { held_bytes } else { 0 };
+        if self.share.set(counted).is_err() {
+            return Step::Failed(run.end(FailureKind::MemoryBudget));
+        }
+        step
     }
 
     /// How long a slice is.
@@ -202,7 +220,7 @@ impl Driving {
             self.job = claim.cancel();
         }
         let run = self.job.as_mut().and_then(|job| job.run.as_mut());
-        let Some(failure) = run.map(Run::expire) else { return Poll::Pending };
+        let Some(failure) = run.map(|run| run.end(FailureKind::RunLimit)) else { return Poll::Pending };
         self.came(Came::Failed(failure))
     }
 

@@ -4,6 +4,7 @@
 //! A page begins in the handler itself, within its first slice; most end there, and cost no future and no allocation.
 
 use crate::answer;
+use crate::api::budget::Share;
 use crate::api::refusal::PageRefusal;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
 use crate::asking::{Asking, Changes, Handled, Refused};
@@ -248,6 +249,11 @@ impl PagesWorker {
             .told
             .say_rarely(&format!("error: [{}] {}", outcome.name(), outcome.text()), Now::read().monotonic_ms);
         Refused::new(outcome)
+    }
+
+    /// A share of the memory for output, which holds nothing yet.
+    pub(crate) fn share(&self, client: Option<IpAddr>) -> Share {
+        self.shared.backlog.memory().share(client)
     }
 
     /// Keeps output until the client at this address has taken it.

@@ -16,12 +16,13 @@ const SITE: &[(&str, &[u8])] = &[
     ("site/small.lhtml", b"<?= 1 ?>"),
 ];
 
-fn start() -> (Folder, Server) {
+/// Runs are whole within a `slice` of their own, or take turns.
+fn start(slice: &str) -> (Folder, Server) {
     let folder = Folder::with(SITE);
-    let settings = "memory-limit \"4MiB\"\n  cpu-limit \"10s\"";
+    let settings = format!("memory-limit \"4MiB\"\n  cpu-limit \"10s\"\n  cpu-slice \"{slice}\"");
     let config = format!(
         "page-output memory=\"8MiB\" disk=\"32MiB\"\n{}",
-        configure(settings, "route \"/metrics\" { metrics; }")
+        configure(&settings, "route \"/metrics\" { metrics; }")
     );
     let server = Server::run(&folder, &config);
     assert_eq!(server.get("/large").status, 200);
@@ -44,15 +45,16 @@ fn given_back(server: &Server, bytes_max: u64) {
 
 #[test]
 fn streams_that_nobody_reads_are_bounded_and_leave_nothing() {
-    let (folder, server) = start();
+    let (folder, server) = start("50ms");
     let before = server.memory_kb("RssAnon") * 1024;
     for path in ["/large", "/flush"] {
         let mut client = Client::connect(&server, &[(4, 0)]);
-        for stream in 0..100 {
+        let mut ask = |stream: u32| {
             client.get(2 * stream + 1, path);
-        }
-        let heads: Vec<_> = (0..100).map(|_| client.frame_like("a head", |frame| frame.kind == HEADERS)).collect();
-        // A status of 503 is the last response of the static table but one: 200 is an index of one byte.
+            client.frame_like("a head", |frame| frame.kind == HEADERS)
+        };
+        let heads: Vec<_> = (0..100).map(&mut ask).collect();
+        // 200 is an index of the static table, 503 is none.
         let answered = heads.iter().filter(|head| head.payload.first() == Some(&0x88)).count();
         assert!((3..20).contains(&answered), "{path}: {answered} of 100 were answered");
         let (memory, files) = (held(&server, "output_memory"), held(&server, "output_files"));
@@ -60,8 +62,8 @@ fn streams_that_nobody_reads_are_bounded_and_leave_nothing() {
         assert!(memory > 0 && memory <= 4 * MIB && files > 0 && files <= 8 * MIB, "{path}: {memory}, {files}");
         let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
         assert!(grown <= bound(32 * MIB), "{path}: {grown} bytes");
-        // The same client is told so before the page runs; another is not concerned.
-        let refused = server.get("/small");
+        // The same client has no more of it; another is not concerned.
+        let refused = server.get("/large");
         assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")));
         let other = run(tool("curl").args(["-sS", "--interface", "127.0.0.2", &server.url("/large")]));
         assert_eq!(other.len() as u64, 2 * MIB + 1);
@@ -74,9 +76,23 @@ fn streams_that_nobody_reads_are_bounded_and_leave_nothing() {
     assert_eq!(said.matches("[page_output_budget]").count(), 1, "{said}");
 }
 
+/// The runs themselves, of which all have begun before any is done, are bounded as their output is.
+#[test]
+fn runs_that_take_turns_are_bounded_and_leave_nothing() {
+    let (_folder, server) = start("200us");
+    let before = server.memory_kb("RssAnon") * 1024;
+    let mut client = Client::connect(&server, &[(4, 0)]);
+    (0..100).for_each(|stream| client.get(2 * stream + 1, "/large"));
+    (0..100).for_each(|_| drop(client.frame_like("a head", |frame| frame.kind == HEADERS)));
+    let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
+    assert!(grown <= bound(32 * MIB), "{grown} bytes");
+    drop(client);
+    given_back(&server, before + bound(16 * MIB));
+}
+
 #[test]
 fn output_in_files_is_the_same_output() {
-    let (_folder, server) = start();
+    let (_folder, server) = start("50ms");
     let mut silent = Client::connect(&server, &[(4, 0)]);
     for stream in 0..2 {
         silent.get(2 * stream + 1, "/large");
@@ -92,7 +108,7 @@ fn output_in_files_is_the_same_output() {
 
 #[test]
 fn connections_that_nobody_reads_leave_nothing() {
-    let (_folder, server) = start();
+    let (_folder, server) = start("50ms");
     let before = server.memory_kb("RssAnon") * 1024;
     let ask = |_| {
         let mut stream = server.connect();

@@ -160,7 +160,7 @@ pub struct PageOutputBudget {
 
 impl Default for PageOutputBudget {
     fn default() -> Self {
-        Self { memory_bytes_max: 64 << 20, disk_bytes_max: 1 << 30 }
+        Self { memory_bytes_max: 256 << 20, disk_bytes_max: 1 << 30 }
     }
 }
 

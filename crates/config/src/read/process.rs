@@ -46,7 +46,7 @@ const PAGE_OUTPUT: Shape = Shape {
     arguments: (0, 0),
     properties: &["memory", "disk"],
     block: Block::None,
-    example: "page-output memory=\"64MiB\" disk=\"1GiB\"",
+    example: "page-output memory=\"256MiB\" disk=\"1GiB\"",
 };
 const TIMEOUTS: Shape = Shape {
     arguments: (0, 0),

@@ -161,6 +161,24 @@ impl Share {
         Ok(())
     }
 
+    /// Holds `bytes` from now on, more or fewer than before.
+    ///
+    /// # Errors
+    /// When there are not so many left for this client; the share is as before then.
+    pub fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let used_bytes = bytes as u64;
+        if used_bytes > self.used_bytes {
+            return self.grow((used_bytes - self.used_bytes) as usize);
+        }
+        let needed = used_bytes.div_ceil(STEP_BYTES).saturating_mul(STEP_BYTES);
+        if self.taken_bytes > needed {
+            self.budget.give_back(self.client, self.taken_bytes - needed);
+            self.taken_bytes = needed;
+        }
+        self.used_bytes = used_bytes;
+        Ok(())
+    }
+
     /// Bytes taken for it.
     pub const fn taken_bytes(&self) -> u64 {
         self.taken_bytes
@@ -225,6 +243,12 @@ mod tests {
             drop(held);
             assert!(hold(mine[1]).is_ok());
         }
+        let mut share = budget.share(None);
+        share.set(2 * STEP_BYTES as usize).unwrap();
+        share.set(STEP_BYTES as usize - 1).unwrap();
+        assert_eq!((share.taken_bytes(), budget.held_bytes()), (STEP_BYTES, STEP_BYTES));
+        assert_eq!(share.set(3 * STEP_BYTES as usize), Err(Exhausted));
+        drop(share);
         // One request has what it may have in any case.
         budget.make_room_for(3 * STEP_BYTES);
         assert_eq!(budget.client_bytes_max(), 3 * STEP_BYTES);

@@ -17,6 +17,7 @@ flatout_reason::reasons! {
     Held, "page_held", 503, "The page computed for too long where it cannot make way for others, within a metamethod or a callback: 503.";
     RunLimit, "page_run_limit", 503, "The page took longer in all than one request may, its waiting included: 503.";
     MemoryLimit, "page_memory_limit", 503, "The page used all the memory that one request may have: 503.";
+    MemoryBudget, "page_memory_budget", 503, "Pages, or those of one client, hold as much memory as all of them together may: 503.";
     Stray, "page_stray_yield", 500, "The page's code gave control away outside any coroutine of its own: 500.";
 }
 

@@ -151,9 +151,15 @@ impl Run {
         failure
     }
 
-    /// Ends it for the time that it has taken in all.
-    pub fn expire(&mut self) -> Box<Failure> {
-        let mut failure = self.unplaced(FailureKind::RunLimit, FailureKind::RunLimit.text());
+    /// Bytes that it holds between its slices.
+    pub fn held_bytes(&self) -> usize {
+        let exchange = self.exchange.as_ref().map_or(0, |exchange| exchange.held_bytes());
+        self.account.memory_bytes.saturating_add(exchange)
+    }
+
+    /// Ends it where it is.
+    pub fn end(&mut self, kind: FailureKind) -> Box<Failure> {
+        let mut failure = self.unplaced(kind, kind.text());
         if let Some(thread) = &self.thread
             && let Ok(text) = self.inner.traceback.call::<String>(thread.clone())
         {

@@ -77,7 +77,7 @@ fn a_run_that_expires_says_where_it_waited() {
     let code = sandbox.load("page", "local a = 1\nlater('x')\n__w('never')").unwrap();
     let mut run = sandbox.start(&code, Box::default(), unhurried());
     assert!(matches!(run.resume(), Step::Wants(_)));
-    let failure = run.expire();
+    let failure = run.end(FailureKind::RunLimit);
     assert_eq!((failure.kind, failure.line), (FailureKind::RunLimit, Some(2)), "{failure:?}");
     assert!(matches!(run.resume(), Step::Done));
     assert_eq!(text(&run.finish()), "");
