@@ -292,6 +292,7 @@ mod tests {
     }
 
     /// Without a bound.
+    #[expect(clippy::unnecessary_wraps, reason = "as a backlog has it")]
     fn keep(buffer: Vec<u8>) -> Result<Waiting, BacklogFull> {
         Ok(Waiting::Memory(SharedBytes::from_buffer(buffer)))
     }

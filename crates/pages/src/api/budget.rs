@@ -199,6 +199,7 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
 
+    #[expect(clippy::unnecessary_wraps, reason = "as requests have it")]
     fn client(address: &str) -> Option<IpAddr> {
         Some(address.parse().unwrap())
     }
@@ -213,7 +214,9 @@ mod tests {
         assert_eq!(budget.held_bytes(), STEP_BYTES);
         let mut others: Vec<_> = ["192.0.2.2", "2001:db8::1"].iter().map(|at| budget.share(client(at))).collect();
         assert_eq!(others[0].grow(STEP_BYTES as usize + 1), Err(Exhausted));
-        others.iter_mut().for_each(|other| other.grow(STEP_BYTES as usize).unwrap());
+        for other in &mut others {
+            other.grow(STEP_BYTES as usize).unwrap();
+        }
         assert!(!budget.has_room_for(client("192.0.2.9")));
         assert_eq!(budget.share(client("192.0.2.9")).grow(1), Err(Exhausted));
         drop(others);
