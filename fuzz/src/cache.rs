@@ -100,6 +100,7 @@ fn request<'a>(method: &'a str, fields: Fields<'a>) -> CacheRequest<'a> {
         query: Some(b"q"),
         fields,
         has_content: false,
+        forwarding: &flatout_cache::request::AsReceived,
     }
 }
 

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod explain;
 mod faults;
+mod hints;
 mod hits;
 mod memory;
 mod origin;

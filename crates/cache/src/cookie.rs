@@ -114,6 +114,7 @@ mod tests {
                 query: None,
                 fields: *fields,
                 has_content: false,
+                forwarding: &crate::request::AsReceived,
             })
         })
         .unwrap()

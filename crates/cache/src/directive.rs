@@ -52,6 +52,14 @@ impl Seconds {
         }
     }
 
+    /// Invalid, if it is there.
+    const fn invalidated(self) -> Self {
+        match self {
+            Self::Absent => Self::Absent,
+            Self::Valid(_) | Self::Invalid => Self::Invalid,
+        }
+    }
+
     /// This and another value of the same directive: the lesser, or none that is valid. RFC 9111 §4.2.1 lets a cache
     /// use the first or take the answer for stale; until the lesser is over the two agree, and afterwards it is stale.
     pub(crate) fn and(self, other: Self) -> Self {
@@ -84,6 +92,8 @@ pub struct ResponseDirectives {
     pub no_transform: bool,
     /// `immutable` (RFC 8246).
     pub immutable: bool,
+    /// Whether a member breaks the grammar: no lifetime is guessed then.
+    pub malformed: bool,
     /// `max-age`.
     pub max_age: Seconds,
     /// `s-maxage`.
@@ -107,11 +117,9 @@ pub fn parse_request_directives(fields: &Fields<'_>) -> RequestDirectives {
         any = true;
         for directive in split(line) {
             let seconds = directive.seconds();
-            if directive.is("no-cache") {
-                directives.no_cache = true;
-            } else if directive.is("no-store") {
-                directives.no_store = true;
-            } else if directive.is("only-if-cached") {
+            directives.no_cache |= directive.forbids("no-cache");
+            directives.no_store |= directive.forbids("no-store");
+            if directive.is("only-if-cached") {
                 directives.only_if_cached = true;
             } else if directive.is("no-transform") {
                 directives.no_transform = true;
@@ -154,12 +162,16 @@ pub fn parse_response_directives(fields: &Fields<'_>) -> ResponseDirectives {
     directives
 }
 
-fn pragma_says_no_cache(fields: &Fields<'_>) -> bool {
-    fields.all("pragma").flat_map(split).any(|directive| directive.is("no-cache"))
+/// Whether Pragma says `no-cache`.
+pub(crate) fn pragma_says_no_cache(fields: &Fields<'_>) -> bool {
+    fields.all("pragma").flat_map(split).any(|directive| directive.forbids("no-cache"))
 }
 
 impl ResponseDirectives {
     fn add(&mut self, directive: &Directive<'_>) {
+        if directive.is_malformed() {
+            self.add_words(directive.whole);
+        }
         let seconds = directive.seconds();
         // What forbids counts whatever stands behind it; what allows counts only as it is defined.
         let bare = directive.argument == Argument::None;
@@ -192,6 +204,40 @@ impl ResponseDirectives {
         }
     }
 
+    /// Reads a member that breaks the grammar, such as `private; max-age=60`, on the safe side: a directive that
+    /// forbids something counts wherever its name is, a lifetime counts as invalid, and what allows something counts
+    /// nowhere.
+    fn add_words(&mut self, member: &[u8]) {
+        let says = |name| has_word(member, name);
+        self.malformed = true;
+        self.no_store |= says("no-store");
+        self.no_cache |= says("no-cache");
+        self.private |= says("private");
+        self.must_revalidate |= says("must-revalidate");
+        self.proxy_revalidate |= says("proxy-revalidate");
+        self.no_transform |= says("no-transform");
+        if says("max-age") || says("s-maxage") {
+            self.max_age = Seconds::Invalid;
+            // Absent it stays: s-maxage also allows to store responses to requests with Authorization.
+            self.s_maxage = self.s_maxage.invalidated();
+        }
+    }
+
+    /// Adds what forbids to store or share in `value`, of a field of the same kind that breaks the grammar and is ignored
+    /// otherwise.
+    pub(crate) fn add_refusals(&mut self, value: &[u8]) {
+        self.no_store |= has_word(value, "no-store");
+        self.no_cache |= has_word(value, "no-cache");
+        self.private |= has_word(value, "private");
+    }
+
+    /// Adds those of `others`.
+    pub(crate) fn add_refusals_of(&mut self, others: &Self) {
+        self.no_store |= others.no_store;
+        self.no_cache |= others.no_cache;
+        self.private |= others.private;
+    }
+
     /// Adds the field names that `no-cache` or `private` has. False: it has none, or what is not names, and so speaks
     /// of the whole answer.
     fn add_names(&mut self, directive: &Directive<'_>) -> bool {
@@ -210,6 +256,8 @@ impl ResponseDirectives {
 pub(crate) struct Directive<'a> {
     name: &'a [u8],
     argument: Argument<'a>,
+    /// All of it, as received.
+    whole: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,6 +277,16 @@ impl Directive<'_> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
+    /// Whether it breaks the grammar.
+    fn is_malformed(&self) -> bool {
+        self.argument == Argument::Malformed || !is_token(self.name)
+    }
+
+    /// Whether it is `name`, which forbids something, or breaks the grammar and has this word in it.
+    fn forbids(&self, name: &str) -> bool {
+        self.is(name) || (self.is_malformed() && has_word(self.whole, name))
+    }
+
     /// `delta-seconds` (RFC 9111 §1.2.2). A recipient ought to take the quoted form as well (§5.2).
     fn seconds(&self) -> Seconds {
         match self.argument {
@@ -236,6 +294,12 @@ impl Directive<'_> {
             Argument::None | Argument::Malformed => Seconds::Invalid,
         }
     }
+}
+
+/// Whether `text` has `name` among its words: letters, digits, `-` and `_`.
+pub(crate) fn has_word(text: &[u8], name: &str) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    text.split(|byte| !is_part(byte)).any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// Digits and nothing else; what is too large stands for [`SECONDS_MAX`].
@@ -261,16 +325,17 @@ pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
         }
         let name_end = rest.iter().position(|byte| matches!(byte, b'=' | b',')).unwrap_or(rest.len());
         let name = &rest[..name_end];
+        let begin = rest;
         if rest.get(name_end) != Some(&b'=') {
             rest = &rest[name_end..];
-            return Some(Directive { name: trim(name), argument: Argument::None });
+            return Some(Directive { name: trim(name), argument: Argument::None, whole: name });
         }
         let (mut argument, tail) = split_argument(&rest[name_end + 1..]);
         rest = tail;
         if trim(name).len() != name.len() {
             argument = Argument::Malformed;
         }
-        Some(Directive { name: trim(name), argument })
+        Some(Directive { name: trim(name), argument, whole: &begin[..begin.len() - rest.len()] })
     })
 }
 

@@ -1,11 +1,10 @@
 //! How long an answer is fresh (RFC 9111 §4.2.1, §4.2.2).
 
-use crate::directive::{SECONDS_MAX, Seconds};
+use crate::directive::{SECONDS_MAX, Seconds, pragma_says_no_cache};
 use crate::rules::Rules;
 use crate::targeted::Chosen;
 use flatout_http::date::parse_date;
 use flatout_http::head::Fields;
-use flatout_http::token::trim;
 
 /// Where a freshness lifetime comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +84,14 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
     if let Some(lifetime) = explicit_lifetime(fields, chosen, date_s) {
         return lifetime;
     }
-    // RFC 9111 §4.2.2: only for these statuses, and for what is explicitly marked as cacheable.
-    if (!is_heuristically_cacheable(status) && !chosen.directives.public) || says_pragma_no_cache(fields) {
+    // RFC 9111 §4.2.2: only for these statuses, and for what is explicitly marked as cacheable. An origin that sends
+    // `Pragma: no-cache`, which has no meaning in responses, or a Cache-Control that cannot be read does not want a
+    // lifetime that it has not named.
+    let is_unreadable = chosen.directives.malformed;
+    if (!is_heuristically_cacheable(status) && !chosen.directives.public)
+        || is_unreadable
+        || pragma_says_no_cache(fields)
+    {
         return Lifetime { seconds: 0, source: LifetimeSource::None };
     }
     if let Some(seconds) = rules.default_ttl_s {
@@ -101,13 +106,6 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
         }
         _ => Lifetime { seconds: 0, source: LifetimeSource::None },
     }
-}
-
-/// Whether the response says `Pragma: no-cache`. The field has no meaning in responses (RFC 9111 §5.4); an origin that
-/// sends it does not want a lifetime that it has not named.
-fn says_pragma_no_cache(fields: &Fields<'_>) -> bool {
-    let members = fields.all("pragma").flat_map(|line| line.split(|&byte| byte == b','));
-    members.into_iter().any(|member| trim(member).eq_ignore_ascii_case(b"no-cache"))
 }
 
 /// The first of s-maxage, max-age and Expires that is there (RFC 9111 §4.2.1).

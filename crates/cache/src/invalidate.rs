@@ -165,6 +165,7 @@ mod tests {
             query: Some(b"q"),
             fields: Fields::EMPTY,
             has_content: true,
+            forwarding: &crate::request::AsReceived,
         }
     }
 

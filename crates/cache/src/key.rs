@@ -95,6 +95,7 @@ mod tests {
             query: search.map(str::as_bytes),
             fields: Fields::EMPTY,
             has_content: false,
+            forwarding: &crate::request::AsReceived,
         };
         let mut output = Vec::new();
         write_key(&request, &Rules { query, ..Rules::default() }, &mut output);

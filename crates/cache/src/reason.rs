@@ -69,6 +69,7 @@ flatout_reason::reasons! {
     StatusNotUnderstood, "status_not_understood", "It says must-understand, and its status is not one that this cache knows.", "Leave must-understand out.";
     VaryStar, "vary_star", "It says Vary: *: no other request can match.", "Name the fields on which it depends.";
     VaryInvalid, "vary_invalid", "Its Vary is not a list of names, or is too long.", "Name the fields on which it depends, at most 16.";
+    VaryForwarded, "vary_forwarded", "Its Vary names a field that the proxy writes for each request, such as X-Forwarded-For with the client's address.", "Leave the field out of Vary, or do not send it to the origin.";
     VariantsTooMany, "variants_too_many", "Its key has as many variants as are kept.", "Name fields of few values in Vary.";
     NoFreshness, "no_freshness", "It has no lifetime and no validator, so it could never be used again.", "Send max-age, or ETag.";
     AlreadyStale, "already_stale", "It was stale when it came, and has no validator.", "Send a longer lifetime, or ETag.";

@@ -2,6 +2,35 @@
 
 use crate::directive::{RequestDirectives, parse_request_directives};
 use flatout_http::head::Fields;
+use std::fmt;
+
+/// What the value that the origin gets for a field depends on, besides the lines of that name that the client sent and the
+/// cache key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldSource {
+    /// Nothing else.
+    Client,
+    /// On whether the client is a trusted proxy: it is, or it is not.
+    Trust(bool),
+    /// On something of this request that no key holds, such as the client's address.
+    Request,
+}
+
+/// How the fields of a request are forwarded.
+pub trait Forwarding: fmt::Debug {
+    /// Where the value of the field `name`, in lower case, comes from.
+    fn source(&self, name: &str) -> FieldSource;
+}
+
+/// Every field is forwarded as received.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsReceived;
+
+impl Forwarding for AsReceived {
+    fn source(&self, _: &str) -> FieldSource {
+        FieldSource::Client
+    }
+}
 
 /// What of a request matters to a cache.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +49,8 @@ pub struct CacheRequest<'a> {
     pub fields: Fields<'a>,
     /// Whether content comes with it.
     pub has_content: bool,
+    /// How its fields are forwarded to the origin, which Vary speaks of.
+    pub forwarding: &'a dyn Forwarding,
 }
 
 impl<'a> CacheRequest<'a> {
@@ -82,6 +113,7 @@ mod tests {
                     query: None,
                     fields: *fields,
                     has_content,
+                    forwarding: &crate::request::AsReceived,
                 };
                 request.is_plain()
             })

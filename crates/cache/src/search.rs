@@ -195,6 +195,7 @@ mod tests {
             query: query.map(str::as_bytes),
             fields: Fields::EMPTY,
             has_content: false,
+            forwarding: &crate::request::AsReceived,
         };
         let mut output = Vec::new();
         write_search_key(&request, search, &Rules::default(), &mut output);

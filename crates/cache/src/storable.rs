@@ -14,7 +14,7 @@ use crate::search::parse_search;
 use crate::stored::{Extent, Flags, Stored};
 use crate::tags::{parse_groups, parse_tags};
 use crate::targeted::{Chosen, choose_directives};
-use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, add_key_cookies, parse_vary, write_variant_key};
+use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, add_key_cookies, names_unkeyed, parse_vary, write_variant_key};
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
@@ -261,6 +261,9 @@ fn describe_fields(
         Vary::Star => return Err(NoStore::VaryStar),
         Vary::Invalid => return Err(NoStore::VaryInvalid),
     };
+    if names_unkeyed(&vary, request) {
+        return Err(NoStore::VaryForwarded);
+    }
     let mut variant_key = Vec::new();
     write_variant_key(&vary, request, &mut variant_key);
     if variant_key.len() > VARIANT_KEY_BYTES_MAX {
@@ -419,6 +422,7 @@ const fn is_remembered(reason: NoStore, status: u16) -> bool {
         | NoStore::SetCookie
         | NoStore::VaryStar
         | NoStore::VaryInvalid
+        | NoStore::VaryForwarded
         | NoStore::NoFreshness
         | NoStore::AlreadyStale
         | NoStore::MaxAgeInvalid

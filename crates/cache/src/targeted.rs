@@ -2,12 +2,12 @@
 //! older Surrogate-Control (Edge Architecture Specification 1.0, §2).
 
 use crate::directive::{
-    ResponseDirectives, SECONDS_MAX, Seconds, parse_response_directives, parse_seconds, split_list,
+    ResponseDirectives, SECONDS_MAX, Seconds, has_word, parse_response_directives, parse_seconds, split_list,
 };
 use crate::rules::Rules;
 use crate::structured::{Value, join_lines, parse_dictionary};
 use flatout_http::head::Fields;
-use flatout_http::token::trim;
+use flatout_http::token::{is_token, trim};
 
 /// The directives that an answer has for this cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,18 +21,28 @@ pub struct Chosen {
 /// Reads the directives for a cache with the target list of `rules`: of these fields the first that is there, valid
 /// and not empty counts, and Cache-Control, Pragma and Expires do not (RFC 9213 §2.2).
 pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
+    let mut refusals = ResponseDirectives::default();
     for (place, name) in rules.targeted.iter().enumerate() {
-        let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+        let lines = || fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
         let directives = if name.eq_ignore_ascii_case("surrogate-control") {
-            parse_surrogate(lines, &rules.surrogate)
+            parse_surrogate(lines(), &rules.surrogate)
         } else {
-            join_lines(lines).and_then(|value| parse_targeted(&value))
+            let value = join_lines(lines());
+            let directives = value.as_ref().and_then(|value| parse_targeted(value));
+            if directives.is_none() {
+                // The field is ignored, but what it forbids is not done: `private no-cache` is no consent.
+                lines().for_each(|line| refusals.add_refusals(line));
+            }
+            directives
         };
-        if let Some(directives) = directives {
+        if let Some(mut directives) = directives {
+            directives.add_refusals_of(&refusals);
             return Chosen { directives, field: Some(place) };
         }
     }
-    Chosen { directives: parse_response_directives(fields), field: None }
+    let mut directives = parse_response_directives(fields);
+    directives.add_refusals_of(&refusals);
+    Chosen { directives, field: None }
 }
 
 /// Reads the value of a targeted field. `None`: it is no dictionary, or an empty one, and must be ignored
@@ -81,7 +91,8 @@ fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -
         }
         let equals = directive.iter().position(|&byte| byte == b'=').unwrap_or(directive.len());
         let (name, value) = (&directive[..equals], directive.get(equals + 1..).unwrap_or_default());
-        if name.eq_ignore_ascii_case(b"no-store") {
+        let is_unreadable = !is_token(trim(name)) && has_word(directive, "no-store");
+        if name.eq_ignore_ascii_case(b"no-store") || is_unreadable {
             directives.no_store = true;
         } else if trim(name).eq_ignore_ascii_case(b"max-age") {
             let plus = value.iter().position(|&byte| byte == b'+');
@@ -177,5 +188,23 @@ mod tests {
         // Two lines are one dictionary, of which the last value of a key counts.
         let chosen = choose("CDN-Cache-Control: max-age=1, foo\r\nCDN-Cache-Control: max-age=9\r\n").directives;
         assert_eq!(chosen.max_age, Seconds::Valid(9));
+    }
+
+    /// A field that is ignored allows nothing, and what it forbids is not done.
+    #[test]
+    fn what_an_invalid_targeted_field_forbids() {
+        for (value, private, no_store) in [
+            ("private no-cache", true, false),
+            ("no-store: yes", false, true),
+            ("x-private (", false, false),
+            ("max-age==1", false, false),
+        ] {
+            let chosen = choose(&format!("CDN-Cache-Control: {value}\r\nCache-Control: max-age=7\r\n"));
+            let directives = &chosen.directives;
+            assert_eq!((chosen.field, directives.max_age), (None, Seconds::Valid(7)), "{value}");
+            assert_eq!((directives.private, directives.no_store), (private, no_store), "{value}");
+        }
+        let chosen = choose("Surrogate-Control: no-store max-age=0\r\nCache-Control: max-age=7\r\n");
+        assert!(chosen.directives.no_store);
     }
 }

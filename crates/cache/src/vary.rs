@@ -10,10 +10,13 @@
 //! - Fields that are no lists, or whose grammar has commas of its own, are compared byte for byte.
 //! - `cookie:NAME`, which stands among the names for a cookie that the owner of the cache has chosen: its value alone.
 //! - All others: lines are joined (RFC 9110 §5.3) and white space around commas does not count, outside quotes.
+//!
+//! Vary speaks of the request that the origin got. Where that has another value than the client sent
+//! ([`Forwarding`](crate::request::Forwarding), Connection), the key says so, or no request matches.
 
 use crate::cookie::{CookieRules, VARY_PREFIX, write_cookie};
 use crate::lines::with_fields;
-use crate::request::CacheRequest;
+use crate::request::{CacheRequest, FieldSource};
 use crate::rules::Rules;
 use crate::stored::Stored;
 use flatout_http::head::Fields;
@@ -79,7 +82,7 @@ pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut V
         // length stands for a field that is not there, which differs from one without a value.
         let length_at = output.len();
         output.extend_from_slice(&ABSENT.to_le_bytes());
-        if write_value(name, request, output) {
+        if write_forwarded_value(name, request, output) {
             let length = u32::try_from(output.len() - length_at - 4).unwrap_or(ABSENT - 1);
             output[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
         }
@@ -104,6 +107,9 @@ pub fn has_key_cookies(names: &str, rules: &CookieRules) -> bool {
 }
 
 const ABSENT: u32 = u32::MAX;
+
+/// A byte that no field value has.
+const MARK: u8 = 0;
 
 fn split_names(names: &str) -> impl Iterator<Item = &str> {
     names.split(',').filter(|name| !name.is_empty())
@@ -197,6 +203,39 @@ fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
         [(weight, language), ..] if *weight < 1000 && language != b"*" => Some(language.clone()),
         _ => None,
     }
+}
+
+/// Whether Vary with `names` speaks of a field whose value for the origin no key holds: then no other request is known to
+/// match.
+pub(crate) fn names_unkeyed(names: &str, request: &CacheRequest<'_>) -> bool {
+    split_names(names).any(|name| request.forwarding.source(name) == FieldSource::Request)
+}
+
+/// Appends the normalised value of `name` and what else tells apart the values that origins get for it: marks that no
+/// field value can hold. False: there is no such field.
+fn write_forwarded_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
+    let source = request.forwarding.source(name);
+    if source == FieldSource::Request {
+        // No stored response has this value.
+        output.push(MARK);
+        return true;
+    }
+    if !write_value(name, request, output) {
+        return false;
+    }
+    let is_named = |line: &[u8]| line.split(|&byte| byte == b',').any(|option| is_name(trim(option), name));
+    // RFC 9110 §7.6.1: the origin may not have seen it.
+    if request.fields.all("connection").any(is_named) {
+        output.push(MARK);
+    }
+    if source == FieldSource::Trust(true) {
+        output.extend_from_slice(&[MARK, MARK]);
+    }
+    true
+}
+
+fn is_name(option: &[u8], name: &str) -> bool {
+    option.eq_ignore_ascii_case(name.as_bytes())
 }
 
 /// Appends the normalised value of `name`. False: there is no such field.

@@ -155,6 +155,7 @@ fn with_request<T>(asked: &Asked, check: impl FnOnce(&CacheRequest<'_>) -> T) ->
             query: None,
             fields: *fields,
             has_content: false,
+            forwarding: &flatout_cache::request::AsReceived,
         };
         check(&request)
     })

@@ -71,6 +71,7 @@ fn with_request<T>(lines: &Lines, check: impl FnOnce(&CacheRequest<'_>) -> T) ->
             query: None,
             fields: *fields,
             has_content: false,
+            forwarding: &flatout_cache::request::AsReceived,
         };
         check(&request)
     })

@@ -196,6 +196,7 @@ impl Forwarding {
             Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
         };
         let kept = self.cache.as_ref().zip(effective_host(request.head)).and_then(|(cache, authority)| {
+            let forwarding = self.step.forwarding(request.client.map(|client| client.ip()));
             let request = CacheRequest {
                 method: request.head.method.as_str(),
                 secure: request.secure,
@@ -204,6 +205,7 @@ impl Forwarding {
                 query: self.query.as_deref(),
                 fields: request.head.fields,
                 has_content: false,
+                forwarding: &forwarding,
             };
             accelerator.explain(&self.step, cache, &Sought { request, now: Now::read() })
         });

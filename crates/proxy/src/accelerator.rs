@@ -20,9 +20,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 /// Paths whose No-Vary-Search is remembered at the most. Beyond, they begin anew: it is said again by the next answer.
 const SEARCHES_MAX: usize = 65_536;
 
-/// Pages whose links are remembered at the most.
-const HINTS_MAX: usize = 16_384;
-
 /// What is shared by all workers. One for the process.
 #[derive(Default)]
 pub struct Accelerator {
@@ -35,9 +32,6 @@ pub struct Accelerator {
     /// What No-Vary-Search has said, by the key without its query.
     searches: RwLock<HashMap<Box<[u8]>, Arc<Search>, RandomState>>,
     has_searches: AtomicBool,
-    /// The links that a page wants early, by the hash of its key.
-    hints: Mutex<HashMap<u64, Arc<[u8]>, RandomState>>,
-    has_hints: AtomicBool,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
     /// Answers that each worker has not kept.
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
@@ -141,30 +135,6 @@ impl Accelerator {
                 searches.insert(key.into(), Arc::new(search.clone()));
                 self.has_searches.store(true, Ordering::Release);
             }
-        }
-    }
-
-    /// Whether any page has links.
-    pub(crate) fn has_hints(&self) -> bool {
-        self.has_hints.load(Ordering::Acquire)
-    }
-
-    /// The Link lines that went with the last answer for the key with this hash.
-    pub(crate) fn hints(&self, hash: u64) -> Option<Arc<[u8]>> {
-        self.hints.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()
-    }
-
-    /// The answer for the key with this hash has these links; none: they are forgotten.
-    pub(crate) fn learn_hints(&self, hash: u64, lines: &[u8]) {
-        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.is_empty() {
-            hints.remove(&hash);
-        } else if hints.get(&hash).is_none_or(|known| **known != *lines) {
-            if hints.len() >= HINTS_MAX {
-                hints.clear();
-            }
-            hints.insert(hash, lines.into());
-            self.has_hints.store(true, Ordering::Release);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! be kept, a failure. What was done until then goes along as [`Begun`].
 
 use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer, interim};
-use crate::fetch::{Asked, Fetch, Question, learn_links, note_storing};
+use crate::fetch::{Asked, Fetch, Question, note_storing};
 use crate::forward::{Passage, Return, Strip, write_request_lines};
 use crate::group::{Ticket, Tried};
 use crate::limit::Permit;
@@ -217,10 +217,6 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
                 return None;
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
-            let has_links = || head.fields.first("link").is_some() || worker.accelerator().has_hints();
-            if query.cache.early_hints && head.status == 200 && has_links() {
-                learn_links(worker, query, answer.lines);
-            }
             let note = query.shows_status.then(|| note(*reason, why));
             let outcome = Outcome::cache(*reason);
             let mut response = pass_on(worker, &query.step, &query.changes, answer, note, outcome);

@@ -6,7 +6,6 @@
 mod keeping;
 mod pumping;
 
-use crate::answer::early_links;
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
 use crate::fill::{FillHead, FillWriter, Standing, Use};
 use crate::forward::{Return, Strip, write_response_lines};
@@ -24,7 +23,6 @@ use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
-use flatout_http::lines;
 use flatout_http::ranges::Part;
 use flatout_net::budget::{Budget, Held, Share};
 use flatout_net::clock::Now;
@@ -476,20 +474,6 @@ fn forget_sharing(store: &Store<Meta>, query: &Query, object: &Kept, inserted: I
     if stored.flags.any(Flags::SHARED) {
         store.unmark(audience_hash(hash, !query.names_visitor));
     }
-}
-
-/// Remembers the links of an answer for the next one to the same question.
-pub(crate) fn learn_links(worker: &ProxyWorker, query: &Query, answer_lines: &[u8]) {
-    // Most answers have no such field, and most pages never had one.
-    let has_links = memchr::memmem::find(answer_lines, b"ink").is_some();
-    if !has_links && !worker.accelerator().has_hints() {
-        return;
-    }
-    let mut links = Vec::new();
-    for link in early_links(answer_lines) {
-        lines::write_line(b"Link", link.as_bytes(), &mut links);
-    }
-    worker.accelerator().learn_hints(query.key.hash(), &links);
 }
 
 /// The value of Range for `part`.

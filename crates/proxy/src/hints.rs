@@ -1,7 +1,7 @@
-//! The Link fields of an answer that may go ahead of the next one in a 103 (RFC 8297).
+//! The Link fields of a response that may be sent ahead of it in a 103 (RFC 8297).
 //!
-//! Who may remember them is the cache's business: a link of an answer that is not for everybody must not be told to
-//! everybody.
+//! They are only ever read of the response to the request at hand, or of the stored one that the request selects: links
+//! tell what a page shows, and a page may be one visitor's.
 
 use flatout_http::token::trim;
 

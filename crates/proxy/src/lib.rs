@@ -18,7 +18,7 @@
 //! | [`fill`], [`growing`] | one fetch for many clients, and content that is still coming |
 //! | [`store`] | what is kept of answers: memory and disks |
 //! | [`esi`] | pages made of parts (ESI 1.0) |
-//! | [`hints`] | the Link fields of an answer that may go ahead of the next one |
+//! | [`hints`] | the Link fields of a response that may be sent ahead of it in a 103 |
 //! | [`outcome`] | why each answer was what it was |
 //! | [`explain`], [`told`] | what is kept for a request and why or why not; what was not kept, and origins in and out |
 //!

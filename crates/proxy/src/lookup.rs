@@ -1,6 +1,6 @@
 //! Answering from what is kept, and having fetched what is not.
 
-use crate::answer::{Content, Ready, answer_from, first_ranges_of};
+use crate::answer::{Content, Ready, answer_from, early_links, first_ranges_of};
 use crate::exchange::Answered;
 use crate::fetch::{Asked, Direct, Fetch, Question, write_range};
 use crate::fill::{Begin, FillHead, Interest, Standing, Use};
@@ -21,6 +21,7 @@ use flatout_cache::rules::Rules;
 use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{add_key_cookies, matches_variant, write_variant_key};
+use flatout_http::lines::write_line;
 use flatout_http::ranges::Part;
 use flatout_http::token::trim;
 use flatout_net::clock::Now;
@@ -127,7 +128,9 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
             let (question, object) = if asks_anew { Default::default() } else { (question, object) };
             return fetch_alone(&worker, &query, question, object, reason).await;
         }
-        early_hints(&worker, &query);
+        if let Some(stale) = &object {
+            send_early_hints(&query, stale);
+        }
         let is_large = found.set().is_some_and(|set| set.total() > query.cache.range_fetch_bytes_max);
         if question.is_none() && !is_large {
             begin_range_fetch(&worker, &query, now);
@@ -384,7 +387,7 @@ async fn begin(
             spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
             match told.await {
                 Ok(Direct::Own(answered, why)) => {
-                    Joined::Answer(own_answer(worker, query, *answered, why, note, kept.is_some()))
+                    Joined::Answer(own_answer(query, *answered, why, note, kept.is_some()))
                 }
                 // Should the task be gone, the fill says so.
                 Ok(Direct::Shared) | Err(_) => {
@@ -402,7 +405,6 @@ async fn begin(
 
 /// The origin's answer for the one who asked.
 fn own_answer(
-    worker: &Rc<ProxyWorker>,
     query: &Query,
     answered: Answered,
     why: NoStore,
@@ -413,7 +415,7 @@ fn own_answer(
     if had_kept && answered.incoming.status >= 500 {
         note.reason = Lookup::ErrorPassed;
     }
-    let mut response = pass::answer(worker, query, answered, &note)?;
+    let mut response = pass::answer(query, answered, &note)?;
     response.cache = Some(why.name());
     Ok(response)
 }
@@ -475,7 +477,7 @@ pub(crate) fn answer_alone(
     let fills = &worker.accelerator().fills;
     let missing = || Refused::not_held();
     match asked {
-        Asked::Unshared(answered, why) => own_answer(worker, query, *answered, why, note, had_kept),
+        Asked::Unshared(answered, why) => own_answer(query, *answered, why, note, had_kept),
         Asked::Settled(Standing::Failed(refused)) => Err(refused),
         Asked::Settled(Standing::Use(object, how)) => {
             answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s).ok_or_else(missing)
@@ -511,14 +513,23 @@ fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found)
     spawn_local(fetch.run(Rc::clone(worker), writer, None));
 }
 
-/// Sends ahead what the last answer's Link fields named.
-pub(crate) fn early_hints(worker: &ProxyWorker, query: &Query) {
-    if !query.cache.early_hints {
+/// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated or
+/// replaced. There is no other source: what is not stored, or not for this request, belongs to another visitor.
+fn send_early_hints(query: &Query, stale: &Kept) {
+    let stored = &stale.meta().stored;
+    // A response that is never served without validation is shared with nobody before the origin has validated it.
+    if !query.cache.early_hints || !(200..300).contains(&stored.status) || !stored.is_reusable() {
         return;
     }
-    // Old clients of HTTP/1.1 take a 103 for the answer; browsers ask by HTTP/2.
-    let is_http2 = query.ask.request.with(|request| request.head.version == flatout_http::framing::Version::Http2);
-    if is_http2 && let Some(lines) = worker.accelerator().hints(query.key.hash()) {
-        query.ask.request.offers().interims().send(InterimResponse { status: 103, lines: (&*lines).into() });
+    // Old clients of HTTP/1.1 take a 103 for the response; browsers send requests by HTTP/2.
+    if query.ask.request.with(|request| request.head.version != flatout_http::framing::Version::Http2) {
+        return;
+    }
+    let mut lines = Vec::new();
+    for link in early_links(&stored.lines) {
+        write_line(b"Link", link.as_bytes(), &mut lines);
+    }
+    if !lines.is_empty() {
+        query.ask.request.offers().interims().send(InterimResponse { status: 103, lines: lines.into() });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::{Content, whole_answer};
 use crate::exchange::{Answered, Ask, Hold, Manner, Through, ask_origin};
-use crate::fetch::{Fetch, Question, learn_links, with_response};
+use crate::fetch::{Fetch, Question, with_response};
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::meta::Kept;
 use crate::note::Note;
@@ -87,7 +87,7 @@ pub(crate) async fn forward(
     }
     worker.note_not_kept(query, why, answered.incoming.status);
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
-    let mut response = answer_or_refuse(query, answered, &note)?;
+    let mut response = answer(query, answered, &note)?;
     response.cache = Some(why.name());
     Ok(response)
 }
@@ -116,19 +116,7 @@ fn keep_beside(
 }
 
 /// The answer to `query` as the origin gave it.
-pub(crate) fn answer(
-    worker: &ProxyWorker,
-    query: &Query,
-    answered: Answered,
-    note: &Note,
-) -> Result<Response, Refused> {
-    if query.cache.early_hints && query.ask.request.method() == "GET" && answered.incoming.status == 200 {
-        learn_links(worker, query, answered.incoming.lines());
-    }
-    answer_or_refuse(query, answered, note)
-}
-
-fn answer_or_refuse(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
+pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
     let is_template = query.is_template_here(&answered.incoming);

@@ -1,10 +1,12 @@
 //! One `proxy` step of the configuration, put to use for all workers.
 
+use crate::forward::{SentFields, unkeyed_fields};
 use crate::group::{Group, Standing};
 use crate::limit::Gate;
 use flatout_config::model::{Balance, HashKey, Proxy};
 use flatout_net::origin::{OriginAddress, OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,6 +19,8 @@ pub struct ProxyStep {
     pub(crate) id: u64,
     pub(crate) realm: Box<str>,
     pub(crate) settings: Proxy,
+    /// Fields that Vary may not name in a response for all.
+    unkeyed: Box<[Box<str>]>,
     pub(crate) group: Arc<Group>,
     /// How much each origin gets at once, by its index.
     pub(crate) gates: Vec<Arc<Gate>>,
@@ -63,6 +67,7 @@ impl ProxyStep {
                 .collect(),
             tls,
             is_watched: AtomicBool::new(false),
+            unkeyed: unkeyed_fields(settings),
             settings: settings.clone(),
         })
     }
@@ -70,6 +75,11 @@ impl ProxyStep {
     /// Whether the step is one for `settings` in this realm.
     pub fn is(&self, realm: &str, settings: &Proxy) -> bool {
         *self.realm == *realm && self.settings == *settings
+    }
+
+    /// How requests of the client with this address are forwarded.
+    pub fn forwarding(&self, client: Option<IpAddr>) -> SentFields<'_> {
+        SentFields::new(&self.unkeyed, &self.settings.trusted, client)
     }
 
     /// The realm that what is kept for this step belongs to.

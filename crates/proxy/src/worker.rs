@@ -291,6 +291,7 @@ impl ProxyWorker {
         let request = asking.request;
         let client = request.client.map(|client| client.ip());
         let Some(authority) = effective_host(request.head) else { return self.pass(step, asking) };
+        let forwarding = step.forwarding(client);
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),
             secure: request.secure,
@@ -299,6 +300,7 @@ impl ProxyWorker {
             query: asking.query,
             fields: request.head.fields,
             has_content: request.offers.has_content(),
+            forwarding: &forwarding,
         };
         let purges = cache_request.method == "PURGE";
         if purges && !cache.allows_purge(client) {

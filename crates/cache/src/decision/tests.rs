@@ -18,6 +18,7 @@ fn with_request<T>(method: &str, lines: &str, check: impl FnOnce(&CacheRequest<'
             query: Some(b"q"),
             fields: *fields,
             has_content: false,
+            forwarding: &crate::request::AsReceived,
         };
         check(&request)
     })

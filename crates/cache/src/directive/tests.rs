@@ -113,3 +113,30 @@ fn pragma_counts_without_cache_control_only() {
     let both = with_fields(b"Pragma: no-cache\r\nCache-Control: max-age=1\r\n", parse_response_directives).unwrap();
     assert!(!both.no_cache);
 }
+
+/// What breaks the grammar forbids what its words forbid, and allows nothing.
+#[test]
+fn members_that_break_the_grammar() {
+    let private = |lines: &[&str]| response(lines).private;
+    for line in ["private; max-age=60", "max-age=60; private", "a=\"b\" private", "private no-cache", "a b; PRIVATE"] {
+        assert!(private(&[line]) && response(&[line]).malformed, "{line}");
+    }
+    for line in ["x-private; a", "a=\"private\"", "private-ish b", "not_private c", "'private'"] {
+        assert!(!private(&[line]), "{line}");
+    }
+    let directives = response(&["no-cache; no-store; must-revalidate"]);
+    assert!(directives.no_cache && directives.no_store && directives.must_revalidate);
+    let directives = response(&["must-understand; no-store; public; immutable"]);
+    assert!(directives.no_store && !directives.must_understand && !directives.public && !directives.immutable);
+    let directives = response(&["max-age=60, s-maxage=60; x"]);
+    assert_eq!((directives.max_age, directives.s_maxage), (Seconds::Invalid, Seconds::Invalid));
+    let directives = response(&["s-maxage: 0, max-age=60"]);
+    assert_eq!((directives.max_age, directives.s_maxage), (Seconds::Invalid, Seconds::Absent));
+    for line in ["private, max-age=60", "a=\"b; c\", max-age=1", "no-store ,max-age=0", "a"] {
+        assert!(!response(&[line]).malformed, "{line}");
+    }
+    let advice = request(&[("Cache-Control", "no-store; max-age=0")]);
+    assert!(advice.no_store && !advice.no_cache);
+    assert!(request(&[("Cache-Control", "max-age=0; no-cache")]).no_cache);
+    assert!(request(&[("Pragma", "no-cache; x")]).no_cache);
+}

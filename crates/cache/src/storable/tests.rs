@@ -33,6 +33,7 @@ pub(crate) fn with_exchange<T>(
                 query: Some(b"q"),
                 fields: *request_fields,
                 has_content: method == "POST",
+                forwarding: &crate::request::AsReceived,
             };
             let length = fields.first("content-length").and_then(parse_decimal);
             let response = OriginResponse {

@@ -1,6 +1,6 @@
-use super::{NAMES_MAX, Vary, matches_language, parse_vary, write_variant_key};
+use super::{NAMES_MAX, Vary, matches_language, names_unkeyed, parse_vary, write_variant_key};
 use crate::lines::with_fields;
-use crate::request::CacheRequest;
+use crate::request::{CacheRequest, FieldSource, Forwarding};
 use crate::rules::Rules;
 use crate::storable::tests::stored_with;
 
@@ -18,6 +18,7 @@ fn with_request<T>(lines: &str, check: impl FnOnce(&CacheRequest<'_>) -> T) -> T
             query: None,
             fields: *fields,
             has_content: false,
+            forwarding: &crate::request::AsReceived,
         };
         check(&request)
     })
@@ -110,4 +111,35 @@ fn a_language_is_selected_by_its_weight() {
     let stored =
         stored_with("Accept-Language: en\r\n", 200, "Cache-Control: max-age=60\r\nContent-Language: de\r\n", &rules);
     assert!(!with_request("Accept-Language: de\r\n", |request| matches_language(request, &stored)));
+}
+
+/// RFC 9111 §4.1: the origin's request counts.
+#[test]
+fn what_the_origin_got_counts() {
+    #[derive(Clone, Copy, Debug)]
+    struct Source(FieldSource);
+    impl Forwarding for Source {
+        fn source(&self, name: &str) -> FieldSource {
+            if name == "x" { self.0 } else { FieldSource::Client }
+        }
+    }
+    let key_by = |source, lines: &str| {
+        with_request(lines, |request| {
+            let forwarding = Source(source);
+            let request = CacheRequest { forwarding: &forwarding, ..*request };
+            let mut output = Vec::new();
+            write_variant_key("a,x", &request, &mut output);
+            (output, names_unkeyed("a,x", &request))
+        })
+    };
+    let (trusted, untrusted) = (FieldSource::Trust(true), FieldSource::Trust(false));
+    let lines = "A: 1\r\nX: 2\r\n";
+    assert_eq!(key_by(untrusted, lines), (key("a,x", lines), false));
+    assert_ne!(key_by(untrusted, lines), key_by(trusted, lines));
+    assert_eq!(key_by(untrusted, "A: 1\r\n"), key_by(trusted, "A: 1\r\n"), "there is nothing to take away");
+    let (by_request, unkeyed) = key_by(FieldSource::Request, lines);
+    assert!(unkeyed && by_request != key("a,x", lines) && by_request != key("a,x", "A: 1\r\n"));
+    let named = "A: 1\r\nX: 2\r\nConnection: close, x\r\n";
+    assert_ne!(key("a,x", named), key("a,x", lines));
+    assert_eq!(key("a", named), key("a", lines));
 }

@@ -1,6 +1,6 @@
 //! Content that has come, on its way into the store: by itself, or joined with parts of the same representation.
 
-use super::{Fetch, forget_sharing, learn_links};
+use super::{Fetch, forget_sharing};
 use crate::fetch::pumping::Pumping;
 use crate::growing::Growing;
 use crate::meta::{Kept, Meta};
@@ -107,9 +107,6 @@ impl Fetch {
             None => query.key.clone(),
             Some(search) => worker.search_key(query, search),
         };
-        if query.cache.early_hints {
-            learn_links(worker, query, &stored.lines);
-        }
         let beside = stored_beside(store, &key, &stored);
         let Place { stored, name, body, trailers, superseded } =
             place(stored, (body, trailers.unwrap_or_default().into()), &beside)?;

@@ -71,6 +71,16 @@ fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
     value
 }
 
+/// Whether `value` has a variable whose value for a request is in no cache key. The host and the scheme are in each; of
+/// path and query a key may have less than the target as received.
+pub(super) fn names_request(value: &str) -> bool {
+    let is_keyed = |part: &TextPart| {
+        use Variable::{Host, HostPort, Scheme};
+        matches!(part, TextPart::Literal(_) | TextPart::Variable(Host | HostPort | Scheme))
+    };
+    parse_field_text(value).is_some_and(|text| !text.parts.iter().all(is_keyed))
+}
+
 fn clears(operation: &FieldOp, name: &str) -> bool {
     match operation {
         FieldOp::Set(other, _) | FieldOp::Remove(other) => other.eq_ignore_ascii_case(name),
@@ -78,6 +88,6 @@ fn clears(operation: &FieldOp, name: &str) -> bool {
     }
 }
 
-fn is_free(name: &str) -> bool {
+pub(super) fn is_free(name: &str) -> bool {
     !matches!(Name::new(name).kind, Kind::HopByHop | Kind::Te | Kind::Length)
 }

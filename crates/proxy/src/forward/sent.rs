@@ -1,0 +1,68 @@
+//! What the fields that an origin gets depend on, for Vary: it speaks of the request as the origin received it.
+
+use super::names::{Kind, Name};
+use super::operations::{is_free, names_request};
+use flatout_cache::request::{FieldSource, Forwarding};
+use flatout_config::model::{Cidr, FieldOp, Proxy, is_trusted};
+use std::net::IpAddr;
+
+/// How one client's requests are forwarded.
+#[derive(Clone, Copy, Debug)]
+pub struct SentFields<'a> {
+    unkeyed: &'a [Box<str>],
+    trusted: &'a [Cidr],
+    client: Option<IpAddr>,
+}
+
+impl<'a> SentFields<'a> {
+    /// For a client with this address. `unkeyed` comes from [`unkeyed_fields`], `trusted` from the same settings.
+    pub const fn new(unkeyed: &'a [Box<str>], trusted: &'a [Cidr], client: Option<IpAddr>) -> Self {
+        Self { unkeyed, trusted, client }
+    }
+}
+
+impl Forwarding for SentFields<'_> {
+    fn source(&self, name: &str) -> FieldSource {
+        if self.unkeyed.iter().any(|unkeyed| unkeyed.eq_ignore_ascii_case(name)) {
+            return FieldSource::Request;
+        }
+        let known = Name::new(name);
+        let by_trust = matches!(
+            known.kind,
+            Kind::ForwardedFor
+                | Kind::ForwardedProto
+                | Kind::ForwardedHost
+                | Kind::Forwarded
+                | Kind::ForwardedOther
+                | Kind::TargetOverride
+                | Kind::MethodOverride
+        );
+        if by_trust { FieldSource::Trust(is_trusted(self.trusted, self.client)) } else { FieldSource::Client }
+    }
+}
+
+/// The fields, in lower case, that the proxy writes with something of each request that is in no cache key: the client's
+/// address, the version of HTTP, the target as received.
+pub fn unkeyed_fields(settings: &Proxy) -> Box<[Box<str>]> {
+    let operations = &settings.request_fields;
+    let is_cleared = |name: &str| {
+        operations.iter().any(|operation| match operation {
+            FieldOp::Set(other, _) | FieldOp::Remove(other) => other.eq_ignore_ascii_case(name),
+            FieldOp::Add(..) => false,
+        })
+    };
+    let own = [
+        ("x-forwarded-for", settings.forwarded.x_forwarded),
+        ("forwarded", settings.forwarded.standard),
+        ("via", settings.via.is_some()),
+    ];
+    let own =
+        own.into_iter().filter(|(name, is_written)| *is_written && !is_cleared(name)).map(|(name, _)| name.into());
+    let set = operations.iter().filter_map(|operation| match operation {
+        FieldOp::Set(name, value) | FieldOp::Add(name, value) if is_free(name) && names_request(value) => {
+            Some(name.to_ascii_lowercase().into())
+        }
+        _ => None,
+    });
+    own.chain(set).collect()
+}
