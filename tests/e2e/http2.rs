@@ -116,6 +116,29 @@ fn h2load_gets_every_answer() {
     }
 }
 
+/// RFC 9112 §2.2, RFC 9113 §3.3: only the preface begins HTTP/2; all else is answered as on any other port.
+#[test]
+fn what_is_no_preface_is_answered_by_http1() {
+    let folder = site();
+    let (both, plain) = (h2c(&folder), Server::start(folder.path(), &[]));
+    for request in [
+        "\r\nGET /1k HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n",
+        "GET /1k\r\nHost: test\r\nX: a line that makes it long enough\r\n\r\n",
+        "GET /1k NO/1.1\r\nHost: test\r\nX: a line that makes it long enough\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        "PRI /1k HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n",
+        "one two three four five six seven\r\n\r\n",
+    ] {
+        let status_of = |server: &Server| {
+            let said = server.exchange(request.as_bytes());
+            String::from_utf8_lossy(&said).lines().next().unwrap_or_default().to_owned()
+        };
+        let expected = status_of(&plain);
+        assert!(expected.starts_with("HTTP/1.1 "), "{request:?}: {expected:?}");
+        assert_eq!(status_of(&both), expected, "{request:?}");
+    }
+}
+
 /// Every case of h2spec, the suite that most servers are measured by.
 #[test]
 fn h2spec_finds_nothing() {

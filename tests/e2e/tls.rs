@@ -78,6 +78,23 @@ fn s_client(server: &Server, arguments: &[&str], request: &str) -> String {
 
 const REQUEST: &str = "GET /1k HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
+/// RFC 9112 §3.2.2: a server takes the absolute-form of either scheme where it speaks https, and of http elsewhere.
+#[test]
+fn an_absolute_form_may_name_the_scheme_that_is_spoken() {
+    let (folder, certificate) = (site(), Certificate::new());
+    let fields = "Host: other\r\nConnection: close\r\n\r\n";
+    let server = start(&folder, &certificate, &[]);
+    for target in ["https://localhost/1k", "HTTPS://localhost/1k", "http://localhost/1k"] {
+        let said = s_client(&server, &[], &format!("GET {target} HTTP/1.1\r\n{fields}"));
+        assert!(said.contains("HTTP/1.1 200 "), "{target}: {said}");
+    }
+    let plain = Server::start(folder.path(), &[]);
+    for (target, status) in [("http://localhost/1k", 200), ("https://localhost/1k", 421)] {
+        let said = plain.exchange(format!("GET {target} HTTP/1.1\r\n{fields}").as_bytes());
+        assert!(said.starts_with(format!("HTTP/1.1 {status} ").as_bytes()), "{target}");
+    }
+}
+
 #[test]
 fn curl_trusts_it_and_gets_everything() {
     let (folder, certificate) = (site(), Certificate::new());

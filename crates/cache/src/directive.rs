@@ -223,21 +223,6 @@ impl ResponseDirectives {
         }
     }
 
-    /// Adds what forbids to store or share in `value`, of a field of the same kind that breaks the grammar and is ignored
-    /// otherwise.
-    pub(crate) fn add_refusals(&mut self, value: &[u8]) {
-        self.no_store |= has_word(value, "no-store");
-        self.no_cache |= has_word(value, "no-cache");
-        self.private |= has_word(value, "private");
-    }
-
-    /// Adds those of `others`.
-    pub(crate) fn add_refusals_of(&mut self, others: &Self) {
-        self.no_store |= others.no_store;
-        self.no_cache |= others.no_cache;
-        self.private |= others.private;
-    }
-
     /// Adds the field names that `no-cache` or `private` has. False: it has none, or what is not names, and so speaks
     /// of the whole answer.
     fn add_names(&mut self, directive: &Directive<'_>) -> bool {

@@ -17,6 +17,14 @@ pub enum BodyDecoder {
 }
 
 impl BodyDecoder {
+    /// The same for a response; see [`ChunkedDecoder::of_response`].
+    pub fn of_response(framing: Framing, limits: &Limits) -> Option<Self> {
+        match framing {
+            Framing::Chunked => Some(Self::Chunked(Box::new(ChunkedDecoder::of_response(limits)))),
+            _ => Self::new(framing, limits),
+        }
+    }
+
     /// The decoder for `framing`; `None` when there is no body.
     pub fn new(framing: Framing, limits: &Limits) -> Option<Self> {
         match framing {

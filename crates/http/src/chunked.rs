@@ -65,6 +65,8 @@ pub struct ChunkedDecoder {
     trailer_bytes: u32,
     trailer_fields: u32,
     fields_max: u32,
+    /// Whether trailer fields that may not come late are left out, instead of refused.
+    is_lenient: bool,
     /// The trailer line being read; bounded by `trailer_bytes_max`.
     line: Vec<u8>,
     /// The trailer lines read, each with its CR LF; under the same bound.
@@ -119,9 +121,16 @@ impl ChunkedDecoder {
             trailer_bytes: 0,
             trailer_fields: 0,
             fields_max: limits.fields_max as u32,
+            is_lenient: false,
             line: Vec::new(),
             trailers: Vec::new(),
         }
+    }
+
+    /// The same for a response: a recipient may leave trailer fields out (RFC 9110 §6.5.1), and its content is whole
+    /// whatever these are called.
+    pub fn of_response(limits: &Limits) -> Self {
+        Self { is_lenient: true, ..Self::new(limits) }
     }
 
     /// The trailer field lines so far, each `Name: value` and CR LF: all of them once the body has ended. Empty when
@@ -249,12 +258,17 @@ impl ChunkedDecoder {
 
     fn check_trailer_line(&mut self) -> Result<(), Refusal> {
         let (name, _) = check_field_line(&self.line)?;
-        if !may_be_trailer(name) {
+        let is_allowed = may_be_trailer(name);
+        if !is_allowed && !self.is_lenient {
             return Err(Refusal::TrailerForbidden);
         }
         self.trailer_fields += 1;
         if self.trailer_fields > self.fields_max {
             return Err(Refusal::FieldsTooMany);
+        }
+        if !is_allowed {
+            self.line.clear();
+            return Ok(());
         }
         self.trailers.append(&mut self.line);
         self.trailers.extend_from_slice(b"\r\n");
@@ -285,6 +299,20 @@ mod tests {
                 return Ok((output, used, done));
             }
         }
+    }
+
+    /// RFC 9110 §6.5.1.
+    #[test]
+    fn a_response_is_whole_whatever_its_trailers_are_called() {
+        let bytes = b"1\r\nx\r\n0\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\nContent-Length: 9\r\n\r\n";
+        assert_eq!(decode(bytes), Err(Refusal::TrailerForbidden));
+        assert_pieces_agree(bytes, || ChunkedDecoder::of_response(&Limits::DEFAULT), feed);
+        let mut decoder = ChunkedDecoder::of_response(&Limits::DEFAULT);
+        let (mut used, mut output) = (0, Vec::new());
+        while used < bytes.len() {
+            used += feed(&mut decoder, &bytes[used..], &mut output).unwrap().0;
+        }
+        assert_eq!((&output[..], decoder.trailers()), (&b"x"[..], &b"X-Sum: 1\r\n"[..]));
     }
 
     #[test]

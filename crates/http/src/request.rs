@@ -102,6 +102,15 @@ pub struct RequestHead<'a> {
     pub head_bytes: usize,
 }
 
+impl RequestHead<'_> {
+    /// Whether the target is an absolute-form with the scheme https.
+    pub fn has_https_target(&self) -> bool {
+        const PREFIX: &[u8] = b"https:";
+        self.target_text.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
+            && matches!(self.target, Target::Resource { .. } | Target::Asterisk)
+    }
+}
+
 /// Parses the request head that `bytes` begin with. `Ok(None)`: more bytes are needed.
 ///
 /// The result depends on the bytes in their order only, never on how they were cut: a refusal that a prefix earns is

@@ -55,7 +55,8 @@ fn check_characters(bytes: &[u8]) -> Result<(), Refusal> {
     if rest.chars().all(is_allowed) { Ok(()) } else { Err(Refusal::TargetCharacter) }
 }
 
-/// `absolute-URI` of the http scheme. Another scheme is well-formed, but not ours to answer (RFC 9110 §7.4).
+/// `absolute-URI` of the schemes http and https; whether the connection is one of https is not known here. Another scheme
+/// is well-formed, but not ours to answer (RFC 9110 §7.4).
 fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(Refusal::Target)?;
     let (scheme, rest) = (&target[..colon], &target[colon + 1..]);
@@ -65,7 +66,7 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
         return Err(Refusal::Target);
     }
     let after_slashes = rest.strip_prefix(b"//").map(split_authority);
-    if !scheme.eq_ignore_ascii_case(b"http") {
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
         // An authority of another scheme may have a user, or be empty.
         let (authority, resource) = after_slashes.unwrap_or((b"", rest));
         let host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or(authority);
@@ -130,6 +131,8 @@ mod tests {
             ("GET", "http://h", resource("/", None, Some("h"))),
             ("GET", "HTTP://h:80/a?b", resource("/a", Some("b"), Some("h:80"))),
             ("GET", "http://h?b", resource("/", Some("b"), Some("h"))),
+            ("GET", "https://[::1]:8443/a?b", resource("/a", Some("b"), Some("[::1]:8443"))),
+            ("GET", "HTTPS://h", resource("/", None, Some("h"))),
             ("OPTIONS", "*", Target::Asterisk),
             ("OPTIONS", "http://h", Target::Asterisk),
             ("CONNECT", "h:443", Target::Authority(b"h:443")),
@@ -165,8 +168,9 @@ mod tests {
             ("GET", "h:80", Refusal::TargetScheme),
             ("GET", "1a://h/", Refusal::Target),
             ("GET", "ftp://h/", Refusal::TargetScheme),
-            ("GET", "https://h/", Refusal::TargetScheme),
-            ("GET", "https://[::1]:8443/a?b", Refusal::TargetScheme),
+            ("GET", "httpss://h/", Refusal::TargetScheme),
+            ("GET", "wss://[::1]:8443/a?b", Refusal::TargetScheme),
+            ("GET", "https://u@h/", Refusal::TargetAuthority),
             ("GET", "ftp://u:p@h/", Refusal::TargetScheme),
             ("GET", "file:///a", Refusal::TargetScheme),
             ("GET", "https://[::1/", Refusal::TargetAuthority),

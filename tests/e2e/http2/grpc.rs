@@ -182,3 +182,27 @@ site \"*\" {{
     let said = run(grpc().args(["rest", &accelerator.address.to_string()]));
     assert_eq!(said, "late head a\nlate messages a a\nlate content ab\n");
 }
+
+/// RFC 9110 §8.6: one length, or none.
+#[test]
+fn an_origins_repeated_content_length_becomes_one() {
+    let folder = Folder::new();
+    for (lengths, status) in [(&["3", "3"][..], 200), (&["3", "03", "3"], 200), (&["3", "4"], 502), (&["3", "x"], 502)]
+    {
+        let origin = FrameOrigin::start(move |request, connection| {
+            let lengths: Vec<_> = lengths.iter().map(|length| ("content-length", *length)).collect();
+            connection.send(HEADERS, END_HEADERS, request.stream, &ok_with(&lengths));
+            connection.send(DATA, END_STREAM, request.stream, b"abc");
+        });
+        for cache in ["", "cache"] {
+            let server = accelerate(&folder, &origin.address(), cache);
+            let said = server.exchange(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+            let said = String::from_utf8(said).unwrap().to_lowercase();
+            assert!(said.starts_with(&format!("http/1.1 {status} ")), "{lengths:?}: {said}");
+            if status == 200 {
+                assert_eq!(said.matches("\r\ncontent-length: 3\r\n").count(), 1, "{lengths:?}: {said}");
+                assert_eq!(said.matches("\r\ncontent-length").count(), 1, "{lengths:?}: {said}");
+            }
+        }
+    }
+}

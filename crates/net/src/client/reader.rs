@@ -174,7 +174,7 @@ impl Reader {
             let Some(head) = self.read_head(memo, bytes, &mut used)? else { return Ok((used, None)) };
             self.connection.advance(Event::ResponseBegins);
             let answer = Answer { status: head.status, persistent: head.persistent && !self.is_last };
-            match BodyDecoder::new(head.framing, &Limits::CLIENT) {
+            match BodyDecoder::of_response(head.framing, &Limits::CLIENT) {
                 Some(decoder) => self.body = Some(Body { decoder, answer }),
                 None => return self.finish(answer, used, bytes.len()),
             }

@@ -323,7 +323,7 @@ impl Exchange {
                 }
                 IncomingBody::whole_of(whole.content, whole.trailers)
             }
-            None => match BodyDecoder::new(framing, &self.shared.limits) {
+            None => match BodyDecoder::of_response(framing, &self.shared.limits) {
                 // `decode_whole` is whole where there is no body.
                 None => IncomingBody::empty(),
                 Some(decoder) => IncomingBody::streaming(Streaming {

@@ -203,7 +203,7 @@ fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
     if !bytes.ends_with(b"\r\n\r\n") {
         return None;
     }
-    let mut decoder = BodyDecoder::new(Framing::Chunked, limits)?;
+    let mut decoder = BodyDecoder::of_response(Framing::Chunked, limits)?;
     let (mut used, mut first, mut joined) = (0, None, Vec::new());
     while used < bytes.len() {
         // What breaks a rule is reported by whoever reads the body.

@@ -204,6 +204,10 @@ impl Exchanges {
             } else {
                 let mut storage = FieldStorage::new();
                 match parse_request_head(&input[used..], limits, &mut storage) {
+                    // RFC 9110 §7.4: over clear text nothing of https is answered.
+                    Ok(Some(head)) if !self.origin.secure && head.has_https_target() => {
+                        self.refuse(turn, flatout_http::refusal::Refusal::TargetScheme, &input[used..]);
+                    }
                     Ok(Some(head)) => {
                         used += head.head_bytes;
                         self.handle_head(turn, &head, used < input.len());

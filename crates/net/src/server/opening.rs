@@ -76,14 +76,7 @@ impl ServerConnection {
             self.exchanges.handle_beginning();
             return None;
         }
-        // What is no line of HTTP/1 either is a preface of HTTP/2 that is invalid (RFC 9113 §3.4).
-        if let Some(line_bytes) = stash.iter().position(|&byte| byte == b'\n') {
-            let line = &stash[..line_bytes];
-            let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or(line);
-            if stash.len() >= PREFACE.len() && !version.starts_with(b"HTTP/") {
-                return Some(Next::Close(CloseReason::H2Protocol));
-            }
-        }
+        // All else is HTTP/1.1, which answers what it cannot read.
         self.may_be_http2 = false;
         self.use_input(worker, fd, &stash)
     }

@@ -15,11 +15,12 @@ use crate::shared::SharedBytes;
 use crate::windows::ConnectionWindows;
 use flatout_http::framing::Version;
 use flatout_http::media::is_grpc;
+use flatout_http::refusal::Refusal;
 use flatout_http::token::parse_decimal;
 use h2::client::{ResponseFuture, SendRequest};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -96,10 +97,10 @@ async fn exchange_on(
     awaiting.patience.begin(head_timeout_ms);
     let response = poll_fn(|context| awaiting.poll(context, interims)).await?;
     shared.counts.responses.add(1);
-    let (parts, stream) = response.into_parts();
+    let (mut parts, stream) = response.into_parts();
+    let content_length = take_content_length(&mut parts.headers).map_err(ExchangeFailure::head)?;
     let mut section = encode_lines(&parts.headers);
     section.extend_from_slice(b"\r\n");
-    let content_length = parts.headers.get(CONTENT_LENGTH).and_then(|value| parse_decimal(value.as_bytes()));
     let Awaiting { sending, upload_cut, .. } = awaiting;
     let early = upload_cut || sending.is_some();
     let media = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -110,6 +111,25 @@ async fn exchange_on(
     incoming.content_length = content_length;
     incoming.reused = reused;
     Ok(incoming)
+}
+
+/// The length that Content-Length says. Several lines of one value become one: an HTTP/1.1 client may take two for an
+/// attack (RFC 9110 §8.6).
+fn take_content_length(headers: &mut HeaderMap) -> Result<Option<u64>, Refusal> {
+    let mut values = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    let length = parse_decimal(first.as_bytes()).ok_or(Refusal::LengthInvalid)?;
+    let mut is_single = true;
+    for other in values {
+        is_single = false;
+        if parse_decimal(other.as_bytes()) != Some(length) {
+            return Err(Refusal::LengthDuplicate);
+        }
+    }
+    if !is_single {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(Some(length))
 }
 
 /// What is known of an exchange while its answer is awaited.
