@@ -127,7 +127,7 @@ fn what_is_no_preface_is_answered_by_http1() {
         "GET /1k NO/1.1\r\nHost: test\r\nX: a line that makes it long enough\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
         "PRI /1k HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n",
-        "one two three four five six seven\r\n\r\n",
+        "one two three four five six seven\r\nHost: test\r\n\r\n",
     ] {
         let status_of = |server: &Server| {
             let said = server.exchange(request.as_bytes());

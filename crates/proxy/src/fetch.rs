@@ -23,6 +23,7 @@ use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
+use flatout_http::lines;
 use flatout_http::ranges::Part;
 use flatout_net::budget::{Budget, Held, Share};
 use flatout_net::clock::Now;

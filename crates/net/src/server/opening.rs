@@ -76,10 +76,22 @@ impl ServerConnection {
             self.exchanges.handle_beginning();
             return None;
         }
+        if is_invalid_preface(&stash) {
+            return Some(Next::Close(CloseReason::H2Protocol));
+        }
         // All else is HTTP/1.1, which answers what it cannot read.
         self.may_be_http2 = false;
         self.use_input(worker, fd, &stash)
     }
+}
+
+/// Whether `bytes` have the shape of the preface and are another one: a line that names no version of HTTP/1, and an empty
+/// line, in no fewer bytes. No client of HTTP/1.1 sends a request without fields, and RFC 9113 §3.4 has the connection end.
+fn is_invalid_preface(bytes: &[u8]) -> bool {
+    let Some(line_bytes) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { return false };
+    let line = &bytes[..line_bytes];
+    let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or(line);
+    bytes.len() >= PREFACE.len() && !line.contains(&b'\r') && !version.starts_with(b"HTTP/")
 }
 
 fn count_failure<H: Handler>(worker: &Worker<H>, failure: TlsFailure) -> CloseReason {
