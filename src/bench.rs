@@ -136,7 +136,7 @@ fn ending(run: &RunReport, interrupted: bool, is_strict: bool) -> (u8, &'static 
     } else if is_missed {
         (MISSED, "")
     } else if is_uncertain {
-        (INVALID, "it is not certain whether a requirement is met: its figure does not hold; the report says why")
+        (INVALID, "inconclusive: the required figure is not valid; the report says why")
     } else if is_strict && !run.is_valid() {
         (INVALID, "not every figure holds, and --strict asks for that; the report says which and why")
     } else {

@@ -42,7 +42,7 @@ const INTERRUPTED: u8 = 130;
 /// How long a suite that is told to end may take to stop its servers.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Run an experiment that stands in a file: servers, steps, checks
+/// Run an experiment described in a file: servers, steps, checks
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout suite list suites/coyote.kdl               its servers, steps and how long they take

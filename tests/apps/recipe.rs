@@ -1,4 +1,4 @@
-//! The recipes of docs/accelerator.md, run as they are written there.
+//! The recipes of docs/accelerator.md, run with another site name, `listen` and origin.
 
 use std::fmt::Write as _;
 use std::path::Path;

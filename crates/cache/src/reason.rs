@@ -37,7 +37,7 @@ flatout_reason::reasons! {
     BypassMethod, "bypass_method", "Answers to this method are not kept.", "Ask with GET.";
     BypassContent, "bypass_content", "A GET or HEAD with content means what its origin likes; no key stands for it.", "Ask without content.";
     BypassNoStore, "bypass_no_store", "The request says no-store.", "Let the cache ignore the directives of requests: request-directives off.";
-    BypassCookie, "bypass_cookie", "The request has a cookie for which the configuration leaves the cache out.", "Take the cookie out of bypass-cookies.";
+    BypassCookie, "bypass_cookie", "The request has a cookie listed in `bypass-cookies`.", "Take the cookie out of bypass-cookies.";
     BypassMethodOverride, "bypass_method_override", "A field such as X-HTTP-Method-Override asks for another method than the request line.", "Ask with the method that is meant.";
     BypassUpgrade, "bypass_upgrade", "The request wants another protocol.", "Nothing: such a connection cannot be cached.";
     UnsafeMethod, "unsafe_method", "The method may change something: it is forwarded, and invalidates what is stored for its target.", "Ask with GET.";

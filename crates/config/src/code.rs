@@ -81,14 +81,14 @@ codes! {
     NetworkBad, "C0312", "not a network", "A network is an address and how many of its bits count: `10.0.0.0/8`, `2001:db8::/32`; or one address; or `all`.";
     HashBad, "C0313", "not a password hash", "Passwords are kept as hashes: argon2 (`$argon2id$…`) or bcrypt (`$2b$…`). `flatout passwd` makes one.";
     PatternBad, "C0314", "not a path pattern", "A pattern is `/exact`, `/prefix/*`, `*.ending`, or has stars within its parts; it is compared with the decoded path, so it begins with `/` or `*` and has no `?`, no `#` and no `..`.";
-    VariableUnknown, "C0315", "unknown variable", "In braces may stand `client`, `host`, `host_port`, `path`, `uri`, `query`, `scheme` and `rest`. A brace that is meant is written twice: `{{`.";
+    VariableUnknown, "C0315", "unknown variable", "In braces may stand `client`, `host`, `host_port`, `path`, `uri`, `query`, `scheme` and `rest`. Write a literal brace twice: `{{`.";
     MediaTypeBad, "C0316", "not a media type", "A media type is `text/html`, a family `image/*`; `*` is everything.";
     OriginBad, "C0317", "not an origin", "An origin is a scheme and a host, with a port perhaps, and nothing behind: `https://example.com`; or `*` for all.";
     TextBad, "C0318", "text cannot be used", "The text is empty, too long, or holds characters that cannot stand here.";
     TargetBad, "C0319", "not a target", "A redirect leads to a URL with `http://` or `https://`, or to a path that begins with one `/`; a rewrite to such a path; a try to such a path or to a status, `=404`.";
     LinkBad, "C0320", "not a link", "A hint is the value of a Link field (RFC 8288): `</app.css>; rel=preload; as=style`.";
     ForwardBad, "C0321", "nothing to forward to", "Requests are forwarded to `http://` or `https://`, a host and perhaps a port, and nothing behind: `http://127.0.0.1:3000`, `https://origin.example`. `:3000` is port 3000 of this machine.";
-    QueryNameBad, "C0322", "not a query parameter", "A parameter's name as it stands in the query, without `?`, `&`, `=` and `#`; a star at its end stands for all that begin so: `utm_*`.";
+    QueryNameBad, "C0322", "not a query parameter", "A parameter's name as it stands in the query, without `?`, `&`, `=` and `#`; a trailing `*` matches any suffix: `utm_*`.";
     CookieNameBad, "C0323", "not a cookie's name", "The name of a cookie is a token: letters, digits and some signs, without spaces, `=` and `;`. In `bypass-cookies` and `ignore-cookies` a star at its end stands for all that begin so: `_ga_*`; `*` alone is every cookie.";
     ServerBad, "C0330", "no application server", "An application server listens on a socket in the file system, `unix:/run/php/php-fpm.sock`, or at a host and a port, `tcp:127.0.0.1:9000`.";
 

@@ -45,7 +45,7 @@ impl ThreadLimits {
     /// The limit that was reached, and what to do.
     fn explain(&self) -> (String, &'static str) {
         if let Some(max) = self.cgroup {
-            let limit = format!("the cgroup has its {max} processes and threads (pids.max)");
+            let limit = format!("the cgroup's task limit of {max} is reached (pids.max)");
             return (
                 limit,
                 "fewer `workers`, or a higher limit: TasksMax= in a systemd unit, --pids-limit of a container",
@@ -94,7 +94,7 @@ mod tests {
             processes: Some(64),
         };
         let said = |limits: &ThreadLimits| limits.explain().0;
-        assert_eq!(said(&limits), "the cgroup has its 20 processes and threads (pids.max)");
+        assert_eq!(said(&limits), "the cgroup's task limit of 20 is reached (pids.max)");
         let limits = ThreadLimits { cgroup: None, ..limits };
         assert!(said(&limits).starts_with("the address space is limited to 1GiB (ulimit -v)"), "{}", said(&limits));
         let limits = ThreadLimits { address_space: Some((1 << 30, 4096)), ..limits };

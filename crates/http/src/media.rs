@@ -1,4 +1,4 @@
-//! Media types whose content is a conversation: silence in it is normal, and its end far away.
+//! Long-lived streams (SSE, gRPC) that may be idle.
 
 use crate::token::trim;
 

@@ -25,11 +25,11 @@ flatout_reason::reasons! {
     OriginBodyTimeout, "origin_body_timeout", true, "The origin sent nothing more of its answer for the body timeout; the client got no end of it.";
     OriginBodyMalformed, "origin_body_malformed", true, "The framing of the origin's answer broke; the client got no end of it.";
     OriginCut, "origin_cut", true, "The origin's answer ended before it was whole; the client got no end of it.";
-    StoredCorrupt, "stored_corrupt", true, "A later part of a stored response did not match its checksum; the client got no end of it, and the entry is dropped.";
+    StoredCorrupt, "stored_corrupt", true, "A later chunk of a stored response failed its checksum; flatout cut the response and dropped the entry.";
     PageFailed, "page_failed", true, "The page failed after its answer had begun; the client got no end of it.";
     LengthBroken, "length_broken", true, "The content of an answer was longer or shorter than its head had said.";
-    TunnelIdle, "tunnel_idle", false, "Nothing passed over a connection that had gone on with another protocol for longer than `timeouts { stream }` of its proxy.";
-    TunnelEnded, "tunnel_ended", false, "One side ended a connection that had gone on with another protocol.";
+    TunnelIdle, "tunnel_idle", false, "The upgraded connection was idle longer than `timeouts { stream }` of its proxy.";
+    TunnelEnded, "tunnel_ended", false, "One side closed the upgraded connection.";
     FileChanged, "file_changed", true, "The file changed while it was being sent; the rest would have been another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
     DescriptorPressure, "descriptor_pressure", false, "Descriptors ran out, and this connection was idle.";

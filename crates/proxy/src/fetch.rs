@@ -46,7 +46,7 @@ pub(crate) enum Direct {
     Shared,
 }
 
-/// What an origin is asked beside what the client asked.
+/// Conditions and Range added to the upstream request.
 #[derive(Clone, Default)]
 pub(crate) struct Question {
     /// Lines to add: whether what is kept still holds, or that it must.

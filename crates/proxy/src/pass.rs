@@ -232,7 +232,7 @@ fn agrees(ask: &Ask, fields: &Fields<'_>) -> bool {
 
 /// Carries bytes both ways until either side has no more, or neither has sent anything for `idle_ms`.
 async fn tunnel(mut client: Box<dyn Duplex>, origin: Box<dyn Duplex>, mut hold: Hold, idle_ms: u64) -> CloseReason {
-    /// How often is looked whether anything has passed, in each time that nothing may.
+    /// Idle checks per timeout.
     const LOOKS: u32 = 8;
     let passed = Rc::new(Cell::new(0_u64));
     let mut origin = Counted { inner: origin, passed: Rc::clone(&passed) };

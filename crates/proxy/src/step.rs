@@ -127,10 +127,10 @@ impl ProxyStep {
             let standing = match standing {
                 None => "unknown".to_owned(),
                 Some(standing) => match standing {
-                    Standing::Well => "well".to_owned(),
+                    Standing::Well => "healthy".to_owned(),
                     Standing::Starting(thousandths) => format!("back, with {} % of its share", thousandths / 10),
                     Standing::PausedUntil(until_ms) => {
-                        format!("left out for {} ms more, as requests failed", until_ms.saturating_sub(now_ms))
+                        format!("ejected for {} ms more, as requests failed", until_ms.saturating_sub(now_ms))
                     }
                     Standing::Trial => "being tried again".to_owned(),
                     Standing::Down => "down: its health checks fail".to_owned(),

@@ -111,7 +111,7 @@ impl Reader<'_> {
             let Some((name, behind)) = name else {
                 let message = format!("`{}` stands alone", &rest[..1]);
                 let draft = self.report.add(Code::VariableUnknown, span, message);
-                draft.note("a variable stands in braces, {host}; a brace that is meant is written twice, {{");
+                draft.note("a variable stands in braces, {host}; write a literal brace twice, {{");
                 return None;
             };
             let Some((variable, _)) = VARIABLES.iter().find(|(_, known)| *known == name) else {

@@ -162,7 +162,7 @@ fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, b
 fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
-    let text = "Too many questions wait for answers; ask again.\n";
+    let text = "All admin connections are busy; retry.\n";
     write_reply(&mut stream, &Reply::text(503, text))
 }
 

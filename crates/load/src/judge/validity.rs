@@ -33,9 +33,9 @@ flatout_reason::reasons! {
         "make sure that nobody else sends requests to the server meanwhile, and that the log or the metrics are this server's";
     CountsMissing,        "counts-missing",        "the server's own counts were to be compared with, and could not be read",
         "make sure that the log can be read, or that the metrics answer, during the whole run";
-    PartMissing,          "part-missing",          "a part of what was asked for could not be measured: a later level, or the machine's limit",
-        "mend the cause that is named, and run it again; what was measured holds";
-    AgentLost,            "agent-lost",            "an agent did not bring its part of the run to an end",
+    PartMissing,          "part-missing",          "a part of the requested run could not be measured: a later level, or the machine's limit",
+        "fix the named cause and rerun; what was measured holds";
+    AgentLost,            "agent-lost",            "an agent did not finish its part of the run",
         "look at what the agent says on its own machine, and run it again";
     NoSteadyState,        "no-steady-state",       "the service time never became steady, so there is no figure that holds",
         "measure longer with -d, allow a longer --warm-up, and look for what changes in the server over time: caches, garbage collection, a throttled processor";
@@ -98,8 +98,8 @@ pub const WAITED_SHARE_MAX: f64 = 0.01;
 /// alone.
 pub const CROWDED_TAIL_MAX: f64 = 0.01;
 
-/// Share of the time it would run that a thread may wait so before the rate no longer holds. A thread without which nothing is
-/// answered answers that share less; a rate holds where no more than this is missing of it.
+/// Share of the time it would run that a thread may wait so before the rate no longer holds. Throughput falls by the
+/// share of time this thread waits; a rate holds where no more than this is missing of it.
 pub const CROWDED_RATE_MAX: f64 = 1.0 - REACHED_SHARE_MIN;
 
 /// The same for the median: a thread that waits this share of the time it would run takes that much longer for a response in
