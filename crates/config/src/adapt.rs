@@ -76,7 +76,11 @@ pub fn json_to_kdl(text: &str) -> Result<String, JsonError> {
     let json: Json = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or_default();
-        JsonError { line: error.line(), column: error.column().max(1), message: format!("this is no JSON: {message}") }
+        JsonError {
+            line: error.line(),
+            column: error.column().max(1),
+            message: format!("this is not valid JSON: {message}"),
+        }
     })?;
     let mut writer = Writer::default();
     decode_list(&json, "", &mut writer)?;

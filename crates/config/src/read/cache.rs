@@ -251,7 +251,8 @@ fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.line(value)?;
     let plain = name.strip_suffix('*').unwrap_or(&name);
     if plain.contains('*') || !plain.bytes().all(|byte| byte.is_ascii_graphic() && !b"&=#?".contains(&byte)) {
-        let draft = reader.report.add(Code::QueryNameBad, value.span, format!("`{name}` is no parameter's name"));
+        let draft =
+            reader.report.add(Code::QueryNameBad, value.span, format!("`{name}` is not a valid parameter name"));
         draft.label("as it stands in the query: \"id\", \"utm_*\"");
         return None;
     }

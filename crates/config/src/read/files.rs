@@ -156,7 +156,7 @@ fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     if name.contains('/') || name == "." || name == ".." {
         reader
             .report
-            .add(Code::TextBad, value.span, format!("`{name}` is no name of a file"))
+            .add(Code::TextBad, value.span, format!("`{name}` is not a valid file name"))
             .label("a name without folders");
         return None;
     }
@@ -223,7 +223,8 @@ fn try_target(reader: &mut Reader<'_>, value: &Value) -> Option<TryTarget> {
     if let Some(status) = text.strip_prefix('=') {
         let number = parse::digits(status).filter(|status| (400..=599).contains(status));
         if number.is_none() {
-            let draft = reader.report.add(Code::StatusBad, value.span, format!("`{status}` is no status for this"));
+            let draft =
+                reader.report.add(Code::StatusBad, value.span, format!("`{status}` is not a valid status here"));
             draft.label("400 to 599, as in \"=404\"");
         }
         return number.map(TryTarget::Status);
@@ -242,7 +243,7 @@ fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Te
         TextPart::Literal(literal) => literal.split('/').any(|segment| segment == ".."),
     };
     if text.parts.iter().any(is_foreign) {
-        let draft = reader.report.add(Code::TargetBad, span, "this is no path of a file");
+        let draft = reader.report.add(Code::TargetBad, span, "this is not a valid file path");
         draft.label("a path below the folder, with {path}, {rest} or {host} in it");
         return None;
     }
@@ -304,7 +305,7 @@ fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
 fn media<'k>(reader: &mut Reader<'_>, value: &Value, known: impl Iterator<Item = &'k String>) -> Option<String> {
     let text = reader.line(value)?.to_ascii_lowercase();
     if !parse::is_media_pattern(&text) {
-        let draft = reader.report.add(Code::MediaTypeBad, value.span, format!("`{text}` is no media type"));
+        let draft = reader.report.add(Code::MediaTypeBad, value.span, format!("`{text}` is not a valid media type"));
         draft.label("as in \"text/html\", \"image/*\" or \"*\"");
         return None;
     }

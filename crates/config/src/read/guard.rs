@@ -60,7 +60,7 @@ pub(super) fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network>
     match parse::network(&text) {
         Ok(cidr) => Some(Network::Cidr(cidr)),
         Err(fault) => {
-            let draft = reader.report.add(Code::NetworkBad, value.span, format!("`{text}` is no network"));
+            let draft = reader.report.add(Code::NetworkBad, value.span, format!("`{text}` is not a valid network"));
             if let NetworkError::HostBits(cidr) = fault {
                 draft.label(format!("did you mean \"{}/{}\"?", cidr.address, cidr.bits));
             }
@@ -132,7 +132,7 @@ fn user(reader: &mut Reader<'_>, name: &Value, hash: &Value, auth: &mut BasicAut
     if let Some(hash) = &hash
         && !parse::is_password_hash(hash)
     {
-        let draft = reader.report.add(Code::HashBad, hash_span, "this is no password hash");
+        let draft = reader.report.add(Code::HashBad, hash_span, "this is not a valid password hash");
         draft.label("argon2 (\"$argon2id$…\") or bcrypt (\"$2b$…\")");
         draft.note("never the password itself: `flatout passwd` asks for it and prints its hash");
         return;
@@ -151,7 +151,7 @@ pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
     for value in &node.arguments {
         let Some(origin) = reader.line(value) else { continue };
         if origin != "*" && !parse::is_origin(&origin) {
-            let draft = reader.report.add(Code::OriginBad, value.span, format!("`{origin}` is no origin"));
+            let draft = reader.report.add(Code::OriginBad, value.span, format!("`{origin}` is not a valid origin"));
             draft.label("as in \"https://example.com\", in lower case and without a path; or \"*\"");
         } else if cors.origins.contains(&origin) {
             reader.same_twice(value.span, "this origin");
@@ -205,7 +205,7 @@ pub(super) fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.text(value)?;
     let upper = text.to_ascii_uppercase();
     if !parse::is_token(&text) || text != upper {
-        let draft = reader.report.add(Code::MethodBad, value.span, format!("`{text}` is no method"));
+        let draft = reader.report.add(Code::MethodBad, value.span, format!("`{text}` is not a valid method"));
         if parse::is_token(&text) {
             draft.label(format!("methods stand in capitals: \"{upper}\""));
         } else if text.contains([',', ' ']) {

@@ -33,7 +33,7 @@ pub(super) const FORM: &str =
 /// With what is wrong, and mostly what to write instead.
 pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     if text.is_empty() {
-        return Err(OriginFault::new("an empty text is no origin"));
+        return Err(OriginFault::new("an empty text is not a valid origin"));
     }
     if let Some(port) = local_port(text) {
         return port.map(|port| Origin { host: "127.0.0.1".into(), port, ..plain() });
@@ -101,7 +101,9 @@ fn names_port(text: &str) -> bool {
 
 fn port_number(text: &str) -> Result<u16, OriginFault> {
     let port = digits(text).filter(|port| *port > 0);
-    port.ok_or_else(|| OriginFault::new(format!("`{text}` is no port")).with("a port is a number from 1 to 65535"))
+    port.ok_or_else(|| {
+        OriginFault::new(format!("`{text}` is not a valid port")).with("a port is a number from 1 to 65535")
+    })
 }
 
 /// The host with its brackets, and what stands behind its colon.
@@ -119,14 +121,14 @@ fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
         return Err(OriginFault::new("there is no host").with(format!("write {scheme}://127.0.0.1:3000")));
     }
     if host.contains('*') {
-        return Err(OriginFault::new(format!("`{host}` is no one host")));
+        return Err(OriginFault::new(format!("`{host}` is not a single host")));
     }
     if host.parse::<std::net::Ipv6Addr>().is_ok() {
         let fault = OriginFault::new("an IPv6 address stands in brackets");
         return Err(fault.with(format!("write {scheme}://[{host}]:3000")));
     }
     if let Some(fault) = host_fault(host) {
-        return Err(OriginFault::new(format!("`{host}` is no host name")).with(fault));
+        return Err(OriginFault::new(format!("`{host}` is not a valid host name")).with(fault));
     }
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Ok(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())

@@ -74,7 +74,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
     {
         reader
             .report
-            .add(Code::Contradiction, child.span, "the front controller's name is no script's")
+            .add(Code::Contradiction, child.span, "the front controller's name is not a script's")
             .label(format!("scripts end with {}", php.split.join(" or ")));
     }
     if !complete {
@@ -118,7 +118,7 @@ fn address(reader: &mut Reader<'_>, value: &Value) -> Option<PhpAddress> {
         Ok(PhpAddress::Unix(path)) => Some(PhpAddress::Unix(reader.resolve(value.span, &path.to_string_lossy()))),
         Ok(address) => Some(address),
         Err(fault) => {
-            let message = format!("`{text}` is no application server");
+            let message = format!("`{text}` is not a valid application server");
             reader.report.add(Code::ServerBad, value.span, message).label(fault).note(FORM);
             None
         }
@@ -231,7 +231,7 @@ fn names(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
     for value in values {
         let Some(name) = reader.line(value) else { continue };
         if name.contains('/') || name.starts_with('.') {
-            let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is no file's name"));
+            let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is not a valid file name"));
             draft.label("a name without slashes, as in \"index.php\"");
         } else if list.contains(&name) {
             reader.same_twice(value.span, "this name");
@@ -251,7 +251,8 @@ fn suffixes(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
             !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
         });
         if !is_ending {
-            let draft = reader.report.add(Code::TextBad, value.span, format!("`{suffix}` is no ending of a name"));
+            let draft =
+                reader.report.add(Code::TextBad, value.span, format!("`{suffix}` is not a valid file name ending"));
             draft.label("a dot, and letters or digits: \".php\"");
         } else if list.contains(&suffix) {
             reader.same_twice(value.span, "this ending");
@@ -268,7 +269,7 @@ fn script(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.line(value)?;
     let name = text.strip_prefix('/').unwrap_or(&text);
     if name.is_empty() || name.ends_with('/') || name.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
-        let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is no script below the root"));
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not a script below the root"));
         draft.label("a path below the root, as in \"/index.php\"");
         return None;
     }
@@ -280,7 +281,7 @@ fn env(reader: &mut Reader<'_>, name: &Value, value: &Value, php: &mut Php) {
     let is_name = !text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_name {
-        let draft = reader.report.add(Code::TextBad, name.span, format!("`{text}` is no variable's name"));
+        let draft = reader.report.add(Code::TextBad, name.span, format!("`{text}` is not a valid variable name"));
         draft.label("letters, digits and underscores: \"APP_ENV\"");
     } else if php.env.iter().any(|(known, _)| *known == text) {
         reader.same_twice(name.span, "this variable");
@@ -295,7 +296,7 @@ fn accel(reader: &mut Reader<'_>, prefix: &Value, folder: &Value, php: &mut Php)
         !rest.is_empty() && rest.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
     });
     if !clean {
-        let draft = reader.report.add(Code::TextBad, prefix.span, format!("`{text}` is no beginning of an address"));
+        let draft = reader.report.add(Code::TextBad, prefix.span, format!("`{text}` is not a valid URL prefix"));
         draft.label("a path that begins and ends with a slash: \"/protected/\"");
     } else if php.accel.iter().any(|(known, _)| *known == text) {
         reader.same_twice(prefix.span, "this address");

@@ -84,8 +84,7 @@ pub(super) fn health_check(reader: &mut Reader<'_>, node: &Node) -> Option<Healt
     let mut check = HealthCheck::default();
     let path = reader.line(&node.arguments[0])?;
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains('#') {
-        let draft =
-            reader.report.add(Code::TargetBad, node.arguments[0].span, format!("`{path}` is no path to ask for"));
+        let draft = reader.report.add(Code::TargetBad, node.arguments[0].span, format!("`{path}` is not a valid path"));
         draft.label("it begins with `/`; spaces and other letters are percent-encoded");
         return None;
     }

@@ -284,7 +284,7 @@ fn authority(reader: &mut Reader<'_>, span: Span, text: &str) -> Option<String> 
         _ => parse::host_fault(name),
     };
     if let Some(fault) = fault {
-        let draft = reader.report.add(Code::HostBad, span, format!("`{text}` is no host name"));
+        let draft = reader.report.add(Code::HostBad, span, format!("`{text}` is not a valid host name"));
         draft.label(fault).note("\"client\" sends what the client sent, \"origin\" the origin's own name");
         return None;
     }
@@ -315,7 +315,7 @@ fn via(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     let value = node.arguments.first()?;
     let name = field_value(reader, value)?;
     if !parse::is_token(&name) {
-        let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is no name for Via"));
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is not a valid name for Via"));
         draft.label("letters, digits and hyphens: \"edge-1\"");
         return None;
     }
@@ -339,7 +339,7 @@ fn tls(reader: &mut Reader<'_>, node: &Node) -> OriginTls {
         let fault =
             if text.contains('*') { Some("one name, as the certificate has it") } else { parse::host_fault(&text) };
         if let Some(fault) = fault {
-            let draft = reader.report.add(Code::HostBad, name.value.span, format!("`{text}` is no host name"));
+            let draft = reader.report.add(Code::HostBad, name.value.span, format!("`{text}` is not a valid host name"));
             draft.label(fault);
             return None;
         }

@@ -118,7 +118,8 @@ fn patterns(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
     for value in values {
         let Some(pattern) = reader.line(value) else { continue };
         if let Some(fault) = parse::pattern_fault(&pattern) {
-            let draft = reader.report.add(Code::PatternBad, value.span, format!("`{pattern}` is no path pattern"));
+            let draft =
+                reader.report.add(Code::PatternBad, value.span, format!("`{pattern}` is not a valid path pattern"));
             draft.label(fault);
         } else if patterns.contains(&pattern) {
             reader.same_twice(value.span, "this pattern");
@@ -137,7 +138,7 @@ fn header(reader: &mut Reader<'_>, value: &Value) -> Option<Matcher> {
         None => (text.as_str(), None),
     };
     if !parse::is_token(name) {
-        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("`{name}` is no field name"));
+        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("`{name}` is not a valid field name"));
         draft.label("as in \"X-Beta\", or \"X-Beta: yes\"");
         return None;
     }
@@ -161,7 +162,8 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
         let number = reader.number(value, 0..=u64::MAX)?;
         let fits = matches!(number, 301 | 302 | 303 | 307 | 308);
         if !fits {
-            let draft = reader.report.add(Code::StatusBad, value.span, format!("{number} is no status for a redirect"));
+            let draft =
+                reader.report.add(Code::StatusBad, value.span, format!("{number} is not a valid redirect status"));
             draft.label("301, 302, 303, 307 or 308");
         }
         fits.then_some(number as u16)
@@ -222,7 +224,7 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     } else {
         return Some(text);
     };
-    reader.report.add(Code::TargetBad, value.span, "this is no target of a redirect").label(fault);
+    reader.report.add(Code::TargetBad, value.span, "this is not a valid redirect target").label(fault);
     None
 }
 

@@ -99,7 +99,7 @@ fn hosts(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
     for value in &node.arguments {
         let Some(host) = reader.line(value) else { continue };
         if let Some(fault) = parse::host_fault(&host) {
-            let draft = reader.report.add(Code::HostBad, value.span, format!("`{host}` is no host name"));
+            let draft = reader.report.add(Code::HostBad, value.span, format!("`{host}` is not a valid host name"));
             draft.label(fault);
             continue;
         }
@@ -160,14 +160,14 @@ fn listen(reader: &mut Reader<'_>, node: &Node, site: &mut Site, listeners: &mut
 
 fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<SocketAddr>> {
     if let Scalar::Integer(port) = value.scalar {
-        let draft = reader.report.add(Code::AddressBad, value.span, format!("{port} is no address"));
+        let draft = reader.report.add(Code::AddressBad, value.span, format!("{port} is not a valid address"));
         draft.label(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\""));
         return None;
     }
     let text = reader.line(value)?;
     let addresses = parse::addresses(&text);
     if addresses.is_none() {
-        let draft = reader.report.add(Code::AddressBad, value.span, format!("`{text}` is no address"));
+        let draft = reader.report.add(Code::AddressBad, value.span, format!("`{text}` is not a valid address"));
         let port = text.rsplit_once(':').map_or(text.as_str(), |(_, port)| port);
         match (text.rsplit_once(':'), parse::digits(port)) {
             (None, Some(port)) => draft.label(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\"")),

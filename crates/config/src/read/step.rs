@@ -224,7 +224,7 @@ pub(super) fn token(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.text(value)?;
     if !parse::is_token(&name) {
         let shown = if name.is_empty() { "an empty text".to_owned() } else { format!("`{name}`") };
-        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("{shown} is no field name"));
+        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("{shown} is not a valid field name"));
         if name.ends_with(':') {
             draft.label("without the colon");
         }
@@ -257,7 +257,7 @@ fn early_hints(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
         if fits {
             links.push(link);
         } else {
-            let draft = reader.report.add(Code::LinkBad, value.span, "this is no link");
+            let draft = reader.report.add(Code::LinkBad, value.span, "this is not a valid link");
             draft.label("as in \"</app.css>; rel=preload; as=style\"");
         }
     }
@@ -268,7 +268,7 @@ fn early_hints(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
 pub(super) fn status(reader: &mut Reader<'_>, value: &Value, bounds: RangeInclusive<u64>) -> Option<u16> {
     let number = reader.number(value, 0..=u64::MAX)?;
     if !bounds.contains(&number) {
-        let draft = reader.report.add(Code::StatusBad, value.span, format!("{number} is no status for this"));
+        let draft = reader.report.add(Code::StatusBad, value.span, format!("{number} is not a valid status here"));
         draft.label(format!("{} to {}", bounds.start(), bounds.end()));
         return None;
     }
@@ -296,7 +296,7 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
         (Some(prefix), None) => {
             let text = reader.line(&prefix.value)?;
             if !text.starts_with('/') || text.len() < 2 || text.contains(['?', '#', '*']) {
-                let draft = reader.report.add(Code::TargetBad, prefix.value.span, "this is no path to strip");
+                let draft = reader.report.add(Code::TargetBad, prefix.value.span, "this is not a valid path to strip");
                 draft.label("as in \"/app\"");
                 return None;
             }
@@ -305,7 +305,7 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
         (None, Some(to)) => {
             let text = reader.template(&to.value)?;
             if !is_path(&text) {
-                let draft = reader.report.add(Code::TargetBad, to.value.span, "this is no path to rewrite to");
+                let draft = reader.report.add(Code::TargetBad, to.value.span, "this is not a valid path to rewrite to");
                 draft.label("it begins with one `/`, or with {path} or {uri}");
                 return None;
             }
@@ -360,8 +360,11 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
             let text = reader.text(&kind.value)?;
             let fits = parse::is_media_type(&text);
             if !fits {
-                let draft =
-                    reader.report.add(Code::MediaTypeBad, kind.value.span, format!("`{text}` is no media type"));
+                let draft = reader.report.add(
+                    Code::MediaTypeBad,
+                    kind.value.span,
+                    format!("`{text}` is not a valid media type"),
+                );
                 draft.label("as in \"text/plain; charset=utf-8\"");
             }
             fits.then_some(text)

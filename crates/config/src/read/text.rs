@@ -48,7 +48,7 @@ impl Reader<'_> {
         let capture = (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())).then_some("rest");
         let near = elsewhere.or(capture).filter(|here| allowed.contains(here)).or_else(|| nearest(name, allowed));
         let is_known = VARIABLES.iter().any(|(_, known)| *known == name);
-        let what = if is_known && written.starts_with('{') { "cannot be used here" } else { "is no variable" };
+        let what = if is_known && written.starts_with('{') { "cannot be used here" } else { "is not a variable" };
         let draft = self.report.add(Code::VariableUnknown, span, format!("`{written}` {what}"));
         if let Some(near) = near.filter(|_| !is_known || !written.starts_with('{')) {
             draft.label(format!("did you mean {{{near}}}?"));

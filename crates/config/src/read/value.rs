@@ -163,7 +163,7 @@ impl Reader<'_> {
             }
         };
         let Some(size) = parse::size(&text) else {
-            let draft = self.report.add(Code::SizeBad, value.span, format!("`{text}` is no size"));
+            let draft = self.report.add(Code::SizeBad, value.span, format!("`{text}` is not a valid size"));
             draft.note("a size is a whole number with a unit: \"512KiB\", \"64MiB\", \"1GB\"");
             return None;
         };
@@ -207,7 +207,7 @@ impl Reader<'_> {
             }
         };
         let Some(duration) = read(&text) else {
-            let draft = self.report.add(Code::DurationBad, value.span, format!("`{text}` is no duration"));
+            let draft = self.report.add(Code::DurationBad, value.span, format!("`{text}` is not a valid duration"));
             draft.note("a duration is a whole number with a unit: \"250ms\", \"10s\", \"2m\", \"1h\", \"7d\"");
             return None;
         };

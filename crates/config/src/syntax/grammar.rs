@@ -404,7 +404,7 @@ impl Parser<'_> {
         if !closed || annotation.is_none() {
             let message = match name.kind {
                 Kind::Word if closed => format!("unknown annotation `({})`", self.content(name)),
-                _ => "this is no annotation".to_owned(),
+                _ => "this is not a valid annotation".to_owned(),
             };
             let draft = self.add(Code::AnnotationUnknown, if closed { name } else { token }, message);
             draft.note("allowed here: (env), (file)");

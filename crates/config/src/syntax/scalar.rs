@@ -57,7 +57,7 @@ impl Parser<'_> {
         if !is_name && let Ok(entry) = KdlEntry::parse(&content) {
             return scalar_of(entry.value());
         }
-        self.add(Code::QuotesMissing, token, format!("`{content}` is no number, and as a text it needs quotes"))
+        self.add(Code::QuotesMissing, token, format!("`{content}` is not a number, and as a text it needs quotes"))
             .label(format!("write \"{content}\""))
             .note("in KDL, a text that begins with a digit needs double quotes: sizes, durations and addresses do");
         text
@@ -72,7 +72,7 @@ impl Parser<'_> {
         if let Some((at, escape)) = bad_escape(self.content(token)) {
             let at = token.start + at;
             let span = Span::new(self.file, at, at + escape.len());
-            let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is no escape"));
+            let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is not a valid escape"));
             draft.label("a backslash is written twice: \\\\");
             draft.note("or the text is written raw: #\"C:\\folder\"#");
             return Scalar::Text(String::new());
