@@ -2,7 +2,7 @@
 
 use super::cli::{Running, get};
 use super::harness::{Folder, flatout};
-use super::site::Site;
+use super::site::{Site, configure, prepare};
 use super::tool::{run, said, tool};
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -25,6 +25,26 @@ fn check_metrics(text: &str) {
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let told = child.wait_with_output().unwrap();
     assert!(told.status.success() && told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+/// With and without `cache`, the origins of every proxy are in the metrics and in the status.
+#[test]
+fn origins_are_in_metrics_and_status() {
+    let backend = Site::start("");
+    for cache in ["cache", "cache off=#true"] {
+        let folder = prepare("", "");
+        configure(&folder, "", &format!("listen \"127.0.0.1:0\"\n{cache}\nproxy \"http://{}\"", backend.address()));
+        let site = Site::run(folder);
+        assert_eq!(get(site.address(), "/").status, 200);
+        let metrics = curl(&site, &[], "/metrics");
+        let address = backend.address().to_string();
+        let is_it = |line: &&str| line.starts_with("flatout_origin_available{") && line.contains(&address);
+        let line = metrics.lines().find(is_it).unwrap_or_else(|| panic!("{cache}: {metrics}"));
+        assert!(line.ends_with(" 1"), "{line}");
+        check_metrics(metrics.split_once("\r\n\r\n").unwrap().1);
+        let status = curl(&site, &[], "/status");
+        assert!(status.contains(&address), "{cache}: {status}");
+    }
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl StoreView for View {
                     name: "store_volume_events",
                     help: "Damage and changes of state of the volumes, by kind.",
                     kind: MetricKind::Counter,
-                    label: Some(("event", event.name().to_owned())),
+                    labels: vec![("event", event.name().to_owned())],
                     value,
                 });
             }
@@ -204,23 +204,23 @@ impl StoreView for View {
                 ),
                 None => ("origin_events", "What happened between this process and its origins.", ("event", name)),
             };
-            rows.push(MetricRow { name, help, kind: MetricKind::Counter, label: Some(label), value });
+            rows.push(MetricRow { name, help, kind: MetricKind::Counter, labels: vec![label], value });
         }
         for (reason, value) in self.accelerator.not_kept_counts().into_iter().filter(|(_, value)| *value > 0) {
             rows.push(MetricRow {
                 name: "cache_not_stored",
                 help: "Answers of origins that were not stored, by reason.",
                 kind: MetricKind::Counter,
-                label: Some(("reason", reason.name().to_owned())),
+                labels: vec![("reason", reason.name().to_owned())],
                 value,
             });
         }
         for step in self.accelerator.steps() {
             rows.extend(step.standings().into_iter().map(|origin| MetricRow {
                 name: "origin_available",
-                help: "Whether the origin gets requests: 0 while its health checks fail or it is left out. The label names the proxy and the origin.",
+                help: "Whether the origin gets requests: 0 while its health checks fail or it is left out.",
                 kind: MetricKind::Gauge,
-                label: Some(("origin", format!("{} {}", step.realm(), origin.address))),
+                labels: vec![("proxy", step.realm().to_owned()), ("origin", origin.address.to_string())],
                 value: u64::from(origin.is_available),
             }));
         }
@@ -265,12 +265,12 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
         ("store_disk_misses", "Look-ups that no disk could answer.", counter, stats.disk_misses),
         ("store_purges", "Purges since the store was first made.", counter, stats.generation),
     ];
-    rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, label: None, value }));
+    rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, labels: Vec::new(), value }));
     rows.extend(stats.held.map(|(share, value)| MetricRow {
         name: "memory_held_bytes",
         help: "Bytes of the memory budget that content takes, by who holds them.",
         kind: gauge,
-        label: Some(("share", share.name().to_owned())),
+        labels: vec![("share", share.name().to_owned())],
         value,
     }));
     for volume in &stats.volumes {
@@ -298,7 +298,7 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
             name,
             help,
             kind,
-            label: Some(("folder", folder.clone())),
+            labels: vec![("folder", folder.clone())],
             value,
         }));
     }

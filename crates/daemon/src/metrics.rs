@@ -33,10 +33,13 @@ pub(crate) fn encode_metrics(shared: &Shared, format: MetricsFormat) -> String {
     text
 }
 
-/// One number, with the values of its family's label.
+/// Names and values of labels.
+type Labels = Vec<(&'static str, Cow<'static, str>)>;
+
+/// One number, with its labels.
 #[derive(Debug)]
 struct Sample {
-    label: Option<Cow<'static, str>>,
+    labels: Labels,
     value: u64,
 }
 
@@ -47,8 +50,6 @@ struct Family {
     help: &'static str,
     /// A counter, or a gauge.
     counter: bool,
-    /// The name of the label.
-    label: &'static str,
     samples: Vec<Sample>,
 }
 
@@ -106,8 +107,7 @@ impl Rows {
             name: "build_info",
             help: "Always 1; the label says what is running.",
             counter: false,
-            label: "version",
-            samples: vec![Sample { label: Some(Cow::Borrowed(env!("CARGO_PKG_VERSION"))), value: 1 }],
+            samples: vec![Sample { labels: vec![("version", env!("CARGO_PKG_VERSION").into())], value: 1 }],
         });
         for row in shared.store.metric_rows() {
             rows.store(row);
@@ -124,13 +124,14 @@ impl Rows {
             // Writing to a String cannot fail.
             let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
             for sample in &family.samples {
-                let _ = match &sample.label {
-                    Some(value) => {
-                        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-                        writeln!(text, "{name}{{{}=\"{value}\"}} {}", family.label, sample.value)
-                    }
-                    None => writeln!(text, "{name} {}", sample.value),
-                };
+                text.push_str(&name);
+                for (index, (label, value)) in sample.labels.iter().enumerate() {
+                    let before = if index == 0 { '{' } else { ',' };
+                    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                    let _ = write!(text, "{before}{label}=\"{value}\"");
+                }
+                let end = if sample.labels.is_empty() { "" } else { "}" };
+                let _ = writeln!(text, "{end} {}", sample.value);
             }
         }
         text
@@ -138,71 +139,70 @@ impl Rows {
 
     /// Rows of one name become one family, also where others stand between them.
     fn store(&mut self, row: MetricRow) {
-        let (label, value) = row.label.map_or(("", None), |(name, value)| (name, Some(Cow::Owned(value))));
-        let sample = Sample { label: value, value: row.value };
+        let labels = row.labels.into_iter().map(|(name, value)| (name, Cow::Owned(value))).collect();
+        let sample = Sample { labels, value: row.value };
         match self.0.iter_mut().find(|family| family.name == row.name) {
             Some(family) => family.samples.push(sample),
             None => self.0.push(Family {
                 name: row.name,
                 help: row.help,
                 counter: row.kind == MetricKind::Counter,
-                label,
                 samples: vec![sample],
             }),
         }
     }
 
     fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
-        self.0.push(Family { name, help, counter: true, label: "", samples: vec![Sample { label: None, value }] });
+        self.0.push(Family { name, help, counter: true, samples: vec![Sample { labels: Labels::new(), value }] });
     }
 
     fn gauge(&mut self, name: &'static str, help: &'static str, value: u64) {
-        self.0.push(Family { name, help, counter: false, label: "", samples: vec![Sample { label: None, value }] });
+        self.0.push(Family { name, help, counter: false, samples: vec![Sample { labels: Labels::new(), value }] });
     }
 
-    fn family(&mut self, name: &'static str, help: &'static str, label: &'static str, samples: Vec<Sample>) {
-        self.0.push(Family { name, help, counter: true, label, samples });
+    /// Counters that differ in the value of `label`.
+    fn family(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: Vec<(&'static str, u64)>,
+    ) {
+        let sample = |(of, value): (&'static str, u64)| Sample { labels: vec![(label, of.into())], value };
+        self.0.push(Family { name, help, counter: true, samples: values.into_iter().map(sample).collect() });
     }
 }
 
-fn status_classes(shared: &Shared) -> Vec<Sample> {
+fn status_classes(shared: &Shared) -> Vec<(&'static str, u64)> {
     let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-    let sample = |(index, class): (usize, &&'static str)| Sample {
-        label: Some(Cow::Borrowed(*class)),
-        value: shared.sum(|counters| counters.status_classes[index].get()),
-    };
+    let sample =
+        |(index, class): (usize, &&'static str)| (*class, shared.sum(|counters| counters.status_classes[index].get()));
     classes.iter().enumerate().map(sample).collect()
 }
 
-fn tls_failures(shared: &Shared) -> Vec<Sample> {
-    let sample = |(index, failure): (usize, &TlsFailure)| Sample {
-        label: Some(Cow::Borrowed(failure.name())),
-        value: shared.sum(|counters| counters.tls_failures[index].get()),
+fn tls_failures(shared: &Shared) -> Vec<(&'static str, u64)> {
+    let sample = |(index, failure): (usize, &TlsFailure)| {
+        (failure.name(), shared.sum(|counters| counters.tls_failures[index].get()))
     };
     TlsFailure::ALL.iter().enumerate().map(sample).collect()
 }
 
-fn outcomes(shared: &Shared) -> Vec<Sample> {
-    let sample = |(index, name): (usize, &&'static str)| Sample {
-        label: Some(Cow::Borrowed(*name)),
-        value: shared.sum(|counters| counters.outcomes.get(index).map_or(0, Counter::get)),
+fn outcomes(shared: &Shared) -> Vec<(&'static str, u64)> {
+    let sample = |(index, name): (usize, &&'static str)| {
+        (*name, shared.sum(|counters| counters.outcomes.get(index).map_or(0, Counter::get)))
     };
     shared.outcomes.iter().enumerate().map(sample).collect()
 }
 
-fn refusals(shared: &Shared) -> Vec<Sample> {
-    let sample = |(index, refusal): (usize, &Refusal)| Sample {
-        label: Some(Cow::Borrowed(refusal.name())),
-        value: shared.sum(|counters| counters.refusals[index].get()),
-    };
+fn refusals(shared: &Shared) -> Vec<(&'static str, u64)> {
+    let sample =
+        |(index, refusal): (usize, &Refusal)| (refusal.name(), shared.sum(|counters| counters.refusals[index].get()));
     Refusal::ALL.iter().enumerate().map(sample).collect()
 }
 
-fn closes(shared: &Shared) -> Vec<Sample> {
-    let sample = |(index, reason): (usize, &CloseReason)| Sample {
-        label: Some(Cow::Borrowed(reason.name())),
-        value: shared.sum(|counters| counters.closes[index].get()),
-    };
+fn closes(shared: &Shared) -> Vec<(&'static str, u64)> {
+    let sample =
+        |(index, reason): (usize, &CloseReason)| (reason.name(), shared.sum(|counters| counters.closes[index].get()));
     CloseReason::ALL.iter().enumerate().map(sample).collect()
 }
 
@@ -213,22 +213,12 @@ impl prometheus_client::collector::Collector for Rows {
             let name = format!("flatout_{}", family.name);
             let mut metrics = encoder.encode_descriptor(&name, family.help, None, kind)?;
             for sample in &family.samples {
-                let label = sample.label.as_deref().map(|value| [(family.label, value)]);
-                match (label, family.counter) {
-                    (Some(label), true) => {
-                        ConstCounter::new(sample.value).encode(metrics.encode_family(&label)?)?;
-                    }
-                    (Some(label), false) => {
-                        let value = i64::try_from(sample.value).unwrap_or(i64::MAX);
-                        ConstGauge::new(value).encode(metrics.encode_family(&label)?)?;
-                    }
-                    (None, true) => {
-                        metrics.encode_counter::<[(&str, &str); 0], _, u64>(&sample.value, None)?;
-                    }
-                    (None, false) => {
-                        let value = i64::try_from(sample.value).unwrap_or(i64::MAX);
-                        metrics.encode_gauge(&value)?;
-                    }
+                let gauge = i64::try_from(sample.value).unwrap_or(i64::MAX);
+                match (sample.labels.is_empty(), family.counter) {
+                    (false, true) => ConstCounter::new(sample.value).encode(metrics.encode_family(&sample.labels)?)?,
+                    (false, false) => ConstGauge::new(gauge).encode(metrics.encode_family(&sample.labels)?)?,
+                    (true, true) => metrics.encode_counter::<[(&str, &str); 0], _, u64>(&sample.value, None)?,
+                    (true, false) => metrics.encode_gauge(&gauge)?,
                 }
             }
         }
@@ -296,8 +286,8 @@ mod tests {
 
         fn metric_rows(&self) -> Vec<MetricRow> {
             let row = |name, kind, label: Option<&str>, value| {
-                let label = label.map(|label| ("reason", label.to_owned()));
-                MetricRow { name, help: "Of the store.", kind, label, value }
+                let labels = label.map(|label| ("reason", label.to_owned())).into_iter().collect();
+                MetricRow { name, help: "Of the store.", kind, labels, value }
             };
             vec![
                 row("cache_lookups", MetricKind::Counter, Some("hit"), 3),

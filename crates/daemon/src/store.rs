@@ -48,8 +48,8 @@ pub struct MetricRow {
     pub help: &'static str,
     /// What the number does.
     pub kind: MetricKind,
-    /// Name and value of the label, if it has one.
-    pub label: Option<(&'static str, String)>,
+    /// Names and values of its labels.
+    pub labels: Vec<(&'static str, String)>,
     /// The number.
     pub value: u64,
 }
