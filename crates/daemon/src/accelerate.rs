@@ -191,7 +191,7 @@ impl StoreView for View {
                 name: "pages_held_bytes",
                 help: "Bytes that active pages hold: output that waits for clients, contents of requests and answers.",
                 kind: MetricKind::Gauge,
-                label: Some(("kind", kind.to_owned())),
+                labels: vec![("kind", kind.to_owned())],
                 value: budget.held_bytes(),
             }));
         }
