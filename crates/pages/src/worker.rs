@@ -32,6 +32,7 @@ use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::future::ready;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -124,7 +125,20 @@ impl PagesWorker {
             return Handled::Reply(Response { outcome: self.index(Outcome::page(PageOutcome::Events)), ..response });
         }
         match &loaded.page {
-            Ok(page) => self.start(&vm, step, page, asking),
+            Ok(page) => {
+                let handled = self.start(&vm, step, page, asking);
+                // The page has run, so its response goes out whatever content it has left unread: one that comes later does
+                // not wait for that.
+                match handled {
+                    Handled::Reply(response) if asking.request.offers.has_content() => {
+                        Handled::Later(Box::pin(ready(Ok(response))))
+                    }
+                    Handled::Refused(refused) if asking.request.offers.has_content() => {
+                        Handled::Later(Box::pin(ready(Err(refused))))
+                    }
+                    handled => handled,
+                }
+            }
             Err(broken) => self.refuse_broken(step, broken, asking.now),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{page, site, text};
 use crate::e2e::harness::{Folder, Response, Server, flatout, read_response};
-use crate::e2e::tool::said;
+use crate::e2e::tool::{said, tool};
 use std::io::Write as _;
 
 const SITE: &[(&str, &str)] = &[
@@ -80,6 +80,44 @@ fn methods() {
         stream.write_all(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nabcde").unwrap();
         let answer = read_response(&mut stream);
         assert_eq!((answer.status, text(&answer).as_str()), (200, "<h1>42</h1>"));
+    }
+}
+
+/// A page that has run is heard, however much content it has left unread.
+#[test]
+fn unread_content_does_not_replace_the_response() {
+    let files = [
+        ("site/wrong.luau", "response.json('wrong', 422)"),
+        ("site/login.luau", "response.redirect('/login')"),
+        ("site/guarded.luau", "csrf.check()"),
+        ("site/fine.lhtml", "<?= 'fine' ?>"),
+        ("content", &*"x".repeat(3_000_000)),
+    ];
+    let routes = ["wrong", "login", "guarded"]
+        .map(|name| format!("route \"/{name}\" {{ page \"site/{name}.luau\" {{ secret \"secret\"; }}; }}\n "));
+    let (folder, server) = site(&files, "", &routes.concat());
+    let data = format!("@{}", folder.path().join("content").display());
+    for (path, expected) in [("/wrong", "422"), ("/login", "303"), ("/guarded", "403"), ("/fine", "200")] {
+        for http in ["--http1.1", "--http2-prior-knowledge"] {
+            for framing in ["Expect:", "Transfer-Encoding: chunked"] {
+                // Over HTTP/2 there are no chunks, and curl 7.88 goes on sending after a response of success for ever.
+                if http != "--http1.1" && (framing != "Expect:" || expected == "200") {
+                    continue;
+                }
+                let mut curl = tool("curl");
+                curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Expect:", "-H", framing, http]);
+                // It fails when it cannot send the rest, and has the response all the same.
+                let output = curl.args(["--data-binary", &data, &server.url(path)]).output().unwrap();
+                assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{path} {http} {framing}");
+            }
+        }
+    }
+    // What is short is read, and the connection goes on.
+    let mut stream = server.connect();
+    for _ in 0..3 {
+        stream.write_all(b"POST /wrong HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nabcde").unwrap();
+        let answer = read_response(&mut stream);
+        assert_eq!((answer.status, answer.field("connection")), (422, None));
     }
 }
 
