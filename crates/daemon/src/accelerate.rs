@@ -220,7 +220,7 @@ impl StoreView for View {
                 name: "origin_available",
                 help: "Whether the origin gets requests: 0 while its health checks fail or it is left out.",
                 kind: MetricKind::Gauge,
-                labels: vec![("proxy", step.realm().to_owned()), ("origin", origin.address.to_string())],
+                labels: vec![("proxy", step.realm().to_owned()), ("origin", origin.address)],
                 value: u64::from(origin.is_available),
             }));
         }
