@@ -26,7 +26,7 @@ use flatout_http::head::FieldStorage;
 use flatout_http::host::check_host;
 use flatout_http::http2::flood::Watch;
 use flatout_http::limits::Limits;
-use flatout_http::path::decode_path;
+use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_http::range::{RangeDecision, decide_range};
 use flatout_http::ranges::{RangesDecision, decide_ranges};
 use flatout_http::refusal::Refusal;
@@ -251,7 +251,9 @@ fn check_target(bytes: &[u8]) {
             let mut decoded = Vec::new();
             if decode_path(path, &mut decoded).is_ok() {
                 assert!(decoded.len() < path.len());
-                assert!(!decoded.contains(&0));
+                // Nothing but an encoded slash becomes a zero.
+                let slashes = path.windows(3).filter(|text| text.eq_ignore_ascii_case(b"%2f")).count();
+                assert!(decoded.iter().filter(|&&byte| byte == SLASH_IN_SEGMENT).count() <= slashes);
                 let climbs = decoded.split(|&byte| byte == b'/').any(|segment| segment == b".." || segment == b".");
                 assert!(!climbs, "a climbing path was accepted");
             }

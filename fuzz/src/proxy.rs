@@ -112,7 +112,11 @@ pub(crate) fn check_forward(bytes: &[u8]) {
     let mut storage = FieldStorage::new();
     let fields = parse_fields(&lines, &limits, &mut storage);
     assert!(fields.is_ok_and(|fields| {
-        let absent = ["connection", "keep-alive", "upgrade", "http2-settings", "proxy", "content-length", "expect"];
-        fields.all("host").count() == 1 && absent.iter().all(|name| fields.first(name).is_none())
+        // RFC 9110 §10.1.4: TE is a field of the connection.
+        let names_te = |value: &[u8]| value.eq_ignore_ascii_case(b"te");
+        let absent = ["keep-alive", "upgrade", "http2-settings", "proxy", "content-length", "expect"];
+        fields.all("host").count() == 1
+            && fields.first("connection").is_none_or(names_te)
+            && absent.iter().all(|name| fields.first(name).is_none())
     }));
 }
