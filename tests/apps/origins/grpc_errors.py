@@ -12,7 +12,8 @@ from concurrent import futures
 import grpc
 
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
-MESSAGES = ["", "plain", "Größe 100 % \u2713", "two\nlines", "long " * 200]
+# HTTP/2 has no white space at the ends of field values (RFC 9113, section 8.2.1).
+MESSAGES = ["", "plain", "Größe 100 % \u2713", "two\nlines", " ".join(["long"] * 200)]
 CODE_OF = {code.value[0]: code for code in grpc.StatusCode}
 WAIT_S = 60
 
