@@ -253,7 +253,7 @@ fn check_target(bytes: &[u8]) {
                 assert!(decoded.len() < path.len());
                 // Nothing but an encoded slash becomes a zero.
                 let slashes = path.windows(3).filter(|text| text.eq_ignore_ascii_case(b"%2f")).count();
-                assert!(decoded.iter().filter(|&&byte| byte == SLASH_IN_SEGMENT).count() <= slashes);
+                assert!(decoded.split(|&byte| byte == SLASH_IN_SEGMENT).count() <= slashes + 1);
                 let climbs = decoded.split(|&byte| byte == b'/').any(|segment| segment == b".." || segment == b".");
                 assert!(!climbs, "a climbing path was accepted");
             }

@@ -190,12 +190,12 @@ pub fn may_share(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now
     matches!(decide_stored(request, stored, rules, now_s), Verdict::Serve { .. })
 }
 
-/// Whether `request` may wait for a response that is being fetched for another request: only where it is likely that it
-/// gets that response. `is_known` says that a response for the same key has been stored before.
+/// Reports whether `request` may wait for a fetch that another request started. It may when it is likely to receive that
+/// response. `is_known`: a response for the same key has been stored before.
 ///
-/// A request that asks for a newer response cannot be answered by one that was asked for earlier. A stream of events
-/// begins when its first event comes, and whoever waited would miss that. A cookie mostly means a response for one
-/// visitor, unless what was stored before says otherwise.
+/// Three kinds of request do not wait. One with `no-cache` or `max-age=0` cannot use a response requested before it arrived.
+/// A subscriber to an event stream would miss the first events. A request with a cookie usually gets a response of its own,
+/// unless a stored response has shown otherwise.
 pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, rules: &Rules) -> bool {
     if !request.is_plain() {
         let directives = advice(request, rules);
@@ -307,7 +307,8 @@ fn allows_age(directives: &RequestDirectives, age_s: u32) -> bool {
     directives.min_fresh_s.is_none() && directives.max_age_s.is_none_or(|max_age_s| is_within(age_s, max_age_s))
 }
 
-/// Decides what is done with a single stored part that does not have what is asked for. `None`: it has, or all is stored.
+/// Decides how to use a single stored part that does not cover the request. `None`: it covers the request, or the whole
+/// response is stored.
 fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Option<Verdict> {
     if stored.extent == Extent::Whole {
         return None;

@@ -23,7 +23,7 @@
 //! | [`key`], [`search`], [`vary`] | which request an answer is for |
 //! | [`storable`], [`stored`], [`codec`] | what is kept, in which form |
 //! | [`decision`], [`condition`] | what is answered |
-//! | [`validate`], [`partial`], [`parts`], [`invalidate`], [`tags`] | how what is kept changes |
+//! | [`validate`], [`partial`], [`parts`], [`invalidate`], [`tags`] | updates to stored responses |
 //! | [`reason`], [`status`], [`explain`] | why, for people |
 //!
 //! Absent by design: sockets, files, threads, the clock. Time is an argument, in whole seconds since 1970, and every

@@ -4,7 +4,7 @@
 //! Parts with one strong validator and one complete length are looked at as the whole representation, of which some
 //! content is missing: freshness, conditions and ranges are decided on that whole, with the metadata of the newest part.
 //!
-//! Absent by design: content. Who stores it is told which parts to cut and join.
+//! Absent by design: content. The functions return which parts the store must cut and join.
 
 use crate::lines::{with_fields, write_line};
 use crate::stored::{Extent, Flags, Stored};

@@ -47,7 +47,7 @@ pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: 
         let danger =
             "warning: flatout runs as root: an attacker who takes over this process controls the whole machine";
         let remedy = match source {
-            // A line alone: whoever tries something out has read it before.
+            // One line is enough for a command typed by hand; a service needs the remedy as well.
             Source::Flags(_) => return danger.to_owned(),
             Source::File(_) if config.user.is_some() => "choose a `user` other than root",
             Source::File(_) => "set `user` in the configuration",

@@ -221,8 +221,8 @@ fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
     Logs::open(&log_settings(config), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
 }
 
-/// The admin socket: that of the process before us, or a new one. If the flags do not name it, the process can do without it:
-/// whoever accelerates two origins by two commands does not expect the second to fail.
+/// The admin socket: inherited from the previous process, or a new one. A socket that the flags do not name is optional, so
+/// that a second `flatout accelerate` on the same machine starts without it.
 fn open_admin(config: &Config, options: &Options, inherited: &mut Inherited) -> Result<Option<AdminSocket>, Failure> {
     let handed = inherited.admin.take();
     let path = match (&config.admin, &handed) {

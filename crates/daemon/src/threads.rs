@@ -1,4 +1,4 @@
-//! Why the kernel starts no more threads: which limit it is, as far as can be told, and how it is raised.
+//! Finds the limit that stops the kernel from starting another thread, and says how to raise it.
 
 use flatout_config::show_size;
 use flatout_net::cgroup::{Setting, files};
@@ -19,7 +19,7 @@ const THREAD_BYTES: u64 = 4 * 1024 * 1024;
 struct ThreadLimits {
     /// The user's number.
     user: u32,
-    /// The most processes and threads of a cgroup that has so many: this process's or one above.
+    /// The task limit of the cgroup that has reached it: the process's own cgroup or one of its parents.
     cgroup: Option<u64>,
     /// The most address space, in bytes (RLIMIT_AS), and how much is in use.
     address_space: Option<(u64, u64)>,

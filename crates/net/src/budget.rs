@@ -1,9 +1,9 @@
-//! One bound for the memory that content takes, whoever holds it: stored responses, responses being fetched, windows
-//! between an origin and its readers, pieces on their way to a client.
+//! One memory limit for all content: stored responses, responses being fetched, windows between an origin and its
+//! readers, and pieces that wait to be sent to a client.
 //!
-//! What is stored makes room for what moves, down to half of the budget. What moves beyond that is refused where it
-//! can be ([`Budget::try_take`]), and counted where it cannot ([`Budget::take`]): a response that is forwarded needs a
-//! piece at least, so all are given small ones then ([`Budget::piece_bytes_max`]).
+//! In-flight content may evict stored responses until it uses half of the budget. Beyond that, optional memory is refused
+//! ([`Budget::try_take`]) and required memory is only counted ([`Budget::take`]): a forwarded response needs at least one
+//! piece, so pieces become small ([`Budget::piece_bytes_max`]).
 //!
 //! Absent by design: sockets, files, the clock.
 

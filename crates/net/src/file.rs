@@ -69,7 +69,7 @@ impl OpenFile {
         Self { fd, identity: None, guard: None }
     }
 
-    /// The same file, with something to drop when nobody holds it any more.
+    /// The same file with a guard, which is dropped together with the last reference to the file.
     #[must_use]
     pub fn with_guard(mut self, guard: Guard) -> Self {
         self.guard = Some(guard);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A smaller crowd is not worth the walk through the heap.
 const CROWD: usize = 512;
 
-/// What belongs to those who left may be freed a little later than they: the heap is walked once more after so long, in
+/// Memory of closed connections may be freed a little after they close, so the heap is trimmed again after this delay, in
 /// milliseconds.
 const AGAIN_MS: u64 = 3_000;
 

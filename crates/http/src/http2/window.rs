@@ -77,8 +77,8 @@ impl WindowEstimator {
         begins
     }
 
-    /// The PING was acknowledged; `told` are the windows announced to the peer. Returns whether they should grow.
-    pub fn handle_acknowledged(&mut self, told: Windows, now_us: u64) -> bool {
+    /// Handles the acknowledgement of a PING. `announced` are the windows last sent to the peer. Returns whether to grow them.
+    pub fn handle_acknowledged(&mut self, announced: Windows, now_us: u64) -> bool {
         let Some(sent_us) = self.sent_us.take() else { return false };
         let round_trip_us = now_us.saturating_sub(sent_us).max(1);
         let rate = self.total_bytes.saturating_mul(1_000_000) / round_trip_us;
@@ -90,8 +90,8 @@ impl WindowEstimator {
         if rises {
             self.pause_us = 0;
             self.windows = Windows {
-                stream: grown(before.stream, told.stream, self.stream_bytes),
-                connection: grown(before.connection, told.connection, self.total_bytes),
+                stream: grown(before.stream, announced.stream, self.stream_bytes),
+                connection: grown(before.connection, announced.connection, self.total_bytes),
             };
         } else {
             self.pause_us = self.pause_us.saturating_mul(2).clamp(round_trip_us.min(PAUSE_US_MAX), PAUSE_US_MAX);
@@ -101,9 +101,9 @@ impl WindowEstimator {
     }
 }
 
-/// What a window should be after a round trip in which `taken` bytes came, while it was `told`.
-fn grown(window: u32, told: u32, taken: u64) -> u32 {
-    if taken.saturating_mul(3) < u64::from(told) * 2 {
+/// What a window should be after a round trip in which `taken` bytes came, when `announced` was the window.
+fn grown(window: u32, announced: u32, taken: u64) -> u32 {
+    if taken.saturating_mul(3) < u64::from(announced) * 2 {
         return window;
     }
     let doubled = taken.saturating_mul(2).min(u64::from(WINDOW_BYTES_MAX));

@@ -1,8 +1,8 @@
 //! Symbolic links that lead out of a folder and into trusted ones.
 //!
-//! The kernel follows no link here: links are read from descriptors, and each name that comes of them is opened beneath the
-//! folder it belongs to, with RESOLVE_NO_SYMLINKS. So whoever replaces a name meanwhile gets an error or another file beneath
-//! a trusted folder, and never a file elsewhere.
+//! The kernel follows no link here. Links are read through descriptors, and each resulting name is opened beneath its folder
+//! with RESOLVE_NO_SYMLINKS. If a name is replaced in the meantime, the result is an error or another file beneath a trusted
+//! folder, never a file elsewhere.
 
 use super::{OpenFault, RACES_MAX, Root, fault_of};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};

@@ -28,7 +28,7 @@ impl Exchanges {
         }
     }
 
-    /// The head of a request to the site of `source` has come whose content is larger than is read for nobody.
+    /// Refuses a request to the site of `source`: its head announces more content than the server discards unread.
     pub(super) fn refuse_large<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,

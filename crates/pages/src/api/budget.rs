@@ -1,8 +1,8 @@
 //! A bound for what pages of all sites hold together: contents (forms, texts, files of forms, answers of upstreams), or
 //! output that waits for clients.
 //!
-//! What one request may hold has bounds of its own; this one is for very many requests at once. One client holds a
-//! quarter of it at most, so that nobody takes all of it from the others.
+//! Each request has its own limits; this one covers all requests together. One client may hold at most a quarter of it, which
+//! leaves the rest to other clients.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
