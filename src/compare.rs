@@ -13,7 +13,7 @@ const FAILED: u8 = 1;
 /// Bad usage.
 const USAGE: u8 = 2;
 
-/// No figure holds in both results, so nothing could be compared.
+/// No figure holds in both results, or they are too short, so nothing could be compared.
 const INVALID: u8 = 5;
 
 /// Say whether B differs from A, by how much, and how far that can be believed
@@ -26,7 +26,7 @@ Examples:
 
 A result is what `flatout bench --json` writes, or a bundle's folder. `flatout bench --vs` measures both in turn, which is \
 better than comparing what was measured at different times. The exit code is 0 when a comparison was made, 1 when a result \
-could not be read or written, 2 when the command line makes no sense, and 5 when no figure holds in both results. A figure that does not \
+could not be read or written, 2 when the command line makes no sense, and 5 when nothing could be compared: no figure holds in both results, or they are too short. A figure that does not \
 hold in one of them is not compared.")]
 pub(crate) struct CompareArgs {
     /// A and B, and more pairs of them: A B A B ...

@@ -4,6 +4,7 @@
 //! each child that was waited for. A server that starts a thread or a process for each connection has little else.
 
 use crate::procfs;
+use crate::tree::Seen;
 use flatout_load::report::CpuClock;
 use flatout_net::process_clock::process_cpu_ns;
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use std::collections::BTreeMap;
 /// What one process has used so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessCpu {
+    parent: u32,
+    /// Whether the kernel reaps its children without telling anybody what they used.
+    ignores_children: bool,
     /// With all its threads.
     own_ns: u64,
     /// Its children that ended and were waited for, to 10 ms.
@@ -31,9 +35,16 @@ impl ProcessCpu {
                 (threads.values().map(|time| time.cpu_ns).sum(), CpuClock::Threads)
             }
         };
-        Some(Self { own_ns, children_ns, clock })
+        let (parent, ignores_children) = (procfs::read_parent(pid).unwrap_or(0), procfs::ignores_children(pid));
+        Some(Self { parent, ignores_children, own_ns, children_ns, clock })
     }
 }
+
+/// What children may have used by their own clocks beyond what their parent's ticks of 10 ms say.
+const SLACK_NS: u64 = 20_000_000;
+
+/// Generations of processes that are followed upwards at most.
+const GENERATIONS_MAX: u32 = 64;
 
 /// What some processes have used up to one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,16 +59,61 @@ impl CpuReading {
     /// What was used since `earlier`, in nanoseconds. A process that was not there counts whole. One that is gone counts
     /// where another of these has waited for it.
     pub fn used_since(&self, earlier: &Self) -> u64 {
-        let (mut own_ns, mut children_ns) = (0_u64, 0_u64);
-        for (pid, now) in &self.0 {
-            let before = earlier.0.get(pid);
-            own_ns += now.own_ns.saturating_sub(before.map_or(0, |before| before.own_ns));
-            children_ns += now.children_ns.saturating_sub(before.map_or(0, |before| before.children_ns));
-        }
         // Of children that ended, what they had used before is in their parent's sum as well.
-        let gone = earlier.0.iter().filter(|(pid, _)| !self.0.contains_key(pid));
-        let gone_ns: u64 = gone.map(|(_, before)| before.own_ns).sum();
-        own_ns + children_ns.saturating_sub(gone_ns)
+        let mut gone_ns: BTreeMap<u32, u64> = BTreeMap::new();
+        for (pid, before) in earlier.0.iter().filter(|(pid, _)| !self.0.contains_key(pid)) {
+            if let Some(parent) = self.heir(*pid, |pid| Some(earlier.0.get(&pid)?.parent)) {
+                *gone_ns.entry(parent).or_default() += before.own_ns + before.children_ns;
+            }
+        }
+        let each = self.0.iter().map(|(pid, now)| {
+            let own_ns = now.own_ns.saturating_sub(earlier.0.get(pid).map_or(0, |before| before.own_ns));
+            let gone_ns = gone_ns.get(pid).copied().unwrap_or(0);
+            own_ns + self.children_since(*pid, earlier).saturating_sub(gone_ns)
+        });
+        each.sum()
+    }
+
+    /// Whether a child ended since `earlier` whose time is in no sum: its parent ignores SIGCHLD, or has not waited for it.
+    /// `seen` are processes that were there at some time since.
+    pub fn has_lost_since(&self, earlier: &Self, seen: &Seen) -> bool {
+        let known = earlier.0.iter().map(|(pid, cpu)| (*pid, cpu.parent, cpu.own_ns));
+        let mut gone: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
+        for (pid, parent, own_ns) in known.chain(seen.iter()).filter(|(pid, ..)| !self.0.contains_key(pid)) {
+            let entry = gone.entry(pid).or_insert((parent, 0));
+            entry.1 = entry.1.max(own_ns);
+        }
+        let mut known_ns: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        for (pid, (_, own_ns)) in &gone {
+            let heir = self.heir(*pid, |pid| Some(gone.get(&pid)?.0));
+            if heir.and_then(|heir| self.0.get(&heir)).is_some_and(|heir| heir.ignores_children) {
+                return true;
+            }
+            *known_ns.entry(heir).or_default() += own_ns;
+        }
+        known_ns.into_iter().any(|(heir, known_ns)| {
+            let told_ns = heir.map_or(0, |heir| self.children_since(heir, earlier));
+            known_ns > told_ns + SLACK_NS
+        })
+    }
+
+    /// What the children of a process used that ended and were waited for since `earlier`.
+    fn children_since(&self, pid: u32, earlier: &Self) -> u64 {
+        let of = |reading: &Self| reading.0.get(&pid).map_or(0, |cpu| cpu.children_ns);
+        of(self).saturating_sub(of(earlier))
+    }
+
+    /// The nearest ancestor of a process that ended which is still there, by what is known of parents.
+    fn heir(&self, pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+        let mut next = parent_of(pid)?;
+        // Ids are used again: what is known of parents may go round.
+        for _ in 0..GENERATIONS_MAX {
+            if self.0.contains_key(&next) {
+                return Some(next);
+            }
+            next = parent_of(next)?;
+        }
+        None
     }
 
     /// The least exact way in which one of the processes was read.
@@ -75,12 +131,36 @@ impl CpuReading {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuClock, CpuReading, ProcessCpu};
+    use super::{CpuClock, CpuReading, ProcessCpu, Seen};
     use std::process::{Command, Stdio};
 
+    /// Each process is the parent of the next one.
     fn reading(processes: &[(u32, u64, u64)]) -> CpuReading {
-        let cpu = |&(pid, own_ns, children_ns)| (pid, ProcessCpu { own_ns, children_ns, clock: CpuClock::Process });
+        let cpu = |&(pid, own_ns, children_ns)| {
+            let (parent, clock) = (pid - 1, CpuClock::Process);
+            (pid, ProcessCpu { parent, ignores_children: false, own_ns, children_ns, clock })
+        };
         CpuReading(processes.iter().map(cpu).collect())
+    }
+
+    #[test]
+    fn children_that_nobody_waited_for_are_noticed() {
+        let ms = 1_000_000;
+        let lost = |before: &[_], seen: &[_], after: &[_]| {
+            reading(after).has_lost_since(&reading(before), &Seen::from_iter(seen.iter().copied()))
+        };
+        assert!(!lost(&[(1, 10, 0)], &[], &[(1, 25, 0)]));
+        assert!(!lost(&[(1, 0, 0)], &[(2, 1, 50 * ms)], &[(1, 0, 60 * ms)]), "its parent waited for it");
+        assert!(lost(&[(1, 0, 0)], &[(2, 1, 50 * ms)], &[(1, 0, 0)]), "seen once, and then gone");
+        assert!(lost(&[(1, 0, 0), (2, 50 * ms, 0)], &[], &[(1, 0, 0)]), "there at the beginning, and then gone");
+        assert!(!lost(&[(1, 0, 0)], &[(2, 1, 9 * ms)], &[(1, 0, 0)]), "less than the ticks tell");
+        assert!(!lost(&[(1, 0, 0)], &[(2, 1, 5), (3, 2, 50 * ms)], &[(1, 0, 60 * ms)]), "a grandchild");
+        assert!(!lost(&[(1, 0, 0)], &[(2, 1, 50 * ms)], &[(1, 0, 0), (2, 80 * ms, 0)]), "it is still there");
+        let mut ignoring = reading(&[(1, 0, 0)]);
+        assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::from_iter([(2, 1, 5)])));
+        ignoring.0.get_mut(&1).unwrap().ignores_children = true;
+        assert!(ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::from_iter([(2, 1, 5)])));
+        assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::default()), "it had no children");
     }
 
     #[test]
@@ -92,6 +172,8 @@ mod tests {
         assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 9)]), 4);
         assert_eq!(used(&[(1, 10, 0)], &[(1, 11, 6)]), 7, "a child that came and went");
         assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 0)]), 0, "nobody has waited for it");
+        assert_eq!(used(&[(1, 0, 0), (2, 5, 3), (3, 2, 0)], &[(1, 0, 14)]), 4, "a child, with a child of its own");
+        assert_eq!(used(&[(1, 0, 0), (9, 5, 0)], &[(1, 0, 4)]), 4, "somebody else's child");
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod procfs;
 pub mod request;
 pub mod spread;
 pub mod target;
+pub mod tree;
 pub mod url;
 pub mod view;
 pub mod workload;

@@ -98,6 +98,50 @@ pub fn read_children_ticks(pid: u32) -> io::Result<Ticks> {
     read_ticks(&format!("/proc/{pid}/stat"), CHILDREN_TICKS)
 }
 
+/// The parent of a process; nothing where the process is gone.
+pub fn read_parent(pid: u32) -> Option<u32> {
+    parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The parent of every process of this machine.
+pub fn read_parents() -> BTreeMap<u32, u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, read_parent(pid)?))).collect()
+}
+
+/// The children that a process has now, those of all its threads. Nothing where the kernel does not list them
+/// (`CONFIG_PROC_CHILDREN`) or the process is gone.
+pub fn read_children(pid: u32) -> Option<Vec<u32>> {
+    let mut children = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        match fs::read_to_string(entry.path().join("children")) {
+            Ok(text) => children.extend(text.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok())),
+            // The thread ended while its siblings were read.
+            Err(_) if !entry.path().exists() => {}
+            Err(_) => return None,
+        }
+    }
+    Some(children)
+}
+
+/// Whether a process ignores SIGCHLD. The kernel then reaps its children itself, and nobody is told what they used.
+pub fn ignores_children(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|text| parse_ignores_children(&text))
+}
+
+/// The state and then the parent are the fields after a program's name.
+fn parse_parent(text: &str) -> Option<u32> {
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// `SigIgn` is a mask in hexadecimal, of which bit n - 1 is signal n.
+fn parse_ignores_children(text: &str) -> bool {
+    let mask = text.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (rustix::process::Signal::CHILD.as_raw() - 1)) != 0)
+}
+
 /// Where user and system time stand among the fields after a program's name: its own, and those of its ended children.
 const OWN_TICKS: usize = 11;
 const CHILDREN_TICKS: usize = 13;
@@ -200,9 +244,9 @@ fn parse_sched_time(text: &str) -> Option<SchedTime> {
 #[cfg(test)]
 mod tests {
     use super::{
-        CHILDREN_TICKS, MachineBusy, OWN_TICKS, SchedTime, Ticks, is_realtime, parse_machine_busy,
-        parse_process_status, parse_realtime, parse_sched_time, parse_ticks, read_own_sched_time, read_own_ticks,
-        read_process_status,
+        CHILDREN_TICKS, MachineBusy, OWN_TICKS, SchedTime, Ticks, is_realtime, parse_ignores_children,
+        parse_machine_busy, parse_parent, parse_process_status, parse_realtime, parse_sched_time, parse_ticks,
+        read_own_sched_time, read_own_ticks, read_parents, read_process_status,
     };
 
     #[test]
@@ -223,6 +267,16 @@ mod tests {
         assert_eq!((cpu.user_ns, cpu.system_ns), (750, 250));
         assert_eq!(Ticks::default().split(9).total_ns(), 9);
         assert!(read_own_ticks().is_ok());
+    }
+
+    #[test]
+    fn parents_and_ignored_signals_are_read() {
+        assert_eq!(parse_parent("7 (a) b (c) S 12 3 4"), Some(12));
+        assert_eq!(parse_parent("7 (a"), None);
+        assert_eq!(read_parents().get(&std::process::id()), Some(&std::os::unix::process::parent_id()));
+        assert!(parse_ignores_children("SigBlk:\t0\nSigIgn:\t0000000000011000\n"));
+        assert!(!parse_ignores_children("SigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001000\n"));
+        assert!(!parse_ignores_children(""));
     }
 
     #[test]

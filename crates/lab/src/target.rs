@@ -1,11 +1,13 @@
 //! The server under test, when it runs on this machine: its processes and what they cost.
 //!
 //! A server is found by the port it listens on: listening sockets at the address, then every process that holds one of
-//! them. That finds a master and its workers, and all processes that share the port by `SO_REUSEPORT`. Processes behind
-//! the server (an application it forwards to) are not found, and not counted.
+//! them, and every process that descends from one of those. That finds a master and its workers, all processes that share
+//! the port by `SO_REUSEPORT`, and children that serve connections without the listening socket. Processes behind the
+//! server (an application it forwards to) are not found, and not counted, unless it started them.
 
 use crate::cpu::CpuReading;
 use crate::procfs;
+use crate::tree::{Seen, descendants};
 use flatout_load::report::CpuClock;
 use flatout_net::socket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +60,7 @@ pub fn is_local(address: IpAddr) -> bool {
 pub struct Target {
     address: SocketAddr,
     processes: BTreeSet<u32>,
+    listeners: BTreeSet<u32>,
     name: String,
 }
 
@@ -67,9 +70,21 @@ impl Target {
         if !is_local(address.ip()) {
             return Err(TargetUnknown::NotLocal);
         }
-        let processes = listeners_of(address)?;
-        let name = processes.first().and_then(|pid| socket::read_process_name(*pid)).unwrap_or_default();
-        Ok(Self { address, processes, name })
+        let listeners = listeners_of(address)?;
+        let processes = descendants(&listeners).into_keys().collect();
+        let name = listeners.first().and_then(|pid| socket::read_process_name(*pid)).unwrap_or_default();
+        Ok(Self { address, processes, listeners, name })
+    }
+
+    /// Its processes now. Those that it forked since it was found are looked for again.
+    fn processes_now(&self) -> BTreeSet<u32> {
+        let listeners = listeners_of(self.address).unwrap_or_else(|_| self.listeners.clone());
+        descendants(&listeners).into_keys().collect()
+    }
+
+    /// Notes which processes descend from it at the moment, so that it is known of one that comes and goes.
+    pub fn look(&self, seen: &mut Seen) {
+        seen.look(&self.listeners);
     }
 
     /// Short name of its first process, for example `nginx`.
@@ -82,9 +97,9 @@ impl Target {
         &self.processes
     }
 
-    /// CPU time of every process and task of the server now. Processes it forked since it was found are looked for again.
+    /// CPU time of every process and task of the server now.
     pub fn snapshot(&self) -> CpuSnapshot {
-        let processes = listeners_of(self.address).unwrap_or_else(|_| self.processes.clone());
+        let processes = self.processes_now();
         let reading = CpuReading::of(processes.iter().copied());
         let mut tasks = BTreeMap::new();
         for pid in processes {
@@ -100,7 +115,7 @@ impl Target {
 impl Target {
     /// What its processes hold and how often they were switched, added up, and their user and system time.
     pub fn status(&self) -> TargetStatus {
-        let processes = listeners_of(self.address).unwrap_or_else(|_| self.processes.clone());
+        let processes = self.processes_now();
         let mut sum = TargetStatus::default();
         for pid in processes {
             let (Ok(status), Ok(ticks)) = (procfs::read_process_status(pid), procfs::read_process_ticks(pid)) else {
@@ -162,8 +177,9 @@ pub struct CpuSnapshot {
 }
 
 impl CpuSnapshot {
-    /// What was used between `earlier` and this. What began meanwhile counts whole.
-    pub fn since(&self, earlier: &Self) -> CpuUsed {
+    /// What was used between `earlier` and this. What began meanwhile counts whole. `seen` are processes that were noticed
+    /// in between.
+    pub fn since(&self, earlier: &Self, seen: &Seen) -> CpuUsed {
         let (mut by_task, mut wait_ns) = (Vec::new(), 0);
         for (task, now) in &self.tasks {
             let before = earlier.tasks.get(task).filter(|before| before.pid == now.pid);
@@ -173,7 +189,13 @@ impl CpuSnapshot {
         }
         let of_tasks_ns: u64 = by_task.iter().map(|task| task.cpu_ns).sum();
         let used_ns = self.processes.used_since(&earlier.processes);
-        CpuUsed { by_task, ended_ns: used_ns.saturating_sub(of_tasks_ns), wait_ns, clock: self.processes.clock() }
+        CpuUsed {
+            by_task,
+            ended_ns: used_ns.saturating_sub(of_tasks_ns),
+            wait_ns,
+            clock: self.processes.clock(),
+            is_short: self.processes.has_lost_since(&earlier.processes, seen),
+        }
     }
 }
 
@@ -203,6 +225,8 @@ pub struct CpuUsed {
     pub wait_ns: u64,
     /// Where the time was read.
     pub clock: CpuClock,
+    /// Whether more was used: by children that ended, and whose time nobody was told.
+    pub is_short: bool,
 }
 
 impl CpuUsed {
@@ -215,6 +239,7 @@ impl CpuUsed {
     pub fn merge(&mut self, other: &Self) {
         self.ended_ns += other.ended_ns;
         self.wait_ns += other.wait_ns;
+        self.is_short |= other.is_short;
         for theirs in &other.by_task {
             match self.by_task.iter_mut().find(|mine| (mine.pid, mine.task) == (theirs.pid, theirs.task)) {
                 Some(mine) => mine.cpu_ns += theirs.cpu_ns,
@@ -236,7 +261,63 @@ impl CpuUsed {
 #[cfg(test)]
 mod tests {
     use super::{CpuUsed, Target, TargetUnknown, TaskUsed, is_local};
+    use crate::tree::Seen;
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
+    use std::process::{Command, Stdio};
+
+    /// CPU time that a child of a server uses which has closed the listening socket, as the server's target tells it
+    /// while the child lives; and whether time is missing after it has ended. The server is a program with the listening
+    /// socket as standard input; it writes a line when the child has done its work, and another when the child is gone.
+    fn of_a_child(program: &str, arguments: &[&str]) -> (u64, bool) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, mut go) = std::io::pipe().unwrap();
+        let mut server = Command::new(program)
+            .args(arguments)
+            .stdin(OwnedFd::from(listener))
+            .stdout(Stdio::piped())
+            .stderr(end)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let target = Target::find(address).unwrap();
+        let (before, mut seen) = (target.snapshot(), Seen::default());
+        go.write_all(b"a").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "worked");
+        target.look(&mut seen);
+        let while_it_lives = target.snapshot().since(&before, &seen);
+        assert!(!while_it_lives.is_short && target.status().processes == 2);
+        go.write_all(b"b").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "gone");
+        let used = target.snapshot().since(&before, &seen);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        (while_it_lives.total_ns(), used.is_short)
+    }
+
+    /// The pipe is standard error's descriptor, of which Perl reads as well.
+    fn perl(setting: &str, wait: &str) -> String {
+        format!(
+            "$| = 1; open(G, '<&=', 2); {setting} print qq(ready\\n); sysread(G, $_, 1); pipe(R, W); \
+             if (!fork) {{ close STDIN; $i++ while (times)[0] < 0.2; print qq(worked\\n); sysread(G, $_, 1); exit }} \
+             close W; sysread(R, $_, 1); {wait} print qq(gone\\n); sleep 600"
+        )
+    }
+
+    #[test]
+    fn children_without_the_listening_socket_are_counted() {
+        let (used_ns, is_short) = of_a_child("perl", &["-e", &perl("", "wait;")]);
+        assert!(used_ns > 150_000_000 && !is_short, "{used_ns}");
+    }
+
+    #[test]
+    fn children_that_the_kernel_reaps_are_missed() {
+        let (used_ns, is_short) = of_a_child("perl", &["-e", &perl("$SIG{CHLD} = 'IGNORE';", "wait;")]);
+        assert!(used_ns > 150_000_000 && is_short, "{used_ns}");
+    }
 
     #[test]
     fn a_listener_of_this_process_is_found_with_its_cpu_time() {
@@ -245,10 +326,10 @@ mod tests {
         assert!(target.processes().contains(&std::process::id()));
         let before = target.snapshot();
         let mut sum = 0_u64;
-        while target.snapshot().since(&before).total_ns() < 3_000_000 {
+        while target.snapshot().since(&before, &Seen::default()).total_ns() < 3_000_000 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        assert!(!target.snapshot().since(&before).busy_tasks(1_000_000).is_empty());
+        assert!(!target.snapshot().since(&before, &Seen::default()).busy_tasks(1_000_000).is_empty());
     }
 
     #[test]
@@ -270,7 +351,7 @@ mod tests {
             });
             burnt_ns += burn.join().unwrap();
         }
-        let used = target.snapshot().since(&before);
+        let used = target.snapshot().since(&before, &Seen::default());
         assert!(used.total_ns() >= burnt_ns && used.ended_ns > 0, "{used:?}, {burnt_ns} burnt");
         assert_eq!(used.clock, flatout_load::report::CpuClock::Process);
     }

@@ -177,7 +177,7 @@ impl RunReport {
     /// Judges every step by requirements, and takes what they allow for out of what failed.
     pub fn require(&mut self, thresholds: &[Threshold]) {
         for step in &mut self.steps {
-            self.thresholds.extend(thresholds.iter().map(|threshold| step.judge(threshold)));
+            self.thresholds.extend(thresholds.iter().map(|threshold| step.judge_among(threshold, thresholds)));
             step.allow(thresholds);
         }
     }

@@ -4,7 +4,7 @@ use super::books::{Books, Page};
 use super::drive::Choice;
 use super::kernel::KernelCounters;
 use super::span::{self, Span, SpanPlan, run_span};
-use super::{Ask, BenchError, BenchReport, Limit, Phase, Ports, Progress, ServerFound, limit, question};
+use super::{Ask, BenchError, BenchReport, Limit, Live, Phase, Ports, Progress, ServerFound, limit, question};
 use crate::cgroup;
 use crate::cores::{Placement, cores_allowed, leave_room};
 use crate::crowd::CrowdWatch;
@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::procfs;
 use crate::request::HttpVersion;
 use crate::target::{CpuSnapshot, CpuUsed, Target, TargetStatus, TargetUnknown};
+use crate::tree::Seen;
 use flatout_load::judge::reconcile::Reconciliation;
 use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
@@ -38,6 +39,30 @@ pub struct Bench {
     interrupted: bool,
     /// Why something could not be measured: said beside the last level that was.
     missing: Option<BenchError>,
+}
+
+/// Looks for children of the server a few times a second, for whoever else watches.
+struct Looking<'a> {
+    progress: &'a mut dyn Progress,
+    target: Option<&'a Target>,
+    seen: Seen,
+}
+
+impl Progress for Looking<'_> {
+    fn is_live(&self) -> bool {
+        self.progress.is_live()
+    }
+
+    fn handle_begin(&mut self, phase: Phase, plan: &Plan) {
+        self.progress.handle_begin(phase, plan);
+    }
+
+    fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
+        if let Some(target) = self.target {
+            target.look(&mut self.seen);
+        }
+        self.progress.handle_live(phase, live);
+    }
 }
 
 /// What is known of server and machine before a part of a run.
@@ -219,12 +244,14 @@ impl Bench {
         self.like.choice.step = self.steps.len() as u16;
         self.like.choice.seed = plan.seed;
         let before = self.look();
-        let span = run_span(&self.like, Phase::Server, progress)?;
+        let mut looking = Looking { progress, target: self.server.as_ref().ok(), seen: Seen::default() };
+        let span = run_span(&self.like, Phase::Server, &mut looking)?;
+        let seen = looking.seen;
         self.like.resolve_ns = 0;
         self.like.begin_at_ns = self.like.begin_at_ns.map(|begin_ns| begin_ns.saturating_add(time_for(plan)));
         self.interrupted |= span.interrupted;
         self.whole_ns += span.whole_ns;
-        let around = self.look_back(before, &span);
+        let around = self.look_back(before, &seen, &span);
         Ok((span, around))
     }
 
@@ -236,15 +263,17 @@ impl Bench {
         }
     }
 
-    fn look_back(&mut self, before: Before, span: &Span) -> Around {
+    fn look_back(&mut self, before: Before, seen: &Seen, span: &Span) -> Around {
         let kernel = before.kernel.and_then(|before| Some(KernelCounters::read()?.since(before)));
         let (mut used, mut status) = (None, None);
         if let (Ok(target), Some((snapshot, status_before))) = (&self.server, before.server) {
-            used = Some(target.snapshot().since(&snapshot));
+            used = Some(target.snapshot().since(&snapshot, seen));
             status = Some((target.status(), status_before));
         }
         let server_cpu_ns = used.as_ref().map_or(0, CpuUsed::total_ns);
         let crowd = match &self.server {
+            // What its lost children used would be taken for others' work.
+            Ok(_) if used.as_ref().is_some_and(|used| used.is_short) => None,
             Ok(_) | Err(TargetUnknown::NotLocal) => before.crowd.crowd(server_cpu_ns),
             // It runs here, but its share and that of others cannot be told apart.
             Err(_) => None,
@@ -262,6 +291,7 @@ impl Bench {
                 switches_forced: Some(status.switches_forced.saturating_sub(status_before.switches_forced)),
                 processes: status.processes,
                 cpu_clock: used.clock,
+                cpu_is_short: used.is_short,
                 wait_cores: Some(wait_cores),
                 crowded_cores: crowd.map(|crowd| crowd.of_server(wait_cores)),
             }
@@ -422,6 +452,7 @@ impl Around {
                 switches_forced: sum(one.switches_forced, two.switches_forced),
                 wait_cores: mean(one.wait_cores, two.wait_cores),
                 crowded_cores: mean(one.crowded_cores, two.crowded_cores),
+                cpu_is_short: one.cpu_is_short || two.cpu_is_short,
                 ..two
             }
         });

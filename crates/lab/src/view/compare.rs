@@ -5,7 +5,7 @@
 //! much one run differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot know.
 
 use super::html::whole_points;
-use super::plan_words;
+use super::{plan_words, units};
 use flatout_load::judge::Figure;
 use flatout_load::record::Point;
 use flatout_load::report::{RunReport, StepReport, visible};
@@ -35,6 +35,8 @@ pub struct Level {
     pub load: String,
     /// By rate, response time and cost, where they could be judged.
     pub comparisons: Vec<Comparison>,
+    /// Rate and mean response time of A and of B as they were measured, for where nothing could be judged.
+    pub raw: String,
     /// What was not compared because a run's figure does not hold: the measure, and why.
     pub left_out: Vec<String>,
 }
@@ -96,12 +98,23 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
             left_out.extend(found.map(|found| found.sentence()));
             is_sound
         });
-        compared.levels.push(Level { load: super::verdict::load(first), comparisons, left_out });
+        let raw = raw_figures(&steps);
+        compared.levels.push(Level { load: super::verdict::load(first), comparisons, raw, left_out });
     }
     if compared.levels.iter().all(|level| level.comparisons.is_empty() && level.left_out.is_empty()) {
         compared.blocks = Blocks::TooFew;
     }
     compared
+}
+
+/// Rate and mean response time of both sides, of each pair.
+fn raw_figures(steps: &[(&StepReport, &StepReport)]) -> String {
+    let of = |step: &StepReport| {
+        let mean = step.record.sums.response_ns.mean().map_or_else(|| "-".to_owned(), units::duration);
+        format!("{} requests/s, mean response time {mean}", units::figure(step.responses_per_s))
+    };
+    let pairs: Vec<String> = steps.iter().map(|(a, b)| format!("A: {}; B: {}", of(a), of(b))).collect();
+    pairs.join("; ")
 }
 
 /// The figure whose verdict decides about a measure.
@@ -228,10 +241,9 @@ fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
 }
 
 impl Compared {
-    /// Whether there was something to compare, and no figure of it holds.
+    /// Whether nothing was compared: no figure holds in both, or there is too little of them.
     pub fn is_worthless(&self) -> bool {
         self.levels.iter().all(|level| level.comparisons.is_empty())
-            && self.levels.iter().any(|level| !level.left_out.is_empty())
     }
 
     /// The comparison as text for people.
@@ -251,7 +263,10 @@ impl Compared {
                 );
             }
         }
-        lines.extend(rest.iter().map(|level| format!("At {}: too little for a judgement", level.load)));
+        for level in rest {
+            lines.push(format!("At {}: too little for a judgement", level.load));
+            lines.push(format!("  {}", level.raw));
+        }
         lines.push(String::new());
         lines.push(match self.blocks {
             Blocks::Runs => format!("Judged by {} pairs of runs.", self.pairs),

@@ -119,14 +119,20 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
     match (reason, figure) {
         // The delay of the client, or of a connection, is in the time from the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
-        (InvalidReason::ClientSaturated | InvalidReason::Crowded, Rate) if rate_is_kept => Sound,
-        (InvalidReason::Crowded, Rate) if evidence.is_rate_crowded() => AtLeast,
-        (InvalidReason::Crowded, Median) if evidence.is_median_crowded() => AtMost,
+        (InvalidReason::ClientSaturated | InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate)
+            if rate_is_kept =>
+        {
+            Sound
+        }
+        (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate) if evidence.is_rate_crowded() => AtLeast,
+        (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Median) if evidence.is_median_crowded() => AtMost,
+        (InvalidReason::ChildrenLost, ServerCpu) => AtLeast,
         // The server met less load than the plan offers, and could have borne more. The longest waits are not among the
         // times of what was dropped.
         (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
-        (InvalidReason::ClientSaturated, Median | Tail) | (InvalidReason::Crowded, Tail) => AtMost,
+        (InvalidReason::ClientSaturated, Median | Tail)
+        | (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Tail) => AtMost,
         (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
         | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
         | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)

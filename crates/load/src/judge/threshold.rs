@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Times without a name are response times, from the intended start. Errors are failures, 4xx and 5xx together. A request
-//! that was never answered counts in percentiles and in the maximum as slower than every other. Rates are of what came
+//! that was never answered counts in percentiles and in the maximum as slower than every other. A mean is missed where a request
+//! was never answered, unless a requirement on errors or failures that is met allows for it. Rates are of what came
 //! within the measured span.
 
 use super::failing::Finding;
@@ -168,6 +169,8 @@ pub struct Judged<'a> {
     pub never_begun: u64,
     /// Number of the step, from 0.
     pub step: u16,
+    /// Whether another requirement allows for the requests that failed; then a mean is that of the others.
+    pub failures_allowed: bool,
 }
 
 impl Threshold {
@@ -224,6 +227,11 @@ impl Threshold {
         }
     }
 
+    /// Whether it bounds how many requests may fail.
+    pub const fn bounds_failures(&self) -> bool {
+        matches!(self.figure, RequiredFigure::Errors | RequiredFigure::Failures)
+    }
+
     /// As it was given.
     pub fn text(&self) -> &str {
         &self.text
@@ -241,7 +249,13 @@ impl Threshold {
         let per_second = |count: u64| (judged.elapsed_ns > 0).then(|| count as f64 * 1e9 / judged.elapsed_ns as f64);
         match self.figure {
             RequiredFigure::Time(times, statistic) => {
-                find_time(histogram_of(recorder, times), statistic, unanswered(judged, times))
+                let unanswered = match statistic {
+                    Statistic::Mean if judged.failures_allowed => {
+                        unanswered(judged, times).saturating_sub(counts.failures_total())
+                    }
+                    _ => unanswered(judged, times),
+                };
+                find_time(histogram_of(recorder, times), statistic, unanswered)
             }
             RequiredFigure::Errors => of_requests(errors(counts)),
             RequiredFigure::Failures => of_requests(counts.failures_total()),
@@ -307,7 +321,9 @@ fn find_time(histogram: &Hdr, statistic: Statistic, unanswered: u64) -> Option<f
     let is_infinite = match statistic {
         Statistic::Percentile(share) => is_unanswered(share),
         Statistic::Max => unanswered > 0,
-        Statistic::Mean | Statistic::Min => histogram.is_empty(),
+        // One request that is slower than any bound makes the mean larger than any bound.
+        Statistic::Mean => unanswered > 0 || histogram.is_empty(),
+        Statistic::Min => histogram.is_empty(),
     };
     if is_infinite {
         return Some(f64::INFINITY);

@@ -19,6 +19,10 @@ flatout_reason::reasons! {
         "give the client more cores with --threads, or other machines with --agents; for response times offer less with --rate; the server's CPU time for each response holds as it is";
     Crowded,              "crowded",               "server or client were ready to run and waited for cores on which other processes ran",
         "stop the other programs, or give server and client cores of their own, for example with taskset";
+    CrowdingUnknown,      "crowding-unknown",      "other processes ran meanwhile, and the run was too short to tell what they took from it",
+        "measure for a second or longer with -d, or stop the other programs";
+    ChildrenLost,         "children-lost",         "children of the server ended without its waiting for them, so the kernel has told nobody what they used",
+        "have the server wait for its children instead of ignoring SIGCHLD, or keep its processes alive during the run";
     RateNotReached,       "rate-not-reached",      "fewer requests were begun than the plan asked for",
         "offer less with --rate, or give the client more connections with -c, more --threads or other machines with --agents";
     ConnectionsNotReached, "connections-not-reached", "fewer connections were held than the plan asked for",
@@ -109,7 +113,7 @@ pub const CROWDED_MEDIAN_MAX: f64 = LAG_SHARE_P50_MAX;
 /// How exactly it is known what other processes ran: `/proc/stat` counts ticks of 10 ms (USER_HZ is 100 in Linux's interface).
 const TICK_NS: u64 = 10_000_000;
 
-/// Runs shorter than this are not judged by what other processes did meanwhile: a tick is more than [`CROWDED_TAIL_MAX`] of
+/// In runs shorter than this it cannot be told how much other processes took: a tick is more than [`CROWDED_TAIL_MAX`] of
 /// them.
 pub const CROWDED_NS_MIN: u64 = (TICK_NS as f64 / CROWDED_TAIL_MAX) as u64;
 
@@ -132,6 +136,8 @@ pub struct Evidence {
     pub client_crowded_share: Option<f64>,
     /// The same of all threads of the server together, in cores.
     pub server_crowded_cores: Option<f64>,
+    /// Whether the server used more than is known.
+    pub server_cpu_is_short: bool,
     /// Cores that the server used.
     pub server_cores: Option<f64>,
     /// Requests a second that the plan offers, where the clock decides.
@@ -212,9 +218,10 @@ impl Evidence {
             || self.responses >= P99_REQUESTS_MIN && is_late(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
     }
 
-    /// Whether the run queue's wait for other processes is enough to make p99 another.
+    /// Whether the run queue's wait for other processes is enough to make p99 another. In a run shorter than
+    /// [`CROWDED_NS_MIN`] it may be.
     pub fn is_crowded(&self) -> bool {
-        self.elapsed_ns >= CROWDED_NS_MIN
+        self.elapsed_ns > 0
             && [self.client_crowded_share, self.server_crowded_cores]
                 .into_iter()
                 .flatten()
@@ -289,7 +296,7 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         );
         add(InvalidReason::ClientSaturated, text);
     }
-    if is_judged && evidence.is_crowded() {
+    if evidence.responses > 0 && evidence.is_crowded() {
         let percent = |wait: Option<f64>| {
             wait.map_or_else(|| "an unknown share".to_owned(), |wait| format!("{:.1} %", 100.0 * wait))
         };
@@ -298,7 +305,19 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
             percent(evidence.server_crowded_cores),
             percent(evidence.client_crowded_share)
         );
-        add(InvalidReason::Crowded, text);
+        if evidence.elapsed_ns < CROWDED_NS_MIN {
+            let text = format!(
+                "in {} it cannot be told what other processes took: {text}, as far as is known",
+                milliseconds(evidence.elapsed_ns)
+            );
+            add(InvalidReason::CrowdingUnknown, text);
+        } else {
+            add(InvalidReason::Crowded, text);
+        }
+    }
+    if evidence.server_cpu_is_short {
+        let text = "children of the server ended and nobody waited for them: what they used is in no figure";
+        add(InvalidReason::ChildrenLost, text.to_owned());
     }
     if let Some(share) = evidence.reached_share().filter(|share| *share < REACHED_SHARE_MIN && !evidence.overload) {
         let offered = evidence.offered_per_s.unwrap_or_default();

@@ -243,6 +243,9 @@ pub struct ServerReport {
     /// Where the CPU time was read.
     #[serde(default)]
     pub cpu_clock: CpuClock,
+    /// Whether it used more than that: children ended whose time nobody was told.
+    #[serde(default)]
+    pub cpu_is_short: bool,
     /// Share of the step's time that its threads were ready and waited for a core; 2 means two threads always did.
     #[serde(default)]
     pub wait_cores: Option<f64>,
@@ -435,13 +438,21 @@ impl StepReport {
         Figure::ALL.iter().any(|figure| *figure != Figure::Counts && self.soundness(*figure).is_sound())
     }
 
-    /// Judges a requirement by this step.
+    /// Judges a requirement by this step, where no failure is allowed.
     pub fn judge(&self, threshold: &Threshold) -> ThresholdOutcome {
+        self.judge_among(threshold, &[])
+    }
+
+    /// Judges a requirement by this step; failures are allowed where one of `all` bounds them and is met.
+    pub fn judge_among(&self, threshold: &Threshold, all: &[Threshold]) -> ThresholdOutcome {
+        let failures_allowed =
+            all.iter().any(|other| other.bounds_failures() && other != threshold && self.judge(other).met);
         let judged = Judged {
             record: &self.record,
             elapsed_ns: self.elapsed_ns,
             never_begun: self.requests.never_begun,
             step: self.step,
+            failures_allowed,
         };
         threshold.judge(&judged, |figure| self.verdict(figure))
     }
@@ -492,6 +503,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         client_held_back_share: facts.client.held_back_share,
         client_crowded_share: facts.client.crowded_share,
         server_crowded_cores: facts.server.and_then(|server| server.crowded_cores),
+        server_cpu_is_short: facts.server.is_some_and(|server| server.cpu_is_short),
         server_cores: facts.server.map(|server| server.cores_used),
         offered_per_s: plan.offered_per_s(),
         begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,

@@ -93,6 +93,9 @@ pub enum KneeEnding {
     AboveHighest,
     /// The client could not offer a rate that the server misses.
     ClientLimited,
+    /// The knee lies between the two rates, further apart than was wanted: the client or other processes were the limit
+    /// between them.
+    Between,
     /// Trials at the same rates contradicted each other, so there is no figure to report.
     Contradictory,
     /// The search was interrupted, or used up the trials it was allowed.
@@ -107,6 +110,7 @@ impl KneeEnding {
             Self::BelowLowest => "below-lowest",
             Self::AboveHighest => "above-highest",
             Self::ClientLimited => "client-limited",
+            Self::Between => "between",
             Self::Contradictory => "contradictory",
             Self::Unsettled => "unsettled",
         }
@@ -142,6 +146,9 @@ impl Knee {
             (KneeEnding::BelowLowest, _, Some(missed)) => {
                 format!("{requirement} fails even at {missed:.0} {arrival}, the lowest rate allowed")
             }
+            (KneeEnding::Between, Some(met), Some(missed)) => format!(
+                "{requirement} holds at {met:.0} {arrival} (confirmed {times}) and fails at {missed:.0}; the knee lies between,                  where this client or other processes were the limit"
+            ),
             (KneeEnding::ClientLimited, Some(met), _) => format!(
                 "{requirement} holds at {met:.0} {arrival} (confirmed {times}); this client cannot offer more, so the knee \
                  lies higher"
@@ -405,6 +412,12 @@ impl Search {
         high / low <= 1.0 + self.plan.precision * (1.0 + 1e-9)
     }
 
+    /// The lowest rate above `rate` at which a trial missed the requirement.
+    fn lowest_miss_above(&self, rate: f64) -> Option<f64> {
+        let missed = self.trials.iter().filter(|record| record.outcome == TrialOutcome::Missed);
+        missed.map(|record| record.trial.rate_per_s).filter(|missed| *missed > rate).min_by(f64::total_cmp)
+    }
+
     /// The result so far; final once [`Search::next`] returns `None`. A search that was interrupted is unsettled.
     pub fn knee(&self) -> Knee {
         let ending = match self.stage {
@@ -413,10 +426,18 @@ impl Search {
         };
         // No figure is better than one that the trials contradict.
         let has_figure = !matches!(ending, KneeEnding::Contradictory | KneeEnding::Unsettled);
+        let met = self.met.filter(|_| has_figure);
+        let missed = self.missed.map(|missed| missed.rate).filter(|_| has_figure);
+        let (ending, missed) = match (ending, self.lowest_miss_above(met.unwrap_or(0.0))) {
+            // The client did offer more, and the server missed it.
+            (KneeEnding::ClientLimited, Some(miss)) if met.is_some() => (KneeEnding::Between, Some(miss)),
+            (KneeEnding::ClientLimited, Some(_)) => (KneeEnding::Unsettled, None),
+            (ending, _) => (ending, missed),
+        };
         Knee {
             ending,
-            met_per_s: self.met.filter(|_| has_figure),
-            missed_per_s: self.missed.map(|missed| missed.rate).filter(|_| has_figure),
+            met_per_s: met,
+            missed_per_s: missed,
             confirmations: self.plan.confirmations,
             trials: self.trials.clone(),
         }

@@ -266,9 +266,8 @@ pub(super) async fn stand<D: Drive>(
         let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
         return Ok(Standing { carrier: Carrier::Plain(stream), made });
     };
-    let _at_work = shared.vigil.work();
     let handshake = TlsConnector::from(std::sync::Arc::clone(config)).connect(name.clone(), stream);
-    let stream = handshake.await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
+    let stream = shared.vigil.work(handshake).await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
     let tls_ns = precise_ns().saturating_sub(connected_ns);
     let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
     let made = Made { connect_ns, tls_ns, is_reconnect, is_resumed };

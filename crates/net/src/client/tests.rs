@@ -289,6 +289,23 @@ fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
 }
 
 #[test]
+fn waiting_awake_is_no_work() {
+    let address = server(|_, mut stream| {
+        while read_request(&mut stream) {
+            thread::sleep(Duration::from_millis(40));
+            if stream.write_all(OK).is_err() {
+                break;
+            }
+        }
+    });
+    let report = run(ClientSettings { stays_awake: true, ..settings(address) }, 10);
+    assert_eq!(answered(&report), 10);
+    // Ten requests are a millisecond of work; everything else of what was used was spent on staying awake.
+    let WorkerCpu { work_ns, awake_ns } = report.cpu;
+    assert!(awake_ns > 20_000_000 && 10 * work_ns < awake_ns, "{work_ns} ns of work beside {awake_ns} awake");
+}
+
+#[test]
 fn a_connection_that_nobody_wants_is_closed() {
     // It serves the next connection when the one before has ended, and none ends by itself.
     let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});

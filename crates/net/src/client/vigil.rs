@@ -9,6 +9,7 @@ use super::worker::{Shared, thread_cpu_ns};
 use crate::clock::precise_ns;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -21,8 +22,8 @@ pub(super) const EARLY_NS: u64 = 250_000;
 pub(super) struct Vigil {
     sleeper: RefCell<Option<Waker>>,
     awake_ns: Cell<u64>,
-    /// Connections being made, and sends that wait for room.
-    hands_full: Cell<u32>,
+    /// How often anything was done that no other count tells.
+    steps: Cell<u64>,
 }
 
 impl Vigil {
@@ -33,10 +34,19 @@ impl Vigil {
         }
     }
 
-    /// What is done until the guard is dropped is work, however long it waits.
-    pub(super) fn work(&self) -> AtWork<'_> {
-        self.hands_full.set(self.hands_full.get() + 1);
-        AtWork(self)
+    /// Each step of this is work. What passes between its steps is not.
+    pub(super) async fn work<T>(&self, task: impl Future<Output = T>) -> T {
+        let mut task = pin!(task);
+        poll_fn(|context| {
+            self.step();
+            task.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Something is done.
+    pub(super) fn step(&self) {
+        self.steps.set(self.steps.get() + 1);
     }
 
     /// CPU time in which nothing was done but staying awake.
@@ -45,45 +55,44 @@ impl Vigil {
     }
 }
 
-/// Somebody is at work.
-pub(super) struct AtWork<'a>(&'a Vigil);
-
-impl Drop for AtWork<'_> {
-    fn drop(&mut self) {
-        self.0.hands_full.set(self.0.hands_full.get().saturating_sub(1));
-    }
-}
-
 /// Keeps watch until it is dropped: sleeps while nothing is near, and otherwise has the runtime look at its sockets without
 /// waiting.
 pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
+    // By the thread's own CPU time: while another thread has the core, nobody is awake here.
+    let mark = || (thread_cpu_ns(), work(&shared));
+    let mut last = mark();
     loop {
+        let mut has_slept = false;
         poll_fn(|context| {
             if shared.under_way.get() > 0 || shared.pacer.is_near(precise_ns()) {
                 return Poll::Ready(());
             }
             *shared.vigil.sleeper.borrow_mut() = Some(context.waker().clone());
+            has_slept = true;
             Poll::Pending
         })
         .await;
-        // By the thread's own CPU time: while another thread has the core, nobody is awake here.
-        let (begun_cpu_ns, before) = (thread_cpu_ns(), work(&shared));
+        if has_slept {
+            last = mark();
+        }
         tokio::task::yield_now().await;
-        if before.is_some() && work(&shared) == before {
-            let awake_ns = thread_cpu_ns().saturating_sub(begun_cpu_ns);
+        // From one mark to the next, so that nothing of a turn in which nothing was done is left out.
+        let now = mark();
+        if now.1 == last.1 {
+            let awake_ns = now.0.saturating_sub(last.0);
             shared.vigil.awake_ns.set(shared.vigil.awake_ns.get() + awake_ns);
         }
+        last = now;
         let now_ns = precise_ns();
         if shared.pacer.take_due(now_ns) {
+            shared.vigil.step();
             let own = shared.dispatch(now_ns, None);
             debug_assert!(own.is_none());
         }
     }
 }
 
-/// What changes with anything that is done. While a connection is being made, everything counts as work: a handshake is
-/// done in many steps.
-fn work<D: Drive>(shared: &Shared<D>) -> Option<(u64, u64, u32)> {
-    let is_busy = shared.vigil.hands_full.get() > 0;
-    (!is_busy).then(|| (shared.room.borrow().uses, shared.under_way.get(), shared.connections.get()))
+/// What changes with anything that is done.
+fn work<D: Drive>(shared: &Shared<D>) -> (u64, u64, u64, u32) {
+    (shared.vigil.steps.get(), shared.room.borrow().uses, shared.under_way.get(), shared.connections.get())
 }

@@ -58,6 +58,7 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
             InvalidReason::ClientSaturated
                 | InvalidReason::ScheduleLag
                 | InvalidReason::Crowded
+                | InvalidReason::CrowdingUnknown
                 | InvalidReason::LittlesLaw
         )
     };

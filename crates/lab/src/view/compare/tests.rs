@@ -74,5 +74,19 @@ fn what_else_differs_is_said_and_too_little_is_no_judgement() {
     empty.steps.clear();
     let compared = compare(&[(empty.clone(), empty)], 1);
     assert_eq!(compared.blocks, Blocks::TooFew);
-    assert!(compared.print(("a", "b")).contains("Nothing could be judged"));
+    assert!(compared.print(("a", "b")).contains("Nothing could be judged") && compared.is_worthless());
+}
+
+#[test]
+fn nothing_compared_is_no_success_and_shows_what_was_measured() {
+    let mut brief = fixture::single();
+    brief.steps[0].record.series.start_ns = brief.steps[0].record.measured_from_ns;
+    brief.steps[0].record.measured_from_ns += 60_000_000_000;
+    let compared = compare(&[(brief.clone(), brief)], 1);
+    assert!(compared.blocks == Blocks::TooFew && compared.is_worthless(), "{compared:?}");
+    let text = compared.print(("a", "b"));
+    assert!(
+        text.contains("  A: ") && text.contains("; B: ") && text.contains("requests/s, mean response time"),
+        "{text}"
+    );
 }

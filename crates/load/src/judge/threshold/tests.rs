@@ -39,7 +39,7 @@ fn recorder() -> Recorder {
 }
 
 fn judge(text: &str, record: &Recorder, elapsed_ns: u64) -> ThresholdOutcome {
-    let judged = Judged { record, elapsed_ns, never_begun: 0, step: 3 };
+    let judged = Judged { record, elapsed_ns, never_begun: 0, step: 3, failures_allowed: false };
     Threshold::parse(text).unwrap().judge(&judged, |_| FigureVerdict::default())
 }
 
@@ -55,7 +55,7 @@ fn requirements_are_judged_by_their_figure() {
         ("p99.6<1.1s", false, "no response: 5 of 1005 requests were never answered"),
         ("p100<1.1s", false, "no response"),
         ("service.p100<1.1s", false, "no response"),
-        ("mean<500ms", false, "500"),
+        ("mean<600ms", false, "no response: 5 of 1005 requests were never answered"),
         ("min>0.999ms", true, "999.9"), // a histogram tells three digits
         ("max<2s", false, "no response"),
         ("lag.max<401us", true, "400"),
@@ -132,7 +132,7 @@ fn requirements_are_written_as_they_were_given() {
 fn requests_that_were_never_begun_are_slower_than_every_other() {
     let record = recorder();
     let judge = |text: &str, never_begun| {
-        let judged = Judged { record: &record, elapsed_ns: 1, never_begun, step: 0 };
+        let judged = Judged { record: &record, elapsed_ns: 1, never_begun, step: 0, failures_allowed: false };
         Threshold::parse(text).unwrap().judge(&judged, |_| FigureVerdict::default()).met
     };
     // Of 2,005 with 1,000 times, the median is the 1,003rd.
@@ -141,10 +141,21 @@ fn requests_that_were_never_begun_are_slower_than_every_other() {
 }
 
 #[test]
+fn a_mean_is_of_those_that_were_answered_where_failures_are_allowed() {
+    let record = recorder();
+    let judge = |never_begun, failures_allowed| {
+        let judged = Judged { record: &record, elapsed_ns: 1, never_begun, step: 0, failures_allowed };
+        Threshold::parse("mean<600ms").unwrap().judge(&judged, |_| FigureVerdict::default()).met
+    };
+    assert_eq!([judge(0, false), judge(0, true), judge(1, true)], [false, true, false]);
+}
+
+#[test]
 fn a_figure_that_does_not_hold_decides_only_by_its_bound() {
     let record = recorder();
     let decides = |text: &str, soundness| {
-        let judged = Judged { record: &record, elapsed_ns: 10_000_000_000, never_begun: 0, step: 0 };
+        let judged =
+            Judged { record: &record, elapsed_ns: 10_000_000_000, never_begun: 0, step: 0, failures_allowed: false };
         let reasons = vec![InvalidReason::ClientSaturated];
         let verdict = |figure: Figure| FigureVerdict { figure, soundness, reasons: reasons.clone() };
         let outcome = Threshold::parse(text).unwrap().judge(&judged, verdict);

@@ -1,6 +1,7 @@
 use super::{CROWDED_NS_MIN, Evidence, InvalidReason, JUDGED_NS_MIN, judge};
 use crate::judge::little::Little;
 use crate::judge::reconcile::{Reconciliation, ServerCounts};
+use crate::judge::{Figure, Soundness};
 
 const MS: u64 = 1_000_000;
 
@@ -52,6 +53,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
     let bad = Evidence {
         client_busy_share: 0.99,
         server_crowded_cores: Some(0.1),
+        server_cpu_is_short: true,
         begun_span_ns: 12_000 * MS,
         connections_asked: Some(13),
         lag_p50_ns: MS,
@@ -66,7 +68,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
         ..good()
     };
     let mut found = reasons(&bad);
-    found.extend(reasons(&Evidence { arrivals_waited: 5_000, ..bad }));
+    found.extend(reasons(&Evidence { elapsed_ns: 900 * MS, arrivals_waited: 5_000, ..bad }));
     assert!(InvalidReason::ALL.iter().all(|reason| found.contains(reason)), "{found:?}");
 }
 
@@ -155,8 +157,17 @@ fn a_crowd_touches_the_tail_before_the_rest() {
     assert_eq!(is_light(of_a_busy_thread), (true, false), "1.6 % of what it would have run is none of the rate");
     assert_eq!(crowded(Some(0.03), None, long_ns), (true, true, false), "beside 30 % on a core");
     assert_eq!(crowded(None, Some(0.2), long_ns), (true, true, true), "beside 40 %");
-    assert_eq!(crowded(Some(0.9), Some(0.9), 999 * MS), (false, false, false), "a tick is too much of so short a run");
+    assert_eq!(crowded(Some(0.9), Some(0.9), 999 * MS), (true, true, true), "in a short run it may be");
     assert_eq!(CROWDED_NS_MIN, 1_000 * MS);
     let evidence = Evidence { server_crowded_cores: Some(0.2), ..good() };
     assert_eq!(reasons(&evidence), vec![InvalidReason::Crowded]);
+    for elapsed_ns in [999 * MS, 50 * MS] {
+        let short = Evidence { elapsed_ns, ..evidence.clone() };
+        let invalid = judge(&short);
+        assert_eq!(reasons(&short), vec![InvalidReason::CrowdingUnknown], "a tick is too much of so short a run");
+        let worth = |figure| crate::judge::figures::verdict(figure, &short, &invalid).soundness;
+        assert_eq!((worth(Figure::Median), worth(Figure::Tail)), (Soundness::AtMost, Soundness::AtMost));
+        // Where nothing else ran there is nothing to tell.
+        assert_eq!(reasons(&Evidence { elapsed_ns, ..good() }), vec![]);
+    }
 }

@@ -103,12 +103,50 @@ fn a_busy_machine_spoils_trials_and_not_the_result() {
         if let Some(met) = knee.met_per_s {
             found += 1;
             // Nothing but the client was the limit: what it met is a lower bound.
-            let is_near = (met / truth - 1.0).abs() < 0.1 || (knee.ending == KneeEnding::ClientLimited && met <= truth);
+            let is_near = (met / truth - 1.0).abs() < 0.1
+                || (matches!(knee.ending, KneeEnding::ClientLimited | KneeEnding::Between) && met <= truth);
             assert!(is_near, "seed {seed}: {met}/s found where the truth is {truth}/s: {knee:#?}");
         }
     }
     assert!(found >= 400, "{found} of {seeds} found");
     assert!(most <= 100, "{most} trials");
+}
+
+#[test]
+fn a_rate_that_was_missed_is_one_that_the_client_could_offer() {
+    let arrival = Plan::default().arrival();
+    // Above 400/s other processes spoil every trial, and from 1,500/s on the server misses for certain.
+    let knee = run(KneePlan::DEFAULT, |trial| match trial.rate_per_s {
+        rate if rate <= 400.0 => TrialOutcome::Met,
+        rate if rate < 1_500.0 => TrialOutcome::Invalid,
+        _ => TrialOutcome::Missed,
+    });
+    assert_eq!(knee.ending, KneeEnding::ClientLimited, "800/s ends the climb: nothing was missed");
+    let mut climbs = true;
+    let knee = run(KneePlan::DEFAULT, |trial| match trial.rate_per_s {
+        rate if rate <= 400.0 => TrialOutcome::Met,
+        rate if rate >= 1_500.0 => {
+            climbs = false;
+            TrialOutcome::Missed
+        }
+        // Quiet while the rate is doubled.
+        _ if climbs => TrialOutcome::Met,
+        _ => TrialOutcome::Invalid,
+    });
+    assert_eq!(knee.ending, KneeEnding::Between, "{knee:#?}");
+    assert_eq!(knee.missed_per_s, Some(1_600.0));
+    let sentence = knee.sentence("p99<50ms", arrival);
+    assert!(
+        sentence.contains("and fails at 1600; the knee lies between") && !sentence.contains("higher"),
+        "{sentence}"
+    );
+    // Nothing was met: there is no knee to tell, and the client was not the limit at every rate.
+    let mut climbs = true;
+    let knee = run(KneePlan::DEFAULT, |trial| {
+        climbs &= !trial.is_long;
+        if climbs { TrialOutcome::Missed } else { TrialOutcome::Invalid }
+    });
+    assert!(knee.met_per_s.is_none() && knee.sentence("p99<50ms", arrival).contains("could not be found in"));
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! The processes of a server: those that hold its listening socket, and all that descend from them.
+//!
+//! Workers of Node's `cluster`, and children that serve one connection each, hold no listening socket. They are found by
+//! their parents. Not followed: children of a process that started this one, whose other children need not be the server's;
+//! and a child that leaves its family by forking twice.
+
+use crate::procfs;
+use flatout_net::process_clock::process_cpu_ns;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// These processes and all that descend from them now, each with its parent where that is among them.
+pub fn descendants(roots: &BTreeSet<u32>) -> BTreeMap<u32, Option<u32>> {
+    let own = own_line();
+    let mut parents: Option<BTreeMap<u32, u32>> = None;
+    let mut children_of = |pid: u32| {
+        procfs::read_children(pid).unwrap_or_else(|| {
+            let parents = parents.get_or_insert_with(procfs::read_parents);
+            parents.iter().filter(|(_, parent)| **parent == pid).map(|(child, _)| *child).collect()
+        })
+    };
+    let mut found: BTreeMap<u32, Option<u32>> = roots.iter().map(|pid| (*pid, None)).collect();
+    let mut next: Vec<u32> = roots.iter().copied().filter(|pid| !own.contains(pid)).collect();
+    while let Some(pid) = next.pop() {
+        for child in children_of(pid) {
+            let parent = found.entry(child).or_insert_with(|| {
+                next.push(child);
+                None
+            });
+            *parent = Some(pid);
+        }
+    }
+    found
+}
+
+/// This process and those that it descends from.
+fn own_line() -> BTreeSet<u32> {
+    let mut line = BTreeSet::new();
+    let mut next = Some(std::process::id());
+    while let Some(pid) = next.filter(|pid| *pid > 0 && line.insert(*pid)) {
+        next = procfs::read_parent(pid);
+    }
+    line
+}
+
+/// Processes that were there at some time: the parent of each, and what it had used when it was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen(BTreeMap<u32, (u32, u64)>);
+
+/// Most processes that are kept in mind.
+const SEEN_MAX: usize = 100_000;
+
+impl Seen {
+    /// Looks for all that descend from these processes now.
+    pub fn look(&mut self, roots: &BTreeSet<u32>) {
+        for (pid, parent) in descendants(roots) {
+            if let (Some(parent), Ok(own_ns)) = (parent, process_cpu_ns(pid))
+                && (self.0.len() < SEEN_MAX || self.0.contains_key(&pid))
+            {
+                self.0.insert(pid, (parent, own_ns));
+            }
+        }
+    }
+
+    /// Each process with its parent and what it had used, in nanoseconds.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32, u64)> {
+        self.0.iter().map(|(pid, (parent, own_ns))| (*pid, *parent, *own_ns))
+    }
+}
+
+impl FromIterator<(u32, u32, u64)> for Seen {
+    fn from_iter<I: IntoIterator<Item = (u32, u32, u64)>>(processes: I) -> Self {
+        Self(processes.into_iter().map(|(pid, parent, own_ns)| (pid, (parent, own_ns))).collect())
+    }
+}
