@@ -147,7 +147,7 @@ mod tests {
     fn children_that_nobody_waited_for_are_noticed() {
         let ms = 1_000_000;
         let lost = |before: &[_], seen: &[_], after: &[_]| {
-            reading(after).has_lost_since(&reading(before), &Seen::from_iter(seen.iter().copied()))
+            reading(after).has_lost_since(&reading(before), &seen.iter().copied().collect())
         };
         assert!(!lost(&[(1, 10, 0)], &[], &[(1, 25, 0)]));
         assert!(!lost(&[(1, 0, 0)], &[(2, 1, 50 * ms)], &[(1, 0, 60 * ms)]), "its parent waited for it");

@@ -126,10 +126,10 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         }
         (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate) if evidence.is_rate_crowded() => AtLeast,
         (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Median) if evidence.is_median_crowded() => AtMost,
-        (InvalidReason::ChildrenLost, ServerCpu) => AtLeast,
         // The server met less load than the plan offers, and could have borne more. The longest waits are not among the
-        // times of what was dropped.
-        (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
+        // times of what was dropped. Children that are gone left their CPU time uncounted.
+        (InvalidReason::ChildrenLost, ServerCpu)
+        | (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
         (InvalidReason::ClientSaturated, Median | Tail)
         | (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Tail) => AtMost,
