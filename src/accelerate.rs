@@ -5,7 +5,7 @@ use clap::Args;
 use flatout_config::model::{Admin, CacheRules, Config, Handler, Origin, Proxy, StepKind, StoreBudget};
 use flatout_config::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory, parse_origin, show_origin};
 use flatout_daemon::Failure;
-use std::net::IpAddr;
+use flatout_daemon::here::leads_to;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -96,16 +96,7 @@ fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
 
 /// Nobody forwards to themselves on purpose: it would be asked again and again.
 fn check_loop(config: &Config, origins: &[Origin]) -> Result<(), Failure> {
-    let is_us = |origin: &&Origin| {
-        let address: Option<IpAddr> = match origin.host.as_str() {
-            "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
-            host => host.parse().ok(),
-        };
-        address.is_some_and(|ip| {
-            let covers = |own: IpAddr| own == ip || own.is_unspecified() && ip.is_loopback();
-            config.listeners.iter().any(|on| on.address.port() == origin.port && covers(on.address.ip()))
-        })
-    };
+    let is_us = |origin: &&Origin| config.listeners.iter().any(|on| leads_to(origin, on.address));
     match origins.iter().find(is_us) {
         Some(origin) => Err(Failure::usage(format!(
             "{} is where this accelerator itself listens\n  try: --listen with another port, or another origin",

@@ -1,26 +1,32 @@
 //! What a configuration needs of the machine that it is to run on: folders, certificates, free ports, origins that are not the
 //! server itself. For `flatout validate`, which starts nothing and writes nothing.
 
+mod loops;
+
+pub use loops::leads_to;
+
 use crate::certificates::Certificates;
-use flatout_config::model::{Certificate, Config, Handler, Listener, Origin, Place, Step, StepKind};
+use flatout_config::model::{Certificate, Config, Listener, Place};
 use flatout_engine::{Sources, Spec};
 use flatout_net::socket::{check_free, find_port_owner};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// Everything that stands against running `config` here, a text each, as it is printed.
 pub fn check_here(config: &Config) -> Vec<String> {
     let mut faults = Vec::new();
-    if let Err(errors) = Spec::compile(config, &Sources::default()) {
-        faults.extend(errors.iter().map(ToString::to_string));
-    }
+    let spec = match Spec::compile(config, &Sources::default()) {
+        Ok(spec) => Some(Arc::new(spec)),
+        Err(errors) => {
+            faults.extend(errors.iter().map(ToString::to_string));
+            None
+        }
+    };
     check_certificates(config, &mut faults);
     for listener in &config.listeners {
         faults.extend(check_port(listener));
     }
-    for site in &config.sites {
-        check_loops(config, &site.block, &mut faults);
-    }
+    loops::check_loops(config, spec, &mut faults);
     faults
 }
 
@@ -57,41 +63,6 @@ fn check_port(listener: &Listener) -> Option<String> {
     Some(format!("{}{what}\n  try: another address, or --no-here to check the text alone", at(&listener.place)))
 }
 
-fn check_loops(config: &Config, block: &[Step], faults: &mut Vec<String>) {
-    for step in block {
-        match &step.kind {
-            StepKind::Route(route) => check_loops(config, &route.block, faults),
-            StepKind::Handler(Handler::Proxy(proxy)) => {
-                for origin in &proxy.origins {
-                    let Some(listener) = config.listeners.iter().find(|listener| leads_to(origin, listener)) else {
-                        continue;
-                    };
-                    faults.push(format!(
-                        "{}the origin {}:{} is this server itself, which listens on {}\n  try: the address that the application \
-                         listens on",
-                        at(&step.place),
-                        origin.host,
-                        origin.port,
-                        listener.address
-                    ));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Whether a connection to `origin` would reach `listener`. Names other than localhost are not looked up.
-fn leads_to(origin: &Origin, listener: &Listener) -> bool {
-    let address = match origin.host.as_str() {
-        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        host => host.trim_matches(['[', ']']).parse().ok(),
-    };
-    let Some(address) = address.filter(|_| origin.port == listener.address.port()) else { return false };
-    let own = listener.address.ip();
-    own == address || own.is_unspecified() && address.is_loopback() || own.is_loopback() && origin.host == "localhost"
-}
-
 fn at(place: &Place) -> String {
     if place.line == 0 { String::new() } else { format!("{}:{}:{}: ", place.file, place.line, place.column) }
 }
@@ -114,7 +85,7 @@ mod tests {
 site \"b.example\" {{
     listen \"127.0.0.1:1\" tls=#true
     tls cert=\"/no/such.crt\" key=\"/no/such.key\"
-    proxy \"localhost:1\"
+    proxy \"https://localhost:1\"
 }}
 "
         );

@@ -69,6 +69,8 @@ pub struct Forwarding {
     pub path: Vec<u8>,
     /// The query after rewriting.
     pub query: Option<Vec<u8>>,
+    /// Where the `proxy` step stands.
+    pub place: Place,
 }
 
 /// What would be asked of whom.
@@ -86,6 +88,10 @@ pub struct ProxyTold {
     pub kept: Option<CacheExplanation>,
     /// Why it is not known what is kept.
     pub unknown: Option<String>,
+    /// Where the `proxy` step stands.
+    pub place: Place,
+    /// Path and query of the request to an origin, which rewriting may have changed.
+    pub target: String,
 }
 
 /// What became of a request.
@@ -120,9 +126,19 @@ pub struct Explanation {
 impl Spec {
     /// Tells what would become of a request, now. Opens files as a request would, and listens to nobody.
     pub fn explain(self: &Arc<Self>, question: &Question) -> Explanation {
+        let (listener, remark) = self.choose_listener(question);
+        self.explain_at(question, listener, remark)
+    }
+
+    /// The same for a request that comes in at the listener with the index `listener`, whatever the URL's port is.
+    pub fn explain_at(
+        self: &Arc<Self>,
+        question: &Question,
+        listener: u32,
+        remark: Option<&'static str>,
+    ) -> Explanation {
         let mut told =
             Explanation { request: format!("{} {}", question.method, question.url()), ..Explanation::default() };
-        let (listener, remark) = self.choose_listener(question);
         if let Some(chosen) = self.listeners.get(listener as usize) {
             let address = chosen.address.map_or_else(String::new, |address| address.to_string());
             told.listener = Some((format!("{address} ({})", if chosen.secure { "https" } else { "http" }), remark));
@@ -216,6 +232,16 @@ impl Forwarding {
             refusal,
             kept,
             unknown: None,
+            place: self.place.clone(),
+            target: self.target(),
+        }
+    }
+
+    fn target(&self) -> String {
+        let path = String::from_utf8_lossy(&self.path);
+        match &self.query {
+            Some(query) => format!("{path}?{}", String::from_utf8_lossy(query)),
+            None => path.into_owned(),
         }
     }
 }

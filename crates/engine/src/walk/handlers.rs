@@ -137,6 +137,7 @@ impl<T: Trace> Walk<'_, T> {
                 cache: cache.cloned(),
                 path: self.path.to_vec(),
                 query: self.query.as_deref().map(<[u8]>::to_vec),
+                place: step.place.clone(),
             });
             // Nobody is asked.
             return Some(Reply::later(std::future::pending()));

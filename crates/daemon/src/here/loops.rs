@@ -1,0 +1,318 @@
+//! Proxies whose origin is this process: whether a request would come back to the same proxy without end.
+//!
+//! A site may well forward to another site of the same process, for example a cache to pages. So requests are followed through
+//! the real routes, one for each host and each path that the configuration names, and only one that comes back is a loop.
+
+use super::at;
+use flatout_config::model::{
+    Config, FieldOp, Handler, HostField, Matcher, Origin, Place, Protocol, Proxy, Respond, Step, StepKind,
+};
+use flatout_engine::explain::Question;
+use flatout_engine::{Sources, Spec};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// Requests that are followed for one configuration.
+const REQUESTS_MAX: usize = 10_000;
+
+/// How often one request is forwarded. A longer way that never repeats itself is none that is reported.
+const HOPS_MAX: usize = 32;
+
+/// A request at one of this process's listeners.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Arrival {
+    listener: usize,
+    host: String,
+    target: String,
+    fields: Vec<(String, String)>,
+}
+
+/// Adds a fault for each loop in `config`. `spec` is what it compiled to, if it did.
+pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut Vec<String>) {
+    let mut proxies = Vec::new();
+    for site in &config.sites {
+        gather_proxies(&site.block, &mut proxies);
+    }
+    let leads_here = |proxy: &Proxy| {
+        proxy.origins.iter().any(|origin| config.listeners.iter().any(|on| leads_to(origin, on.address)))
+    };
+    if !proxies.iter().any(|(_, proxy)| leads_here(proxy)) {
+        return;
+    }
+    // Where a folder is missing, the proxies are looked at all the same.
+    let compiled = || Spec::compile(&without_other_handlers(config), &Sources::default()).ok().map(Arc::new);
+    let Some(spec) = spec.or_else(compiled) else { return };
+    let mut search = Search { config, spec, proxies, seen: HashSet::new(), reported: HashSet::new(), faults };
+    let paths = sample_paths(config);
+    for site in &config.sites {
+        for (&listener, host) in
+            site.listeners.iter().flat_map(|listener| site.hosts.iter().map(move |host| (listener, host)))
+        {
+            let host = host.replace('*', "any");
+            for target in &paths {
+                let arrival = Arrival { listener, host: host.clone(), target: target.clone(), fields: Vec::new() };
+                search.follow(arrival, &mut Vec::new());
+            }
+        }
+    }
+}
+
+struct Search<'a> {
+    config: &'a Config,
+    spec: Arc<Spec>,
+    proxies: Vec<(&'a Place, &'a Proxy)>,
+    seen: HashSet<Arrival>,
+    /// The places of each loop that was reported.
+    reported: HashSet<Vec<(String, u32, u32)>>,
+    faults: &'a mut Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    /// Follows one request. `way` is where it has been: each arrival, and the proxy that it came to there.
+    fn follow(&mut self, arrival: Arrival, way: &mut Vec<(Arrival, &'a Place, &'a Origin)>) {
+        if let Some(from) = way.iter().position(|(earlier, ..)| *earlier == arrival) {
+            self.report(&way[from..]);
+            return;
+        }
+        if way.len() == HOPS_MAX || self.seen.len() == REQUESTS_MAX || !self.seen.insert(arrival.clone()) {
+            return;
+        }
+        let Some(listener) = self.config.listeners.get(arrival.listener) else { return };
+        let question = Question {
+            method: "GET".to_owned(),
+            secure: listener.protocol == Protocol::Tls,
+            host: arrival.host.clone(),
+            port: listener.address.port(),
+            target: arrival.target.clone(),
+            fields: arrival.fields.clone(),
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        let told = self.spec.explain_at(&question, arrival.listener as u32, None);
+        let Some(forwarded) = told.proxy else { return };
+        let Some(&(place, proxy)) = self.proxies.iter().find(|(place, _)| **place == forwarded.place) else { return };
+        let mut fields = arrival.fields.clone();
+        apply(&proxy.request_fields, &mut fields);
+        for origin in &proxy.origins {
+            let reached = self
+                .config
+                .listeners
+                .iter()
+                .position(|on| leads_to(origin, on.address) && origin.secure == (on.protocol == Protocol::Tls));
+            let Some(reached) = reached else { continue };
+            let host = match &proxy.host {
+                HostField::Client => arrival.host.clone(),
+                HostField::Origin => origin.host.clone(),
+                HostField::Fixed(host) => host.clone(),
+            };
+            let next = Arrival { listener: reached, host, target: forwarded.target.clone(), fields: fields.clone() };
+            way.push((arrival.clone(), place, origin));
+            self.follow(next, way);
+            way.pop();
+        }
+    }
+
+    fn report(&mut self, way: &[(Arrival, &Place, &Origin)]) {
+        let Some((arrival, place, origin)) = way.first() else { return };
+        let mut places: Vec<_> =
+            way.iter().map(|(_, place, _)| (place.file.clone(), place.line, place.column)).collect();
+        places.sort_unstable();
+        if !self.reported.insert(places) {
+            return;
+        }
+        let by: Vec<_> = way[1..].iter().map(|(_, place, _)| at(place).trim_end_matches(": ").to_owned()).collect();
+        let by = if by.is_empty() { String::new() } else { format!(" by way of {}", by.join(" and ")) };
+        let shown = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+        self.faults.push(format!(
+            "{}the origin {shown}:{} is this server itself, and a request for {} of {} comes back to this proxy{by}, without \
+             end\n  try: the address that the application listens on",
+            at(place),
+            origin.port,
+            arrival.target,
+            arrival.host,
+        ));
+    }
+}
+
+/// What a proxy's `request-header` settings make of the fields.
+fn apply(operations: &[FieldOp], fields: &mut Vec<(String, String)>) {
+    for operation in operations {
+        match operation {
+            FieldOp::Set(name, value) => {
+                fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+                fields.push((name.clone(), value.clone()));
+            }
+            FieldOp::Add(name, value) => {
+                let field = (name.clone(), value.clone());
+                // A field that is added again at each turn tells nobody more than the first one.
+                if !fields.contains(&field) {
+                    fields.push(field);
+                }
+            }
+            FieldOp::Remove(name) => fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name)),
+        }
+    }
+}
+
+fn gather_proxies<'a>(block: &'a [Step], proxies: &mut Vec<(&'a Place, &'a Proxy)>) {
+    for step in block {
+        match &step.kind {
+            StepKind::Route(route) => gather_proxies(&route.block, proxies),
+            StepKind::Handler(Handler::Proxy(proxy)) => proxies.push((&step.place, proxy)),
+            _ => {}
+        }
+    }
+}
+
+/// The root, and a path for each pattern of a route.
+fn sample_paths(config: &Config) -> Vec<String> {
+    fn gather(block: &[Step], paths: &mut Vec<String>) {
+        for step in block {
+            let StepKind::Route(route) = &step.kind else { continue };
+            for matcher in &route.matchers {
+                let Matcher::Path(patterns) = matcher else { continue };
+                paths.extend(patterns.iter().map(|pattern| {
+                    let path = pattern.replace('*', "any");
+                    if path.starts_with('/') { path } else { format!("/{path}") }
+                }));
+            }
+            gather(&route.block, paths);
+        }
+    }
+    let mut paths = vec!["/".to_owned(), "/any".to_owned()];
+    for site in &config.sites {
+        gather(&site.block, &mut paths);
+    }
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+/// The same, with a text in the place of each handler that is no proxy.
+fn without_other_handlers(config: &Config) -> Config {
+    fn replace(block: &mut Vec<Step>) {
+        block.retain(|step| !matches!(step.kind, StepKind::ErrorPage(_)));
+        for step in block {
+            match &mut step.kind {
+                StepKind::Route(route) => replace(&mut route.block),
+                StepKind::Handler(Handler::Proxy(_)) => {}
+                StepKind::Handler(handler) => {
+                    *handler = Handler::Respond(Respond {
+                        status: 200,
+                        body: String::new(),
+                        content_type: "text/plain".to_owned(),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut config = config.clone();
+    for site in &mut config.sites {
+        replace(&mut site.block);
+    }
+    config
+}
+
+/// Whether a connection to `origin` would reach a listener at `own`. Names other than localhost are not looked up.
+pub fn leads_to(origin: &Origin, own: SocketAddr) -> bool {
+    if origin.port != own.port() {
+        return false;
+    }
+    let covers = |address: IpAddr| {
+        own.ip() == address
+            || own.ip().is_unspecified() && (own.is_ipv6() || address.is_ipv4()) && is_of_this_machine(address)
+    };
+    match origin.host.as_str() {
+        "localhost" => covers(IpAddr::V4(Ipv4Addr::LOCALHOST)) || covers(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        host => host.trim_matches(['[', ']']).parse().is_ok_and(covers),
+    }
+}
+
+/// Whether the machine has the address: only then can a socket be bound to it.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::here::check_here;
+
+    fn loops(text: &str) -> Vec<String> {
+        check_here(&flatout_config::load_text(text).unwrap())
+    }
+
+    #[test]
+    fn a_site_may_lead_to_another_of_the_same_process() {
+        let pages = std::env::temp_dir();
+        let pages = pages.display();
+        let behind = format!(
+            "site \"www.example.com\" {{
+    listen \"127.0.0.1:18080\"
+    cache
+    proxy \"http://127.0.0.1:18081\"
+}}
+site {{
+    listen \"127.0.0.1:18081\"
+    pages \"{pages}\" {{ trust \"127.0.0.1\" }}
+}}"
+        );
+        let by_host = "site \"a.example\" {
+    listen \"127.0.0.1:18080\"
+    proxy \"http://127.0.0.1:18080\" { host \"b.example\" }
+}
+site \"b.example\" {
+    listen \"127.0.0.1:18080\"
+    respond 200 \"b\"
+}";
+        let by_path = "site {
+    listen \"127.0.0.1:18080\"
+    route \"/new/*\" { respond 200 \"new\" }
+    route \"/old/*\" {
+        rewrite to=\"/new/{rest}\"
+        proxy \"http://127.0.0.1:18080\"
+    }
+}";
+        let by_scheme = "site {
+    listen \"127.0.0.1:18080\"
+    proxy \"https://127.0.0.1:18080\"
+}";
+        let elsewhere = "site {
+    listen \"127.0.0.1:18080\"
+    proxy \"http://127.0.0.1:18081\"
+}";
+        for text in [&behind, by_host, by_path, by_scheme, elsewhere] {
+            assert_eq!(loops(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_comes_back_is_a_loop() {
+        let one = loops("site {\n    listen \"0.0.0.0:18080\"\n    cache\n    proxy \"http://localhost:18080\"\n}");
+        assert_eq!(one.len(), 1, "{one:?}");
+        let text = "flatout.kdl:4:5: the origin localhost:18080 is this server itself, and a request for / of any comes back to \
+                    this proxy, without end";
+        assert!(one[0].starts_with(text), "{}", one[0]);
+
+        let site = |port: u16, next: u16| {
+            format!("site {{\n    listen \"127.0.0.1:{port}\"\n    proxy \"http://127.0.0.1:{next}\"\n}}\n")
+        };
+        let two = loops(&(site(18080, 18081) + &site(18081, 18080)));
+        assert_eq!(two.len(), 1, "{two:?}");
+        assert!(two[0].contains("back to this proxy by way of flatout.kdl:7:5, without end"), "{}", two[0]);
+
+        let three = loops(&(site(18080, 18081) + &site(18081, 18082) + &site(18082, 18080)));
+        assert_eq!(three.len(), 1, "{three:?}");
+        assert!(three[0].contains("by way of flatout.kdl:7:5 and flatout.kdl:11:5, without end"), "{}", three[0]);
+
+        let of_a_route = loops(
+            "site \"a.example\" {
+    listen \"127.0.0.1:18080\"
+    route \"/api/*\" { proxy \"http://127.0.0.1:18080\" \"http://127.0.0.1:18081\"; }
+    respond 200 \"a\"
+}",
+        );
+        assert_eq!(of_a_route.len(), 1, "{of_a_route:?}");
+        assert!(of_a_route[0].contains("a request for /api/any of a.example"), "{}", of_a_route[0]);
+    }
+}
