@@ -1,11 +1,10 @@
 //! Names of scripts and of active pages, whose text is never given out where they are run.
 //!
-//! A script that is not run, because its name is written otherwise or has something behind it, is still a script: an
-//! editor's copy `config.php~` holds the same password as `config.php`. So what counts is whether an ending of scripts
-//! stands anywhere in the last segment with nothing or no letter or digit behind it, in whatever case.
+//! A copy of a script is not run, but holds the same password: `config.php~`, `config.php.bak`, `config.phpold`. So a name is
+//! hidden when one of its extensions begins with an extension of scripts, in upper or lower case.
 
-/// Endings under which PHP is known to be written, whatever the configuration runs.
-const ALWAYS: [&str; 10] = [".php", ".php3", ".php4", ".php5", ".php7", ".php8", ".phtml", ".pht", ".phps", ".phar"];
+/// Extensions of PHP scripts, whatever the configuration runs. `.php5`, `.phps` and `.phtml` begin with them.
+const ALWAYS: [&str; 3] = [".php", ".pht", ".phar"];
 
 /// What a name that is hidden is the source of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,16 +53,15 @@ fn endings<'a>(suffixes: impl IntoIterator<Item = &'a str>) -> Vec<Box<[u8]>> {
     all
 }
 
-/// Whether `name`, a path or its last segment, has one of `suffixes`, or is the name of a copy of such a file.
+/// Whether an extension of `name`, a path or its last segment, begins with one of `suffixes`: the name of such a file or of a
+/// copy.
 fn is_copy_of(name: &[u8], suffixes: &[Box<[u8]>]) -> bool {
     let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     // Nearly all names have one dot, and most of their endings begin otherwise.
     last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
         let rest = &last[at..];
         suffixes.iter().any(|suffix| {
-            rest.len() >= suffix.len()
-                && rest[..suffix.len()].eq_ignore_ascii_case(suffix)
-                && !rest.get(suffix.len()).is_some_and(u8::is_ascii_alphanumeric)
+            rest.get(..suffix.len()).is_some_and(|start| start.eq_ignore_ascii_case(suffix))
         })
     })
 }
@@ -103,11 +101,21 @@ mod tests {
             "x.CGI.PL~",
             ".php",
             "x.php\u{e4}",
+            "x.phpold",
+            "x.php1",
+            "x.php9",
+            "x.phpt",
+            "x.phpx.gz",
+            "x.PHPbak",
+            "x.php2024-11-22",
+            "x.phtmlold",
+            "x.phars",
+            "x.cgi.plold",
         ] {
             assert_eq!(sources.hides(name.as_bytes()), Some(Source::Script), "{name}");
         }
         for name in
-            ["", "x.html", "php", "xphp", "x.phpx", "x.php9", "dir.php/page.html", "x.pl", "x.ph", "x.", "x.graphphp"]
+            ["", "x.html", "php", "xphp", "xphp.bak", "x.photo", "dir.phpold/page.html", "x.pl", "x.ph", "x.", "x.graphphp"]
         {
             assert_eq!(sources.hides(name.as_bytes()), None, "{name}");
         }
@@ -117,7 +125,7 @@ mod tests {
     #[test]
     fn pages_are_hidden_where_they_run() {
         let sources = SourceNames::default().with_pages([".lhtml", ".luau"]);
-        for name in ["x.lhtml", "a/x.LUAU", "x.lhtml~", "x.luau.bak"] {
+        for name in ["x.lhtml", "a/x.LUAU", "x.lhtml~", "x.luau.bak", "x.lhtmlold", "x.luau1"] {
             assert_eq!(sources.hides(name.as_bytes()), Some(Source::Page), "{name}");
             assert_eq!(SourceNames::default().hides(name.as_bytes()), None, "{name}");
         }

@@ -10,6 +10,7 @@ const SITE: &[(&str, &str)] = &[
     ("site/about.lhtml", "<p>about</p>"),
     ("site/about.lhtml~", "an editor's copy"),
     ("site/lib.luau.bak", "another"),
+    ("site/about.lhtmlold", "an older page"),
     ("site/shop/index.lhtml", "<p><?= \"a < b\" ?></p>"),
     ("site/shop/cart.lhtml", "<p><?include \"part.lhtml\" ?>!</p>"),
     ("site/shop/part.lhtml", "<b><?= 1 ?></b>"),
@@ -135,6 +136,7 @@ fn sources_are_never_given_out() {
         "/shop/part.lhtml/",
         "/about.lhtml~",
         "/lib.luau.bak",
+        "/about.lhtmlold",
         "/nothing",
     ] {
         let answer = server.get(path);
