@@ -19,7 +19,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 /// The closes that the tests here bring about.
-pub(crate) const CLOSES: [&str; 13] = [
+pub(crate) const CLOSES: [&str; 14] = [
     "preface_timeout",
     "h2_protocol",
     "h2_client_error",
@@ -30,6 +30,7 @@ pub(crate) const CLOSES: [&str; 13] = [
     "h2_continuation_flood",
     "h2_empty_data_flood",
     "h2_window_update_flood",
+    "h2_table_size_flood",
     "h2_frame_flood",
     "h2_excess",
     "draining",

@@ -46,6 +46,7 @@ flatout_reason::reasons! {
     H2ContinuationFlood, "h2_continuation_flood", true, "The client cut header sections into very many CONTINUATION frames.";
     H2EmptyDataFlood, "h2_empty_data_flood", true, "The client sent DATA frames without content.";
     H2WindowUpdateFlood, "h2_window_update_flood", true, "The client sent WINDOW_UPDATE frames without end.";
+    H2TableSizeFlood, "h2_table_size_flood", true, "The client changed the HPACK table's size more than twice ahead of a header section.";
     H2FrameFlood, "h2_frame_flood", true, "The client sent PRIORITY, unknown or unasked-for frames without end.";
     H2Excess, "h2_excess", true, "The client sent very many small DATA frames, or fields far beyond their limit.";
     SocketFailed, "socket_failed", true, "The kernel reported another error on the socket.";

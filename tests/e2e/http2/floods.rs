@@ -127,6 +127,15 @@ fn windows_and_the_rest() {
     });
 }
 
+#[test]
+fn changes_of_the_table_size() {
+    check("h2_table_size_flood", |client, stream| {
+        let fields = [vec![0x20; 3], request("GET", "/1k")].concat();
+        client.send_frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields);
+        1
+    });
+}
+
 /// Small references to large fields: what is asked of the server is far more than was sent.
 #[test]
 fn a_bomb_of_fields_grows_nothing() {

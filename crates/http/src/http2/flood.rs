@@ -5,6 +5,7 @@
 //! out, before the protocol's own machine has seen the bytes: so a flood costs no more than looking at frame heads.
 
 use super::frame::{Frame, Scanner, flag, kind};
+use super::resizes::ResizeCounter;
 
 flatout_reason::reasons! {
     /// Too many of something.
@@ -16,6 +17,7 @@ flatout_reason::reasons! {
     Continuation, "continuation_flood", "The client cut a header section into very many CONTINUATION frames.";
     EmptyData, "empty_data_flood", "The client sent DATA frames without content.";
     WindowUpdate, "window_update_flood", "The client sent WINDOW_UPDATE frames without end.";
+    TableSize, "table_size_flood", "The client changed the HPACK table's size more than twice ahead of a header section.";
     Other, "frame_flood", "The client sent PRIORITY, unknown or unasked-for frames without end.";
 }
 
@@ -123,6 +125,8 @@ pub struct Watch {
     others: Budget,
     /// CONTINUATION frames of the header section at hand; `None` between sections.
     continuations: Option<u32>,
+    /// Changes of the table's size in that section.
+    resizes: ResizeCounter,
     /// Whether the client's first frame has come.
     begun: bool,
 }
@@ -141,6 +145,7 @@ impl Watch {
             window_updates: Budget::new(WINDOW_UPDATES),
             others: Budget::new(OTHERS),
             continuations: None,
+            resizes: ResizeCounter::new(),
             begun: false,
         }
     }
@@ -170,6 +175,9 @@ impl Watch {
     }
 
     fn handle_frame(&mut self, now_ms: u64, frame: &Frame) -> Result<(), Flood> {
+        if matches!(frame.kind, kind::HEADERS | kind::CONTINUATION) && !self.resizes.handle_frame(frame) {
+            return Err(Flood::TableSize);
+        }
         let (budget, flood) = match frame.kind {
             kind::DATA if is_empty_data(frame) => (&mut self.empty_data, Flood::EmptyData),
             kind::DATA => return Ok(()),

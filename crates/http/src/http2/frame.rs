@@ -7,8 +7,9 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of a frame's head.
 pub const HEAD_BYTES: usize = 9;
 
-/// Bytes of a payload that are looked at: an error code, or an increment.
-const LEAD_BYTES: usize = 4;
+/// Bytes of a payload that are looked at: an error code, an increment, or the start of a field block behind the length of its
+/// padding and a priority.
+pub(super) const LEAD_BYTES: usize = 24;
 
 /// The types that RFC 9113 §6 defines.
 pub mod kind {
@@ -44,6 +45,8 @@ pub mod flag {
     pub const END_HEADERS: u8 = 0x4;
     /// Of DATA and HEADERS.
     pub const PADDED: u8 = 0x8;
+    /// Of HEADERS.
+    pub const PRIORITY: u8 = 0x20;
 }
 
 /// The head of one frame, and the beginning of its payload.
@@ -57,7 +60,7 @@ pub struct Frame {
     pub flags: u8,
     /// The stream it belongs to; 0 for the connection. The reserved bit is left out.
     pub stream: u32,
-    /// The first four bytes of the payload; 0 where there are none.
+    /// The first bytes of the payload; 0 where there are none.
     pub lead: [u8; LEAD_BYTES],
 }
 
@@ -69,7 +72,8 @@ impl Frame {
 
     /// The first four bytes as a number: the error code of RST_STREAM.
     pub const fn lead_number(&self) -> u32 {
-        u32::from_be_bytes(self.lead)
+        let [first, second, third, fourth, ..] = self.lead;
+        u32::from_be_bytes([first, second, third, fourth])
     }
 }
 

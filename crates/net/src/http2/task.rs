@@ -466,6 +466,7 @@ const fn reason_of_flood(flood: Flood) -> CloseReason {
         Flood::Continuation => CloseReason::H2ContinuationFlood,
         Flood::EmptyData => CloseReason::H2EmptyDataFlood,
         Flood::WindowUpdate => CloseReason::H2WindowUpdateFlood,
+        Flood::TableSize => CloseReason::H2TableSizeFlood,
         Flood::Other => CloseReason::H2FrameFlood,
     }
 }

@@ -159,3 +159,42 @@ fn names_are_unique() {
     assert_eq!(names.len(), Flood::ALL.len());
     assert!(Flood::ALL.iter().all(|flood| flood.text().ends_with('.')));
 }
+
+#[test]
+fn a_field_block_begins_with_two_changes_of_the_table_size_at_most() {
+    let end = flag::END_HEADERS | flag::END_STREAM;
+    // 0x20: no table. 0x3f 0xe1 0x1f: 4096 bytes. 0x82: a field.
+    let (none, all) = ([0x20].as_slice(), [0x3f, 0xe1, 0x1f].as_slice());
+    let block = |parts: &[&[u8]]| [parts.concat(), vec![0x82]].concat();
+    let headers = |flags: u8, payload: &[u8]| frame(kind::HEADERS, flags, payload);
+    let priority = [0, 0, 0, 0, 16];
+    let allowed = [
+        headers(end, &block(&[none, all])),
+        headers(end, &block(&[all, all])),
+        // A value may look like changes.
+        headers(end, &[0x82, 0x20, 0x20, 0x20]),
+        headers(end | flag::PRIORITY, &[&priority[..], none, none, &[0x82]].concat()),
+        // Padding is no part of the block.
+        headers(end | flag::PADDED, &[3, 0x82, 0x20, 0x20, 0x20]),
+        headers(flag::PADDED, &[3, 0x20, 0x20, 0x20, 0x20]),
+        frame(kind::CONTINUATION, flag::END_HEADERS, &block(&[none])),
+        // Broken frames are the protocol machine's to refuse.
+        headers(end | flag::PADDED, &[200, 0x20, 0x20, 0x20]),
+        headers(end | flag::PRIORITY, &[0, 0]),
+        headers(end | flag::PADDED, &[]),
+    ];
+    watch().handle_received(0, &allowed.concat()).unwrap();
+    let too_many = [
+        headers(end, &block(&[none, none, none])),
+        headers(end, &vec![0x20; 16_000]),
+        headers(end, &block(&[all, all, all])),
+        headers(end | flag::PRIORITY, &[&priority[..], all, all, all].concat()),
+        headers(end | flag::PADDED | flag::PRIORITY, &[&[0], &priority[..], all, all, none].concat()),
+        // Cut into frames, within a change and between two.
+        [headers(0, &[0x20, 0x3f]), frame(kind::CONTINUATION, 4, &[0xe1, 0x1f, 0x20])].concat(),
+        [headers(0, &[]), frame(kind::CONTINUATION, 0, none), frame(kind::CONTINUATION, 4, &[0x20; 2])].concat(),
+    ];
+    for bytes in too_many {
+        assert_eq!(watch().handle_received(0, &bytes), Err(Offence::Flood(Flood::TableSize)), "{bytes:x?}");
+    }
+}
