@@ -60,9 +60,7 @@ fn is_copy_of(name: &[u8], suffixes: &[Box<[u8]>]) -> bool {
     // Nearly all names have one dot, and most of their endings begin otherwise.
     last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
         let rest = &last[at..];
-        suffixes.iter().any(|suffix| {
-            rest.get(..suffix.len()).is_some_and(|start| start.eq_ignore_ascii_case(suffix))
-        })
+        suffixes.iter().any(|suffix| rest.get(..suffix.len()).is_some_and(|start| start.eq_ignore_ascii_case(suffix)))
     })
 }
 
@@ -114,9 +112,19 @@ mod tests {
         ] {
             assert_eq!(sources.hides(name.as_bytes()), Some(Source::Script), "{name}");
         }
-        for name in
-            ["", "x.html", "php", "xphp", "xphp.bak", "x.photo", "dir.phpold/page.html", "x.pl", "x.ph", "x.", "x.graphphp"]
-        {
+        for name in [
+            "",
+            "x.html",
+            "php",
+            "xphp",
+            "xphp.bak",
+            "x.photo",
+            "dir.phpold/page.html",
+            "x.pl",
+            "x.ph",
+            "x.",
+            "x.graphphp",
+        ] {
             assert_eq!(sources.hides(name.as_bytes()), None, "{name}");
         }
         assert_eq!(SourceNames::default().with_scripts([".php"]), SourceNames::default().with_scripts([""]));
