@@ -53,14 +53,14 @@ fn cases() -> Vec<Case> {
     vec![
         Case { name: "constant 1 ms", ..base },
         Case {
-            name: "1 ms, each 20th 20 ms",
+            name: "1 ms, every 20th 20 ms",
             model: Model::Bimodal { fast_ns: MS, slow_ns: 20 * MS, slow_one_in: 20 },
             truth: of(&bimodal),
             ..base
         },
         Case { name: "1 ms, stalls 1 s in every 3", model: stall, truth: stalled, ..base },
         Case {
-            name: "the same, arrivals by chance",
+            name: "the same, Poisson arrivals",
             model: stall,
             arrivals: ArrivalKind::Exp,
             seconds: 3000,
@@ -68,7 +68,7 @@ fn cases() -> Vec<Case> {
             ..base
         },
         Case {
-            name: "one worker of 1 ms, half busy, arrivals by chance",
+            name: "one worker of 1 ms, half busy, Poisson arrivals",
             model: Model::Workers { workers: 1, service_ns: MS },
             arrivals: ArrivalKind::Exp,
             rate_per_s: 500.0,
@@ -78,7 +78,7 @@ fn cases() -> Vec<Case> {
             ..base
         },
         Case {
-            name: "one worker of 1 ms, ten at once each 100 ms",
+            name: "one worker of 1 ms, ten at once every 100 ms",
             model: Model::Workers { workers: 1, service_ns: MS },
             rate_per_s: 10.0,
             burst: 10,
@@ -87,7 +87,7 @@ fn cases() -> Vec<Case> {
             ..base
         },
         Case {
-            name: "one worker of 1 ms, asked twice too much for 10 s",
+            name: "one worker of 1 ms, twice its capacity for 10 s",
             model: Model::Workers { workers: 1, service_ns: MS },
             rate_per_s: 2000.0,
             seconds: 10,

@@ -44,7 +44,7 @@ struct Schedule {
 const SCHEDULES: [Schedule; 3] = [
     Schedule { name: "always 10 ms", truth: [Some(10.0); 4], respond: always },
     Schedule {
-        name: "6 ms, each fifth 60 ms",
+        name: "6 ms, every fifth 60 ms",
         truth: [Some(6.0), Some(60.0), Some(60.0), Some(60.0)],
         respond: quick_or_slow,
     },
