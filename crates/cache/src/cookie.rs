@@ -5,7 +5,7 @@
 //! apart.
 
 use crate::request::CacheRequest;
-use flatout_http::token::trim;
+use flatout_http::cookie::cookies;
 
 /// Which cookies of a request matter. Names end in `*` for all that begin so; their case matters (RFC 6265 §5.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,15 +21,19 @@ pub struct CookieRules {
 /// What stands before a cookie's name among the names of `Stored::vary`. No field name has a colon.
 pub const VARY_PREFIX: &str = "cookie:";
 
+/// What stands before patterns, separated by semicolons, among the names of `Stored::vary` where Vary names Cookie: all cookies
+/// but these are compared.
+pub const REST_PREFIX: &str = "cookies-but:";
+
 /// Whether a cookie of `request` may tell its visitor from others.
 pub fn names_visitor(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
     each_cookie(request)
-        .any(|(name, _)| !matches_any(&rules.ignore, name) && !rules.key.iter().any(|key| key.as_bytes() == name))
+        .any(|(name, _)| !matches_any(rules.ignore.iter(), name) && !rules.key.iter().any(|key| key.as_bytes() == name))
 }
 
 /// Whether a cookie of `request` is one for which the cache is left out.
 pub fn bypasses(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
-    !rules.bypass.is_empty() && each_cookie(request).any(|(name, _)| matches_any(&rules.bypass, name))
+    !rules.bypass.is_empty() && each_cookie(request).any(|(name, _)| matches_any(rules.bypass.iter(), name))
 }
 
 /// Appends the values that cookies called `name` have. False: there is no such cookie.
@@ -59,6 +63,26 @@ pub(crate) fn write_cookie(name: &str, request: &CacheRequest<'_>, output: &mut 
     is_there
 }
 
+/// The name that stands for Cookie in `Stored::vary`: all cookies but those that `rules` name. `None`: they name none.
+pub(crate) fn rest_name(rules: &CookieRules) -> Option<String> {
+    let named: Vec<&str> = rules.ignore.iter().chain(&rules.key).map(String::as_str).collect();
+    (!named.is_empty()).then(|| format!("{REST_PREFIX}{}", named.join(";")))
+}
+
+/// Appends all cookies but those that match one of `patterns`, which semicolons separate. False: there are none.
+pub(crate) fn write_rest(patterns: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
+    let start = output.len();
+    for (name, value) in each_cookie(request).filter(|(name, _)| !matches_any(patterns.split(';'), name)) {
+        if output.len() > start {
+            output.push(b';');
+        }
+        output.extend_from_slice(name);
+        output.push(b'=');
+        output.extend_from_slice(value);
+    }
+    output.len() > start
+}
+
 /// Whether an application may take a cookie called `seen` for one called `name`: percent-encoding, case, what stands
 /// behind a bracket, and the characters that PHP replaces in names do not count.
 fn may_be_read_as(seen: &[u8], name: &[u8]) -> bool {
@@ -80,21 +104,14 @@ fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
     .map(|byte| if matches!(byte, b'.' | b' ' | b'+') { b'_' } else { byte.to_ascii_lowercase() })
 }
 
-/// The cookies of all lines, empty ones aside. One without `=` has a value and no name (RFC 6265bis §5.6).
-fn each_cookie<'r>(request: &'r CacheRequest<'_>) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
-    let lines = request.fields.all("cookie");
-    lines.flat_map(|line| line.split(|&byte| byte == b';')).map(trim).filter(|pair| !pair.is_empty()).map(|pair| {
-        match pair.iter().position(|&byte| byte == b'=') {
-            Some(equals) => (trim(&pair[..equals]), &pair[equals + 1..]),
-            None => (&b""[..], pair),
-        }
-    })
+fn each_cookie<'r>(request: &CacheRequest<'r>) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
+    cookies(request.fields.all("cookie"))
 }
 
-fn matches_any(patterns: &[String], name: &[u8]) -> bool {
-    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+fn matches_any(mut patterns: impl Iterator<Item = impl AsRef<str>>, name: &[u8]) -> bool {
+    patterns.any(|pattern| match pattern.as_ref().strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning.as_bytes()),
-        None => pattern.as_bytes() == name,
+        None => pattern.as_ref().as_bytes() == name,
     })
 }
 

@@ -11,8 +11,8 @@ use crate::request::CacheRequest;
 use crate::rules::Rules;
 use crate::stored::{Extent, Flags, Stored};
 use crate::validate::{Conditions, make_conditions};
+use flatout_http::media::is_event_stream;
 use flatout_http::ranges::Part;
-use flatout_http::token::trim;
 
 /// What a request means to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,12 +191,13 @@ pub fn may_share(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now
 }
 
 /// Reports whether `request` may wait for a fetch that another request started. It may when it is likely to receive that
-/// response. `is_known`: a response for the same key has been stored before.
+/// response. `is_known`: a response for the same key has been stored before. `names_visitor`: what
+/// [`names_visitor`](crate::cookie::names_visitor) says of it.
 ///
 /// Three kinds of request do not wait. One with `no-cache` or `max-age=0` cannot use a response requested before it arrived.
 /// A subscriber to an event stream would miss the first events. A request with a cookie usually gets a response of its own,
 /// unless a stored response has shown otherwise.
-pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, rules: &Rules) -> bool {
+pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, names_visitor: bool, rules: &Rules) -> bool {
     if !request.is_plain() {
         let directives = advice(request, rules);
         let wants_newer = directives.no_cache || directives.no_store || directives.max_age_s == Some(0);
@@ -204,12 +205,8 @@ pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, rules: &Rules) -> bo
             return false;
         }
     }
-    let wants_events = request.fields.all("accept").any(|line| {
-        line.split(|&byte| byte == b',')
-            .map(|range| trim(range.split(|&byte| byte == b';').next().unwrap_or_default()))
-            .any(|media_type| media_type.eq_ignore_ascii_case(b"text/event-stream"))
-    });
-    !wants_events && (is_known || !names_visitor(request, &rules.cookies))
+    let mut accepted = request.fields.all("accept").flat_map(|line| line.split(|&byte| byte == b','));
+    !accepted.any(is_event_stream) && (is_known || !names_visitor)
 }
 
 /// Why the visitor that `request` names may not have `stored`, which does not say that it is for everybody.

@@ -10,8 +10,8 @@ use flatout_http::head::Fields;
 /// What is invalid now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invalidation {
-    /// Keys, each with all its variants: the target's, and those of Location and Content-Location when they are of the
-    /// same origin.
+    /// Keys, each with all its variants: the target's, and those of Location, Content-Location and the request's Destination
+    /// when they are of the same origin.
     pub keys: Vec<Vec<u8>>,
     /// The same without queries: what was stored under a key of [`crate::search`] lies under these.
     pub path_keys: Vec<Vec<u8>>,
@@ -33,8 +33,10 @@ pub fn decide_invalidation(
     let mut invalidation =
         Invalidation { groups: parse_groups(fields, "cache-group-invalidation"), ..Invalidation::default() };
     invalidation.add(request, rules);
-    for name in ["location", "content-location"] {
-        let Some((path, query)) = fields.first(name).and_then(|value| resolve(request, value)) else { continue };
+    // COPY and MOVE write to a second resource (RFC 4918 §9.8, §9.9, §10.3).
+    let destination = request.field("destination").filter(|_| matches!(request.method, "COPY" | "MOVE"));
+    let named = ["location", "content-location"].into_iter().filter_map(|name| fields.first(name)).chain(destination);
+    for (path, query) in named.filter_map(|reference| resolve(request, reference)) {
         let other = CacheRequest { path: &path, query: query.as_deref(), ..*request };
         invalidation.add(&other, rules);
     }

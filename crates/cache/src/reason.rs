@@ -83,6 +83,7 @@ flatout_reason::reasons! {
     FieldsTooLarge, "fields_too_large", "Its fields take more room than is kept.", "Send fewer or shorter fields.";
     NotModifiedUnasked, "not_modified_unasked", "It is a 304 that does not answer a question of the cache's.", "Nothing: the client's own condition was met.";
     HeadOnly, "head_only", "It answers HEAD, and nothing is stored for GET.", "Ask with GET.";
+    Bypassed, "bypassed", "The request leaves the cache out; the reason of its lookup says why.", "See that reason.";
     NoRoom, "no_room", "The store had no room for it.", "Raise the store's budget.";
 }
 

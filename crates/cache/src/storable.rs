@@ -14,11 +14,11 @@ use crate::search::parse_search;
 use crate::stored::{Extent, Flags, Stored};
 use crate::tags::{parse_groups, parse_tags};
 use crate::targeted::{Chosen, choose_directives};
-use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, add_key_cookies, names_unkeyed, parse_vary, write_variant_key};
+use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, apply_cookie_rules, names_unkeyed, parse_vary, write_variant_key};
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
-use flatout_http::token::trim;
+use flatout_http::media::is_event_stream;
 
 /// An origin's answer, once its head is there.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     if request.method == "POST" && !is_what_get_gives(request, response, &chosen) {
         return Err(NoStore::MethodNotCacheable);
     }
-    if is_event_stream(&response.fields) {
+    if response.fields.all("content-type").any(is_event_stream) {
         return Err(NoStore::EventStream);
     }
     let extent = decide_extent(request, response, rules)?;
@@ -111,15 +111,6 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     refuse_useless(&stored)?;
     refuse_personal(request, &stored, rules)?;
     Ok(stored)
-}
-
-/// Whether it is a stream of events (text/event-stream), each meant for the client that listens now.
-fn is_event_stream(fields: &Fields<'_>) -> bool {
-    let is_stream = |value: &[u8]| {
-        let media_type = value.split(|&byte| byte == b';').next().unwrap_or_default();
-        trim(media_type).eq_ignore_ascii_case(b"text/event-stream")
-    };
-    fields.all("content-type").any(is_stream)
 }
 
 /// A response that does not itself say that it may be shared, to a request that names its visitor, may be that
@@ -150,7 +141,7 @@ fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoSto
         _ => return Err(NoStore::MethodNotCacheable),
     }
     if bypasses(request, &rules.cookies) {
-        return Err(NoStore::Cookie);
+        return Err(NoStore::Bypassed);
     }
     if rules.request_directives && parse_request_directives(&request.fields).no_store {
         return Err(NoStore::RequestNoStore);
@@ -257,7 +248,7 @@ fn describe_fields(
     let OriginResponse { request_time_s, response_time_s, .. } = *source.response;
     let directives = &chosen.directives;
     let vary = match parse_vary(fields) {
-        Vary::Names(names) => add_key_cookies(names, &rules.cookies),
+        Vary::Names(names) => apply_cookie_rules(names, &rules.cookies),
         Vary::Star => return Err(NoStore::VaryStar),
         Vary::Invalid => return Err(NoStore::VaryInvalid),
     };

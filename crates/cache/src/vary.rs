@@ -9,12 +9,13 @@
 //!   knows a coding unknown here still gets its own variants.
 //! - Fields that are no lists, or whose grammar has commas of its own, are compared byte for byte.
 //! - `cookie:NAME`, which stands among the names for a cookie that the owner of the cache has chosen: its value alone.
+//! - `cookies-but:NAME;NAME`, which stands for Cookie where the owner has named cookies: the values of all others.
 //! - All others: lines are joined (RFC 9110 §5.3) and white space around commas does not count, outside quotes.
 //!
 //! Vary speaks of the request that the origin got. Where that has another value than the client sent
 //! ([`Forwarding`](crate::request::Forwarding), Connection), the key says so, or no request matches.
 
-use crate::cookie::{CookieRules, VARY_PREFIX, write_cookie};
+use crate::cookie::{CookieRules, REST_PREFIX, VARY_PREFIX, rest_name, write_cookie, write_rest};
 use crate::lines::with_fields;
 use crate::request::{CacheRequest, FieldSource};
 use crate::rules::Rules;
@@ -89,21 +90,24 @@ pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut V
     }
 }
 
-/// `names`, as in [`Vary::Names`], and the cookies that `rules` make part of the variant key.
-pub fn add_key_cookies(names: Box<str>, rules: &CookieRules) -> Box<str> {
-    if rules.key.is_empty() {
-        return names;
-    }
-    let cookies: Vec<_> = rules.key.iter().map(|name| format!("{VARY_PREFIX}{name}")).collect();
-    let mut all: Vec<&str> = split_names(&names).chain(cookies.iter().map(String::as_str)).collect();
+/// `names`, as in [`Vary::Names`], with cookies as `rules` have them: those that they make part of the variant key are named,
+/// and Cookie stands for those that they do not name.
+pub fn apply_cookie_rules(names: Box<str>, rules: &CookieRules) -> Box<str> {
+    let Some(rest) = rest_name(rules) else { return names };
+    let keyed: Vec<_> = rules.key.iter().map(|name| format!("{VARY_PREFIX}{name}")).collect();
+    let listed = split_names(&names).map(|name| if name == "cookie" { rest.as_str() } else { name });
+    let mut all: Vec<&str> = listed.chain(keyed.iter().map(String::as_str)).collect();
     all.sort_unstable();
     all.dedup();
     all.join(",").into()
 }
 
-/// Whether all cookies that `rules` make part of the variant key were so when a response with these `names` was stored.
-pub fn has_key_cookies(names: &str, rules: &CookieRules) -> bool {
-    rules.key.iter().all(|key| split_names(names).any(|name| name.strip_prefix(VARY_PREFIX) == Some(key)))
+/// Whether a response with these `names` was stored under rules that treat no cookie otherwise than `rules`: it has all cookies
+/// that they make part of the variant key, and leaves out no others than they do.
+pub fn has_cookie_rules(names: &str, rules: &CookieRules) -> bool {
+    let is_keyed = |key: &String| split_names(names).any(|name| name.strip_prefix(VARY_PREFIX) == Some(key));
+    let mut rests = split_names(names).filter(|name| name.starts_with(REST_PREFIX));
+    rules.key.iter().all(is_keyed) && rests.all(|rest| rest_name(rules).as_deref() == Some(rest))
 }
 
 const ABSENT: u32 = u32::MAX;
@@ -208,13 +212,18 @@ fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
 /// Whether Vary with `names` speaks of a field whose value for the origin no key holds: then no other request is known to
 /// match.
 pub(crate) fn names_unkeyed(names: &str, request: &CacheRequest<'_>) -> bool {
-    split_names(names).any(|name| request.forwarding.source(name) == FieldSource::Request)
+    split_names(names).any(|name| request.forwarding.source(field_of(name)) == FieldSource::Request)
+}
+
+/// The field that one of the names stands for.
+fn field_of(name: &str) -> &str {
+    if name.starts_with(VARY_PREFIX) || name.starts_with(REST_PREFIX) { "cookie" } else { name }
 }
 
 /// Appends the normalised value of `name` and what else tells apart the values that origins get for it: marks that no
 /// field value can hold. False: there is no such field.
 fn write_forwarded_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
-    let source = request.forwarding.source(name);
+    let source = request.forwarding.source(field_of(name));
     if source == FieldSource::Request {
         // No stored response has this value.
         output.push(MARK);
@@ -223,7 +232,7 @@ fn write_forwarded_value(name: &str, request: &CacheRequest<'_>, output: &mut Ve
     if !write_value(name, request, output) {
         return false;
     }
-    let is_named = |line: &[u8]| line.split(|&byte| byte == b',').any(|option| is_name(trim(option), name));
+    let is_named = |line: &[u8]| line.split(|&byte| byte == b',').any(|option| is_name(trim(option), field_of(name)));
     // RFC 9110 §7.6.1: the origin may not have seen it.
     if request.fields.all("connection").any(is_named) {
         output.push(MARK);
@@ -242,6 +251,9 @@ fn is_name(option: &[u8], name: &str) -> bool {
 fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     if let Some(cookie) = name.strip_prefix(VARY_PREFIX) {
         return write_cookie(cookie, request, output);
+    }
+    if let Some(patterns) = name.strip_prefix(REST_PREFIX) {
+        return write_rest(patterns, request, output);
     }
     let lines = || request.fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     if lines().next().is_none() {

@@ -13,6 +13,7 @@
 //! | [`lines`] | field lines as bytes, and changes to them |
 //! | [`request`], [`response`] | the two kinds of head |
 //! | [`target`], [`host`], [`path`] | what a request is for |
+//! | [`cookie`] | the cookies of a request |
 //! | [`media`] | media types whose content comes over hours |
 //! | [`framing`], [`chunked`], [`body`] | where a body ends |
 //! | [`connection`] | the life of a connection, as one table |
@@ -28,6 +29,7 @@ pub mod body;
 pub mod chunked;
 pub mod conditional;
 pub mod connection;
+pub mod cookie;
 pub mod date;
 pub mod digest;
 pub mod encoding;

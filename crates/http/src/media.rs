@@ -7,7 +7,7 @@ fn essence(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|byte| *byte == b';').next().unwrap_or_default())
 }
 
-/// Whether `content_type` is that of server-sent events.
+/// Whether `content_type`, or a range of Accept, is that of server-sent events.
 pub fn is_event_stream(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"text/event-stream")
 }

@@ -82,7 +82,6 @@ pub(crate) struct Ready {
     pub(crate) changes_id: u32,
     head: Head,
     body: Body,
-    links: Option<Rc<Vec<String>>>,
     /// For which second, and the lines of Age and Cache-Status then.
     note: RefCell<(i64, Rc<[u8]>)>,
 }
@@ -99,26 +98,18 @@ fn join_pages(object: &Kept) {
 
 impl Ready {
     /// Builds the head and the body of a whole answer.
-    pub(crate) fn new(
-        object: &Arc<Kept>,
-        via: Option<&str>,
-        changes: &[FieldOp],
-        changes_id: u32,
-        hints: bool,
-    ) -> Self {
+    pub(crate) fn new(object: &Arc<Kept>, via: Option<&str>, changes: &[FieldOp], changes_id: u32) -> Self {
         let stored = &object.meta().stored;
         let mut lines = lines_of(stored, via, changes);
         if has_content(stored.status) {
             write_line(b"Content-Length", object.body().len().to_string().as_bytes(), &mut lines);
         }
-        let links = if hints { early_links(&lines) } else { Vec::new() };
         join_pages(object);
         Self {
             object: Arc::clone(object),
             changes_id,
             head: Head::from_lines(stored.status, &lines),
             body: body_of(object.body(), 0, object.body().len()),
-            links: (!links.is_empty()).then(|| Rc::new(links)),
             note: RefCell::new((i64::MIN, Rc::from(&b""[..]))),
         }
     }
@@ -144,7 +135,6 @@ impl Ready {
             let age_s = self.object.meta().stored.current_age_s(now_s);
             Some(Note::hit(Lookup::HitFresh).lines(Some(age_s), None, false))
         };
-        response.early_links.clone_from(&self.links);
         response
     }
 
@@ -152,14 +142,6 @@ impl Ready {
     pub(crate) fn bytes(&self) -> usize {
         self.head.len() + size_of::<Self>() + 256
     }
-}
-
-/// The links in `lines` that go ahead of the answer.
-pub(crate) fn early_links(lines: &[u8]) -> Vec<String> {
-    let values = each_line(lines)
-        .filter(|(name, _)| name.eq_ignore_ascii_case(b"link"))
-        .map(|(name, line)| flatout_http::token::trim(&line[name.len() + 1..line.len() - 2]));
-    crate::hints::early_links(values)
 }
 
 /// A part of a kept body.
@@ -299,6 +281,17 @@ impl Content {
         }
     }
 
+    /// Seconds of freshness left, for `ttl` in Cache-Status; none where a purge has made it stale.
+    fn ttl_s(&self, now_s: i64) -> i64 {
+        let is_stale = match self {
+            Self::Kept(object) => object.is_soft_purged(),
+            Self::Coming(..) => false,
+            Self::Parts(parts) => parts.set.newest().is_soft_purged(),
+        };
+        let ttl_s = self.stored().ttl_s(now_s);
+        if is_stale { ttl_s.min(0) } else { ttl_s }
+    }
+
     /// Bytes of what is held.
     fn bytes(&self) -> Option<u64> {
         match self {
@@ -350,7 +343,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let age_s = stored.current_age_s(now_s);
     // What has just come from the origin is as old as the origin says, and the client sees nothing of our look-up.
     let shown_age = (note.fwd.is_none() || age_s > 0).then_some(age_s);
-    let ttl = (note.fwd.is_none() || note.stored).then(|| stored.ttl_s(now_s));
+    let ttl = (note.fwd.is_none() || note.stored).then(|| content.ttl_s(now_s));
     let extra = note.lines(shown_age, ttl, query.shows_status);
     let all = match &content {
         // What is not kept of the fields is taken from nobody who asked for himself (RFC 9111 §5.2.2.4, §5.2.2.7).
@@ -361,8 +354,6 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         Extent::Whole => 0,
         Extent::Part { first, .. } => first,
     };
-    let hints = query.cache.early_hints && (200..300).contains(&status);
-    let links = if hints { early_links(&all) } else { Vec::new() };
     let mut response = match decided {
         Answer::NotHeld => return None,
         Answer::NotModified => {
@@ -426,9 +417,6 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     };
     response.outcome = Outcome::cache(note.reason).index();
     response.extra = Some(extra);
-    if !links.is_empty() && (200..300).contains(&response.status) {
-        response.early_links = Some(Rc::new(links));
-    }
     Some(response)
 }
 
@@ -446,7 +434,7 @@ pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: 
     if is_template {
         query.template.replace(Some(Template::Page(lines.clone())));
     }
-    let extra = note.lines(None, Some(stored.ttl_s(now_s)), query.shows_status);
+    let extra = note.lines(None, Some(content.ttl_s(now_s)), query.shows_status);
     let (body, length) = content.into_whole()?;
     if let Some(length) = length.filter(|_| has_content(status)) {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);

@@ -18,7 +18,7 @@ use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{write_path_key, write_search_key};
 use flatout_cache::stored::Stored;
-use flatout_cache::vary::{compare_variant, has_key_cookies, matches_language, matches_variant};
+use flatout_cache::vary::{compare_variant, has_cookie_rules, matches_language, matches_variant};
 use flatout_net::clock::Now;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -202,7 +202,7 @@ fn choose(
 ) -> Chosen {
     let mut missed = if objects.is_empty() { Lookup::MissCold } else { Lookup::MissVary };
     let is_for =
-        |stored: &Stored| has_key_cookies(&stored.vary, &cache.rules.cookies) && matches_variant(request, stored);
+        |stored: &Stored| has_cookie_rules(&stored.vary, &cache.rules.cookies) && matches_variant(request, stored);
     for (_, object) in objects.iter().filter(|(_, object)| is_for(&object.meta().stored)) {
         match store.check(object) {
             Purged::Hard => missed = Lookup::MissPurged,

@@ -8,7 +8,7 @@ use crate::store::{Bucket, Purged, Store};
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::reason::Lookup;
-use flatout_cache::vary::{has_key_cookies, matches_language, write_variant_key};
+use flatout_cache::vary::{has_cookie_rules, matches_language, write_variant_key};
 use flatout_net::clock::Now;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
     let mut names: Option<&str> = None;
     let cookies = &query.cache.rules.cookies;
     // What was stored before a cookie became part of the variant key may be for any value of it.
-    for object in bucket.objects().iter().filter(|object| has_key_cookies(&object.meta().stored.vary, cookies)) {
+    for object in bucket.objects().iter().filter(|object| has_cookie_rules(&object.meta().stored.vary, cookies)) {
         let stored = &object.meta().stored;
         if names != Some(&stored.vary) {
             variant.clear();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn ready(object: &Arc<Kept>, changes_id: u32) -> Rc<Ready> {
-        Rc::new(Ready::new(object, None, &[], changes_id, false))
+        Rc::new(Ready::new(object, None, &[], changes_id))
     }
 
     #[test]

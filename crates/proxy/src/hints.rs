@@ -3,6 +3,7 @@
 //! They are only ever read of the response to the request at hand, or of the stored one that the request selects: links
 //! tell what a page shows, and a page may be one visitor's.
 
+use flatout_http::lines::each_line;
 use flatout_http::token::trim;
 
 /// Links sent at the most.
@@ -31,6 +32,12 @@ pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
         }
     }
     links
+}
+
+/// The same of the Link fields in `lines`, each with its CR LF.
+pub(crate) fn links_in(lines: &[u8]) -> Vec<String> {
+    let links = each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"link"));
+    early_links(links.map(|(name, line)| trim(&line[name.len() + 1..line.len() - 2])))
 }
 
 /// The first element of a list: up to a comma outside `<…>` and `"…"`. `None` at the end.

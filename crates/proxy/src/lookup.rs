@@ -1,10 +1,11 @@
 //! Answering from what is kept, and having fetched what is not.
 
-use crate::answer::{Content, Ready, answer_from, early_links, first_ranges_of};
+use crate::answer::{Content, Ready, answer_from, first_ranges_of};
 use crate::exchange::Answered;
 use crate::fetch::{Asked, Direct, Fetch, Question, write_range};
 use crate::fill::{Begin, FillHead, Interest, Standing, Use};
 use crate::found::{Found, find, select, verdict_of};
+use crate::hints::links_in;
 use crate::meta::Kept;
 use crate::meta::Meta;
 use crate::note::Note;
@@ -20,7 +21,7 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
 use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
-use flatout_cache::vary::{add_key_cookies, matches_variant, write_variant_key};
+use flatout_cache::vary::{apply_cookie_rules, matches_variant, write_variant_key};
 use flatout_http::lines::write_line;
 use flatout_http::ranges::Part;
 use flatout_http::token::trim;
@@ -64,162 +65,221 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
 /// Makes heads of `object` for the next who asks; `None` when its response is more than a head and content.
 pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Option<Ready> {
     let via = query.step.settings.via.as_deref();
-    object
-        .meta()
-        .trailers
-        .is_empty()
-        .then(|| Ready::new(object, via, &query.changes, query.changes_id, query.cache.early_hints))
+    object.meta().trailers.is_empty().then(|| Ready::new(object, via, &query.changes, query.changes_id))
+}
+
+/// What the rounds of one request have come to.
+#[derive(Debug, Default)]
+struct Progress {
+    /// It waits for nobody's fetch any more.
+    alone: bool,
+    /// Nor is the origin asked whether something stored still holds, or for a part of it.
+    whole: bool,
+    /// Why it was forwarded when others' fetch let it go.
+    released: Option<Lookup>,
+    /// What is said of stored parts that the origin has just confirmed.
+    validated: Option<Note>,
+}
+
+impl Progress {
+    /// What was fetched together does not answer it: the next round asks for all of it, for this request alone.
+    fn ask_for_whole(&mut self) {
+        (self.alone, self.whole) = (true, true);
+    }
+}
+
+/// What the origin is asked for.
+struct Need {
+    /// Why.
+    reason: Lookup,
+    question: Question,
+    /// What goes with requests for missing stretches, where the question is for one.
+    completion: Option<Conditions>,
+}
+
+/// What became of a look at the store.
+enum Look {
+    /// What is stored answers.
+    Answered(Box<Response>),
+    /// The origin must be asked.
+    Lacking(Need),
 }
 
 /// Answers `query`, whatever that takes.
 pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
-    let mut alone = false;
-    let mut whole = false;
-    let mut released = None;
-    let mut validated = None;
+    let mut progress = Progress::default();
     for round in 0.. {
-        let now = Now::read();
-        query.range_fetch.take();
-        let found = find(&worker, &query).await;
-        let verdict = verdict_of(&query, &found, now.unix_s);
-        let object = found.object().cloned();
-        let mut completion = None;
-        let (reason, question) = match verdict {
-            Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } if object.is_some() => {
-                if let Verdict::ServeStale { revalidate: true, .. } = verdict {
-                    revalidate_behind(&worker, &query, &found);
-                }
-                let note = validated.take().unwrap_or_else(|| Note::hit(reason));
-                match found.content().and_then(|content| answer_from(&query, content, &note, now.unix_s)) {
-                    Some(response) => return Ok(response),
-                    None => (Lookup::MissPart, Question::default()),
-                }
-            }
-            Verdict::Validate { conditions, reason } => (reason, validation(&query, &found, conditions)),
-            Verdict::Complete { stretches, conditions, reason } => {
-                let question = found.set().zip(first_missing(&stretches));
-                completion = question.is_some().then(|| conditions.clone());
-                (
-                    reason,
-                    question.map_or_else(Question::default, |(set, part)| Question::stretch(set, part, conditions)),
-                )
-            }
-            Verdict::Unsatisfiable { reason } => return Err(Refused::only_if_cached(reason)),
-            Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
-                (reason, Question::default())
-            }
-        };
-        // What is stored is not for this visitor: neither to be asked about nor to stand in for a failure, and the
-        // response to this request says nothing of it.
-        let is_refused = matches!(reason, Lookup::RequestAuthorized | Lookup::RequestCookie);
-        let object = object.filter(|_| !is_refused);
-        if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
-            return pass::forward(&worker, &query, reason, object).await;
+        if let Some(answered) = serve_round(&worker, &query, round, &mut progress).await {
+            return answered;
         }
-        let is_known = object.is_some() || reason == Lookup::MissPurged;
-        alone |= is_refused || !query.with(|request| may_wait(request, is_known, &query.cache.rules));
-        let marked = worker.store().and_then(|store| store.marker(query.marker_hash(), now.monotonic_ms));
-        if alone || marked.is_some() {
-            let is_unknown = marked.is_some() && !alone && question.is_none();
-            let reason = if is_unknown { Lookup::HitForMiss } else { released.unwrap_or(reason) };
-            // What could not be answered from what is kept is not asked about that again; and of several parts, none is
-            // an answer by itself.
-            let asks_anew = whole || found.set().is_some();
-            let (question, object) = if asks_anew { Default::default() } else { (question, object) };
-            return fetch_alone(&worker, &query, question, object, reason).await;
-        }
-        if let Some(stale) = &object {
-            send_early_hints(&query, stale);
-        }
-        let is_large = found.set().is_some_and(|set| set.total() > query.cache.range_fetch_bytes_max);
-        if question.is_none() && !is_large {
-            begin_range_fetch(&worker, &query, now);
-        }
-        let fills = &worker.accelerator().fills;
-        let missing = question.missing();
-        let fill_key = match (found.set(), missing, &completion) {
-            (Some(set), Some(missing), Some(conditions)) => stretch_key(&query, set, missing, conditions),
-            _ => fill_key(&query, &found),
-        };
-        let begun = fills.begin(&fill_key);
-        let (standing, note, interest) = match begin(&worker, &query, begun, question, object, reason).await {
-            Joined::Answer(response) => return response,
-            Joined::Standing(standing, note, interest) => (standing, note, interest),
-        };
-        if note.collapsed && is_purged(&worker, &query, &standing) {
-            // Its origin was asked before the purge, and this may have begun after it.
-            fills.close(&fill_key, &interest);
-            alone |= round >= ROUNDS_MAX;
-            continue;
-        }
-        let standing = match (standing, found.set(), missing, completion) {
-            (Standing::Streaming(head), Some(set), Some(missing), Some(conditions)) if set.fits(&head, missing) => {
-                let supply = Supply {
-                    worker: Rc::clone(&worker),
-                    query: Rc::clone(&query),
-                    conditions,
-                    first: (missing, head, interest),
-                };
-                if let Some(response) = answer_supplied(set, supply, note) {
-                    return Ok(response);
-                }
-                (alone, whole) = (true, true);
-                continue;
-            }
-            (standing, ..) => standing,
-        };
-        let standing = match standing {
-            // RFC 9111 §4: what was fetched for another request is this one's only where it may be reused without
-            // validation. All who may not have it go on at the same time.
-            standing if note.collapsed && !is_for(&query, &standing) => Standing::Released,
-            standing => standing,
-        };
-        match standing {
-            Standing::Asking => {}
-            Standing::Failed(refused) => return Err(refused),
-            Standing::Released => {
-                alone = true;
-                released = Some(reason);
-            }
-            // All of them are fresh again by that; what is missing is known next time.
-            Standing::Use(_, Use::Validated) if found.set().is_some() && round < ROUNDS_MAX => {
-                validated = Some(note.of_use(Use::Validated));
-                continue;
-            }
-            Standing::Use(object, how) => {
-                let content = found.set().map(|_| found.content());
-                let content = content.flatten().unwrap_or(Content::Kept(object));
-                let response = answer_from(&query, content, &note.of_use(how), Now::read().unix_s);
-                if let Some(response) = response {
-                    return Ok(response);
-                }
-                (alone, whole) = (true, true);
-            }
-            // It is in the middle of something too large to wait for.
-            Standing::Streaming(head) if note.collapsed && !is_range_near(&query, &head) => {
-                (alone, whole) = (true, true);
-            }
-            Standing::Streaming(head) => {
-                let names = head.meta.stored.vary.clone();
-                if query.with(|request| matches_variant(request, &head.meta.stored)) {
-                    let stored = note.of_fill(&head);
-                    let response = answer_from(&query, Content::Coming(head, interest), &stored, Now::read().unix_s);
-                    if let Some(mut response) = response {
-                        response.cache = Some(stored.why.map_or("storing", NoStore::name));
-                        return Ok(response);
-                    }
-                    (alone, whole) = (true, true);
-                } else {
-                    // Another variant: now it is known which fields tell them apart.
-                    query.vary.replace(Some(names));
-                }
-            }
-        }
-        if round >= ROUNDS_MAX {
-            alone = true;
-        }
+        progress.alone |= round >= ROUNDS_MAX;
     }
     Err(Refused::not_held())
+}
+
+/// Answers `query` from the store, or has what is missing fetched. `None`: others' fetch came to nothing that it can use, and
+/// it must look again.
+async fn serve_round(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    round: u32,
+    progress: &mut Progress,
+) -> Option<Result<Response, Refused>> {
+    let now = Now::read();
+    query.range_fetch.take();
+    let found = find(worker, query).await;
+    let need = match look(worker, query, &found, progress, now) {
+        Ok(Look::Answered(response)) => return Some(Ok(*response)),
+        Ok(Look::Lacking(need)) => need,
+        Err(refused) => return Some(Err(refused)),
+    };
+    let Need { reason, question, completion } = need;
+    // What is stored is not for this visitor: neither to be asked about nor to stand in for a failure, and the
+    // response to this request says nothing of it.
+    let is_refused = matches!(reason, Lookup::RequestAuthorized | Lookup::RequestCookie);
+    let object = found.object().cloned().filter(|_| !is_refused);
+    if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
+        return Some(pass::forward(worker, query, reason, object).await);
+    }
+    let is_known = object.is_some() || reason == Lookup::MissPurged;
+    let waits = |request: &CacheRequest<'_>| may_wait(request, is_known, query.names_visitor, &query.cache.rules);
+    progress.alone |= is_refused || !query.with(waits);
+    let marked = worker.store().and_then(|store| store.marker(query.marker_hash(), now.monotonic_ms));
+    if progress.alone || marked.is_some() {
+        let is_unknown = marked.is_some() && !progress.alone && question.is_none();
+        let reason = if is_unknown { Lookup::HitForMiss } else { progress.released.unwrap_or(reason) };
+        // What could not be answered from what is kept is not asked about that again; and of several parts, none is
+        // an answer by itself.
+        let asks_anew = progress.whole || found.set().is_some();
+        let (question, object) = if asks_anew { Default::default() } else { (question, object) };
+        return Some(fetch_alone(worker, query, question, object, reason).await);
+    }
+    if let Some(stale) = &object {
+        send_early_hints(query, stale);
+    }
+    let is_large = found.set().is_some_and(|set| set.total() > query.cache.range_fetch_bytes_max);
+    if question.is_none() && !is_large {
+        begin_range_fetch(worker, query, now);
+    }
+    let fills = &worker.accelerator().fills;
+    let stretch = question.missing().zip(completion);
+    let fill_key = match (found.set(), &stretch) {
+        (Some(set), Some((missing, conditions))) => stretch_key(query, set, *missing, conditions),
+        _ => fill_key(query, &found),
+    };
+    let begun = fills.begin(&fill_key);
+    let (standing, note, interest) = match begin(worker, query, begun, question, object, reason).await {
+        Joined::Answer(response) => return Some(response),
+        Joined::Standing(standing, note, interest) => (standing, note, interest),
+    };
+    if note.collapsed && is_purged(worker, query, &standing) {
+        // Its origin was asked before the purge, and this may have begun after it.
+        fills.close(&fill_key, &interest);
+        return None;
+    }
+    match (standing, found.set(), stretch) {
+        (Standing::Streaming(head), Some(set), Some((missing, conditions))) if set.fits(&head, missing) => {
+            let first = (missing, head, interest);
+            let supply = Supply { worker: Rc::clone(worker), query: Rc::clone(query), conditions, first };
+            let response = answer_supplied(set, supply, note);
+            if response.is_none() {
+                progress.ask_for_whole();
+            }
+            response.map(Ok)
+        }
+        (standing, ..) => answer_fetched(query, &found, (standing, note, interest), round, progress),
+    }
+}
+
+/// Answers `query` from what was found, or says what the origin must be asked.
+fn look(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    found: &Found,
+    progress: &mut Progress,
+    now: Now,
+) -> Result<Look, Refused> {
+    let verdict = verdict_of(query, found, now.unix_s);
+    let (reason, question) = match verdict {
+        Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } if found.object().is_some() => {
+            if let Verdict::ServeStale { revalidate: true, .. } = verdict {
+                revalidate_behind(worker, query, found);
+            }
+            let note = progress.validated.take().unwrap_or_else(|| Note::hit(reason));
+            let response = found.content().and_then(|content| answer_from(query, content, &note, now.unix_s));
+            if let Some(response) = response {
+                return Ok(Look::Answered(Box::new(response)));
+            }
+            (Lookup::MissPart, Question::default())
+        }
+        Verdict::Validate { conditions, reason } => (reason, validation(query, found, conditions)),
+        Verdict::Complete { stretches, conditions, reason } => {
+            let stretch = found.set().zip(first_missing(&stretches));
+            let completion = stretch.is_some().then(|| conditions.clone());
+            let question = stretch.map(|(set, part)| Question::stretch(set, part, conditions)).unwrap_or_default();
+            return Ok(Look::Lacking(Need { reason, question, completion }));
+        }
+        Verdict::Unsatisfiable { reason } => return Err(Refused::only_if_cached(reason)),
+        Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
+            (reason, Question::default())
+        }
+    };
+    Ok(Look::Lacking(Need { reason, question, completion: None }))
+}
+
+/// Answers `query` from what its own fetch, or one that it has waited for, came to; `None`: by another round.
+fn answer_fetched(
+    query: &Query,
+    found: &Found,
+    (standing, note, interest): (Standing, Note, Interest),
+    round: u32,
+    progress: &mut Progress,
+) -> Option<Result<Response, Refused>> {
+    // RFC 9111 §4: what was fetched for another request is this one's only where it may be reused without
+    // validation. All who may not have it go on at the same time.
+    let is_anothers = note.collapsed && !is_for(query, &standing);
+    match standing {
+        _ if is_anothers => {
+            progress.alone = true;
+            progress.released = Some(note.reason);
+        }
+        Standing::Asking => {}
+        Standing::Failed(refused) => return Some(Err(refused)),
+        Standing::Released => {
+            progress.alone = true;
+            progress.released = Some(note.reason);
+        }
+        // All of them are fresh again by that; what is missing is known next time.
+        Standing::Use(_, Use::Validated) if found.set().is_some() && round < ROUNDS_MAX => {
+            progress.validated = Some(note.of_use(Use::Validated));
+        }
+        Standing::Use(object, how) => {
+            let content = found.set().map(|_| found.content());
+            let content = content.flatten().unwrap_or(Content::Kept(object));
+            let response = answer_from(query, content, &note.of_use(how), Now::read().unix_s);
+            if let Some(response) = response {
+                return Some(Ok(response));
+            }
+            progress.ask_for_whole();
+        }
+        // It is in the middle of something too large to wait for.
+        Standing::Streaming(head) if note.collapsed && !is_range_near(query, &head) => progress.ask_for_whole(),
+        Standing::Streaming(head) => {
+            if query.with(|request| matches_variant(request, &head.meta.stored)) {
+                let note = note.of_fill(&head);
+                let response = answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s);
+                if let Some(mut response) = response {
+                    response.cache = Some(note.stored_as());
+                    return Some(Ok(response));
+                }
+                progress.ask_for_whole();
+            } else {
+                // Another variant: now it is known which fields tell them apart.
+                query.vary.replace(Some(head.meta.stored.vary.clone()));
+            }
+        }
+    }
+    None
 }
 
 /// The answer from stored parts and what is coming of them; `None`: what is coming is another request's alone (RFC 9111 §4).
@@ -322,7 +382,7 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
         Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
         found => found.object().map(|object| object.meta().stored.vary.clone()),
     };
-    let names = names.unwrap_or_else(|| add_key_cookies("".into(), &query.cache.rules.cookies));
+    let names = names.unwrap_or_else(|| apply_cookie_rules("".into(), &query.cache.rules.cookies));
     let mut key = begin_fill_key(query, &names);
     query.with(|request| {
         // Under ESI it is always the whole that is fetched.
@@ -496,7 +556,7 @@ pub(crate) fn answer_alone(
             let note = note.of_fill(&head);
             let mut response =
                 answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s).ok_or_else(missing)?;
-            response.cache = Some(note.why.map_or("storing", NoStore::name));
+            response.cache = Some(note.stored_as());
             Ok(response)
         }
     }
@@ -526,7 +586,7 @@ fn send_early_hints(query: &Query, stale: &Kept) {
         return;
     }
     let mut lines = Vec::new();
-    for link in early_links(&stored.lines) {
+    for link in links_in(&stored.lines) {
         write_line(b"Link", link.as_bytes(), &mut lines);
     }
     if !lines.is_empty() {

@@ -42,6 +42,16 @@ impl Note {
         Self { stored: head.unkept.is_none(), why: head.unkept, ..self }
     }
 
+    /// The reason's name: why it is not stored, if that is known, as it says more than that nothing was found.
+    pub(crate) fn detail(&self) -> &'static str {
+        self.why.map_or(self.reason.name(), NoStore::name)
+    }
+
+    /// What a log says of storing a response that is being fetched.
+    pub(crate) fn stored_as(&self) -> &'static str {
+        self.why.map_or("storing", NoStore::name)
+    }
+
     /// The lines of Age and Cache-Status for an answer that is `age_s` old.
     pub(crate) fn lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool) -> Rc<[u8]> {
         let mut lines = Vec::with_capacity(96);
@@ -64,8 +74,7 @@ impl Note {
                 collapsed: self.collapsed,
                 ttl_s,
                 key: None,
-                // Why it is not kept says more than that it was not found.
-                detail: self.why.map_or(self.reason.name(), NoStore::name),
+                detail: self.detail(),
             };
             status.write(lines);
             lines.extend_from_slice(b"\r\n");

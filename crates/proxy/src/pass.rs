@@ -62,34 +62,43 @@ pub(crate) async fn forward(
     let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
     let times = (request_time_s, Now::read().unix_s);
     let method = query.ask.request.method();
-    let mut why = NoStore::MethodNotCacheable;
-    if method == "HEAD" {
-        why = NoStore::HeadOnly;
-        if let Some(kept) = &kept {
-            update_by_head(worker, query, kept, &answered.incoming, times);
-        }
-    } else if reason == Lookup::UnsafeMethod {
+    let mut why = reason_of(reason, method);
+    if reason == Lookup::UnsafeMethod {
         let generation = worker.store().map_or(0, |store| store.generation());
         invalidate(worker, query, &answered.incoming, times).await;
         // RFC 9110 §9.3.3: an answer to POST may say that it is what GET would get.
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
-        if let Storing::Store(stored) = storing {
-            return keep_beside(worker, query, answered, *stored, generation, reason);
+        match storing {
+            Storing::Store(stored) => return keep_beside(worker, query, answered, *stored, generation, reason),
+            Storing::No(not_stored) | Storing::Remember(not_stored, _) => why = not_stored,
         }
-    } else if reason == Lookup::BypassNoStore {
-        why = NoStore::RequestNoStore;
-    } else if reason == Lookup::BypassCookie {
-        why = NoStore::Cookie;
-    } else if reason == Lookup::BypassOff {
-        why = NoStore::Off;
+    } else if let Some(kept) = kept.filter(|_| method == "HEAD") {
+        update_by_head(worker, query, &kept, &answered.incoming, times);
     }
     worker.note_not_kept(query, why, answered.incoming.status);
-    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) };
+    // Where the request alone is the reason, its own name says more.
+    let told = (reason == Lookup::UnsafeMethod || why == NoStore::HeadOnly).then_some(why);
+    let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: told };
     let mut response = answer(query, answered, &note)?;
-    response.cache = Some(why.name());
+    response.cache = Some(note.detail());
     Ok(response)
+}
+
+/// Why the response is not stored to a request that is forwarded for `reason`.
+fn reason_of(reason: Lookup, method: &str) -> NoStore {
+    match reason {
+        Lookup::BypassOff => NoStore::Off,
+        Lookup::BypassNoStore => NoStore::RequestNoStore,
+        Lookup::BypassContent => NoStore::RequestContent,
+        Lookup::BypassMethod | Lookup::UnsafeMethod => NoStore::MethodNotCacheable,
+        Lookup::BypassCookie | Lookup::BypassMethodOverride | Lookup::BypassUpgrade | Lookup::RequestPrecondition => {
+            NoStore::Bypassed
+        }
+        _ if method == "HEAD" => NoStore::HeadOnly,
+        _ => NoStore::Bypassed,
+    }
 }
 
 /// Keeps an answer while it is passed on.
@@ -109,7 +118,7 @@ fn keep_beside(
     let note = note.of_fill(&head);
     let content = Content::Coming(head, interest);
     let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(Refused::not_held)?;
-    response.cache = Some(note.why.map_or("storing", NoStore::name));
+    response.cache = Some(note.stored_as());
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
     Ok(response)

@@ -1,4 +1,8 @@
-use super::{NAMES_MAX, Vary, matches_language, names_unkeyed, parse_vary, write_variant_key};
+use super::{
+    NAMES_MAX, Vary, apply_cookie_rules, has_cookie_rules, matches_language, names_unkeyed, parse_vary,
+    write_variant_key,
+};
+use crate::cookie::CookieRules;
 use crate::lines::with_fields;
 use crate::request::{CacheRequest, FieldSource, Forwarding};
 use crate::rules::Rules;
@@ -142,4 +146,31 @@ fn what_the_origin_got_counts() {
     let named = "A: 1\r\nX: 2\r\nConnection: close, x\r\n";
     assert_ne!(key("a,x", named), key("a,x", lines));
     assert_eq!(key("a", named), key("a", lines));
+}
+
+#[test]
+fn vary_on_cookie_leaves_out_the_cookies_that_the_rules_name() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let rules = CookieRules { ignore: names(&["_ga", "_ga_*"]), key: names(&["lang"]), ..CookieRules::default() };
+    let vary = apply_cookie_rules("accept,cookie".into(), &rules);
+    assert_eq!(&*vary, "accept,cookie:lang,cookies-but:_ga;_ga_*;lang");
+    assert_eq!(&*apply_cookie_rules("accept,cookie".into(), &CookieRules::default()), "accept,cookie");
+    let same = |one: &str, other: &str| key(&vary, one) == key(&vary, other);
+    assert!(same("", "Cookie: _ga=1\r\n"));
+    assert!(same("Cookie: _ga=1; sid=2; _ga_X=3\r\n", "Cookie: _ga=4\r\nCookie: sid=2\r\n"));
+    for (one, other) in [
+        ("", "Cookie: sid=2\r\n"),
+        ("Cookie: sid=1\r\n", "Cookie: sid=2\r\n"),
+        ("Cookie: _gab=1\r\n", "Cookie: _gab=2\r\n"),
+        ("Cookie: lang=de\r\n", "Cookie: lang=fr\r\n"),
+        ("Cookie: sid=1\r\n", "Cookie: sid=1; x=2\r\n"),
+        ("Cookie: nameless\r\n", "\r\n"),
+    ] {
+        assert!(!same(one, other), "{one} {other}");
+    }
+    // What other rules left out is for nobody else.
+    assert!(has_cookie_rules(&vary, &rules));
+    assert!(!has_cookie_rules(&vary, &CookieRules { ignore: names(&["_ga"]), ..rules.clone() }));
+    assert!(!has_cookie_rules(&vary, &CookieRules::default()));
+    assert!(has_cookie_rules("accept,cookie", &CookieRules::default()));
 }

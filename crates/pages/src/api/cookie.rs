@@ -1,6 +1,7 @@
 //! Cookies (RFC 6265): those that came, and those that are set.
 
-use flatout_http::token::is_token;
+use flatout_http::cookie::cookies;
+use flatout_http::token::{is_token, trim};
 use std::fmt::Write as _;
 
 /// Cookies of one request that are looked at; what comes after them is ignored.
@@ -13,16 +14,10 @@ pub const ATTRIBUTE_BYTES_MAX: usize = 1024;
 /// The pairs of one Cookie field's value, in the order in which they came (RFC 6265 §5.4). What has no name is left
 /// out, and so are quotation marks around a value.
 pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    field.split(|&byte| byte == b';').filter_map(|pair| {
-        let at = memchr::memchr(b'=', pair)?;
-        let (name, value) = (trim(&pair[..at]), trim(&pair[at + 1..]));
-        let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-        (!name.is_empty()).then_some((name, bare))
+    cookies(std::iter::once(field)).filter(|(name, _)| !name.is_empty()).map(|(name, value)| {
+        let value = trim(value);
+        (name, value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
     })
-}
-
-fn trim(bytes: &[u8]) -> &[u8] {
-    flatout_http::token::trim(bytes)
 }
 
 /// When a cookie goes along with a request that another site brought about (RFC 6265bis §5.5).

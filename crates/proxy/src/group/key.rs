@@ -3,7 +3,7 @@
 use super::hash_key;
 use crate::forward::effective_host;
 use flatout_config::model::{Balance, HashKey};
-use flatout_http::token::trim;
+use flatout_http::cookie::cookies;
 use flatout_net::handler::Request;
 
 /// Parts of one key stand apart by a byte that none of them has.
@@ -53,8 +53,7 @@ fn origin_form<'a>(request: &Request<'a>) -> &'a [u8] {
 
 /// The value of a cookie (RFC 6265 §4.2.1); the first of its name.
 fn find_cookie<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
-    let pairs = request.head.fields.all("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
-    pairs.map(trim).find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    cookies(request.head.fields.all("cookie")).find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
 }
 
 #[cfg(test)]

@@ -260,6 +260,11 @@ impl<M> Object<M> {
         (compared >> 2 == generation).then_some(verdict_in(compared))
     }
 
+    /// Whether a purge has made it stale, as far as it has been compared with purges.
+    pub(crate) fn is_soft_purged(&self) -> bool {
+        verdict_in(self.compared.load(Ordering::Relaxed)) == Purged::Soft
+    }
+
     /// Remembers what is known of it since the purge `generation`. Nothing is ever taken back: the log may have
     /// forgotten what this object remembers.
     pub(crate) fn set_checked(&self, generation: u64, purged: Purged) -> Purged {

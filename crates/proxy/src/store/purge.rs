@@ -25,7 +25,8 @@ pub enum Purge {
     Url(Vec<u8>),
     /// Everything whose locator begins with these bytes. Without a slash it is a host.
     Prefix(Vec<u8>),
-    /// Everything of this `host[:port]`; without a port, of the host at any port.
+    /// Everything of this `host[:port]`; without a port, of the host at any port. Port 80 is that of http without a port, 443
+    /// that of https.
     Host(Vec<u8>),
     /// Everything with this tag.
     Tag(Vec<u8>),
@@ -108,6 +109,17 @@ impl<'a> Subject<'a> {
     fn host(&self) -> &'a [u8] {
         self.locator.split(|byte| *byte == b'/').next().unwrap_or(self.locator)
     }
+
+    /// The host with its port, which a locator does not have where it is the scheme's own.
+    fn host_and_port(&self) -> Vec<u8> {
+        let host = self.host();
+        if without_port(host).len() < host.len() {
+            return host.to_vec();
+        }
+        let before = self.key.len().saturating_sub(self.locator.len());
+        let port: &[u8] = if self.key[..before].ends_with(b"https://") { b":443" } else { b":80" };
+        [host, port].concat()
+    }
 }
 
 /// The host of `host[:port]`.
@@ -117,12 +129,6 @@ fn without_port(host: &[u8]) -> &[u8] {
         Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
         _ => host,
     }
-}
-
-/// The same without the port of http or https, which keys do not have.
-fn without_own_port(host: &[u8]) -> &[u8] {
-    let name = without_port(host);
-    if matches!(&host[name.len()..], b":80" | b":443" | b":") { name } else { host }
 }
 
 /// What a purge names, as it is compared and written down.
@@ -143,9 +149,9 @@ impl Target {
             Purge::Key(key) => Self::Key(key.as_slice().into()),
             Purge::Url(url) => Self::Url(url.as_slice().into()),
             // `example.com` must not name `example.community`.
-            Purge::Prefix(prefix) if !prefix.contains(&b'/') => Self::Host(without_own_port(prefix).into()),
+            Purge::Prefix(prefix) if !prefix.contains(&b'/') => Self::of(&Purge::Host(prefix.clone())),
             Purge::Prefix(prefix) => Self::Prefix(prefix.as_slice().into()),
-            Purge::Host(host) => Self::Host(without_own_port(host).into()),
+            Purge::Host(host) => Self::Host(host.strip_suffix(b":").unwrap_or(host).into()),
             Purge::Tag(tag) => Self::Tag(tag_hash(tag)),
         }
     }
@@ -157,7 +163,7 @@ impl Target {
             Self::Key(key) => **key == *subject.key,
             Self::Url(url) => **url == *subject.locator,
             Self::Prefix(prefix) => subject.locator.starts_with(prefix),
-            Self::Host(host) => **host == *subject.host() || **host == *without_port(subject.host()),
+            Self::Host(host) => **host == *without_port(subject.host()) || **host == *subject.host_and_port(),
             Self::Tag(tag) => subject.tags.binary_search(tag).is_ok(),
         }
     }
@@ -299,11 +305,10 @@ impl Entries {
         let mut last = self.all;
         last.join(self.keys.get(subject.key).copied().unwrap_or_default());
         last.join(self.urls.get(subject.locator).copied().unwrap_or_default());
-        let host = subject.host();
-        last.join(self.hosts.get(host).copied().unwrap_or_default());
-        let name = without_port(host);
-        if name.len() < host.len() {
-            last.join(self.hosts.get(name).copied().unwrap_or_default());
+        if !self.hosts.is_empty() {
+            for host in [without_port(subject.host()), &subject.host_and_port()] {
+                last.join(self.hosts.get(host).copied().unwrap_or_default());
+            }
         }
         for tag in subject.tags {
             last.join(self.tags.get(tag).copied().unwrap_or_default());

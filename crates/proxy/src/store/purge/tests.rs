@@ -24,6 +24,31 @@ fn a_prefix_without_a_slash_is_a_host() {
 }
 
 #[test]
+fn a_port_that_is_named_counts() {
+    let subject = |key: &'static [u8], before: usize| Subject { key, locator: &key[before..], ..SUBJECT };
+    let (http, https) = (subject(b"r\0http://a.b/x", 9), subject(b"r\0https://a.b/x", 10));
+    let (other, address) = (subject(b"r\0http://a.b:443/x", 9), subject(b"r\0http://[::1]/x", 9));
+    for (host, expected) in [
+        ("a.b", [true, true, true, false]),
+        ("a.b:", [true, true, true, false]),
+        ("a.b:80", [true, false, false, false]),
+        ("a.b:443", [false, true, true, false]),
+        ("a.b:8080", [false; 4]),
+        ("[::1]", [false, false, false, true]),
+        ("[::1]:80", [false, false, false, true]),
+        ("[::1]:443", [false; 4]),
+    ] {
+        let target = Target::of(&Purge::Host(host.into()));
+        let log = Log::default();
+        log.add(target.clone(), false);
+        for (subject, expected) in [http, https, other, address].iter().zip(expected) {
+            assert_eq!(target.names(subject), expected, "{host} {subject:?}");
+            assert_eq!(log.verdict(subject).0 == Purged::Hard, expected, "{host} {subject:?}");
+        }
+    }
+}
+
+#[test]
 fn all_prefixes_are_found_among_many() {
     let locator = b"a.b/c/d/e";
     let others = ["a.b/b", "a.b/c/c", "a.b/c/d/d/d", "a.b/c/d/ea", "a.b/c/e", "a.b/c/d/e/f", "a.a/", "a.b/c/d0"];
