@@ -28,6 +28,8 @@ use std::sync::atomic::Ordering;
 struct Prepared {
     config: Config,
     spec: Arc<Spec>,
+    /// A line for each database with the migrations that were applied to it.
+    applied: Vec<String>,
     /// New addresses, and for each worker its listeners there.
     added: Vec<Address>,
     listeners: Vec<Vec<Listener>>,
@@ -83,7 +85,7 @@ impl Control {
         if self.accelerator.store().is_none() {
             decide_budget(config.store.memory_bytes_max, MemoryLimit::read())?;
         }
-        open_pages(&spec, &config, self.workers.all.len())?;
+        let applied = open_pages(&spec, &config, self.workers.all.len())?;
         let certificates = match &mut self.certificates {
             Some(certificates) => certificates.load(&config)?,
             None => None,
@@ -96,7 +98,7 @@ impl Control {
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
         let logs = self.logs.replace(&log_settings(&config)).map_err(Failure::usage)?;
-        Ok(Prepared { config, spec, added, listeners, removed, certificates, logs })
+        Ok(Prepared { config, spec, applied, added, listeners, removed, certificates, logs })
     }
 
     /// Confined threads stay so for life.
@@ -142,8 +144,8 @@ impl Control {
 
     /// Brings it into force, and says what has changed.
     fn commit(&mut self, prepared: Prepared) -> String {
-        let Prepared { config, spec, added, mut listeners, removed, certificates, logs } = prepared;
-        let changes = self.describe_changes(&config, &added, &removed);
+        let Prepared { config, spec, applied, added, mut listeners, removed, certificates, logs } = prepared;
+        let changes = self.describe_changes(&config, applied, &added, &removed);
         // Before the listeners that show them.
         if let Some(all) = &mut self.certificates {
             let shown = Certificates::show(all, certificates);
@@ -179,8 +181,8 @@ impl Control {
         changes
     }
 
-    fn describe_changes(&self, config: &Config, added: &[Address], removed: &[u32]) -> String {
-        let mut lines = Vec::new();
+    fn describe_changes(&self, config: &Config, applied: Vec<String>, added: &[Address], removed: &[u32]) -> String {
+        let mut lines = applied;
         if config.sites.len() != self.config.sites.len() {
             lines.push(format!("sites: {} (were {})", config.sites.len(), self.config.sites.len()));
         }

@@ -35,11 +35,12 @@ pub(crate) fn compile(
     Spec::compile(config, &sources).map(Arc::new).map_err(|errors| explain(&errors))
 }
 
-/// Opens what active pages keep and ask: databases, brought up to date, and secrets.
+/// Opens what active pages keep and ask: databases, brought up to date, and secrets. Returns a line for each database with the
+/// migrations that were applied to it.
 ///
 /// # Errors
 /// With everything that stands against it: exit code 2.
-pub(crate) fn open_pages(spec: &Spec, config: &Config, workers: usize) -> Result<(), Failure> {
+pub(crate) fn open_pages(spec: &Spec, config: &Config, workers: usize) -> Result<Vec<String>, Failure> {
     spec.pages().backlog.set_bounds(config.page_output);
     spec.open_pages(workers).map_err(|errors| explain(&errors))
 }

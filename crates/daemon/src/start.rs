@@ -85,7 +85,9 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     }
     let as_user = |failure: Failure| failure.with_user(&config, identity);
     create_state(&config);
-    open_pages(&spec, &config, worker_count).map_err(as_user)?;
+    for applied in open_pages(&spec, &config, worker_count).map_err(as_user)? {
+        say(&applied);
+    }
     let logs = open_logs(&config).map_err(as_user)?;
     if uses_authority(&config) {
         loaded = load(certificates.as_mut(), &config)?;

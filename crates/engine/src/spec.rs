@@ -207,14 +207,15 @@ impl Spec {
 
     /// Opens what active pages keep and ask, for `workers` workers; what is open already stays as it is. To be called as the
     /// user that the process runs as, before the configuration comes into force: until then its pages do not run.
-    pub fn open_pages(&self, workers: usize) -> Result<(), Vec<SpecError>> {
-        let mut errors = Vec::new();
+    pub fn open_pages(&self, workers: usize) -> Result<Vec<String>, Vec<SpecError>> {
+        let (mut applied, mut errors) = (Vec::new(), Vec::new());
         for (step, place) in self.active.iter().zip(&self.active_places) {
-            if let Err((what, advice)) = self.pages_shared.open(step, workers) {
-                errors.push(SpecError::new(place, what, advice));
+            match self.pages_shared.open(step, workers) {
+                Ok(lines) => applied.extend(lines),
+                Err((what, advice)) => errors.push(SpecError::new(place, what, advice)),
             }
         }
-        if errors.is_empty() { Ok(()) } else { Err(errors) }
+        if errors.is_empty() { Ok(applied) } else { Err(errors) }
     }
 
     /// The folders in which active pages write: those of databases. Uploads go elsewhere, and where that is forbidden they stay

@@ -10,6 +10,7 @@
 //! | `request`, `content`, `body`, `upload` | what was asked, and content as it is read |
 //! | `response`, [`field`], [`policy`], [`cookie`] | what is answered, and who may keep it |
 //! | `reads` | what the page read of the request: Vary, and responses that belong to one visitor |
+//! | `pairs` | `pairs` of tables whose values are not in themselves |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | what is kept, and other servers |
@@ -34,6 +35,7 @@ pub mod json;
 mod kv;
 pub mod log;
 pub mod multipart;
+mod pairs;
 pub mod password;
 pub mod policy;
 mod reads;
@@ -127,9 +129,11 @@ pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     digest::install(sandbox)?;
     log::install(sandbox)?;
     password::install(sandbox, &api)?;
-    request::install(sandbox, &api)?;
+    let listings = sandbox.lua().create_table()?;
+    request::install(sandbox, &api, &listings)?;
     response::install(sandbox)?;
-    session::install(sandbox, &api)?;
+    session::install(sandbox, &api, &listings)?;
+    pairs::install(sandbox, listings)?;
     kv::install(sandbox, &api)?;
     db::install(sandbox, &api)?;
     fetch::install(sandbox, &api)

@@ -64,16 +64,17 @@ impl PagesShared {
         Arc::clone(&self.opened().budget)
     }
 
-    /// Opens what the pages of `step` may use, for `workers` workers; when it is open already, only the secret is read again.
+    /// Opens what the pages of `step` may use, for `workers` workers; when it is open already, the secret is read again, and
+    /// migrations that are new are applied. Returns a line for each database with the migrations that were applied to it.
     /// Blocks as long as the disk takes.
     ///
     /// # Errors
     /// With what is wrong, and what to do.
-    pub fn open(&self, step: &PagesStep, workers: usize) -> Result<(), (String, String)> {
+    pub fn open(&self, step: &PagesStep, workers: usize) -> Result<Option<String>, (String, String)> {
         // One response has room in any case.
         self.backlog.memory().make_room_for(step.settings().memory_bytes_max);
         if let Some(api) = step.api() {
-            return reread(api);
+            return refresh(api, step.settings());
         }
         let wishes = Wishes::of(step);
         let mut opened = self.opened();
@@ -81,25 +82,28 @@ impl PagesShared {
         let known = opened.settings.iter().find(|(known, ..)| *known == wishes);
         let known = known.and_then(|(_, api, tls)| Some(Means { api: api.upgrade()?, tls: tls.clone() }));
         if let Some(means) = known {
-            reread(&means.api)?;
+            let applied = refresh(&means.api, step.settings())?;
             step.set_means(means);
-            return Ok(());
+            return Ok(applied);
         }
         let (budget, passwords) = (Arc::clone(&opened.budget), Arc::clone(&opened.passwords));
         let kv = opened.kvs.entry(wishes.realm.clone()).or_insert_with(|| Arc::new(Kv::new(KvLimits::default())));
         let kv = Arc::clone(kv);
-        let means = open(&wishes, kv, budget, passwords, workers)?;
+        let (means, applied) = open(&wishes, kv, budget, passwords, workers)?;
         opened.settings.push((wishes, Arc::downgrade(&means.api), means.tls.clone()));
         step.set_means(means);
-        Ok(())
+        Ok(applied)
     }
 }
 
-/// Reads the secret again, so that whoever takes a key out of it and reloads has taken it out.
-fn reread(api: &ApiSettings) -> Result<(), (String, String)> {
-    match &api.secret {
-        Some(secret) => secret.reread().map_err(|error| bad_secret(secret.path(), &error)),
-        None => Ok(()),
+/// Reads the secret again, so that whoever takes a key out of it and reloads has taken it out; and applies new migrations.
+fn refresh(api: &ApiSettings, settings: &PageSettings) -> Result<Option<String>, (String, String)> {
+    if let Some(secret) = &api.secret {
+        secret.reread().map_err(|error| bad_secret(secret.path(), &error))?;
+    }
+    match api.database.as_ref().zip(settings.database.as_ref()) {
+        Some((database, settings)) => migrate(database, settings),
+        None => Ok(None),
     }
 }
 
@@ -109,12 +113,16 @@ fn open(
     budget: Arc<Budget>,
     passwords: Arc<Passwords>,
     workers: usize,
-) -> Result<Means, (String, String)> {
+) -> Result<(Means, Option<String>), (String, String)> {
     let secret = settings.secret.as_deref().map(|path| open_secret(path, realm)).transpose()?;
     budget.make_room_for(settings.form_bytes_max.saturating_add(settings.upload_bytes_max));
-    let database = match &settings.database {
-        Some(database) => Some(open_database(database, workers)?),
-        None => None,
+    let (database, applied) = match &settings.database {
+        Some(settings) => {
+            let database = open_database(settings, workers)?;
+            let applied = migrate(&database, settings)?;
+            (Some(database), applied)
+        }
+        None => (None, None),
     };
     let upstreams = settings
         .upstreams
@@ -138,7 +146,7 @@ fn open(
         upstreams: upstreams.collect(),
         zone: TimeZone::system(),
     };
-    Ok(Means { api: Arc::new(api), tls })
+    Ok((Means { api: Arc::new(api), tls }, applied))
 }
 
 /// Where large files of forms stay while a page looks at them: nameless files, which are gone with the request.
@@ -163,25 +171,30 @@ pub fn database_limits() -> Limits {
 
 fn open_database(settings: &DatabaseSettings, workers: usize) -> Result<Database, (String, String)> {
     let path = &settings.path;
-    let failed = |what: String, error: flatout_data::DataError| {
-        (format!("{what}: {} [{}]", error.to_string().trim_end_matches('.'), error.reason.name()), advice(&error))
-    };
     let usual = database_limits();
     let limits = Limits { statement_max_ms: settings.statement_ms_max.unwrap_or(usual.statement_max_ms), ..usual };
     let database = Database::open(path, settings.readers.unwrap_or(workers).max(1), limits)
-        .map_err(|error| failed(format!("the database `{}` cannot be used", path.display()), error))?;
+        .map_err(|error| failed(&format!("the database `{}` cannot be used", path.display()), &error))?;
     if settings.syncs_commits {
         database
             .sync_commits()
-            .map_err(|error| failed(format!("the database `{}` cannot sync every commit", path.display()), error))?;
-    }
-    if let Some(folder) = &settings.migrations {
-        database.migrate(folder).map_err(|error| {
-            let what = format!("the migrations in `{}` cannot be applied to `{}`", folder.display(), path.display());
-            failed(what, error)
-        })?;
+            .map_err(|error| failed(&format!("the database `{}` cannot sync every commit", path.display()), &error))?;
     }
     Ok(database)
+}
+
+/// Applies the migrations that have not been, and says which.
+fn migrate(database: &Database, settings: &DatabaseSettings) -> Result<Option<String>, (String, String)> {
+    let Some(folder) = &settings.migrations else { return Ok(None) };
+    let path = settings.path.display();
+    let applied = database.migrate(folder).map_err(|error| {
+        failed(&format!("the migrations in `{}` cannot be applied to `{path}`", folder.display()), &error)
+    })?;
+    Ok((!applied.is_empty()).then(|| format!("migrations applied to {path}: {}", applied.join(", "))))
+}
+
+fn failed(what: &str, error: &flatout_data::DataError) -> (String, String) {
+    (format!("{what}: {} [{}]", error.to_string().trim_end_matches('.'), error.reason.name()), advice(error))
 }
 
 fn advice(error: &flatout_data::DataError) -> String {

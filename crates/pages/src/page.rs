@@ -4,7 +4,7 @@ use crate::answer::Heads;
 use crate::outcome::PageOutcome;
 use crate::sandbox::{Code, Sandbox};
 use crate::step::PagesStep;
-use crate::template::{self, Files, Lines};
+use crate::template::{self, Files, Lines, error_of};
 use flatout_config::Style;
 use flatout_net::block::{Placed, place};
 use flatout_net::file::FileIdentity;
@@ -254,17 +254,6 @@ impl Files for Reading<'_> {
 
     fn show(&self, name: &str) -> String {
         self.step.show(name)
-    }
-}
-
-fn error_of(fault: OpenFault) -> io::Error {
-    match fault {
-        OpenFault::NotFound => io::ErrorKind::NotFound.into(),
-        OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
-        OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
-        OpenFault::NotAFile => io::Error::other("it is no regular file"),
-        OpenFault::NoDescriptor => io::Error::other("no descriptor is left"),
-        OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
     }
 }
 

@@ -30,6 +30,7 @@ mod structure;
 mod url;
 mod walk;
 
+pub(crate) use files::error_of;
 pub use files::{Files, Folder, Memory};
 pub use lines::Lines;
 pub use segments::Segments;

@@ -2,6 +2,7 @@
 
 use super::{configure, page, start, text};
 use crate::e2e::harness::{Folder, PATIENCE, Server, flatout, read_response};
+use crate::e2e::tool::tool;
 use std::fs;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -204,4 +205,54 @@ fn migrations_are_applied_at_the_start_or_nothing_starts() {
         }
     }
     assert_eq!(page(&start(&folder, SETTINGS, ""), "/all"), "0");
+}
+
+#[test]
+fn a_reload_applies_new_migrations_and_says_which_or_why_not() {
+    let folder = folder();
+    let server = start(&folder, SETTINGS, "");
+    let reload = || {
+        let socket = folder.path().join("admin.sock");
+        let output = flatout().arg("reload").arg("--admin").arg(socket).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (is_done, said) = reload();
+    assert!(is_done && !said.contains("migrations"), "{said}");
+    let write = |name: &str, text: &str| fs::write(folder.path().join("migrations").join(name), text).unwrap();
+    write("002_more.sql", "INSERT INTO entry (writer, number, is_counted) VALUES (1, 1, 0);");
+    write("003_again.sql", "INSERT INTO entry (writer, number, is_counted) VALUES (1, 2, 0);");
+    let (is_done, said) = reload();
+    assert!(is_done && said.contains("site.db: 002_more.sql, 003_again.sql"), "{said}");
+    assert_eq!(page(&server, "/all"), "2");
+    write("004_wrong.sql", "SELEKT");
+    let (is_done, said) = reload();
+    assert!(!is_done && said.contains("004_wrong.sql") && said.contains("db_migration_failed"), "{said}");
+    assert_eq!(page(&server, "/all"), "2");
+}
+
+#[test]
+fn a_full_disk_answers_507_by_name() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let mounted = tool("mount").args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"]).arg(&data).output().unwrap();
+    if !mounted.status.success() {
+        println!("no file system may be mounted here");
+        return;
+    }
+    let log = folder.path().join("access.log");
+    let server = start(&folder, SETTINGS, &format!("log \"{}\"", log.display()));
+    assert_eq!(page(&server, "/write?writer=1&number=1"), "1");
+    let _ = fs::write(data.join("filler"), vec![0; 1 << 20]);
+    // The log of writes has room left in its last page at most.
+    let full = (2..2_000)
+        .map(|number| server.get(&format!("/write?writer=1&number={number}")).status)
+        .find(|&status| status != 200);
+    assert_eq!(full, Some(507));
+    fs::remove_file(data.join("filler")).unwrap();
+    assert_eq!(page(&server, "/write?writer=2&number=1"), "1");
+    let (_, stderr) = server.stop();
+    let _ = tool("umount").arg("-l").arg(&data).output();
+    let lines = fs::read_to_string(&log).unwrap();
+    assert!(lines.contains("page_database_disk_full"), "{stderr}\n{lines}");
 }

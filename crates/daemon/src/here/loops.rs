@@ -52,7 +52,7 @@ pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut
             let host = host.replace('*', "any");
             for target in &paths {
                 let arrival = Arrival { listener, host: host.clone(), target: target.clone(), fields: Vec::new() };
-                search.follow(arrival, &mut Vec::new());
+                search.follow(&arrival, &mut Vec::new());
             }
         }
     }
@@ -70,8 +70,8 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Follows one request. `way` is where it has been: each arrival, and the proxy that it came to there.
-    fn follow(&mut self, arrival: Arrival, way: &mut Vec<(Arrival, &'a Place, &'a Origin)>) {
-        if let Some(from) = way.iter().position(|(earlier, ..)| *earlier == arrival) {
+    fn follow(&mut self, arrival: &Arrival, way: &mut Vec<(Arrival, &'a Place, &'a Origin)>) {
+        if let Some(from) = way.iter().position(|(earlier, ..)| earlier == arrival) {
             self.report(&way[from..]);
             return;
         }
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
             };
             let next = Arrival { listener: reached, host, target: forwarded.target.clone(), fields: fields.clone() };
             way.push((arrival.clone(), place, origin));
-            self.follow(next, way);
+            self.follow(&next, way);
             way.pop();
         }
     }

@@ -190,6 +190,11 @@ impl Parts for Collector<'_> {
     type Refusal = PageRefusal;
 
     fn begin_part(&mut self, head: PartHead) -> Result<(), PageRefusal> {
+        let head = PartHead {
+            name: replace_invalid(head.name),
+            file_name: head.file_name.map(replace_invalid),
+            media_type: head.media_type.map(replace_invalid),
+        };
         self.parts += 1;
         if self.parts > PARTS_MAX {
             return Err(PageRefusal::FormTooManyFields);
@@ -237,10 +242,18 @@ impl Parts for Collector<'_> {
 
     fn end_part(&mut self) -> Result<(), PageRefusal> {
         if let Part::Field(name, value) = std::mem::replace(&mut self.now, Part::None) {
+            let came = value.len();
+            let value = replace_invalid(value);
+            self.add_form_bytes(value.len() - came.min(value.len()))?;
             self.form.fields.push((name.into(), value.into()));
         }
         Ok(())
     }
+}
+
+/// The same text with U+FFFD in the place of what is no UTF-8, as in forms that are URL-encoded.
+fn replace_invalid(text: Vec<u8>) -> Vec<u8> {
+    String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()).into_bytes()
 }
 
 /// The last part of a path of either kind, without control characters.

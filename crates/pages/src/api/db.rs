@@ -255,13 +255,14 @@ fn run(
     }))
 }
 
-/// The error as the page gets it. Where the statement was never begun, because the database has more to do than it can, the
-/// response is 503 unless the page catches the error.
+/// The error as the page gets it. Unless the page catches it, the response is 503 where the statement was never begun, because
+/// the database has more to do than it can, and 507 where the disk is full.
 fn told(error: &DataError, refused: &Refused) -> Fault {
     match error.reason {
         DataReason::QueueFull | DataReason::QueueTimeout | DataReason::LockTimeout => {
             format!("{error} {}", refused.refuse(PageRefusal::DatabaseBusy)).into()
         }
+        DataReason::DiskFull => format!("{error} {}", refused.refuse(PageRefusal::DatabaseDiskFull)).into(),
         _ => error.to_string().into(),
     }
 }

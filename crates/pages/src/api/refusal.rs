@@ -28,6 +28,7 @@ flatout_reason::reasons! {
     ContentBudget, "page_content_budget", 503, "Pages hold as much of forms, files and other contents as all of them together may: 503.";
     PasswordsBusy, "page_passwords_busy", 503, "Too many passwords wait to be hashed or verified already: 503.";
     DatabaseBusy, "page_database_busy", 503, "The database is saturated, and the page's statement was not begun: 503.";
+    DatabaseDiskFull, "page_database_disk_full", 507, "The disk is full, and the page's statement has changed nothing: 507.";
     CsrfInvalid, "page_csrf_invalid", 403, "The form has no token of this site for this session: 403.";
 }
 

@@ -13,7 +13,6 @@ use super::upload;
 use crate::exchange::Exchange;
 use crate::exchange::facts::Facts;
 use crate::sandbox::Sandbox;
-use crate::sandbox::failure::PRELUDE;
 use crate::sandbox::wait::{Fault, Made, Wanted};
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
@@ -26,7 +25,7 @@ struct Looked {
     cookies: Option<Table>,
 }
 
-pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlua::Result<()> {
     let lua = sandbox.lua();
     let request = lua.create_table()?;
     let made = sandbox.function(|lua, exchange, name: LuaString| {
@@ -50,7 +49,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     request.raw_set("query_all", made)?;
     install_content(sandbox, api, &request)?;
 
-    let headers = headers_metatable(sandbox)?;
+    let headers = headers_metatable(sandbox, listings)?;
     let metatable = lua.create_table()?;
     let made = sandbox.function(move |lua, exchange, (_, name): (Value, Value)| {
         let Value::String(name) = name else { return Ok(Value::Nil) };
@@ -66,24 +65,9 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
 /// What the metatable of `request.headers` says that it is.
 const HEADERS: &str = "headers";
 
-/// `pairs`, which Luau does not let metatables change, for `request.headers` as well. It is in Luau because pages call it
-/// often: a call of a native costs several times as much.
-const PAIRS: &str = r"
-local next, type, getmetatable, headers, refuse, all = ...
-return function(t)
-    if type(t) ~= 'table' then
-        refuse(t)
-    end
-    if getmetatable(t) == headers then
-        t = all(t)
-    end
-    return next, t, nil
-end
-";
-
 /// The metatable of `request.headers`. The table itself is empty: each field comes through here, so that it is known which
 /// of them the page reads, one by its name or all in a loop.
-fn headers_metatable(sandbox: &Sandbox) -> mlua::Result<Table> {
+fn headers_metatable(sandbox: &Sandbox, listings: &Table) -> mlua::Result<Table> {
     let lua = sandbox.lua();
     let metatable = lua.create_table()?;
     let made = sandbox.function(|lua, exchange, (_, name): (Value, Value)| {
@@ -100,19 +84,12 @@ fn headers_metatable(sandbox: &Sandbox) -> mlua::Result<Table> {
     })?;
     metatable.raw_set("__index", made)?;
     let next: Value = lua.globals().raw_get("next")?;
-    let all = sandbox.function(|lua, exchange, _: Value| all_headers(lua, exchange))?;
-    let known = next.clone();
-    let made = sandbox.function(move |lua, exchange, _: Value| Ok((known.clone(), all_headers(lua, exchange)?)))?;
+    let made = sandbox.function(move |lua, exchange, _: Value| Ok((next.clone(), all_headers(lua, exchange)?)))?;
     metatable.raw_set("__iter", made)?;
     metatable.raw_set("__metatable", HEADERS)?;
     metatable.set_readonly(true);
-    let refuse = sandbox.function(|_, _, value: Value| {
-        let given = value.type_name();
-        Err::<(), _>(format!("invalid argument #1 to 'pairs' (table expected, got {given})").into())
-    })?;
-    let (kind, get): (Value, Value) = (lua.globals().raw_get("type")?, lua.globals().raw_get("getmetatable")?);
-    let pairs = lua.load(PAIRS).set_name(format!("={PRELUDE}"));
-    sandbox.global("pairs", pairs.call::<Value>((next, kind, get, HEADERS, refuse, all))?)?;
+    let all = sandbox.function(|lua, exchange, _: Value| all_headers(lua, exchange))?;
+    listings.raw_set(HEADERS, all)?;
     Ok(metatable)
 }
 

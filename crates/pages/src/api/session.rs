@@ -25,6 +25,9 @@ const TOKEN_HEADER: &str = "x-csrf-token";
 /// Bytes of a session's content as JSON at the most: signed and in Base64 it is what a cookie holds.
 const CONTENT_BYTES_MAX: usize = SESSION_TEXT_BYTES_MAX / 4 * 3 - 64;
 
+/// What the metatable of `session` says that it is.
+const SESSION: &str = "session";
+
 /// The session of one request, once the page has looked at it.
 #[derive(Default)]
 struct Opened(Option<Session>);
@@ -46,7 +49,7 @@ fn cookie_name(facts: &Facts) -> &'static [u8] {
     if facts.secure() { b"__Host-session" } else { b"session" }
 }
 
-pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
+pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlua::Result<()> {
     let lua = sandbox.lua();
     let session = lua.create_table()?;
     let using = Rc::clone(api);
@@ -90,7 +93,13 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         checked.map(|_| ())
     })?;
     metatable.raw_set("__newindex", made)?;
-    metatable.raw_set("__metatable", "session")?;
+    let next: Value = lua.globals().raw_get("next")?;
+    let using = Rc::clone(api);
+    let made = sandbox.function(move |lua, exchange, _: Value| Ok((next.clone(), values(&using, lua, exchange)?)))?;
+    metatable.raw_set("__iter", made)?;
+    let using = Rc::clone(api);
+    listings.raw_set(SESSION, sandbox.function(move |lua, exchange, _: Value| values(&using, lua, exchange))?)?;
+    metatable.raw_set("__metatable", SESSION)?;
     metatable.set_readonly(true);
     session.set_metatable(Some(metatable))?;
     sandbox.global("session", session)?;
@@ -132,6 +141,14 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     })?;
     csrf.raw_set("check", made)?;
     sandbox.global("csrf", csrf)
+}
+
+/// The names and values of the session, in a table of their own: the page may change the session while it goes through them.
+fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
+    let opened = open(api, lua, exchange)?;
+    let values = lua.create_table()?;
+    opened.table.for_each(|name: Value, value: Value| values.raw_set(name, value))?;
+    Ok(values)
 }
 
 /// The keys as they are at this moment.

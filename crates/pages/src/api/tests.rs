@@ -1,5 +1,6 @@
 //! Pages' code in a real machine, module by module.
 
+mod arguments;
 mod content;
 mod data;
 mod fetch;

@@ -213,6 +213,16 @@ pub(crate) fn plain_text(error: &mlua::Error) -> String {
         }
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         mlua::Error::ExternalError(cause) => cause.to_string(),
+        mlua::Error::BadArgument { pos, cause, .. } => match &**cause {
+            mlua::Error::FromLuaConversionError { from, to, .. } => {
+                let to = match to.as_str() {
+                    "f64" | "f32" | "i64" | "i32" | "u64" | "u32" | "usize" | "u16" | "u8" => "number",
+                    other => other,
+                };
+                format!("invalid argument #{pos} ({to} expected, got {from})")
+            }
+            other => format!("invalid argument #{pos}: {}", plain_text(other)),
+        },
         other => other.to_string(),
     }
 }

@@ -57,6 +57,8 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     natives.set("refuse_wait", lua.create_function(move |_, ()| Ok(at.refuse_wait()?))?)?;
     let cannot_wait = lua.create_function(|_, ()| Err::<(), _>(Fault::from(CANNOT_WAIT).into()))?;
     natives.set("cannot_wait", cannot_wait)?;
+    let fail = lua.create_function(|_, text: LuaString| Err::<(), _>(mlua::Error::runtime(text.to_string_lossy())))?;
+    natives.set("fail", fail)?;
     let at = Rc::clone(hub);
     natives.set("is_main", lua.create_function(move |_, thread: Thread| Ok(thread.to_pointer() == at.main.get()))?)?;
     let at = Rc::clone(hub);

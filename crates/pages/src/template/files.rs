@@ -1,10 +1,9 @@
 //! Where pages and what they include are read from.
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use flatout_net::root::{OpenFault, Root};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// A folder of pages. Names are relative to it, with `/` between their parts; none is empty, `.` or `..`.
@@ -21,39 +20,40 @@ pub trait Files {
 /// A folder on the disk, held open. No name leads out of it, through links neither.
 #[derive(Debug)]
 pub struct Folder {
-    folder: OwnedFd,
+    folder: Root,
     path: PathBuf,
 }
 
 impl Folder {
     /// Opens the folder at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let shown = if path == Path::new(".") { PathBuf::new() } else { path.to_owned() };
-        Ok(Self { folder: open(path, flags, Mode::empty())?, path: shown })
+        Ok(Self { folder: Root::open(path)?, path: shown })
     }
 }
 
 impl Files for Folder {
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
-        // Not blocking, should the name be a pipe's.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let file = File::from(openat2(&self.folder, name, flags, Mode::empty(), resolve)?);
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
+        let (file, _) = self.folder.open_file(name.as_bytes()).map_err(error_of)?;
         let mut content = Vec::new();
-        file.take(bytes_max as u64 + 1).read_to_end(&mut content)?;
+        File::from(file).take(bytes_max as u64 + 1).read_to_end(&mut content)?;
         Ok(content)
     }
 
     fn show(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
+    }
+}
+
+/// The fault as an error that says what is wrong with the name.
+pub(crate) fn error_of(fault: OpenFault) -> io::Error {
+    match fault {
+        OpenFault::NotFound => io::ErrorKind::NotFound.into(),
+        OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
+        OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
+        OpenFault::NotAFile => io::Error::other("it is no regular file"),
+        OpenFault::NoDescriptor => io::Error::other("no descriptor is left"),
+        OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
     }
 }
 

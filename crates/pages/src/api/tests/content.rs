@@ -238,3 +238,20 @@ fn what_was_read_counts() {
         assert!(is_enough || read.error.unwrap().contains("memory"));
     }
 }
+
+#[test]
+fn what_is_no_utf_8_is_replaced_in_every_form() {
+    let site = Site::new();
+    let parts = b"--b\r\nContent-Disposition: form-data; name=\"a\xff\"\r\n\r\nx\xfe\r\n\
+        --b\r\nContent-Disposition: form-data; name=\"f\xff\"; filename=\"n\xc3\"\r\nContent-Type: text/\xff\r\n\r\n\xff\r\n--b--\r\n";
+    let urlencoded = ("content-type", "application/x-www-form-urlencoded");
+    for (kind, content) in [(PARTS, &parts[..]), (urlencoded, b"a%FF=x%FE")] {
+        let ask = Ask { method: Some("POST"), fields: vec![kind], content: Some(content), ..Ask::default() };
+        let answered = site.run(&ask, "local name, value = next(request.form()) response.json({ [name] = value })");
+        assert_eq!((answered.error, &*answered.text), (None, "{\"a\u{fffd}\":\"x\u{fffd}\"}"));
+    }
+    let ask = Ask { method: Some("POST"), fields: vec![PARTS], content: Some(parts), ..Ask::default() };
+    let code = "local f = request.files()[1] response.json({ f.field, f.name, f.type, buffer.len(f:buffer()) })";
+    let answered = site.run(&ask, code);
+    assert_eq!((answered.error, &*answered.text), (None, "[\"f\u{fffd}\",\"n\u{fffd}\",\"text/\u{fffd}\",1]"));
+}

@@ -32,6 +32,28 @@ fn what_is_put_in_comes_back() {
 }
 
 #[test]
+fn a_session_is_gone_through() {
+    let site = Site::new();
+    let cookie = site.run(&Ask::default(), "session.a = 1 session.b = 'two' session.c = { 3 }").cookie();
+    let ask = with(&cookie, &[]);
+    for all in ["pairs(session)", "session"] {
+        let code = format!(
+            "local n = 0 for name, value in {all} do n += 1 __r(name .. type(value)) session[name] = nil end __r(n)"
+        );
+        let answered = site.run(&ask, &code);
+        assert_eq!(answered.error, None);
+        let text = &answered.text;
+        assert!(text.ends_with('3') && text.len() == 1 + 3 + "numberstringtable".len(), "{text}");
+        for part in ["anumber", "bstring", "ctable"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(site.value_of(&with(&answered.cookie(), &[]), "session.a"), "nil");
+        assert_eq!(answered.fields.iter().find(|(name, _)| name == "Vary").map(|(_, value)| &**value), Some("Cookie"));
+    }
+    assert_eq!(site.run(&Ask::default(), "for _ in pairs(session) do __r('x') end").text, "");
+}
+
+#[test]
 fn what_was_changed_by_others_is_empty() {
     let site = Site::new();
     let cookie = site.run(&Ask::default(), "session.admin = false").cookie();

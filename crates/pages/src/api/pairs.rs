@@ -1,0 +1,32 @@
+//! `pairs`, which Luau does not let metatables change, for `request.headers` and `session` as well.
+
+use crate::sandbox::Sandbox;
+use crate::sandbox::failure::PRELUDE;
+use mlua::{Table, Value};
+
+/// It is in Luau because pages call it often: a call of a native costs several times as much.
+const PAIRS: &str = r"
+local next, type, getmetatable, listings, refuse = ...
+return function(t)
+    if type(t) ~= 'table' then
+        refuse(t)
+    end
+    local kind = getmetatable(t)
+    local list = if kind then listings[kind] else nil
+    return next, if list then list(t) else t, nil
+end
+";
+
+/// Lays `pairs` in. `listings` has, for the `__metatable` of a table whose values are not in itself, a function that returns a
+/// table with them.
+pub(super) fn install(sandbox: &Sandbox, listings: Table) -> mlua::Result<()> {
+    let globals = sandbox.lua().globals();
+    let refuse = sandbox.function(|_, _, value: Value| {
+        let given = value.type_name();
+        Err::<(), _>(format!("invalid argument #1 to 'pairs' (table expected, got {given})").into())
+    })?;
+    let get = |name: &str| globals.raw_get::<Value>(name);
+    let pairs = sandbox.lua().load(PAIRS).set_name(format!("={PRELUDE}"));
+    let pairs: Value = pairs.call((get("next")?, get("type")?, get("getmetatable")?, listings, refuse))?;
+    sandbox.global("pairs", pairs)
+}
