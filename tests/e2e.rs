@@ -11,6 +11,7 @@ mod e2e {
     mod bad_input;
     mod bench;
     mod browser;
+    mod cgroup;
     mod cli;
     mod clients;
     mod config;

@@ -8,6 +8,7 @@ mod explain;
 mod faults;
 mod hints;
 mod hits;
+mod limits;
 mod memory;
 mod origin;
 mod parts;

@@ -203,8 +203,31 @@ fn demo() -> Outcome<Verdict> {
         .env("FLATOUT_BIN", binary);
     let said = shell::output_of(&mut command)?;
     print!("{said}");
-    let is_believed = !said.contains("INVALID") && said.contains("2. How long does a visitor wait?");
-    if is_believed { Ok(Verdict::Held) } else { Err("a measurement of the demo came to nothing".into()) }
+    check_demo(&said).map(|()| Verdict::Held)
+}
+
+/// What a first visitor must see of the demo: figures from both measurements, the limit beside the first, and no verdict
+/// against them. That it exited 0 is known by then.
+fn check_demo(said: &str) -> Outcome<()> {
+    let (cost, wait) =
+        said.split_once("2. How long does a visitor wait?").cannot("find the demo's second measurement")?;
+    if said.contains("INVALID") {
+        return Err("the demo says INVALID".into());
+    }
+    for (part, named) in
+        [(cost, &["requests/s", "latency", "server CPU", "limit"][..]), (wait, &["requests/s", "latency"])]
+    {
+        for name in named {
+            let has_figure = |line: &str| {
+                let rest = line.trim_start().strip_prefix(name).filter(|rest| rest.starts_with(' '));
+                rest.is_some_and(|rest| rest.contains(|letter: char| letter.is_ascii_digit()))
+            };
+            if !part.lines().any(has_figure) {
+                return Err(format!("the demo shows no figure for `{name}`").into());
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -27,16 +27,24 @@ impl ProcessCpu {
     fn read(pid: u32) -> Option<Self> {
         let ticks = procfs::read_process_ticks(pid).ok();
         let children_ns = procfs::read_children_ticks(pid).map_or(0, procfs::Ticks::total_ns);
-        let (own_ns, clock) = match (process_cpu_ns(pid), ticks) {
-            (Ok(own_ns), _) => (own_ns, CpuClock::Process),
-            (Err(_), Some(ticks)) => (ticks.total_ns(), CpuClock::ProcessTicks),
-            (Err(_), None) => {
-                let threads = procfs::read_task_times(pid).ok()?;
-                (threads.values().map(|time| time.cpu_ns).sum(), CpuClock::Threads)
-            }
-        };
+        let threads_ns = || Some(procfs::read_task_times(pid).ok()?.values().map(|time| time.cpu_ns).sum());
+        let (own_ns, clock) = choose_clock(process_cpu_ns(pid).ok(), ticks, threads_ns)?;
         let (parent, ignores_children) = (procfs::read_parent(pid).unwrap_or(0), procfs::ignores_children(pid));
         Some(Self { parent, ignores_children, own_ns, children_ns, clock })
+    }
+}
+
+/// The most exact of what the kernel tells of a process. Its threads are asked only where nothing else is known: the time
+/// of those that have ended is missing there.
+fn choose_clock(
+    process_ns: Option<u64>,
+    ticks: Option<procfs::Ticks>,
+    threads_ns: impl FnOnce() -> Option<u64>,
+) -> Option<(u64, CpuClock)> {
+    match (process_ns, ticks) {
+        (Some(own_ns), _) => Some((own_ns, CpuClock::Process)),
+        (None, Some(ticks)) => Some((ticks.total_ns(), CpuClock::ProcessTicks)),
+        (None, None) => Some((threads_ns()?, CpuClock::Threads)),
     }
 }
 
@@ -118,20 +126,14 @@ impl CpuReading {
 
     /// The least exact way in which one of the processes was read.
     pub fn clock(&self) -> CpuClock {
-        let clocks = || self.0.values().map(|cpu| cpu.clock);
-        if clocks().any(|clock| clock == CpuClock::Threads) {
-            CpuClock::Threads
-        } else if clocks().any(|clock| clock == CpuClock::ProcessTicks) {
-            CpuClock::ProcessTicks
-        } else {
-            CpuClock::Process
-        }
+        self.0.values().map(|cpu| cpu.clock).max().unwrap_or(CpuClock::Process)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuClock, CpuReading, ProcessCpu, Seen};
+    use super::{CpuClock, CpuReading, ProcessCpu, Seen, choose_clock};
+    use crate::procfs::Ticks;
     use std::process::{Command, Stdio};
 
     /// Each process is the parent of the next one.
@@ -161,6 +163,24 @@ mod tests {
         ignoring.0.get_mut(&1).unwrap().ignores_children = true;
         assert!(ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::from_iter([(2, 1, 5)])));
         assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::default()), "it had no children");
+    }
+
+    #[test]
+    fn the_most_exact_clock_is_used_and_the_least_exact_is_told() {
+        let ticks = Some(Ticks { user: 3, system: 1 });
+        let unasked = || panic!("threads are asked although a clock with ended threads is known");
+        assert_eq!(choose_clock(Some(7), ticks, unasked), Some((7, CpuClock::Process)));
+        assert_eq!(choose_clock(Some(7), None, unasked), Some((7, CpuClock::Process)));
+        assert_eq!(choose_clock(None, ticks, unasked), Some((40_000_000, CpuClock::ProcessTicks)));
+        assert_eq!(choose_clock(None, None, || Some(5)), Some((5, CpuClock::Threads)));
+        assert_eq!(choose_clock(None, None, || None), None, "the process is gone");
+
+        let mut all = reading(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
+        assert_eq!((all.clock(), CpuReading::default().clock()), (CpuClock::Process, CpuClock::Process));
+        for clock in [CpuClock::ProcessTicks, CpuClock::Threads] {
+            all.0.get_mut(&2).unwrap().clock = clock;
+            assert_eq!(all.clock(), clock);
+        }
     }
 
     #[test]

@@ -5,13 +5,14 @@ use super::super::harness::{Folder, Server, wait_until};
 use super::super::http2::client::{Client, WINDOW_UPDATE};
 use super::super::memory::{allow_descriptors, bound};
 use super::super::tool::tool;
+use super::limits::ask_admin;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Stdio, id};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -73,7 +74,7 @@ impl Drop for Origin {
 fn start(folder: &Folder, origin: &Origin) -> Server {
     let configuration = format!(
         "workers 2
-admin off=#true
+admin \"{}/admin\"
 store memory=\"16MiB\"
 timeouts {{ write \"1h\"; idle \"1h\" }}
 site \"*\" {{
@@ -85,6 +86,7 @@ site \"*\" {{
     }}
 }}
 ",
+        folder.path().display(),
         origin.url
     );
     let server = Server::run(folder, &configuration);
@@ -115,7 +117,7 @@ fn sockets(server: &Server) -> usize {
 fn settled_bytes(server: &Server) -> u64 {
     let (mut before, mut same) = (0, 0);
     wait_until("the memory has stopped growing", || {
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
         let now = memory_bytes(server);
         same = if now <= before + MIB / 4 { same + 1 } else { 0 };
         before = before.max(now);
@@ -139,11 +141,80 @@ fn check(server: &Server, before: u64, connections: usize, allowed: u64, what: &
     most
 }
 
+/// How long after clients have left their memory is given back, as docs/accelerator.md has it.
+const GIVEN_BACK_MAX: Duration = Duration::from_secs(10);
+
 /// Waits until no more than `allowed` is left, and says how long that took.
 fn given_back(server: &Server, allowed: u64) {
     let left_at = Instant::now();
-    wait_until("the memory is given back", || memory_bytes(server) <= allowed);
+    while memory_bytes(server) > allowed {
+        let left = memory_bytes(server) / MIB;
+        assert!(left_at.elapsed() < GIVEN_BACK_MAX, "{left} MiB are left, more than {} MiB", allowed / MIB);
+        std::thread::sleep(Duration::from_millis(50));
+    }
     println!("{} MiB left {} ms after they have gone", memory_bytes(server) / MIB, left_at.elapsed().as_millis());
+}
+
+/// Content that memory has no room for, requested by one client: a window of each response is all that is held.
+#[test]
+fn one_client_cannot_take_the_memory() {
+    let (folder, origin) = (Folder::new(), Origin::start());
+    let server = start(&folder, &origin);
+    let before = memory_bytes(&server);
+    let read_nothing = |number: usize| {
+        let mut stream: TcpStream = server.connect();
+        write!(stream, "GET /20000000?x={number} HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        stream
+    };
+    let readers: Vec<_> = (0..300).map(read_nothing).collect();
+    let most = check(&server, before, 600, (16 + 64) * MIB, "300 readers");
+    check_shares(&folder);
+    drop(readers);
+    given_back(&server, before + bound((16 + 16) * MIB));
+
+    // One connection of HTTP/2, whose streams have no window at all.
+    let mut client = Client::connect(&server, &[(INITIAL_WINDOW, 0)]);
+    for stream in 0..100 {
+        client.get(2 * stream + 1, &format!("/20000000?y={stream}"));
+    }
+    let with_streams = check(&server, before, 100, (16 + 64) * MIB, "100 streams");
+    check_shares(&folder);
+    drop(client);
+    given_back(&server, before + bound((16 + 16) * MIB));
+    println!("{} MiB, {} MiB", most / MIB, with_streams / MIB);
+}
+
+/// Who holds memory, by the metric.
+fn shares(folder: &Folder) -> Vec<(String, u64)> {
+    let metrics = ask_admin(folder, "/metrics");
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix("flatout_memory_held_bytes{share=\""));
+    let share = |line: &str| line.split_once("\"} ").map(|(name, value)| (name.to_owned(), value.parse().unwrap()));
+    lines.filter_map(share).collect()
+}
+
+/// The metric and the status say the same of who holds memory, each name is documented, and the sum is that of the parts.
+fn check_shares(folder: &Folder) {
+    let documented = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/accelerator.md")).unwrap();
+    let show = |bytes: u64| match [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+        .iter()
+        .find(|(unit, _)| bytes >= *unit)
+    {
+        Some((unit, name)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
+        None => format!("{bytes} B"),
+    };
+    // They are two looks at what changes.
+    let mut last = (String::new(), String::new());
+    wait_until("metric and status agree", || {
+        let shares = shares(folder);
+        assert_eq!(shares.len(), 5, "{shares:?}");
+        let sum: u64 = shares.iter().map(|(_, bytes)| bytes).sum();
+        let parts: Vec<_> = shares.iter().map(|(name, bytes)| format!("{name} {}", show(*bytes))).collect();
+        let expected = format!("{} of 16.0 MiB: {}", show(sum), parts.join(", "));
+        last = (expected, ask_admin(folder, "/status"));
+        assert!(shares.iter().all(|(name, _)| documented.contains(&format!("| `{name}` |"))), "{shares:?}");
+        assert!(sum > 0, "{shares:?}");
+        last.1.contains(&last.0)
+    });
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The verdict is per figure, and the server's CPU time is whole.
 
-use super::bench;
 use super::responder::{Answer, ok, respond};
-use crate::e2e::harness::flatout;
+use super::{Bench, before_others_alone, bench, bench_by};
+use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::tool::tool;
 use flatout_lab::procfs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A server with a thread for each connection, each of which ends with it.
 struct Threading(Child, String);
@@ -60,11 +60,14 @@ fn threads_that_ended_are_in_the_servers_cpu_time() {
     let slack_ns = 40_000_000 + used_ns / 10;
     assert!(used_ns > 50_000_000 && found_ns.abs_diff(used_ns) < slack_ns, "{found_ns} of {used_ns}");
     assert_eq!(report["cpu_clock"], "process");
+    let line = run.stdout.lines().find(|line| line.trim_start().starts_with("server CPU")).unwrap();
+    assert!(line.ends_with("; by the CPU clocks of its processes"), "{line}");
 }
 
 /// What becomes of a client that is the limit: an answer that takes no time, from a server of many threads.
 #[test]
 fn a_plain_run_ends_well_while_figures_hold_and_says_which_do_not() {
+    let _alone = before_others_alone();
     let address = respond(|_, _| Answer::At(0, ok(8)));
     let url = format!("http://{address}/");
     // Connections enough for the rate, and too few for its bursts: the wait is in the times, and in no other figure.
@@ -87,6 +90,67 @@ fn a_plain_run_ends_well_while_figures_hold_and_says_which_do_not() {
     assert_eq!(with(&["--require", "p99<1m"]), Some(0), "an upper bound decides it");
     let run = bench(&[&url, "-n", "0"]);
     assert_eq!(run.exit, Some(2), "{}", run.stderr);
+}
+
+/// A program on one core, the first of this process's, so that the other tests keep theirs.
+fn on_one_core(program: &std::ffi::OsStr) -> Command {
+    let mut command = tool("taskset");
+    command.args(["--cpu-list", &flatout_lab::cores::cores_allowed()[0].to_string()]).arg(program);
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// Programs that keep that core busy.
+struct BusyLoops(Vec<Child>);
+
+impl BusyLoops {
+    fn start() -> Self {
+        let start = |_| on_one_core("sh".as_ref()).args(["-c", "while :; do :; done"]).spawn().unwrap();
+        Self((0..4).map(start).collect())
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _killed = child.kill();
+            let _waited = child.wait();
+        }
+    }
+}
+
+#[test]
+fn figures_that_other_processes_spoil_are_marked() {
+    let _alone = before_others_alone();
+    let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
+    let mut command = on_one_core(flatout().get_program());
+    command.arg("serve").arg(site.path()).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
+    let server = Server::spawn(command);
+    let bench = |arguments: &[&str]| bench_by(on_one_core(flatout().get_program()), arguments);
+    let busy = BusyLoops::start();
+    let reasons = |run: &Bench| run.invalid().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    // Too short to tell how much they took, and long enough.
+    for (length, name) in [("400ms", "crowding-unknown"), ("2s", "crowded")] {
+        let run = bench(&[&server.url("/a.txt"), "-c", "8", "-d", length]);
+        assert!(reasons(&run).iter().any(|reason| reason == name), "{name}: {:?} {}", reasons(&run), run.stdout);
+        let figures = run.step()["figures"].as_array().unwrap();
+        let p99 = figures.iter().find(|figure| figure["figure"] == "p99").unwrap();
+        assert_ne!(p99["soundness"], "sound");
+        assert!(p99["reasons"].as_array().unwrap().contains(&name.into()), "{p99}");
+        // Each reason on the screen says what to do about it, and where to read more.
+        let said = |what: &str| run.stdout.matches(what).count();
+        for reason in reasons(&run) {
+            assert!(
+                said(&format!("  {reason}: ")) == 1 && said(&format!("(flatout help {reason})")) == 1,
+                "{}",
+                run.stdout
+            );
+        }
+        assert_eq!(said("What to do: "), reasons(&run).len(), "{}", run.stdout);
+        let strict = bench(&[&server.url("/a.txt"), "-c", "8", "-d", length, "--strict"]);
+        assert_eq!(strict.exit, Some(5), "{}", strict.stdout);
+    }
+    drop(busy);
 }
 
 #[test]

@@ -5,66 +5,10 @@
 //! shown and the tests say so.
 
 use super::{Bench, bench_by};
+use crate::e2e::cgroup::Cgroup;
 use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::tool::tool;
 use flatout_lab::cgroup;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// A group whose processes get so many milliseconds of every 100 ms of a core.
-struct Starved(PathBuf);
-
-impl Starved {
-    fn new(name: &str, quota_ms: u32) -> Option<Self> {
-        let quota_us = (1_000 * quota_ms).to_string();
-        let max = format!("{quota_us} 100000");
-        let name = format!("flatout-{name}-{}", std::process::id());
-        let first = Path::new("/sys/fs/cgroup/cpu");
-        let (folder, quota) = if first.is_dir() {
-            (first.join(name), [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", quota_us.as_str())])
-        } else {
-            (Path::new("/sys/fs/cgroup").join(name), [("cpu.max", max.as_str()), ("cgroup.type", "domain")])
-        };
-        let made = fs::create_dir(&folder).is_ok();
-        let starved = made.then(|| Self(folder.clone()));
-        let is_set = made
-            && quota
-                .iter()
-                .take(if first.is_dir() { 2 } else { 1 })
-                .all(|(file, value)| fs::write(folder.join(file), value).is_ok());
-        if !is_set {
-            eprintln!("not shown: this user may not make a cgroup with a quota");
-            return None;
-        }
-        starved
-    }
-
-    fn take(&self, pid: u32) {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-
-    /// A command whose program runs in the group from its beginning.
-    fn command(&self, program: &std::ffi::OsStr) -> Command {
-        let mut command = Command::new("sh");
-        let procs = self.0.join("cgroup.procs");
-        command.arg("-c").arg("echo $$ > \"$0\" && exec \"$@\"").arg(procs).arg(program);
-        command.env("RUST_BACKTRACE", "0");
-        command
-    }
-}
-
-impl Drop for Starved {
-    fn drop(&mut self) {
-        // Its processes have ended, or are about to.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-    }
-}
 
 fn site() -> Folder {
     Folder::with(&[("a.txt", &[b'a'; 1024])])
@@ -72,7 +16,7 @@ fn site() -> Folder {
 
 #[test]
 fn a_starved_client_calls_its_run_invalid() {
-    let Some(starved) = Starved::new("client", 5) else { return };
+    let Some(starved) = Cgroup::with_cpu_quota("client", 5) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
     let bench = |load: &[&str]| {
@@ -102,7 +46,7 @@ const FEW: [&str; 6] = ["--rate", "100", "-d", "1s", "--threads", "1"];
 
 #[test]
 fn a_client_with_a_quota_sleeps_until_something_is_due() {
-    let Some(bounded) = Starved::new("quota", 90) else { return };
+    let Some(bounded) = Cgroup::with_cpu_quota("quota", 90) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
     let run =
@@ -135,7 +79,7 @@ fn time_spent_on_staying_awake_is_told_and_is_no_more_than_was_spent() {
 
 #[test]
 fn a_starved_server_leaves_the_run_valid() {
-    let Some(starved) = Starved::new("server", 5) else { return };
+    let Some(starved) = Cgroup::with_cpu_quota("server", 5) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
     starved.take(server.pid());

@@ -452,6 +452,7 @@ impl Around {
                 switches_forced: sum(one.switches_forced, two.switches_forced),
                 wait_cores: mean(one.wait_cores, two.wait_cores),
                 crowded_cores: mean(one.crowded_cores, two.crowded_cores),
+                cpu_clock: one.cpu_clock.max(two.cpu_clock),
                 cpu_is_short: one.cpu_is_short || two.cpu_is_short,
                 ..two
             }

@@ -198,7 +198,7 @@ fn add_figures(page: &mut Page, step: &StepReport) {
                 (Soundness::Sound, Soundness::Sound) => String::new(),
                 (median, tail) => format!("p50 {}, p99 {}", median.words(), tail.words()),
             };
-            let parts = [bounds, unanswered(step)];
+            let parts = [bounds, verdict::unanswered(step).unwrap_or_default()];
             let bounds =
                 parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ");
             page.painted("latency", &percentiles(page.style, response), &bounds);
@@ -244,16 +244,6 @@ fn add_figures(page: &mut Page, step: &StepReport) {
         page.line("  never begun", &units::count(step.requests.never_begun), why);
     }
     add_errors(page, step);
-}
-
-/// Which requests response times are of, where some were never answered.
-fn unanswered(step: &StepReport) -> String {
-    let missing = step.requests.failed + step.requests.never_begun;
-    if missing == 0 {
-        return String::new();
-    }
-    let answered = units::count(step.record.counts.responses);
-    format!("of {answered} that were answered; {} were not", units::count(missing))
 }
 
 /// What a figure that does not hold is worth, to stand beside it.

@@ -139,7 +139,11 @@ fn add_step(page: &mut Page, step: &StepReport) {
         ("lag", &step.lag, "how late the client acted"),
     ] {
         match times {
-            Some(times) if name == "response" || step.plan.is_open() => page.line(name, &percentiles(times), what),
+            Some(times) if name == "response" => {
+                let of = verdict::unanswered(step).map_or_else(String::new, |of| format!("; {of}"));
+                page.line(name, &percentiles(times), &format!("{what}{of}"));
+            }
+            Some(times) if step.plan.is_open() => page.line(name, &percentiles(times), what),
             None if name == "response" => page.line(name, "-", "nothing was answered"),
             _ => {}
         }
@@ -257,12 +261,16 @@ mod tests {
         for line in [
             "failing   HTTP/1.1, open loop, 50.0 connections/s, equal gaps, at most 1,000 connections, one request a connection",
             "  answers/s        48.0   of 50.0 offered",
+            "  response         p50 635 µs",
             "  answers          288   2xx 288   of 300 begun",
             "  errors           12 connreset   the peer reset the connection (epipe 12)",
             "  Some CPU @ 2 GHz, 2 cores, 16.0 GiB, Linux 6.12.0, seed 42",
         ] {
             assert!(text.lines().any(|found| found.starts_with(line)), "no line {line:?} in\n{text}");
         }
+        let response = text.lines().find(|line| line.starts_with("  response ")).unwrap();
+        assert!(response.ends_with("to the last byte; of 288 that were answered; 12 were not"), "{response}");
+        assert!(!print(&fixture::single(), Style::PLAIN).contains("were answered"));
         let coloured = print(&fixture::failing(), Style::COLOURED);
         assert!(coloured.contains('\x1b') && !text.contains('\x1b'));
     }

@@ -170,6 +170,13 @@ pub fn asked_for(step: &StepReport) -> String {
     format!("of {offered}{} begun", units::count(requests.begun))
 }
 
+/// Which requests response times are of, where some were never answered: `of 288 that were answered; 12 were not`.
+pub fn unanswered(step: &StepReport) -> Option<String> {
+    let missing = step.requests.failed + step.requests.never_begun;
+    let answered = units::count(step.record.counts.responses);
+    (missing > 0).then(|| format!("of {answered} that were answered; {} were not", units::count(missing)))
+}
+
 /// How late the last one was: `after the end of the span, the last 6.01 s`.
 pub fn lateness(step: &StepReport) -> String {
     format!("answered after the end of the span, the last {} after it", units::duration(step.requests.drain_ns as f64))

@@ -254,8 +254,8 @@ pub struct ServerReport {
     pub crowded_cores: Option<f64>,
 }
 
-/// Where a server's CPU time was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a server's CPU time was read, the most exact clock first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuClock {
     /// The CPU clock of each process, in nanoseconds, with the time of threads that have ended.

@@ -147,7 +147,8 @@ impl Knee {
                 format!("{requirement} fails even at {missed:.0} {arrival}, the lowest rate allowed")
             }
             (KneeEnding::Between, Some(met), Some(missed)) => format!(
-                "{requirement} holds at {met:.0} {arrival} (confirmed {times}) and fails at {missed:.0}; the knee lies between,                  where this client or other processes were the limit"
+                "{requirement} holds at {met:.0} {arrival} (confirmed {times}) and fails at {missed:.0}; the knee lies between, \
+                 where this client or other processes were the limit"
             ),
             (KneeEnding::ClientLimited, Some(met), _) => format!(
                 "{requirement} holds at {met:.0} {arrival} (confirmed {times}); this client cannot offer more, so the knee \

@@ -1,8 +1,8 @@
 //! Deadlines of a worker's slots, watched by one task a worker instead of one timer a request.
 //!
-//! Setting a deadline is one store. The watch looks at all of them a few times a second and shuts down the socket of a
-//! connection that is late; its task then wakes up to an end of stream and asks why. A stream of HTTP/2 shares its socket
-//! with others: its task is woken instead, and resets the stream.
+//! Setting a deadline is one store. The watch looks at all of them a few times a second, and in between when the earliest
+//! has come. It shuts down the socket of a connection that is late; its task then wakes up to an end of stream and asks why.
+//! A stream of HTTP/2 shares its socket with others: its task is woken instead, and resets the stream.
 
 use super::failure::Failure;
 use rustix::net::{Shutdown, shutdown};
@@ -62,6 +62,11 @@ impl Deadline {
     /// Whether it has passed.
     pub(super) fn is_late(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns.get()
+    }
+
+    /// When it will have passed; `None` when nothing is awaited, or has been cut already.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        Some(self.due_ns.get()).filter(|due_ns| *due_ns != NEVER && self.cut.get().is_none())
     }
 
     /// Cuts what is under way, if anything is; says whether its task must be woken.

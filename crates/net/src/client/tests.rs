@@ -466,6 +466,19 @@ fn a_server_that_never_answers_times_out() {
 }
 
 #[test]
+fn a_timeout_is_more_exact_than_the_looks_at_deadlines() {
+    const TIMEOUT_NS: u64 = 400_000_000;
+    // One after the other: each is due nearly a whole interval, a tenth of the timeout, before a look.
+    let address = server(|_, mut stream| while read_request(&mut stream) {});
+    let report = run(ClientSettings { request_timeout_ns: TIMEOUT_NS, ..settings(address) }, 5);
+    assert_eq!(failures(&report), vec![Failure::TimedOut; 5]);
+    let late_ns = |ended: &Ended| (ended.ended_ns - ended.sent_ns).checked_sub(TIMEOUT_NS).unwrap();
+    // A busy machine makes some of them late, and the look would make all so.
+    let least_ns = report.drive.ended.iter().map(late_ns).min().unwrap();
+    assert!(least_ns < TIMEOUT_NS / 10 / 2, "{least_ns}");
+}
+
+#[test]
 fn where_nothing_listens_a_connection_is_given_up() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut script = Script::new(1, 100);

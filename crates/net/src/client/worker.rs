@@ -18,15 +18,16 @@ use rustls_pki_types::ServerName;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Room for one receive, shared by all connections of a worker. A guess between system calls and cache: large bodies need
 /// few receives, and the whole of it stays in a common second-level cache.
 const RECEIVE_BYTES: usize = 128 * 1024;
 
-/// Longest time between two looks at the deadlines, in milliseconds; a timeout is exact to this.
+/// Longest time between two looks at the deadlines, in milliseconds. A deadline between two looks has an alarm of its own.
 const WATCH_INTERVAL_MS_MAX: u64 = 50;
 
 /// Heads remembered at the most, one for each request of a short table. A guess: 256 heads of 300 bytes stay in a cache.
@@ -241,22 +242,47 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
     }
 }
 
+/// Cuts what is late, and returns when the next deadline of the others is.
+fn cut_late(slots: &[Rc<Slot>], now_ns: u64) -> Option<u64> {
+    slots.iter().for_each(|slot| slot.cut_if_late(now_ns));
+    slots.iter().filter_map(|slot| slot.deadline.due_ns()).min()
+}
+
 /// Looks at the deadlines, and tells the drive how late the loop is.
 async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
+    // What is set between two looks is due after the second one: no timeout is shorter than ten intervals, or the interval
+    // is as short as it can be.
     let interval_ms = (shared.settings.request_timeout_ns / 10_000_000).clamp(1, WATCH_INTERVAL_MS_MAX);
     let interval_ns = interval_ms * 1_000_000;
     let timer = Timer::new().and_then(|timer| timer.set_interval(interval_ms).map(|()| timer));
-    let timer = match timer {
-        Ok(timer) => timer,
+    let (timer, alarm) = match timer.and_then(|timer| Ok((timer, Pacer::new(0)?))) {
+        Ok(both) => both,
         // For want of a descriptor. Without a watch no request would ever time out.
         Err(error) => return shared.break_off(error),
     };
     let mut due_ns = precise_ns() + interval_ns;
-    while timer.tick().await.is_ok() {
+    loop {
+        let mut tick = pin!(timer.tick());
+        let is_tick = poll_fn(|context| match tick.as_mut().poll(context) {
+            Poll::Ready(tick) => Poll::Ready(tick.map(|()| true)),
+            Poll::Pending => alarm.poll_ring(context).map_ok(|()| false),
+        });
+        let is_tick = match is_tick.await {
+            Ok(is_tick) => is_tick,
+            Err(error) => return shared.break_off(error),
+        };
         let now_ns = precise_ns();
+        alarm.take_due(now_ns);
+        if let Some(next_ns) = cut_late(&shared.slots, now_ns).filter(|next_ns| *next_ns < now_ns + interval_ns)
+            && let Err(error) = alarm.set(next_ns)
+        {
+            return shared.break_off(error);
+        }
+        if !is_tick {
+            continue;
+        }
         let late_ns = now_ns.saturating_sub(due_ns);
         due_ns += interval_ns * (1 + late_ns / interval_ns);
-        shared.slots.iter().for_each(|slot| slot.cut_if_late(now_ns));
         shared.drive.borrow_mut().handle_tick(now_ns, late_ns, shared.connections.get());
         // What the drive heard meanwhile may have changed what is due.
         let own = shared.dispatch(now_ns, None);

@@ -62,15 +62,84 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
                 | InvalidReason::LittlesLaw
         )
     };
-    let is_met = step.judge(requirement).met;
+    let outcome = step.judge(requirement);
+    let is_by_client = step.invalid.iter().any(|invalid| by_client(invalid.reason));
+    // Where a reason of the client's leaves no bound, the figure decides nothing.
+    let is_unknown = outcome.unsound.iter().any(|reason| by_client(*reason));
     // The luck of random arrivals is not in this share, as it is in the rate.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
-    if is_met && keeps_up {
+    if outcome.met && keeps_up && !is_unknown {
         TrialOutcome::Met
-    } else if step.invalid.iter().any(|invalid| by_client(invalid.reason)) {
+    } else if is_by_client {
         TrialOutcome::Invalid
     } else {
         TrialOutcome::Missed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TrialOutcome, outcome_of};
+    use crate::view::fixture;
+    use flatout_load::judge::validity::Invalid;
+    use flatout_load::judge::{InvalidReason, Threshold};
+    use flatout_load::report::StepReport;
+
+    /// Nine of ten responses take 0.6 ms, the others 3.1 ms.
+    fn step(reasons: &[InvalidReason]) -> StepReport {
+        let mut step = fixture::single().steps.remove(0);
+        step.invalid = reasons.iter().map(|reason| Invalid { reason: *reason, text: String::new() }).collect();
+        step
+    }
+
+    fn outcome(step: &StepReport, requirement: &str) -> TrialOutcome {
+        outcome_of(step, &Threshold::parse(requirement).unwrap())
+    }
+
+    const CLIENTS: [InvalidReason; 4] = [
+        InvalidReason::ClientSaturated,
+        InvalidReason::ScheduleLag,
+        InvalidReason::Crowded,
+        InvalidReason::CrowdingUnknown,
+    ];
+
+    #[test]
+    fn a_sound_trial_says_what_it_measured() {
+        let sound = step(&[]);
+        assert_eq!(outcome(&sound, "p99<20ms"), TrialOutcome::Met);
+        assert_eq!(outcome(&sound, "p99<1ms"), TrialOutcome::Missed);
+        // What is not the client's doing takes nothing from a miss.
+        assert_eq!(outcome(&step(&[InvalidReason::RateNotReached]), "p99<1ms"), TrialOutcome::Missed);
+    }
+
+    #[test]
+    fn times_with_the_clients_delay_in_them_are_an_upper_bound() {
+        for reason in CLIENTS {
+            let late = step(&[reason]);
+            assert_eq!(outcome(&late, "p99<20ms"), TrialOutcome::Met, "{reason:?}: even the bound meets it");
+            assert_eq!(outcome(&late, "p99<1ms"), TrialOutcome::Invalid, "{reason:?}: less may be the truth");
+        }
+        assert_eq!(outcome(&step(&CLIENTS), "p99<20ms"), TrialOutcome::Met);
+        assert_eq!(
+            outcome(&step(&[InvalidReason::LittlesLaw]), "p99<20ms"),
+            TrialOutcome::Invalid,
+            "no bound is known"
+        );
+    }
+
+    #[test]
+    fn a_server_that_does_not_keep_up_meets_nothing() {
+        let dropped = |reasons: &[InvalidReason]| {
+            let mut step = step(reasons);
+            step.tally.dropped = 1;
+            step
+        };
+        assert_eq!(outcome(&dropped(&[]), "p99<20ms"), TrialOutcome::Missed);
+        assert_eq!(outcome(&dropped(&[InvalidReason::Crowded]), "p99<20ms"), TrialOutcome::Invalid);
+        let mut stretched = step(&[]);
+        stretched.evidence.offered_per_s = Some(50.0);
+        stretched.evidence.begun_span_ns = 2 * stretched.evidence.intended_span_ns;
+        assert_eq!(outcome(&stretched, "p99<20ms"), TrialOutcome::Missed);
     }
 }

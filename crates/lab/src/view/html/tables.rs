@@ -37,10 +37,18 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
                     "Times are from the intended start of a request to the last byte of its answer. Late: how long after the intended start the client acted."
                 }
             } }
+            (unanswered(&rows))
             (thresholds(reports, names))
             (notes(reports, names))
         }
     }
+}
+
+/// Which requests the times are of, where some were never answered.
+fn unanswered(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
+    html! { @for (name, _, step) in rows { @if let Some(of) = verdict::unanswered(step) {
+        p { @if rows.len() > 1 { (name) ": times" } @else { "Times" } " are " (of) "." }
+    } } }
 }
 
 fn step_row(name: &str, step: &StepReport) -> Markup {

@@ -43,6 +43,15 @@ fn one_run_is_told_whole() {
 }
 
 #[test]
+fn times_say_which_requests_they_are_of() {
+    let failing = page(&[fixture::failing()]);
+    assert_has(&failing, &["<p>Times are of 288 that were answered; 12 were not.</p>"]);
+    let both = page(&[fixture::single(), fixture::failing()]);
+    assert_has(&both, &["<p>failing: 50.0 requests/s: times are of 288 that were answered; 12 were not.</p>"]);
+    assert!(!page(&[fixture::single()]).contains("were answered"));
+}
+
+#[test]
 fn a_sweep_has_the_curve_and_its_findings() {
     let page = page(&[fixture::sweep("sweep", 10)]);
     assert_has(

@@ -1,4 +1,4 @@
-use super::{Knee, KneeEnding, KneePlan, Search, Trial, TrialOutcome};
+use super::{INVALID_MAX, Knee, KneeEnding, KneePlan, Search, Stage, Trial, TrialOutcome};
 use crate::plan::{Plan, Visit};
 use crate::random::Random;
 
@@ -137,7 +137,9 @@ fn a_rate_that_was_missed_is_one_that_the_client_could_offer() {
     assert_eq!(knee.missed_per_s, Some(1_600.0));
     let sentence = knee.sentence("p99<50ms", arrival);
     assert!(
-        sentence.contains("and fails at 1600; the knee lies between") && !sentence.contains("higher"),
+        sentence
+            .contains("and fails at 1600; the knee lies between, where this client or other processes were the limit")
+            && !sentence.contains("higher"),
         "{sentence}"
     );
     // Nothing was met: there is no knee to tell, and the client was not the limit at every rate.
@@ -187,6 +189,78 @@ fn every_ending_has_its_sentence() {
     assert!(matches!(knee.ending, KneeEnding::Contradictory | KneeEnding::Unsettled), "{knee:?}");
     assert!(knee.met_per_s.is_none() && sentence(&knee).contains("could not be found"), "{}", sentence(&knee));
     assert_eq!(Search::new(plan).knee().ending, KneeEnding::Unsettled);
+}
+
+#[test]
+fn an_invalid_trial_is_repeated_at_its_rate() {
+    let mut search = Search::new(KneePlan::DEFAULT);
+    let first = search.next().unwrap();
+    for _ in 1..INVALID_MAX {
+        search.handle(TrialOutcome::Invalid);
+        assert_eq!(search.next(), Some(first));
+    }
+    search.handle(TrialOutcome::Met);
+    assert!(search.next().unwrap().rate_per_s > first.rate_per_s, "one that is valid decides");
+
+    // A rate that stays invalid bounds what this client can offer, and the search goes on below it.
+    let second = search.next().unwrap();
+    for _ in 0..INVALID_MAX {
+        assert_eq!(search.next(), Some(second));
+        search.handle(TrialOutcome::Invalid);
+    }
+    let third = search.next().unwrap();
+    assert!(first.rate_per_s < third.rate_per_s && third.rate_per_s < second.rate_per_s, "{third:?}");
+}
+
+/// The first long trial at the met rate after the missed rate was checked.
+fn is_last_check(search: &Search) -> bool {
+    matches!(search.stage, Stage::CheckMet(_))
+}
+
+#[test]
+fn a_figure_that_the_last_check_contradicts_is_not_reported() {
+    // The server slows down for good in the moment of the last check.
+    let mut search = Search::new(KneePlan::DEFAULT);
+    let mut truth = 5_000.0;
+    let mut checked = None;
+    while let Some(trial) = search.next() {
+        if is_last_check(&search) && checked.is_none() {
+            (checked, truth) = (Some(trial.rate_per_s), 1_000.0);
+        }
+        search.handle(outcome(trial.rate_per_s <= truth));
+    }
+    let knee = search.knee();
+    assert!(checked.is_some_and(|rate| rate > 4_800.0), "{checked:?}");
+    assert_eq!(knee.ending, KneeEnding::Found);
+    assert!(knee.met_per_s.is_some_and(|met| met <= 1_000.0 && met > 950.0), "{:?}", knee.met_per_s);
+    assert_confirmed(&knee);
+
+    // One that never passes the last check has no figure.
+    let mut search = Search::new(KneePlan { trials_max: 1_000, ..KneePlan::DEFAULT });
+    while let Some(trial) = search.next() {
+        search.handle(outcome(trial.rate_per_s <= 5_000.0 && !is_last_check(&search)));
+    }
+    let knee = search.knee();
+    assert_eq!((knee.ending, knee.met_per_s, knee.missed_per_s), (KneeEnding::Contradictory, None, None));
+    let sentence = knee.sentence("p99<50ms", Plan::default().arrival());
+    assert!(sentence.contains("could not be found: trials at the same rate contradict each other"), "{sentence}");
+}
+
+#[test]
+fn a_missed_rate_that_the_last_check_meets_is_left_behind() {
+    // What missed near 1,000/s was the machine's doing, until the rate above it is checked.
+    let mut search = Search::new(KneePlan::DEFAULT);
+    let mut truth = 1_000.0;
+    while let Some(trial) = search.next() {
+        if matches!(search.stage, Stage::CheckMissed(_)) {
+            truth = 5_000.0;
+        }
+        search.handle(outcome(trial.rate_per_s <= truth));
+    }
+    let knee = search.knee();
+    assert_eq!(knee.ending, KneeEnding::Found);
+    assert!(knee.met_per_s.is_some_and(|met| met <= 5_000.0 && met > 4_800.0), "{:?}", knee.met_per_s);
+    assert_confirmed(&knee);
 }
 
 #[test]

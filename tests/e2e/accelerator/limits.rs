@@ -1,0 +1,121 @@
+//! The limits of the cgroup that the accelerator runs in, and those that it sets for origins.
+
+use super::super::cgroup::Cgroup;
+use super::super::harness::{Folder, Server, flatout, wait_until};
+use super::origin::{Origin, Then, fresh, response};
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// The status, or another document, of the admin socket in `folder`.
+pub(super) fn ask_admin(folder: &Folder, path: &str) -> String {
+    let mut stream = UnixStream::connect(folder.path().join("admin")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+    text
+}
+
+#[test]
+fn the_budget_for_memory_follows_the_cgroup() {
+    let Some(group) = Cgroup::with_memory("memory", 256 << 20) else { return };
+    let origin = Origin::answering(|_| fresh(b"stored"));
+    let accelerate = |arguments: &[&str]| {
+        let mut command = group.command(flatout().get_program());
+        command.args(["accelerate", &origin.url(), "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"]);
+        command.args(arguments);
+        command
+    };
+    let server = Server::spawn(accelerate(&[]));
+    assert_eq!(server.get("/").body, b"stored");
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    let note = "note: the cache may use 64MiB of memory, a quarter of the cgroup's limit of 256MiB";
+    assert_eq!(said.matches(note).count(), 1, "{said}");
+
+    // What the cgroup allows may be asked for, and the start says nothing of it.
+    let server = Server::spawn(accelerate(&["--memory", "256MiB"]));
+    assert_eq!(server.get("/").body, b"stored");
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("cgroup"), "{said}");
+
+    let output = accelerate(&["--memory", "257MiB"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let error = "the cache may use 257MiB of memory, but its cgroup allows this process 256MiB";
+    assert!(said.contains(error) && said.contains("--memory 64MiB"), "{said}");
+}
+
+/// The numbers in `, 3 of 4 requests under way, 2 await a head (limit 4), 9 queued`.
+fn load_of(status: &str) -> Option<[u64; 5]> {
+    let line = status.lines().find(|line| line.contains(" requests under way, "))?;
+    let (before, after) = line.split_once(" requests under way, ")?;
+    let words = before.rsplit(' ').take(3).collect::<Vec<_>>();
+    let number = |word: &str| word.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().ok();
+    let mut rest = after.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
+    Some([number(words[2])?, number(words[0])?, number(rest.next()?)?, number(rest.next()?)?, number(rest.next()?)?])
+}
+
+#[test]
+fn status_reports_no_more_requests_under_way_than_the_limit() {
+    const LIMIT: u64 = 4;
+    const CLIENTS: usize = 40;
+    let origin = Origin::start(|request, stream| {
+        // Slow enough that places are short; how slow decides nothing.
+        thread::sleep(Duration::from_millis(2));
+        let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", request.target.as_bytes()));
+        Then::Keep
+    });
+    let folder = Folder::new();
+    let text = format!(
+        "workers 2
+admin \"{}/admin\"
+site \"*\" {{
+    listen \"127.0.0.1:0\"
+    cache
+    proxy \"{}\" {{
+        concurrency min={LIMIT} max={LIMIT}
+    }}
+}}
+",
+        folder.path().display(),
+        origin.url()
+    );
+    let server = Server::run(&folder, &text);
+    let is_over = AtomicBool::new(false);
+    let mut seen = Vec::new();
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (server, is_over) = (&server, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let path = format!("/{client}");
+                    assert_eq!(server.get(&path).body, path.as_bytes());
+                }
+            });
+        }
+        let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            // Looks at every moment of the load, until enough of them saw every place taken and requests queued.
+            wait_until("every place is taken", || {
+                let status = ask_admin(&folder, "/status");
+                let load = load_of(&status).unwrap_or_else(|| panic!("no load in {status}"));
+                seen.push(load);
+                let [under_way, max, asking, limit, _] = load;
+                assert!(max == LIMIT && under_way <= LIMIT, "{load:?}");
+                assert!(limit <= LIMIT && asking <= under_way, "{load:?}");
+                seen.iter().filter(|[under_way, .., queued]| *under_way == LIMIT && *queued > 0).count() >= 50
+            });
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        if let Err(panic) = watched {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    // Everything that was taken is given back.
+    wait_until("no request is under way", || {
+        load_of(&ask_admin(&folder, "/status"))
+            .is_some_and(|[under_way, _, asking, _, queued]| under_way + asking + queued == 0)
+    });
+}
