@@ -214,17 +214,18 @@ fn check_demo(said: &str) -> Outcome<()> {
     if said.contains("INVALID") {
         return Err("the demo says INVALID".into());
     }
-    for (part, named) in
-        [(cost, &["requests/s", "latency", "server CPU", "limit"][..]), (wait, &["requests/s", "latency"])]
-    {
-        for name in named {
-            let has_figure = |line: &str| {
-                let rest = line.trim_start().strip_prefix(name).filter(|rest| rest.starts_with(' '));
-                rest.is_some_and(|rest| rest.contains(|letter: char| letter.is_ascii_digit()))
-            };
-            if !part.lines().any(has_figure) {
-                return Err(format!("the demo shows no figure for `{name}`").into());
-            }
+    let is_shown = |part: &str, name: &str| {
+        let figure = |line: &str| line.trim_start().strip_prefix(name)?.strip_prefix(' ')?.trim_start().chars().next();
+        part.lines().filter_map(figure).any(|first| first.is_ascii_digit() || first == 'p')
+    };
+    let (cost, limit) = cost.split_once("machine limit").cannot("find the demo's limit of the machine")?;
+    for (part, named) in [
+        (cost, &["requests/s", "latency", "client CPU", "server CPU"][..]),
+        (limit, &["requests/s", "CPU"]),
+        (wait, &["requests/s", "latency", "client CPU", "server CPU"]),
+    ] {
+        if let Some(name) = named.iter().find(|name| !is_shown(part, name)) {
+            return Err(format!("the demo shows no figure for `{name}`").into());
         }
     }
     Ok(())
@@ -242,6 +243,28 @@ mod tests {
         let all = chosen(&[]).unwrap_or_default();
         assert!(all.len() == STEPS.len() && all.iter().all(|step| step.name != "apps"));
         assert!(chosen(&["tdiy".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_demo_without_a_figure_or_with_an_invalid_one_fails() {
+        let figures = "  requests/s       474   of 474\n  latency          p50 438 µs\n  client CPU       2 µs\n  server CPU       3 µs\n";
+        let limit = "  machine limit    bare loop\n    requests/s     14,974\n    CPU            20.2 µs a request\n";
+        let whole = format!("1. What?\n{figures}{limit}\n2. How long does a visitor wait?\n{figures}");
+        assert!(check_demo(&whole).is_ok());
+        for (gone, instead) in [
+            ("2. How long", "2. Which"),
+            ("machine limit", "machine"),
+            ("    requests/s     14,974", "    requests/s     -"),
+            ("  latency          p50 438 µs", "  latency          -   nothing was answered"),
+            ("  server CPU       3 µs", "  server CPU       -   not known"),
+            ("1. What?", "INVALID: no figure holds"),
+        ] {
+            assert!(whole.contains(gone) && check_demo(&whole.replace(gone, instead)).is_err(), "{gone}");
+        }
+        // Each measurement has to show its own.
+        let (first, second) = whole.split_once("\n2.").unwrap();
+        assert!(check_demo(&format!("{first}\n2. How long does a visitor wait?\n")).is_err());
+        assert!(check_demo(&format!("1. What?\n{limit}\n2.{second}")).is_err());
     }
 
     #[test]
