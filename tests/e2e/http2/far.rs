@@ -119,8 +119,9 @@ fn windows_grow_for_an_upload_of_a_distant_client() {
     assert!((512 * 1024..=16 * 1024 * 1024).contains(&largest), "{largest}");
 }
 
-/// Times over HTTP/1.1 that HTTP/2 may take, at most.
-const RATIO_MAX: u32 = 3;
+/// Round trips that a transfer may take more over HTTP/2 than over HTTP/1.1, where windows have to grow first. With the
+/// windows that a connection begins with it would be 150 from an origin, and 300 from a client.
+const ROUND_TRIPS_MORE_MAX: u32 = 40;
 
 /// The same transfer over HTTP/1.1 and over HTTP/2, one after the other. A busy machine may slow one of the two, so one
 /// of three comparisons must hold.
@@ -129,14 +130,14 @@ fn compare(what: &str, over: impl Fn(bool) -> Duration) {
     let holds = (0..3).any(|_| {
         let (first, second) = (over(false), over(true));
         told.push((first, second));
-        second <= RATIO_MAX * first
+        second <= first + ROUND_TRIPS_MORE_MAX * 2 * DELAY
     });
     println!("{what}: {told:?}");
     assert!(holds, "{what}: HTTP/1.1 and HTTP/2 took {told:?}");
 }
 
 #[test]
-fn a_distant_origin_is_about_as_fast_over_http2() {
+fn a_response_from_a_distant_origin_takes_few_more_round_trips_over_http2() {
     let folder = site();
     folder.write("large", &vec![b'l'; BYTES]);
     let origin = Server::start(folder.path(), &["--h2c"]);
@@ -156,7 +157,7 @@ fn a_distant_origin_is_about_as_fast_over_http2() {
 }
 
 #[test]
-fn a_distant_client_uploads_about_as_fast_over_http2() {
+fn an_upload_of_a_distant_client_takes_few_more_round_trips_over_http2() {
     let (folder, own) = (site(), Folder::new());
     let file = folder.path().join(".upload");
     std::fs::write(&file, vec![b'u'; BYTES]).unwrap();

@@ -244,8 +244,11 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
 
 /// Cuts what is late, and returns when the next deadline of the others is.
 fn cut_late(slots: &[Rc<Slot>], now_ns: u64) -> Option<u64> {
-    slots.iter().for_each(|slot| slot.cut_if_late(now_ns));
-    slots.iter().filter_map(|slot| slot.deadline.due_ns()).min()
+    let left = slots.iter().filter_map(|slot| {
+        slot.cut_if_late(now_ns);
+        slot.deadline.due_ns()
+    });
+    left.min()
 }
 
 /// Looks at the deadlines, and tells the drive how late the loop is.
