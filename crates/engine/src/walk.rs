@@ -27,6 +27,7 @@ use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::handler::{LaterResponse, Reply, Request};
 use flatout_net::response::Response;
+use flatout_proxy::forward::ALLOW_FORWARDED;
 use flatout_serve::files::Policy;
 use flatout_serve::outcome::Outcome as Served;
 use readings::Reading;
@@ -64,7 +65,7 @@ pub(crate) fn answer<T: Trace>(
     let head = request.head;
     let early = match (head.method, head.target) {
         (Method::Connect | Method::Unknown(_), _) | (_, Target::Authority(_)) => Some(method_unknown()),
-        (Method::Known("TRACE"), _) => Some(method_not_allowed()),
+        (Method::Known("TRACE"), _) => Some(trace_not_allowed(ALLOW)),
         _ => None,
     };
     let (path, query, authority) = match head.target {
@@ -72,7 +73,9 @@ pub(crate) fn answer<T: Trace>(
         Target::Authority(_) => (&b"/"[..], None, None),
         Target::Asterisk if early.is_some() => (&b"/"[..], None, None),
         Target::Asterisk => {
-            let mut response = no_content(&[("Allow", ALLOW)], &Policy::default(), Served::Options as u8);
+            let forwards = live.spec.sites.iter().any(|site| site.forwards);
+            let allow = if forwards { ALLOW_FORWARDED } else { ALLOW };
+            let mut response = no_content(&[("Allow", allow)], &Policy::default(), Served::Options as u8);
             response.log = listener.map_or(0, |listener| listener.log);
             return Reply::Now(response);
         }
@@ -123,6 +126,9 @@ pub(crate) fn answer<T: Trace>(
     let reply = match early {
         // Other servers have methods that we know nothing of.
         Some(_) if site.forwards && is_extension(head) => walk.run(path, query),
+        Some(_) if site.forwards && head.method == Method::Known("TRACE") => {
+            walk.answer_early(&trace_not_allowed(ALLOW_FORWARDED)).into()
+        }
         Some(failure) => walk.answer_early(&failure).into(),
         None => walk.run(path, query),
     };
@@ -144,7 +150,13 @@ fn is_extension(head: &RequestHead<'_>) -> bool {
 }
 
 pub(crate) fn method_not_allowed() -> Failure {
-    Failure::served(405, "This can be read, and nothing else.", Served::MethodNotAllowed).with("Allow", ALLOW)
+    let text = "This address can only be read: send GET or HEAD.";
+    Failure::served(405, text, Served::MethodNotAllowed).with("Allow", ALLOW)
+}
+
+/// TRACE would show what proxies have added to a request; it is not forwarded either. `allow`: the methods that are answered.
+fn trace_not_allowed(allow: &str) -> Failure {
+    Failure::served(405, "This server does not answer TRACE.", Served::MethodNotAllowed).with("Allow", allow)
 }
 
 /// The answer of a listener that only leads to https; `None` for what goes on. Hosts that no site has are not led
@@ -293,7 +305,8 @@ impl<'w, T: Trace> Walk<'w, T> {
     fn refuse_path(&mut self, refusal: Refusal) -> Response {
         match self.request.head.method {
             Method::Options => self.answer_options(),
-            Method::Get | Method::Head => {
+            // Where requests are forwarded, it is the path that is wrong, not the method.
+            method if self.site.forwards || matches!(method, Method::Get | Method::Head) => {
                 let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };
                 self.fail(&Failure::served(refusal.status(), refusal.text(), outcome))
             }

@@ -1,7 +1,7 @@
 //! One request to the origins: which one, when, and again when that is safe.
 
 use crate::accelerator::Accelerator;
-use crate::forward::{Passage, Strip, retry, write_interim_lines, write_request_lines};
+use crate::forward::{ALLOW_FORWARDED, Passage, Strip, retry, write_interim_lines, write_request_lines};
 use crate::group::{Ending, Ticket, Tried};
 use crate::limit::{Permit, Sample, Waiting};
 use crate::outcome::{ForwardOutcome, Outcome};
@@ -380,8 +380,10 @@ impl Source for Through {
 impl Refused {
     /// Refused by a rule of forwarding.
     pub(crate) fn forward(outcome: ForwardOutcome) -> Self {
-        let fields = match outcome.status() {
-            503 => vec![("Retry-After", "1".to_owned())],
+        let fields = match outcome {
+            // What goes on to origins; one of them may refuse some.
+            ForwardOutcome::MaxForwards => vec![("Allow", ALLOW_FORWARDED.to_owned())],
+            _ if outcome.status() == 503 => vec![("Retry-After", "1".to_owned())],
             _ => Vec::new(),
         };
         Self { status: outcome.status(), text: sentence(outcome.status()), fields, outcome: Outcome::forward(outcome) }
@@ -397,6 +399,7 @@ impl Refused {
 /// What a visitor reads. The reason is in the log: it is nobody else's business how the house is built.
 const fn sentence(status: u16) -> &'static str {
     match status {
+        200 => "Max-Forwards is 0: this server answers for itself.",
         400 => "The request was not whole.",
         501 => "This server does not know that method.",
         502 => "The server behind this one did not answer as it should.",

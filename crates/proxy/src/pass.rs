@@ -182,9 +182,6 @@ pub(crate) fn respond(
         let back = Return { version: incoming.version, keep_length, keep_upgrade, date: None };
         write_lines(step, changes, fields, &back, &mut lines);
     }
-    if is_upgrade {
-        write_line(b"Connection", b"upgrade", &mut lines);
-    }
     let (body, outcome) = if let Some(origin) = incoming.upgraded.take() {
         let idle_ms = step.settings.timeouts.stream_timeout_ms;
         let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold, idle_ms)));

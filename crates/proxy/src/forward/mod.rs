@@ -39,6 +39,9 @@ pub use sent::{SentFields, unkeyed_fields};
 use flatout_http::head::Fields;
 use flatout_http::token::trim;
 
+/// The methods that a proxy forwards, as Allow has them. Others that origins know are forwarded as well.
+pub const ALLOW_FORWARDED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
 /// Appends one line.
 #[inline]
 fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {

@@ -26,13 +26,17 @@ pub struct Return<'a> {
 /// empty line: all but those of the connection, and Via.
 pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Return<'_>, out: &mut Vec<u8>) {
     let connection = Connection::new(fields);
-    let mut has_date = false;
+    let (mut has_date, mut has_upgrade) = (false, false);
     for (name, value) in fields.iter() {
         let known = Name::new(name);
         // Here `_` disguises nothing: nobody turns an answer's fields into variables.
         let keep = match known.kind {
             _ if known.underscored => !connection.names(name),
-            Kind::HopByHop => answer.keep_upgrade && name.eq_ignore_ascii_case("upgrade"),
+            Kind::HopByHop => {
+                let keep = answer.keep_upgrade && name.eq_ignore_ascii_case("upgrade");
+                has_upgrade |= keep;
+                keep
+            }
             Kind::Te => false,
             Kind::Length => answer.keep_length,
             Kind::Plain => !connection.names(name),
@@ -45,6 +49,10 @@ pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Retur
         if keep {
             write_line(out, name, value);
         }
+    }
+    if has_upgrade {
+        // RFC 9110 §7.8: Upgrade is of one connection. Over HTTP/2 both lines are left out.
+        write_line(out, "Connection", b"upgrade");
     }
     if let Some(date) = answer.date.filter(|_| !has_date) {
         write_line(out, "Date", date);

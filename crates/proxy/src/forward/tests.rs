@@ -377,7 +377,7 @@ fn answers_get_via_and_a_date_and_keep_what_stands_for_their_framing() {
     let lines = "Content-Length: 3\r\nUpgrade: websocket\r\nVia: 1.1 other\r\n";
     assert_eq!(
         returned(lines, &answer, &Proxy::default()),
-        format!("{lines}Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nVia: 1.0 flatout\r\n")
+        format!("{lines}Connection: upgrade\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nVia: 1.0 flatout\r\n")
     );
     assert_eq!(returned("date: x\r\n", &answer, &bare()), "date: x\r\n");
 }
