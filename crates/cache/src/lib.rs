@@ -49,7 +49,6 @@ pub mod search;
 pub mod status;
 pub mod storable;
 pub mod stored;
-mod structured;
 pub mod tags;
 pub mod targeted;
 pub mod validate;

@@ -3,9 +3,10 @@
 use crate::key::{write_origin, write_query};
 use crate::request::CacheRequest;
 use crate::rules::Rules;
-use crate::structured::{Value, join_lines, parse_dictionary};
 use flatout_http::head::Fields;
+use flatout_http::structured::parse_dictionary;
 use flatout_http::token::hex_value;
+use sfv::{BareItem, InnerList, ListEntry};
 
 /// A valid No-Vary-Search that says something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +31,16 @@ pub const NAMES_MAX: usize = 64;
 
 /// Reads No-Vary-Search. `None`: it is absent, invalid, or says nothing beyond the default.
 pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
-    let value = join_lines(fields.all("no-vary-search"))?;
     let mut key_order = false;
     let (mut all, mut params, mut except) = (false, Vec::new(), None);
-    for (key, value) in parse_dictionary(&value)? {
-        match (key, value) {
-            (b"key-order", Value::Boolean(ignored)) => key_order = ignored,
-            (b"params", Value::Boolean(ignored)) => all = ignored,
-            (b"params", Value::List(names)) => params = read_names(names)?,
-            (b"except", Value::List(names)) => except = Some(read_names(names)?),
+    for (key, value) in parse_dictionary(fields.all("no-vary-search"))? {
+        match (key.as_str(), value) {
+            ("key-order", ListEntry::Item(item)) => key_order = item.bare_item.as_boolean()?,
+            ("params", ListEntry::Item(item)) => all = item.bare_item.as_boolean()?,
+            ("params", ListEntry::InnerList(names)) => params = read_names(names)?,
+            ("except", ListEntry::InnerList(names)) => except = Some(read_names(names)?),
             // A value of another type makes the whole field mean the default.
-            (b"key-order" | b"params" | b"except", _) => return None,
+            ("key-order" | "except", _) => return None,
             _ => {}
         }
     }
@@ -54,15 +54,15 @@ pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
     says_something.then_some(Search { key_order, ignored })
 }
 
-fn read_names(values: Vec<Value>) -> Option<Vec<Vec<u8>>> {
-    if values.len() > NAMES_MAX {
+fn read_names(names: InnerList) -> Option<Vec<Vec<u8>>> {
+    if names.items.len() > NAMES_MAX {
         return None;
     }
     let name = |value| match value {
-        Value::String(name) => Some(decode(&name)),
+        BareItem::String(name) => Some(decode(name.as_str().as_bytes())),
         _ => None,
     };
-    values.into_iter().map(name).collect()
+    names.items.into_iter().map(|item| name(item.bare_item)).collect()
 }
 
 /// Appends the key under which answers with `search` are found: as [`write_key`](crate::key::write_key), with the

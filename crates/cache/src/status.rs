@@ -129,7 +129,8 @@ fn write_string(text: &[u8], output: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::{CacheStatus, Fwd};
-    use crate::structured::{Value, parse_list};
+    use flatout_http::structured::parse_list;
+    use sfv::{Item, List, ListEntry};
 
     const HIT: CacheStatus<'_> = CacheStatus {
         identifier: "flatout",
@@ -145,7 +146,7 @@ mod tests {
     fn text(status: &CacheStatus<'_>) -> String {
         let mut output = Vec::new();
         status.write(&mut output);
-        assert!(parse_list(&output).is_some_and(|members| members.len() == 1));
+        assert!(parse_list([&output[..]]).is_some_and(|members| members.len() == 1));
         String::from_utf8(output).unwrap()
     }
 
@@ -167,6 +168,9 @@ mod tests {
         assert_eq!(text(&key), "flatout; hit; ttl=999999999999999; key=\"http://a/\\\"\\\\?\"; detail=\"a b\"");
         let named = CacheStatus { identifier: "my cache", ttl_s: None, detail: "", ..HIT };
         assert_eq!(text(&named), "\"my cache\"; hit");
-        assert_eq!(parse_list(text(&named).as_bytes()), Some(vec![Value::String(b"my cache".to_vec())]));
+        let members: List = parse_list([text(&named).as_bytes()]).unwrap();
+        assert!(
+            matches!(&members[..], [ListEntry::Item(Item { bare_item, .. })] if bare_item.as_string().is_some_and(|name| name.as_str() == "my cache"))
+        );
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::key::write_origin;
 use crate::request::CacheRequest;
-use crate::structured::{Value, join_lines, parse_list};
 use flatout_http::head::Fields;
+use flatout_http::structured::parse_list;
+use sfv::{BareItem, Item, ListEntry};
 
 /// Tags of one answer at the most.
 pub const TAGS_MAX: usize = 256;
@@ -110,18 +111,12 @@ pub fn parse_tags(fields: &Fields<'_>, names: &[String]) -> Option<Tags> {
 /// that breaks its grammar counts as absent (RFC 9651 §4.2), and so does one with members of another type; what goes
 /// over the limits is left out.
 pub fn parse_groups(fields: &Fields<'_>, name: &'static str) -> Tags {
-    let Some(value) = join_lines(fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, v)| v))
-    else {
-        return Tags::default();
-    };
+    let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let mut groups = Adding::default();
-    for member in parse_list(&value).unwrap_or_default() {
-        match member {
-            Value::String(group) if group.is_empty() => {}
-            Value::String(group) => {
-                groups.add(&group, GROUPS_MAX, GROUP_BYTES_MAX);
-            }
-            _ => return Tags::default(),
+    for member in parse_list(lines).unwrap_or_default() {
+        let ListEntry::Item(Item { bare_item: BareItem::String(group), .. }) = member else { return Tags::default() };
+        if !group.as_str().is_empty() {
+            groups.add(group.as_str().as_bytes(), GROUPS_MAX, GROUP_BYTES_MAX);
         }
     }
     groups.finish()

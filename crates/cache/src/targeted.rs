@@ -5,9 +5,10 @@ use crate::directive::{
     ResponseDirectives, SECONDS_MAX, Seconds, has_word, parse_response_directives, parse_seconds, split_list,
 };
 use crate::rules::Rules;
-use crate::structured::{Value, join_lines, parse_dictionary};
 use flatout_http::head::Fields;
+use flatout_http::structured::parse_dictionary;
 use flatout_http::token::{is_token, trim};
+use sfv::{BareItem, Item, ListEntry};
 
 /// The directives that an answer has for this cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
         let directives = if name.eq_ignore_ascii_case("surrogate-control") {
             parse_surrogate(lines, &rules.surrogate)
         } else {
-            join_lines(lines).and_then(|value| parse_targeted(&value))
+            parse_targeted(lines)
         };
         if let Some(directives) = directives {
             return Chosen { directives, field: Some(place) };
@@ -37,8 +38,8 @@ pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
 
 /// Reads the value of a targeted field. `None`: it is no dictionary, or an empty one, and must be ignored
 /// (RFC 9213 §2.1).
-fn parse_targeted(value: &[u8]) -> Option<ResponseDirectives> {
-    let members = parse_dictionary(value)?;
+fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseDirectives> {
+    let members = parse_dictionary(lines)?;
     if members.is_empty() {
         return None;
     }
@@ -46,22 +47,26 @@ fn parse_targeted(value: &[u8]) -> Option<ResponseDirectives> {
     for (key, value) in members {
         // A value of a type that the directive does not have is not to be used (RFC 9213 §2.1). What forbids counts
         // all the same, unless it is denied: an origin that says `no-store="x"` does not want its answer kept.
-        let denied = value == Value::Boolean(false);
-        let bare = value == Value::Boolean(true);
-        match key {
-            b"no-store" => directives.no_store = !denied,
-            b"no-cache" => directives.no_cache = !denied,
-            b"private" => directives.private = !denied,
-            b"must-revalidate" => directives.must_revalidate = !denied,
-            b"proxy-revalidate" => directives.proxy_revalidate = !denied,
-            b"must-understand" => directives.must_understand = bare,
-            b"no-transform" => directives.no_transform = !denied,
-            b"public" => directives.public = bare,
-            b"immutable" => directives.immutable = bare,
-            b"max-age" => directives.max_age = seconds(&value),
-            b"s-maxage" => directives.s_maxage = seconds(&value),
-            b"stale-while-revalidate" => directives.stale_while_revalidate = seconds(&value),
-            b"stale-if-error" => directives.stale_if_error = seconds(&value),
+        let boolean = match &value {
+            ListEntry::Item(item) => item.bare_item.as_boolean(),
+            ListEntry::InnerList(_) => None,
+        };
+        let denied = boolean == Some(false);
+        let bare = boolean == Some(true);
+        match key.as_str() {
+            "no-store" => directives.no_store = !denied,
+            "no-cache" => directives.no_cache = !denied,
+            "private" => directives.private = !denied,
+            "must-revalidate" => directives.must_revalidate = !denied,
+            "proxy-revalidate" => directives.proxy_revalidate = !denied,
+            "must-understand" => directives.must_understand = bare,
+            "no-transform" => directives.no_transform = !denied,
+            "public" => directives.public = bare,
+            "immutable" => directives.immutable = bare,
+            "max-age" => directives.max_age = seconds(&value),
+            "s-maxage" => directives.s_maxage = seconds(&value),
+            "stale-while-revalidate" => directives.stale_while_revalidate = seconds(&value),
+            "stale-if-error" => directives.stale_if_error = seconds(&value),
             _ => {}
         }
     }
@@ -99,10 +104,10 @@ fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -
     (directives.no_store || directives.max_age != Seconds::Absent).then_some(directives)
 }
 
-fn seconds(value: &Value) -> Seconds {
+fn seconds(value: &ListEntry) -> Seconds {
     match value {
-        Value::Integer(seconds @ 0..) => {
-            Seconds::Valid(u32::try_from(*seconds).unwrap_or(SECONDS_MAX).min(SECONDS_MAX))
+        ListEntry::Item(Item { bare_item: BareItem::Integer(seconds), .. }) if i64::from(*seconds) >= 0 => {
+            Seconds::Valid(u32::try_from(i64::from(*seconds)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX))
         }
         _ => Seconds::Invalid,
     }

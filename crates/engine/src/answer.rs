@@ -105,7 +105,7 @@ pub(crate) fn respond(respond: &Respond, policy: &Policy) -> Response {
 
 /// `content` as it is. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
 pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Policy, outcome: u8) -> Response {
-    if matches!(status, 204 | 304) {
+    if !flatout_http::status::has_content(status) {
         return Response::new(status, build_head(status, &[], policy), Body::Empty, outcome);
     }
     let length = content.len().to_string();

@@ -12,6 +12,7 @@ use crate::upload::{Feed, Upload};
 use crate::variables::Facts;
 use flatout_config::model::FieldOp;
 use flatout_http::path::SLASH_IN_SEGMENT;
+use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::fastcgi::FastcgiClient;
 use flatout_net::fastcgi::crowd::{CAUTION_MS, SUSPICION_MS};
@@ -359,7 +360,7 @@ impl Task {
             let Self { request, changes, .. } = self;
             return Made::File(Box::new(FileWanted { name, request, head, changes }));
         }
-        let has_content = self.request.method() != "HEAD" && !matches!(head.status, 204 | 304);
+        let has_content = self.request.method() != "HEAD" && has_content(head.status);
         let (length, body) = if !has_content {
             discard(exchange);
             (head.content_length.filter(|_| head.status != 204), Body::Empty)

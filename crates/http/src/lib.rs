@@ -21,10 +21,12 @@
 //! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | what a request asks about a representation |
 //! | [`encoding`] | which content coding the client likes best |
 //! | [`forwarded`] | what proxies say of a request that they pass on |
-//! | [`digest`], [`structured`] | digests wanted and sent, and the dictionaries that say so |
+//! | [`digest`] | digests requested and sent |
+//! | [`structured`], [`base64`] | structured fields; bytes as text |
 //!
 //! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
 
+pub mod base64;
 pub mod body;
 pub mod chunked;
 pub mod conditional;

@@ -1,5 +1,10 @@
 //! Status codes and their reason phrases.
 
+/// Whether a response to a request other than HEAD may have content (RFC 9110 §6.4.1).
+pub const fn has_content(status: u16) -> bool {
+    status >= 200 && status != 204 && status != 304
+}
+
 /// The reason phrase of `status` (RFC 9110 §15 and the IANA registry), or `"Unknown"`.
 pub const fn reason(status: u16) -> &'static str {
     match status {

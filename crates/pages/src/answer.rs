@@ -10,6 +10,7 @@ use crate::exchange::draft::Draft;
 use crate::exchange::output::{Output, Piece};
 use crate::page::Page;
 use flatout_config::model::FieldOp;
+use flatout_http::status::has_content;
 use flatout_http::token::is_token;
 use flatout_net::response::{Body, Head, Segment};
 use flatout_net::shared::SharedBytes;
@@ -98,11 +99,6 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Ch
     }
     let lines: Option<Rc<[u8]>> = if lines.is_empty() { None } else { Some(lines.into()) };
     (head, lines)
-}
-
-/// Whether an answer with `status` has content (RFC 9110 §6.4.1).
-pub(crate) const fn has_content(status: u16) -> bool {
-    status >= 200 && status != 204 && status != 304
 }
 
 #[cold]

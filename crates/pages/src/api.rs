@@ -46,7 +46,6 @@ pub mod seal;
 pub mod secret;
 mod session;
 pub mod spool;
-pub mod text;
 mod upload;
 
 use crate::exchange::Exchange;

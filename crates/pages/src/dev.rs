@@ -14,7 +14,7 @@ use crate::step::PagesStep;
 use crate::template::FILE_BYTES_MAX;
 use crate::template::escape;
 use flatout_http::request::Method;
-use flatout_http::status::reason;
+use flatout_http::status::{has_content, reason};
 use flatout_net::clock::precise_ns;
 use flatout_net::response::{Body, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
@@ -50,7 +50,7 @@ const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;mar
 /// Puts the script behind what `exchange` holds, when that is a page for a browser.
 pub(crate) fn add_script(exchange: &mut Exchange) {
     let is_html = exchange.draft.field(b"content-type").is_none_or(|value| value.starts_with(b"text/html"));
-    if is_html && exchange.draft.status >= 200 && !matches!(exchange.draft.status, 204 | 304) {
+    if is_html && has_content(exchange.draft.status) {
         exchange.output.write(|written| written.extend_from_slice(SCRIPT.as_bytes()));
     }
 }

@@ -15,6 +15,7 @@ use crate::sandbox::wait::Wanted;
 use crate::sandbox::{Run, Step};
 use crate::step::PagesStep;
 use crate::worker::{PagesWorker, Vm, head_failure};
+use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, Response, Segment};
@@ -307,7 +308,7 @@ impl Driving {
         }
         let outcome = job.worker.index(Outcome::page(PageOutcome::Streamed));
         self.job = Some(job);
-        let body = if answer::has_content(status) {
+        let body = if has_content(status) {
             Body::Stream(Stream::new(PageSource { driving: Some(self), segments }, None))
         } else {
             Body::Empty

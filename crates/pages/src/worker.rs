@@ -25,6 +25,7 @@ use crate::step::{PagesShared, PagesStep};
 use flatout_http::framing::Version;
 use flatout_http::path::{append_local, encode_location, normalize_path};
 use flatout_http::request::Method;
+use flatout_http::status::has_content;
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
@@ -286,7 +287,7 @@ impl PagesWorker {
         let status = exchange.draft.status;
         let length = answer::length(page, &exchange.output);
         let (head, extra) = answer::head(page, &exchange.draft, Some(length as u64), changes);
-        let body = if answer::has_content(status) {
+        let body = if has_content(status) {
             let keep = |buffer| self.keep(buffer, client);
             answer::body(page, &mut exchange.output, length, &mut self.spare.borrow_mut(), keep)?
         } else {

@@ -16,6 +16,7 @@ use flatout_cache::stored::{Extent, Stored};
 use flatout_config::model::FieldOp;
 use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_http::ranges::{Part, format_part_head, format_parts_end, make_boundary};
+use flatout_http::status::has_content;
 use flatout_net::file::OpenFile;
 use flatout_net::huge::Joiner;
 use flatout_net::response::{Body, FileBody, Head, Response, Segment};
@@ -69,10 +70,6 @@ fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now
     let mut response = Response::new(206, Head::from_lines(206, &lines), body, Outcome::cache(note.reason).index());
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
     response
-}
-
-fn has_content(status: u16) -> bool {
-    !matches!(status, 204 | 304)
 }
 
 /// A kept answer as one worker sends it: head and body are built once.

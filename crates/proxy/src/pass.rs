@@ -20,6 +20,7 @@ use flatout_cache::validate::{HeadEffect, decide_head};
 use flatout_config::model::FieldOp;
 use flatout_http::head::{FieldStorage, Fields};
 use flatout_http::lines::{write_changed, write_line};
+use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::{Incoming, OutgoingContent};
@@ -186,7 +187,7 @@ pub(crate) fn respond(
         let idle_ms = step.settings.timeouts.stream_timeout_ms;
         let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold, idle_ms)));
         (Body::Tunnel(start), Outcome::forward(ForwardOutcome::Upgraded))
-    } else if to_head || matches!(status, 204 | 304) {
+    } else if to_head || !has_content(status) {
         (Body::Empty, outcome)
     } else {
         let declared = incoming.content_length;

@@ -10,6 +10,7 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Flags, Stored};
 use flatout_config::model::FieldOp;
 use flatout_http::head::FieldStorage;
+use flatout_http::status::has_content;
 use flatout_net::origin::Incoming;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -56,7 +57,7 @@ impl Query {
     pub(crate) fn is_template(&self, stored: &Stored) -> bool {
         self.template.replace(None);
         let asks = self.cache.esi && stored.flags.any(Flags::ESI) && stored.extent == Extent::Whole;
-        if !asks || matches!(stored.status, 204 | 304) {
+        if !asks || !has_content(stored.status) {
             return false;
         }
         let is_encoded =

@@ -1,7 +1,8 @@
 //! Digests of whole contents, off the event loop.
 
 use aws_lc_rs::digest::{Context, SHA256, SHA512};
-use flatout_http::digest::{DigestAlgorithm, encode_base64, format_digest};
+use flatout_http::base64::BASE64;
+use flatout_http::digest::{DigestAlgorithm, format_digest};
 use flatout_net::file::FileIdentity;
 use md5::{Digest as _, Md5};
 use rustix::io::{Errno, pread};
@@ -68,7 +69,7 @@ impl Digests {
 
     /// The value of Content-MD5 (RFC 1864).
     pub(crate) fn md5_value(&self) -> String {
-        encode_base64(&self.bytes[96..])
+        BASE64.encode(&self.bytes[96..])
     }
 }
 

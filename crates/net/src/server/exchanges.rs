@@ -18,6 +18,7 @@ use flatout_http::connection::{Connection, Event, State};
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
 use flatout_http::request::{Method, RequestHead, parse_request_head};
+use flatout_http::status::has_content;
 use std::net::SocketAddr;
 
 /// Bodies up to this size are copied behind their head into one buffer and one send; larger ones are sent from where
@@ -436,9 +437,4 @@ pub(crate) fn count_answer<H: Handler>(worker: &Worker<H>, response: &Response) 
     if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {
         outcome.add(1);
     }
-}
-
-/// Whether an answer with `status` may have content (RFC 9110 §6.4.1).
-pub(crate) const fn has_content(status: u16) -> bool {
-    status >= 200 && status != 204 && status != 304
 }

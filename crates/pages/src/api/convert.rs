@@ -2,10 +2,11 @@
 
 use super::form::{decode_component, encode_component};
 use super::json;
-use super::text::{Alphabet, decode_base64, decode_hex, encode_base64, encode_hex};
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use crate::template::escape;
+use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
+use flatout_http::base64;
 use mlua::{LuaString, Table, Value};
 
 /// Bytes of a text that is converted in one call at the most: nobody else is served meanwhile.
@@ -17,12 +18,12 @@ const CONVERSIONS: [(&str, &str, Convert); 9] = [
     ("html", "escape", |bytes| Some(escaped(bytes, escape::attribute))),
     ("url", "encode", |bytes| Some(escaped(bytes, encode_component))),
     ("url", "decode", |bytes| Some(decode_component(bytes))),
-    ("hex", "encode", |bytes| Some(encode_hex(bytes).into_bytes())),
-    ("hex", "decode", decode_hex),
-    ("base64", "encode", |bytes| Some(encode_base64(bytes, Alphabet::Standard).into_bytes())),
-    ("base64", "decode", |bytes| decode_base64(bytes, Alphabet::Standard)),
-    ("base64", "url_encode", |bytes| Some(encode_base64(bytes, Alphabet::Url).into_bytes())),
-    ("base64", "url_decode", |bytes| decode_base64(bytes, Alphabet::Url)),
+    ("hex", "encode", |bytes| Some(HEXLOWER.encode(bytes).into_bytes())),
+    ("hex", "decode", |bytes| HEXLOWER_PERMISSIVE.decode(bytes).ok()),
+    ("base64", "encode", |bytes| Some(BASE64.encode(bytes).into_bytes())),
+    ("base64", "decode", |bytes| base64::decode(bytes, &BASE64_NOPAD)),
+    ("base64", "url_encode", |bytes| Some(BASE64URL_NOPAD.encode(bytes).into_bytes())),
+    ("base64", "url_decode", |bytes| base64::decode(bytes, &BASE64URL_NOPAD)),
 ];
 
 fn escaped(bytes: &[u8], escape: fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {

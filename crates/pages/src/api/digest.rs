@@ -1,12 +1,12 @@
 //! `hash`, `uuid` and `random`.
 
 use super::convert::check_length;
-use super::text::{Alphabet, encode_base64, encode_hex};
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA512, digest};
 use aws_lc_rs::hmac;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use mlua::LuaString;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     for (name, algorithm) in plain {
         let made = sandbox.function(move |_, _, text: LuaString| {
             check_length(&text)?;
-            Ok(encode_hex(digest(algorithm, &text.as_bytes()).as_ref()))
+            Ok(HEXLOWER.encode(digest(algorithm, &text.as_bytes()).as_ref()))
         })?;
         hash.raw_set(name, made)?;
     }
@@ -28,7 +28,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             check_length(&text)?;
             check_length(&key)?;
             let tag = hmac::sign(&hmac::Key::new(algorithm, &key.as_bytes()), &text.as_bytes());
-            Ok(encode_hex(tag.as_ref()))
+            Ok(HEXLOWER.encode(tag.as_ref()))
         })?;
         hash.raw_set(name, made)?;
     }
@@ -46,7 +46,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let random = sandbox.lua().create_table()?;
     let made = sandbox.function(|lua, _, count: Option<f64>| Ok(lua.create_string(random_bytes(count)?)?))?;
     random.raw_set("bytes", made)?;
-    let made = sandbox.function(|_, _, count: Option<f64>| Ok(encode_base64(&random_bytes(count)?, Alphabet::Url)))?;
+    let made = sandbox.function(|_, _, count: Option<f64>| Ok(BASE64URL_NOPAD.encode(&random_bytes(count)?)))?;
     random.raw_set("token", made)?;
     sandbox.global("random", random)
 }

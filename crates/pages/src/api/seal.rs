@@ -1,8 +1,9 @@
 //! Signed sessions and tokens, as values: what goes into a cookie or a form, and what of it is believed.
 
 use super::secret::{Secret, Use};
-use super::text::{Alphabet, decode_base64, encode_base64};
 use aws_lc_rs::hmac::{self, Context};
+use data_encoding::BASE64URL_NOPAD;
+use flatout_http::base64;
 
 /// Bytes of a session's cookie value at the most: with a name and attributes it fits what browsers keep.
 pub const SESSION_TEXT_BYTES_MAX: usize = 3800;
@@ -46,7 +47,7 @@ pub fn seal_session(secret: &Secret, id: [u8; ID_BYTES], content: &[u8], now_s: 
     if bytes.len().div_ceil(3) * 4 > SESSION_TEXT_BYTES_MAX {
         return Err(TooLarge);
     }
-    Ok(encode_base64(&bytes, Alphabet::Url))
+    Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
 /// Reads a session. `None` when it was changed, is too old, comes from the future, or was signed with a key that is not
@@ -55,7 +56,7 @@ pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session>
     if text.len() > SESSION_TEXT_BYTES_MAX {
         return None;
     }
-    let bytes = decode_base64(text, Alphabet::Url)?;
+    let bytes = base64::decode(text, &BASE64URL_NOPAD)?;
     let (signed, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG_BYTES)?)?;
     let position = secret.all(Use::Session).position(|key| hmac::verify(key, signed, tag).is_ok())?;
     let (head, content) = signed.split_at_checked(HEAD_BYTES)?;
@@ -74,7 +75,7 @@ pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session>
 /// bit by bit.
 pub fn make_token(secret: &Secret, id: &[u8; ID_BYTES], nonce: [u8; NONCE_BYTES]) -> Option<String> {
     let tag = token_tag(secret.first(Use::Csrf)?, id, &nonce);
-    Some(encode_base64(&[&nonce[..], tag.as_ref()].concat(), Alphabet::Url))
+    Some(BASE64URL_NOPAD.encode(&[&nonce[..], tag.as_ref()].concat()))
 }
 
 /// Whether `token` was made for the session `id`.
@@ -82,7 +83,7 @@ pub fn check_token(secret: &Secret, id: &[u8; ID_BYTES], token: &[u8]) -> bool {
     if token.len() > 128 {
         return false;
     }
-    let Some(bytes) = decode_base64(token, Alphabet::Url) else { return false };
+    let Some(bytes) = base64::decode(token, &BASE64URL_NOPAD) else { return false };
     let Some((nonce, tag)) = bytes.split_first_chunk::<NONCE_BYTES>() else { return false };
     secret.all(Use::Csrf).any(|key| hmac::verify(key, &[&id[..], nonce].concat(), tag).is_ok())
 }

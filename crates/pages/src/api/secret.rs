@@ -3,9 +3,9 @@
 //! A file of lines. The first key signs, all are believed: to change the key, write the new one above the old, and
 //! remove the old when the sessions it has signed may end. Lines that are empty or begin with `#` are nobody's.
 
-use super::text::{Alphabet, encode_base64};
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+use data_encoding::BASE64URL_NOPAD;
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -187,7 +187,7 @@ impl SecretFile {
 fn create(path: &Path) -> io::Result<()> {
     let mut key = [0; 32];
     aws_lc_rs::rand::fill(&mut key).map_err(|_| io::Error::other("no random numbers"))?;
-    let line = format!("{}\n", encode_base64(&key, Alphabet::Url));
+    let line = format!("{}\n", BASE64URL_NOPAD.encode(&key));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let draft = path.with_file_name(name);

@@ -1,4 +1,4 @@
-use super::{COUNTS_MAX, Hdr, HdrError, Layout, base64, encode_number};
+use super::{COUNTS_MAX, Hdr, HdrError, count_places};
 use crate::record::TIME_NS_MAX;
 use hdrhistogram::Histogram;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
@@ -27,7 +27,7 @@ fn a_histogram_of_the_java_library_is_read() {
 fn what_is_written_has_the_formats_header() {
     let text = of(&[7]).encode();
     assert!(text.starts_with("HISTFAAA"), "{text}");
-    let plain = super::encode_plain(&of(&[7]).histogram());
+    let plain = super::encode_plain(&of(&[7]).histogram()).unwrap();
     let mut expected = vec![0x1c, 0x84, 0x93, 0x13, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
     expected.extend(1_u64.to_be_bytes());
     expected.extend(TIME_NS_MAX.to_be_bytes());
@@ -39,34 +39,32 @@ fn what_is_written_has_the_formats_header() {
 }
 
 #[test]
-fn layouts_agree_with_the_librarys() {
-    for (low, high, digits) in
-        [(1, TIME_NS_MAX, 3), (1, TIME_NS_MAX, 2), (1_000, u64::MAX / 4, 3), (1, 2, 1), (7, 99_999, 4)]
-    {
-        let histogram = Histogram::<u64>::new_with_bounds(low, high, digits).unwrap();
-        let layout = Layout::of(low, high, u32::from(digits)).unwrap();
-        assert_eq!(layout.counts, histogram.distinct_values(), "{low} {high} {digits}");
-        for index in 0..layout.counts {
-            let value = layout.value_at(index);
-            assert_eq!(layout.index_of(value), index);
-            assert_eq!(histogram.lowest_equivalent(value), value);
-        }
+fn the_number_of_counts_is_never_underestimated() {
+    for (low, high, digits) in [
+        (1, TIME_NS_MAX, 3),
+        (1, TIME_NS_MAX, 2),
+        (1_000, u64::MAX / 4, 3),
+        (1, 2, 1),
+        (7, 99_999, 4),
+        (1, u64::MAX, 5),
+    ] {
+        let counts = Histogram::<u64>::new_with_bounds(low, high, digits).unwrap().distinct_values();
+        let estimate = count_places(low, high, u32::from(digits)).unwrap();
+        assert!((counts..=2 * counts).contains(&estimate), "{low} {high} {digits}: {counts} {estimate}");
     }
 }
 
-#[test]
-fn numbers_of_all_sizes_go_back_and_forth() {
-    for number in [0, 1, -1, 63, 64, -64, -65, 1 << 20, i64::MAX, i64::MIN, -(1 << 55), 1 << 55, 1 << 48] {
-        let mut bytes = Vec::new();
-        encode_number(number, &mut bytes);
-        assert!(bytes.len() <= 9);
-        bytes.push(42);
-        let mut rest = bytes.as_slice();
-        assert_eq!((super::decode_number(&mut rest), rest), (Some(number), &[42_u8][..]), "{number}");
-        for end in 0..bytes.len() - 1 {
-            assert_eq!(super::decode_number(&mut &bytes[..end]), None);
+/// A count, or a negative number of empty ones: zig-zag, then seven bits in each byte; the ninth byte holds eight.
+fn encode_number(number: i64, bytes: &mut Vec<u8>) {
+    let mut left = ((number << 1) ^ (number >> 63)).cast_unsigned();
+    for _ in 1..9 {
+        if left < 0x80 {
+            break;
         }
+        bytes.push(0x80 | (left & 0x7f) as u8);
+        left >>= 7;
     }
+    bytes.push(left as u8);
 }
 
 /// A plain histogram with this header and these numbers as its payload.
@@ -168,7 +166,8 @@ proptest! {
         let histogram = of(&values.iter().map(|value| value >> shift).collect::<Vec<_>>());
         let mut packed = histogram.clone();
         packed.pack();
-        prop_assert!(packed.memory_bytes() <= 40 + 20 * values.len());
+        // One more for the first count, which is there without any value.
+        prop_assert!(packed.memory_bytes() <= 41 + 20 * values.len());
         prop_assert_eq!(&packed, &histogram);
         prop_assert_eq!(packed.encode(), histogram.encode());
     }
@@ -188,6 +187,5 @@ proptest! {
         if let Ok(read) = Hdr::decode(&framed) {
             prop_assert!(read.histogram().distinct_values() <= COUNTS_MAX);
         }
-        prop_assert!(base64::decode(&base64::encode(&bytes)).as_deref() == Some(&bytes));
     }
 }

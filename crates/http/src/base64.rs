@@ -1,0 +1,33 @@
+//! Base64 (RFC 4648) by the `data-encoding` crate, decoded with or without its padding.
+
+use data_encoding::Encoding;
+pub use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
+
+/// Decodes `text`, whose padding may be missing. `encoding` is one of those without padding.
+///
+/// `None`: a character of another alphabet, white space, wrong padding, or bits that no encoder leaves behind. So no two
+/// texts stand for the same bytes, apart from padding.
+pub fn decode(text: &[u8], encoding: &Encoding) -> Option<Vec<u8>> {
+    let bare = match text.len() % 4 {
+        0 => text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text),
+        _ => text,
+    };
+    encoding.decode(bare).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BASE64_NOPAD, BASE64URL_NOPAD, decode};
+
+    #[test]
+    fn padding_is_optional_and_nothing_else() {
+        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zg", "f"), ("Zm8=", "fo"), ("Zm8", "fo"), ("Zm9v", "foo")] {
+            assert_eq!(decode(text.as_bytes(), &BASE64_NOPAD).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        for text in ["A", "AAAAA", "Zg=", "Zh==", "Zm9=", "Zg==Zg==", "Z g=", "=", "====", "Zm-v"] {
+            assert_eq!(decode(text.as_bytes(), &BASE64_NOPAD), None, "{text}");
+        }
+        assert_eq!(decode(b"Zm+v", &BASE64URL_NOPAD), None);
+        assert_eq!(decode(b"-_8=", &BASE64URL_NOPAD), Some(vec![0xfb, 0xff]));
+    }
+}
