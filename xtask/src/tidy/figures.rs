@@ -27,7 +27,7 @@ use std::process::Command;
 const QUOTED: &str = "results/quoted.tsv";
 
 /// Begins a paragraph in which every number is measured.
-const FOUND: &str = "**What we found.**";
+const FOUND: &str = "**New results.**";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let tables = bench_peers::faults(|path| tree.text(path)).into_iter();
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_number_of_a_finding_has_a_source() {
-        let text = "As of 1999.\n\n**What we found.** It is 0.96 × in `-n 7`,\nand [12](x/13.md) at HTTP/2 and p99.\n";
+        let text = "As of 1999.\n\n**New results.** It is 0.96 × in `-n 7`,\nand [12](x/13.md) at HTTP/2 and p99.\n";
         let lines: Vec<String> = unquoted("a.md", text, &["is 0.96 ×"]).iter().map(ToString::to_string).collect();
         assert_eq!(lines, ["a.md:3: results/quoted.tsv has no source for 12"]);
         assert_eq!(numbers("1,448 and 1.5, then 3."), ["1,448", "1.5", "3"]);
