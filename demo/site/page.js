@@ -1,4 +1,4 @@
-// Says how long this very page took, by the browser's own clock. Without it nothing is missing but that sentence.
+// Shows how long this page took to load, by the browser's clock. Without JavaScript only that sentence is missing.
 "use strict";
 addEventListener("load", () => setTimeout(() => {
   const place = document.querySelector("[data-timing]");
@@ -7,6 +7,6 @@ addEventListener("load", () => setTimeout(() => {
   const ms = (from, to) => (to - from).toFixed(1) + " ms";
   const resources = performance.getEntriesByType("resource").length;
   place.textContent =
-    `Your browser asked for this page and had its first byte ${ms(entry.requestStart, entry.responseStart)} later, ` +
-    `and all of it, with ${resources} files besides, after ${ms(entry.startTime, entry.loadEventStart)}.`;
+    `Your browser requested this page, received its first byte after ${ms(entry.requestStart, entry.responseStart)}, ` +
+    `and had loaded it, with ${resources} other files, after ${ms(entry.startTime, entry.loadEventStart)}.`;
 }, 0));

@@ -19,7 +19,7 @@ fn the_demonstration_site_is_drawn() {
     let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/site");
     let server = Server::start(&site, &[]);
     let dom = Browser::new().dom(&server.url("/"));
-    for text in ["Flat out, and", "Three verbs", "Your browser asked for this page"] {
+    for text in ["Flat out, and", "Three commands", "Your browser requested this page"] {
         assert!(dom.contains(text), "no {text:?} in {dom}");
     }
     for (path, name) in [("/", "site"), ("/reports.html", "site-reports"), ("/nowhere", "not-found")] {
