@@ -467,8 +467,8 @@ fn a_server_that_never_answers_times_out() {
 
 #[test]
 fn a_timeout_is_more_exact_than_the_looks_at_deadlines() {
-    const TIMEOUT_NS: u64 = 400_000_000;
-    // One after the other: each is due nearly a whole interval, a tenth of the timeout, before a look.
+    // Looks are 41 ms apart, so that each of these, begun at a look, is due 36 ms before another one.
+    const TIMEOUT_NS: u64 = 415_000_000;
     let address = server(|_, mut stream| while read_request(&mut stream) {});
     let report = run(ClientSettings { request_timeout_ns: TIMEOUT_NS, ..settings(address) }, 5);
     assert_eq!(failures(&report), vec![Failure::TimedOut; 5]);
