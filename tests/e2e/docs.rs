@@ -21,64 +21,62 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 fn reasons() -> String {
-    let mut text = String::from("## Outcomes: why a file's answer was what it was\n\n| name | meaning |\n|---|---|\n");
+    let mut text = String::from("## Outcomes of files\n\n| name | meaning |\n|---|---|\n");
     for outcome in Outcome::ALL {
         writeln!(text, "| `{}` | {} |", outcome.name(), outcome.text()).unwrap();
     }
-    text.push_str("\n## Outcomes: what a site's steps had to say\n\n| name | meaning |\n|---|---|\n");
+    text.push_str("\n## Outcomes of other handlers\n\n| name | meaning |\n|---|---|\n");
     for outcome in flatout_engine::Outcome::ALL {
         writeln!(text, "| `{}` | {} |", outcome.name(), outcome.text()).unwrap();
     }
-    text.push_str("\n## Refusals: why a request was not read\n\n| name | status | meaning |\n|---|---|---|\n");
+    text.push_str("\n## Refused requests\n\n| name | status | meaning |\n|---|---|---|\n");
     for refusal in Refusal::ALL {
         writeln!(text, "| `{}` | {} | {} |", refusal.name(), refusal.status(), refusal.text()).unwrap();
     }
-    text.push_str("\n## Endings: why a connection was closed\n\n| name | cuts | meaning |\n|---|---|---|\n");
+    text.push_str("\n## Closed connections\n\n| name | cuts | meaning |\n|---|---|---|\n");
     for reason in CloseReason::ALL {
         let cuts = if reason.cuts() { "yes" } else { "" };
         writeln!(text, "| `{}` | {cuts} | {} |", reason.name(), reason.text()).unwrap();
     }
-    text.push_str(
-        "\n## Look-ups: what the cache made of a request\n\n| name | meaning | how to change it |\n|---|---|---|\n",
-    );
+    text.push_str("\n## Cache lookups\n\n| name | meaning | how to change it |\n|---|---|---|\n");
     for reason in Lookup::ALL {
         writeln!(text, "| `{}` | {} | {} |", reason.name(), reason.text(), reason.change()).unwrap();
     }
-    text.push_str(
-        "\n## Not stored: why an answer is not kept\n\n| name | meaning | how to change it |\n|---|---|---|\n",
-    );
+    text.push_str("\n## Responses that are not stored\n\n| name | meaning | how to change it |\n|---|---|---|\n");
     for reason in NoStore::ALL {
         writeln!(text, "| `{}` | {} | {} |", reason.name(), reason.text(), reason.change()).unwrap();
     }
-    text.push_str("\n## Outcomes: what forwarding came to\n\nStatus 0 is the origin's own.\n\n");
+    text.push_str("\n## Outcomes of forwarding\n\nStatus 0 means the origin's status.\n\n");
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     for outcome in ForwardOutcome::ALL {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
-    text.push_str("\n## Failures of origins: why an exchange came to nothing\n\n");
-    text.push_str("Names that stand among the endings as well mean the same there: it happened behind the head.\n\n");
+    text.push_str("\n## Origin failures\n\n");
+    text.push_str(
+        "A name that is also listed under closed connections there means the same failure, after the head.\n\n",
+    );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     for failure in OriginFailure::ALL {
         writeln!(text, "| `{}` | {} | {} |", failure.name(), failure.status(), failure.text()).unwrap();
     }
-    text.push_str("\n## Origins that are left out, or back\n\nA line on standard error tells each.\n\n");
+    text.push_str("\n## Unhealthy and recovered origins\n\nEach change is reported on standard error.\n\n");
     text.push_str("| name | meaning |\n|---|---|\n");
     for change in Change::ALL {
         writeln!(text, "| `{}` | {} |", change.name(), change.text()).unwrap();
     }
-    text.push_str("\n## Volumes: damage and changes of state\n\n");
-    text.push_str("A line on standard error tells each; of what concerns single entries, the first ten and then every tenfold count. All are\n");
+    text.push_str("\n## Volume events\n\n");
+    text.push_str("Each event is reported on standard error; for single entries, the first ten and then every tenfold count. All events are\n");
     text.push_str("counted by `flatout_store_volume_events_total`.\n\n| name | meaning |\n|---|---|\n");
     for event in VolumeEvent::ALL {
         writeln!(text, "| `{}` | {} |", event.name(), event.text()).unwrap();
     }
-    text.push_str("\n## Errors of ESI: what is wrong with a page of parts\n\n| name | meaning |\n|---|---|\n");
+    text.push_str("\n## ESI errors\n\n| name | meaning |\n|---|---|\n");
     for error in EsiError::ALL {
         writeln!(text, "| `{}` | {} |", error.name(), error.text()).unwrap();
     }
-    text.push_str("\n## Outcomes: what became of a page\n\n");
+    text.push_str("\n## Outcomes of active pages\n\n");
     text.push_str(
-        "Status 0 is the page's own. A line on standard error tells each failure, with the file and the line.\n\n",
+        "Status 0 means the page's status. Each failure is reported on standard error, with the file and the line.\n\n",
     );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     let own = PageOutcome::ALL.iter().map(|outcome| flatout_pages::Outcome::page(*outcome));
@@ -87,22 +85,22 @@ fn reasons() -> String {
     for outcome in own.chain(failures).chain(refusals) {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
-    text.push_str("\n## Data: why a database did not do what a page asked\n\n");
-    text.push_str("The page is told, and may catch it.\n\n| name | meaning |\n|---|---|\n");
+    text.push_str("\n## Database errors\n\n");
+    text.push_str("The page receives the error and may catch it.\n\n| name | meaning |\n|---|---|\n");
     for reason in DataReason::ALL {
         writeln!(text, "| `{}` | {} |", reason.name(), reason.text()).unwrap();
     }
-    text.push_str("\n## Failures of TLS: why there was no session\n\n| name | meaning |\n|---|---|\n");
+    text.push_str("\n## TLS failures\n\n| name | meaning |\n|---|---|\n");
     for failure in TlsFailure::ALL {
         writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
     }
-    text.push_str("\n## Scripts: what became of a request for an application server\n\n");
-    text.push_str("Status 0 is the script's own.\n\n| name | status | meaning |\n|---|---|---|\n");
+    text.push_str("\n## Outcomes of FastCGI requests\n\n");
+    text.push_str("Status 0 means the script's status.\n\n| name | status | meaning |\n|---|---|---|\n");
     for outcome in flatout_fastcgi::Outcome::ALL {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
     text.push_str(LAB);
-    writeln!(text, "\n### Why a figure does not hold\n\n| name | meaning | what to do |\n|---|---|---|").unwrap();
+    writeln!(text, "\n### Figures that do not hold\n\n| name | meaning | what to do |\n|---|---|---|").unwrap();
     for reason in InvalidReason::ALL {
         let (meaning, remedy) = (sentence(reason.text()), sentence(reason.remedy()));
         writeln!(text, "| `{}` | {meaning} | {remedy} |", reason.name()).unwrap();
@@ -119,8 +117,8 @@ fn reasons() -> String {
 const LAB: &str = "
 ## The load lab
 
-Names in the results of `flatout bench`, written with hyphens as in its classics. The eight first failures of a request are
-httperf's. `flatout help client-saturated` says which figures such a reason touches.
+These names appear in the results of `flatout bench`, with hyphens as in older load generators. The first eight failures of
+a request are httperf's. `flatout help client-saturated` says which figures that reason affects.
 ";
 
 type Table = (&'static str, &'static [&'static str], &'static [&'static str]);
@@ -130,10 +128,10 @@ fn lab_tables() -> [Table; 4] {
     use flatout_load::judge::failing::Finding;
     use flatout_net::client::TlsFailure;
     [
-        ("What fails in a run, and what is worth a note", Finding::NAMES, Finding::TEXTS),
-        ("Why a request failed", flatout_load::FailureKind::NAMES, flatout_load::FailureKind::TEXTS),
-        ("Why the lab has no TLS session", TlsFailure::NAMES, TlsFailure::TEXTS),
-        ("Why an agent was lost or not taken", AgentLoss::NAMES, AgentLoss::TEXTS),
+        ("Failures and notes of a run", Finding::NAMES, Finding::TEXTS),
+        ("Failed requests", flatout_load::FailureKind::NAMES, flatout_load::FailureKind::TEXTS),
+        ("TLS failures of the client", TlsFailure::NAMES, TlsFailure::TEXTS),
+        ("Lost and rejected agents", AgentLoss::NAMES, AgentLoss::TEXTS),
     ]
 }
 

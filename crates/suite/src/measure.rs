@@ -24,31 +24,31 @@ reasons! {
         is_more_better: bool,
         text,
     }
-    RequestsPerS, "requests-per-s", "1/s", true, "Answers received whole, a second.";
-    BytesPerS, "bytes-per-s", "B/s", true, "Bytes received, a second.";
+    RequestsPerS, "requests-per-s", "1/s", true, "Complete responses per second.";
+    BytesPerS, "bytes-per-s", "B/s", true, "Bytes received per second.";
     BytesPerSPeak, "bytes-per-s-peak", "B/s", true, "Bytes received in the best whole second.";
-    ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established, a second.";
-    OfferedPerS, "offered-per-s", "1/s", true, "Requests offered, a second, where the clock decides.";
-    GoodputPerS, "goodput-per-s", "1/s", true, "Right answers within a second of when they were due, a second.";
-    SustainedPerS, "sustained-per-s", "1/s", true, "Right answers within the timeout, a second, in the whole seconds in which load was offered.";
-    KneePerS, "knee-per-s", "1/s", true, "The highest rate of arrivals at which the requirement was met.";
-    KeptShare, "kept-share", "", true, "Goodput beyond the peak, at its worst, as a share of the peak.";
-    ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server for each answer.";
-    ServerCpuPerMib, "server-cpu-per-mib", "ns", false, "CPU time of the server for each MiB received.";
-    RequestsPerCpuS, "requests-per-cpu-s", "1/s", true, "Answers for each second of the server's CPU time.";
-    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time of all servers that took part, those behind the first too, for each answer, warm-up included.";
-    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Answers for each second of CPU time of all servers that took part, warm-up included.";
-    ClientCpuPerRequest, "client-cpu-per-request", "ns", false, "CPU time of the client for each answer.";
-    ResponseMean, "response-mean", "ns", false, "Mean response time from when a request was due.";
-    ResponseP50, "response-p50", "ns", false, "Half of all answers came within this.";
-    ResponseP99, "response-p99", "ns", false, "99 of 100 answers came within this.";
-    ServiceP50, "service-p50", "ns", false, "Half of all answers came within this of their sending.";
-    ServiceP99, "service-p99", "ns", false, "99 of 100 answers came within this of their sending.";
+    ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established per second.";
+    OfferedPerS, "offered-per-s", "1/s", true, "Requests offered per second, in an open loop.";
+    GoodputPerS, "goodput-per-s", "1/s", true, "Correct responses per second that came within a second of their due time.";
+    SustainedPerS, "sustained-per-s", "1/s", true, "Correct responses per second within the timeout, over the whole seconds in which load was offered.";
+    KneePerS, "knee-per-s", "1/s", true, "The highest rate of arrivals that met the requirement.";
+    KeptShare, "kept-share", "", true, "The lowest goodput beyond the peak, as a share of the peak.";
+    ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server per response.";
+    ServerCpuPerMib, "server-cpu-per-mib", "ns", false, "CPU time of the server per MiB received.";
+    RequestsPerCpuS, "requests-per-cpu-s", "1/s", true, "Responses per second of the server's CPU time.";
+    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time of all servers involved, including upstreams, per response, warm-up included.";
+    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Responses per second of CPU time of all servers involved, warm-up included.";
+    ClientCpuPerRequest, "client-cpu-per-request", "ns", false, "CPU time of the client per response.";
+    ResponseMean, "response-mean", "ns", false, "Mean response time, from the time a request was due.";
+    ResponseP50, "response-p50", "ns", false, "Median response time, from the time a request was due.";
+    ResponseP99, "response-p99", "ns", false, "99th percentile of the response time.";
+    ServiceP50, "service-p50", "ns", false, "Median service time, from the time the client began the request.";
+    ServiceP99, "service-p99", "ns", false, "99th percentile of the service time.";
     ConnectMean, "connect-mean", "ns", false, "Mean time to establish a connection.";
-    ErrorShare, "error-share", "", false, "Share of requests that failed or were answered 4xx or 5xx.";
-    Memory, "memory", "B", false, "Resident memory of the server when the measurement ended.";
-    MemoryPeak, "memory-peak", "B", false, "Most resident memory of the server.";
-    AllMemory, "all-memory", "B", false, "Resident memory of all processes of all servers that took part, shared pages counted in each.";
+    ErrorShare, "error-share", "", false, "Share of requests that failed or got a 4xx or 5xx.";
+    Memory, "memory", "B", false, "Resident memory of the server at the end of the measurement.";
+    MemoryPeak, "memory-peak", "B", false, "Peak resident memory of the server.";
+    AllMemory, "all-memory", "B", false, "Resident memory of all processes of all servers involved; shared pages count in each process.";
 }
 
 impl Measure {
