@@ -53,7 +53,7 @@ fn reasons() -> String {
     }
     text.push_str("\n## Origin failures\n\n");
     text.push_str(
-        "A name that is also listed under closed connections there means the same failure, after the head.\n\n",
+        "A name that is also listed under closed connections means the same failure there, after the head.\n\n",
     );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     for failure in OriginFailure::ALL {
