@@ -12,7 +12,7 @@
 //! | `reads` | what the page read of the request: Vary, and responses that belong to one visitor |
 //! | `pairs` | `pairs` of tables whose values are not in themselves |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
-//! | `clock`, `convert`, `digest`, [`json`], [`text`] | dates, escapes, hashes, encodings |
+//! | `clock`, `convert`, `digest`, [`json`] | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | what is kept, and other servers |
 //! | [`form`], [`multipart`], [`spool`], [`budget`] | decoders of content, where files of a form stay, and how much |
 //! | [`password`] | hashes of passwords, made and verified on a thread of their own |
