@@ -192,7 +192,7 @@ pub fn may_share(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now
 
 /// Reports whether `request` may wait for a fetch that another request started. It may when it is likely to receive that
 /// response. `is_known`: a response for the same key has been stored before. `names_visitor`: what
-/// [`names_visitor`](crate::cookie::names_visitor) says of it.
+/// [`names_visitor`] says of it.
 ///
 /// Three kinds of request do not wait. One with `no-cache` or `max-age=0` cannot use a response requested before it arrived.
 /// A subscriber to an event stream would miss the first events. A request with a cookie usually gets a response of its own,
