@@ -1,9 +1,8 @@
-//! Bytes that never change and are sent often, in files without names.
+//! Immutable bytes that are sent often, stored in unnamed files.
 //!
-//! Sending 100 KiB from memory copies them into the socket; sendfile does not. A file on a disk is best: its page cache has
-//! large pieces, and a memory file small ones ([performance](../../../docs/performance.md)). A file for each text would cost
-//! a descriptor each, so texts stand side by side in blocks, whoever they belong to. A block goes when the last text in it
-//! has gone.
+//! Sending 100 KiB from memory copies them into the socket; sendfile does not. A file on a disk is best: its page
+//! cache has large folios, a memory file small pages ([performance](../../../docs/performance.md)). One file per text
+//! would cost one descriptor each, so texts of all owners share blocks. A block is freed when its last text is freed.
 
 use crate::file::{OpenFile, create_nameless, write_all_at};
 use rustix::io::{Errno, pread};
@@ -12,23 +11,23 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Texts are added to a block until it has so much.
+/// A block accepts texts until it holds this many bytes.
 const BLOCK_BYTES: u64 = 2 * 1024 * 1024;
 
-/// All blocks that somebody still holds.
+/// All blocks that are still referenced.
 static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
-/// One file. Only [`place`] writes to it, and never where something stands.
+/// One file. Only [`place`] writes to it, and it never overwrites a text.
 #[derive(Debug)]
 struct Block {
-    /// Open as long as a text in it is wanted, or is being sent.
+    /// Open as long as one of its texts is referenced or being sent.
     fd: Weak<OwnedFd>,
-    /// Where each text begins, and its length; there is room behind the last one.
+    /// Offset and length of each text; free space follows the last one.
     texts: Vec<(u64, u64)>,
 }
 
 impl Block {
-    /// Where `text` stands already, because another worker has placed it.
+    /// The existing copy of `text`, if another worker has placed it already.
     fn find(&self, text: &[u8]) -> Option<Placed> {
         let fd = self.fd.upgrade()?;
         let alike = self.texts.iter().filter(|(_, bytes)| *bytes == text.len() as u64);
@@ -36,7 +35,7 @@ impl Block {
         Some(Placed::new(fd, offset))
     }
 
-    /// Writes `text` behind all others; `None` when the block has enough.
+    /// Writes `text` after all others; `None` if the block is full.
     fn add(&mut self, text: &[u8]) -> io::Result<Option<Placed>> {
         let offset = self.texts.last().map_or(0, |(offset, bytes)| offset + bytes);
         let Some(fd) = self.fd.upgrade() else { return Ok(None) };
@@ -77,21 +76,21 @@ impl Placed {
         Self { file: Rc::new(OpenFile::own(fd)), offset }
     }
 
-    /// The file that holds it.
+    /// The file that holds the text.
     pub const fn file(&self) -> &Rc<OpenFile> {
         &self.file
     }
 
-    /// Where it begins in the file.
+    /// The text's offset in the file.
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 }
 
-/// Puts `text` into a block, or finds it in one.
+/// Puts `text` into a block, or finds the copy that is already in one.
 ///
 /// # Errors
-/// When there is no descriptor to be had, or no room.
+/// If no descriptor or no space is left.
 pub fn place(text: &[u8]) -> io::Result<Placed> {
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     blocks.retain(|block| block.fd.strong_count() > 0);

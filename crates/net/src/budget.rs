@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The largest piece that is received at once while there is room, in bytes.
+/// Upper bound of one receive while memory is available, in bytes.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// The largest one once memory is short: about what each client then holds, in bytes.
+/// Upper bound of one receive while memory is short, in bytes. Each client then holds about this much.
 pub const SMALL_PIECE_BYTES_MAX: usize = 16 * 1024;
 
-/// Who holds memory.
+/// The users of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// Stored responses.
@@ -33,7 +33,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// All of them.
+    /// All shares.
     pub const ALL: [Self; 5] = [Self::Stored, Self::Fills, Self::Windows, Self::Pieces, Self::Released];
 
     /// The name in `status` and metrics.
@@ -65,43 +65,44 @@ impl Budget {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, in bytes. What is held stays; less is granted until it is below.
+    /// Changes the bound, in bytes. Memory in use stays; less is granted until usage falls below the bound.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Bytes that `share` holds.
+    /// Bytes held by `share`.
     pub fn held(&self, share: Share) -> u64 {
         self.of(share).load(Ordering::Relaxed)
     }
 
-    /// Bytes that all hold together.
+    /// Bytes held by all shares together.
     pub fn held_in_all(&self) -> u64 {
         Share::ALL.iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
     }
 
-    /// What stored responses hold, by their own sum.
+    /// Sets the bytes held by stored responses, as the store counts them.
     pub fn set_stored(&self, bytes: u64) {
         self.of(Share::Stored).store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that stored responses may take now: what the others leave, and half of all at least.
+    /// Bytes that stored responses may take now: what the other shares leave, and at least half of the budget.
     pub fn stored_bytes_max(&self) -> u64 {
         let bytes_max = self.bytes_max();
         bytes_max - self.moving().min(bytes_max / 2)
     }
 
-    /// Whether stored responses must make room.
+    /// Returns whether stored responses must be evicted.
     pub fn is_over(&self) -> bool {
         self.held(Share::Stored) > self.stored_bytes_max()
     }
 
-    /// Whether `bytes` more would be granted.
+    /// Returns whether `bytes` more would be granted.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.moving().saturating_add(bytes) <= self.bytes_max() / 2
     }
 
-    /// Takes `bytes`, unless what is not stored would then exceed half of the budget. Returns whether it did.
+    /// Takes `bytes`, unless the shares other than stored responses would then exceed half of the budget. Returns
+    /// whether it did.
     pub fn try_take(&self, share: Share, bytes: u64) -> bool {
         self.take(share, bytes);
         let fits = self.has_room(0);
@@ -111,27 +112,27 @@ impl Budget {
         fits
     }
 
-    /// Takes `bytes` in any case.
+    /// Takes `bytes` unconditionally.
     pub fn take(&self, share: Share, bytes: u64) {
         self.of(share).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives `bytes` back that were taken.
+    /// Gives back `bytes` taken earlier.
     pub fn give_back(&self, share: Share, bytes: u64) {
         self.of(share).fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How much to receive at once for a response that is forwarded, in bytes.
+    /// Upper bound of one receive for a forwarded response, in bytes.
     pub fn piece_bytes_max(&self) -> usize {
         if self.is_short() { SMALL_PIECE_BYTES_MAX } else { PIECE_BYTES_MAX }
     }
 
-    /// Whether what is not stored holds more than a quarter of the budget.
+    /// Returns whether the shares other than stored responses hold more than a quarter of the budget.
     pub fn is_short(&self) -> bool {
         self.moving() > self.bytes_max() / 4
     }
 
-    /// Bytes that are not stored.
+    /// Bytes held by the shares other than stored responses.
     fn moving(&self) -> u64 {
         Share::ALL[1..].iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
     }
@@ -142,7 +143,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// Without a bound.
+    /// An unbounded budget.
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -159,7 +160,7 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// Bytes taken of a budget, given back on drop.
+/// Bytes taken from a budget, given back on drop.
 #[derive(Debug)]
 pub struct Held {
     budget: Arc<Budget>,
@@ -168,17 +169,17 @@ pub struct Held {
 }
 
 impl Held {
-    /// Nothing yet, on behalf of `share`.
+    /// A reservation of 0 bytes for `share`.
     pub const fn new(budget: Arc<Budget>, share: Share) -> Self {
         Self { budget, share, bytes: 0 }
     }
 
-    /// How much it is, in bytes.
+    /// The reserved bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes `bytes` more, if they are granted. Returns whether they were.
+    /// Takes `bytes` more if the budget grants them. Returns whether it did.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let granted = self.budget.try_take(self.share, bytes);
         if granted {
@@ -187,7 +188,7 @@ impl Held {
         granted
     }
 
-    /// Holds exactly `bytes` from now on, granted or not.
+    /// Sets the reservation to exactly `bytes`, granted or not.
     pub fn set(&mut self, bytes: u64) {
         if bytes > self.bytes {
             self.budget.take(self.share, bytes - self.bytes);
@@ -197,7 +198,7 @@ impl Held {
         self.bytes = bytes;
     }
 
-    /// Counts for `share` from now on.
+    /// Moves the reservation to `share`.
     pub fn move_to(&mut self, share: Share) {
         self.budget.take(share, self.bytes);
         self.budget.give_back(self.share, self.bytes);

@@ -1,4 +1,4 @@
-//! Where the kernel says what this process's cgroup allows, and how much memory that is.
+//! The limits that the kernel sets for this process's cgroup, and its memory limit in particular.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 /// Where cgroups are mounted on Linux.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Deepest folder that is looked at; the kernel's own depth is not bounded below this.
+/// Number of path components examined at most; the kernel's own depth bound is higher.
 const DEPTH_MAX: usize = 64;
 
-/// A setting of a cgroup.
+/// A setting of a cgroup controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// The controller: `cpu`, `memory`.
     pub controller: &'a str,
-    /// Its file in cgroups of the second version.
+    /// Its file in cgroup v2.
     pub second: &'a str,
-    /// Its file in cgroups of the first version.
+    /// Its file in cgroup v1.
     pub first: &'a str,
-    /// The folders at which the first version has the controller.
+    /// The mount folders of the controller in cgroup v1.
     pub first_folders: &'a [&'a str],
 }
 
-/// The files that would hold `setting` for a process, its own group first, then each one above: from what
-/// `/proc/PID/cgroup` says, `0::/path` of the second version, and of the first one `4:cpu,cpuacct:/path`.
+/// The files that may hold `setting` for a process, those of its own group first, then those of each parent. `own` is
+/// the content of `/proc/PID/cgroup`: `0::/path` for v2, `4:cpu,cpuacct:/path` for v1.
 pub fn files(own: &str, setting: &Setting<'_>) -> Vec<PathBuf> {
     let root = Path::new(ROOT);
     let mut files = Vec::new();
@@ -32,38 +32,38 @@ pub fn files(own: &str, setting: &Setting<'_>) -> Vec<PathBuf> {
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let of_first = controllers.split(',').any(|controller| controller == setting.controller);
         let (folders, name): (&[&str], _) = match (controllers, of_first) {
-            // Beside the first version the second one has a folder of its own.
+            // In hybrid mode, v2 is mounted in a folder beside the v1 controllers.
             ("", _) => (&["", "unified"], setting.second),
             (_, true) => (setting.first_folders, setting.first),
             (_, false) => continue,
         };
         for folder in folders {
             let own = Path::new(path.trim_start_matches('/'));
-            // Within a container the path is the host's, and the container's own folder is the root.
+            // Within a container, the path is the host's and the container's own group is mounted as the root.
             files.extend(own.ancestors().take(DEPTH_MAX).map(|group| root.join(folder).join(group).join(name)));
         }
     }
     files
 }
 
-/// The setting that bounds memory.
+/// The memory limit.
 const MEMORY: Setting<'_> =
     Setting { controller: "memory", second: "memory.max", first: "memory.limit_in_bytes", first_folders: &["memory"] };
 
-/// The first version says "no limit" by a number near 2^63.
+/// cgroup v1 reports "no limit" as a number near 2^63.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 
-/// What bounds this process's memory.
+/// The bound of this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// Its cgroup, or one above it, in bytes.
+    /// The limit of its cgroup or of a parent, in bytes.
     Cgroup(u64),
-    /// The machine, in bytes.
+    /// The machine's memory, in bytes.
     Machine(u64),
 }
 
 impl MemoryLimit {
-    /// Reads the limit; `None` when neither a cgroup nor the kernel says one.
+    /// Reads the limit; `None` if neither a cgroup nor the kernel reports one.
     pub fn read() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let texts = files(&own, &MEMORY).into_iter().filter_map(|file| fs::read_to_string(file).ok());
@@ -86,12 +86,12 @@ impl MemoryLimit {
     }
 }
 
-/// `max` and numbers near 2^63 are no limit.
+/// Parses a limit; `None` for `max` and for numbers near 2^63.
 fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < UNLIMITED_BYTES)
 }
 
-/// The line `MemTotal:  24000000 kB`.
+/// Parses the line `MemTotal:  24000000 kB` into bytes.
 fn machine_bytes(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -1,11 +1,11 @@
-//! The time, coarse and cheap, and the Date field made from it once a second.
+//! The coarse clock, and the Date field formatted from it once a second.
 
 use flatout_http::date::{DATE_BYTES, format_date};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::cell::Cell;
 
-/// A moment, read once per turn of a connection. The coarse clocks cost a few nanoseconds and are at most one tick
-/// (1 to 10 ms, 4 on most kernels) behind.
+/// A moment, read once per turn of a connection. The coarse clocks cost a few nanoseconds and lag by at most one tick
+/// (1 to 10 ms, 4 on most kernels).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Milliseconds on the monotonic clock.
@@ -32,7 +32,7 @@ pub fn unix_ms() -> i64 {
     time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
 }
 
-/// Nanoseconds on the precise monotonic clock, for durations that are shown to people.
+/// Nanoseconds on the precise monotonic clock, for reported durations.
 pub fn precise_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
@@ -52,7 +52,7 @@ impl DateClock {
         Self { latest: Cell::new(never), text: Cell::new([b' '; DATE_BYTES]) }
     }
 
-    /// Reads the clock and, when a second has begun, formats its date.
+    /// Reads the clock and formats the date if a second has passed.
     pub fn read(&self) -> Now {
         let now = Now::read();
         if now.unix_s != self.latest.get().unix_s {

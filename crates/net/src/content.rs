@@ -1,7 +1,8 @@
-//! A request's content on its way to a handler that wants it, and interim answers on their way back.
+//! Request content on its way to a handler, and interim responses on their way back.
 //!
-//! The pump is one end and the handler's future the other, on one worker. The pump stops reading from the client while
-//! [`BYTES_MAX`] wait here: so a slow reader holds back the client, and no content is ever held whole.
+//! The connection is one end and the handler's future the other, on one worker. The connection stops reading from the
+//! client while [`BYTES_MAX`] are buffered here, so a slow reader slows down the client, and content is never held
+//! whole.
 
 use crate::ending::CloseReason;
 use crate::shared::SharedBytes;
@@ -10,20 +11,20 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Bytes that wait for the reader at the most, before the pump stops receiving. One receive may exceed it once.
+/// Bytes buffered for the reader before the connection stops receiving. One receive may exceed it once.
 pub const BYTES_MAX: usize = 64 * 1024;
 
-/// Interim answers that wait at the most; more are dropped, for nobody needs them.
+/// Interim responses buffered at most; more are dropped, as they are optional.
 pub const INTERIMS_MAX: usize = 16;
 
-/// What a reader of content is given next.
+/// The next event of a request's content.
 #[derive(Clone, Debug)]
 pub enum ContentPiece {
-    /// More of it, never empty.
+    /// More content, never empty.
     Bytes(SharedBytes),
-    /// It is whole. The trailer field lines that came with it, each `Name: value` and CR LF, when there were any.
+    /// The content is complete. Its trailer field lines, each `Name: value` and CR LF, if there were any.
     End(Option<Rc<[u8]>>),
-    /// The client went away, was too slow, or broke a rule: it will never be whole.
+    /// The client disconnected, was too slow, or broke a rule: the content stays incomplete.
     Cut(CloseReason),
 }
 
@@ -36,7 +37,7 @@ struct Pipe {
     reader: Option<Waker>,
     writer: Option<Waker>,
     reader_gone: bool,
-    /// The reader has asked for something.
+    /// The reader has polled at least once.
     asked: bool,
 }
 
@@ -51,7 +52,7 @@ enum Ended {
 pub struct Content(Rc<RefCell<Pipe>>);
 
 impl Content {
-    /// Bytes in all, when the request says so.
+    /// Length in bytes, if the request declares it.
     pub fn length(&self) -> Option<u64> {
         self.0.borrow().length
     }
@@ -92,12 +93,12 @@ impl Drop for Content {
     }
 }
 
-/// The pump's end of a request's content.
+/// The connection's end of a request's content.
 #[derive(Debug)]
 pub(crate) struct ContentWriter(Rc<RefCell<Pipe>>);
 
 impl ContentWriter {
-    /// Whether more may be given now. When not, `context` is woken when it may.
+    /// Ready if more may be written now; otherwise wakes `context` once there is room.
     pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut pipe = self.0.borrow_mut();
         if pipe.reader_gone || pipe.waiting_bytes < BYTES_MAX {
@@ -107,17 +108,17 @@ impl ContentWriter {
         Poll::Pending
     }
 
-    /// Whether nobody reads any more.
+    /// Returns whether the reader was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.0.borrow().reader_gone
     }
 
-    /// Whether nobody has ever asked for any of it: it was taken for a handler that turned out not to want it.
+    /// Returns whether the content was never polled: the handler that took it did not read it.
     pub(crate) fn was_never_asked(&self) -> bool {
         !self.0.borrow().asked
     }
 
-    /// Gives `bytes` to the reader.
+    /// Hands `bytes` to the reader.
     pub(crate) fn write(&self, bytes: SharedBytes) {
         let mut pipe = self.0.borrow_mut();
         if pipe.reader_gone || bytes.is_empty() {
@@ -130,12 +131,12 @@ impl ContentWriter {
         }
     }
 
-    /// The content is whole.
+    /// Marks the content as complete.
     pub(crate) fn end(self, trailers: Option<Rc<[u8]>>) {
         self.finish(Ended::Whole(trailers));
     }
 
-    /// The content will never be whole.
+    /// Marks the content as cut; it stays incomplete.
     pub(crate) fn cut(self, reason: CloseReason) {
         self.finish(Ended::Cut(reason));
     }
@@ -157,22 +158,22 @@ impl Drop for ContentWriter {
     }
 }
 
-/// Both ends of content that has `length` bytes, when that is known.
+/// Both ends of a content channel, with its `length` in bytes if known.
 pub(crate) fn content_channel(length: Option<u64>) -> (ContentWriter, Content) {
     let pipe = Rc::new(RefCell::new(Pipe { length, ..Pipe::default() }));
     (ContentWriter(Rc::clone(&pipe)), Content(pipe))
 }
 
-/// An interim answer (1xx) on its way to the client.
+/// An interim (1xx) response on its way to the client.
 #[derive(Clone, Debug)]
 pub struct InterimResponse {
-    /// 102 to 199 but 101; 100 is the pump's own.
+    /// 102 to 199; 100 is sent by the connection itself and 101 is not interim.
     pub status: u16,
     /// Field lines, each `Name: value` and CR LF.
     pub lines: Rc<[u8]>,
 }
 
-/// Sends interim answers ahead of the final one.
+/// Sends interim responses before the final one.
 #[derive(Clone, Debug, Default)]
 pub struct Interims(Rc<RefCell<InterimQueue>>);
 
@@ -183,8 +184,8 @@ struct InterimQueue {
 }
 
 impl Interims {
-    /// Has `response` sent before the final answer. The pump leaves it out for clients of HTTP/1.0, which do not know
-    /// interim answers (RFC 9110 §15.2).
+    /// Queues `response` before the final response. It is not sent to HTTP/1.0 clients, as they do not understand
+    /// interim responses (RFC 9110 §15.2).
     pub fn send(&self, response: InterimResponse) {
         let mut queue = self.0.borrow_mut();
         if queue.waiting.len() < INTERIMS_MAX {
@@ -195,7 +196,7 @@ impl Interims {
         }
     }
 
-    /// The next that waits; `context` is woken when there is another.
+    /// The next queued response; wakes `context` when there is one.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<InterimResponse> {
         let mut queue = self.0.borrow_mut();
         if let Some(response) = queue.waiting.pop_front() {
@@ -206,7 +207,7 @@ impl Interims {
     }
 }
 
-/// What a handler may ask for besides a request's head. What nobody asks for costs nothing.
+/// Request features that a handler may use besides the head. Unused ones cost nothing.
 #[derive(Debug, Default)]
 pub struct Offers {
     has_content: bool,
@@ -225,25 +226,25 @@ impl Offers {
         Self::with(false, None)
     }
 
-    /// For a request with content, of `length` bytes when that is known.
+    /// For a request with content, with its `length` in bytes if known.
     pub const fn with_content(length: Option<u64>) -> Self {
         Self::with(true, length)
     }
 
-    /// The same for a request whose answer may have to wait: other answers go first, or it may have been given up already.
+    /// Marks the response as possibly delayed: other responses go first, or the client may have gone already.
     #[must_use]
     pub fn behind(mut self) -> Self {
         self.behind = true;
         self
     }
 
-    /// Whether the answer may have to wait before anybody looks after it. What is scarce should not be taken for it before
-    /// it is asked for first.
+    /// Returns whether the response may be delayed before it is first polled. A handler should not take scarce
+    /// resources before that first poll.
     pub const fn is_behind(&self) -> bool {
         self.behind
     }
 
-    /// For a request whose content is all at hand, because this process made it.
+    /// For a request that this process generated, with all of its content.
     pub fn with_bytes(bytes: SharedBytes) -> Self {
         let length = bytes.len() as u64;
         let offers = Self::with(true, Some(length));
@@ -266,8 +267,7 @@ impl Offers {
         }
     }
 
-    /// The same offers for a handler that is asked after this turn: the content waits for it instead of being thrown
-    /// away.
+    /// The same offers for a handler that runs after this turn: the content is retained instead of discarded.
     #[must_use]
     pub fn carry(&self) -> Self {
         let carried = Self::with(self.has_content, self.length);
@@ -276,18 +276,18 @@ impl Offers {
         carried
     }
 
-    /// Whether the request has content.
+    /// Returns whether the request has content.
     pub const fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// Bytes of content, when the request says how many.
+    /// Bytes of content, if the request declares a length.
     pub const fn content_length(&self) -> Option<u64> {
         self.length
     }
 
-    /// The request's content, for a [`Reply::Later`](crate::handler::Reply::Later); `None` when it has none, or when it was taken already. Content
-    /// that nobody takes is read and thrown away before the answer is sent.
+    /// The request's content, for a [`Reply::Later`](crate::handler::Reply::Later); `None` if there is none or it was
+    /// taken already. Content that is not taken is read and discarded before the response is sent.
     pub fn take_content(&self) -> Option<Content> {
         if let Some(content) = self.carried.borrow_mut().take() {
             return Some(content);
@@ -300,17 +300,17 @@ impl Offers {
         Some(content)
     }
 
-    /// The way for interim answers, for a [`Reply::Later`](crate::handler::Reply::Later).
+    /// A sender of interim responses, for a [`Reply::Later`](crate::handler::Reply::Later).
     pub fn interims(&self) -> Interims {
         self.interims.borrow_mut().get_or_insert_with(Interims::default).clone()
     }
 
-    /// The pump's end of content that was taken.
+    /// The connection's end of the content, if a handler took it.
     pub(crate) fn writer(&self) -> Option<ContentWriter> {
         self.writer.borrow_mut().take()
     }
 
-    /// The pump's end of interim answers, when they were asked for.
+    /// The connection's end of interim responses, if a handler took them.
     pub(crate) fn taken_interims(&self) -> Option<Interims> {
         self.interims.borrow_mut().take()
     }

@@ -1,15 +1,15 @@
-//! What a worker counts. Each counter has one writer, its worker, so a step is a plain load and store; anyone may
-//! read.
+//! Counters of a worker. Only the worker writes its counters, so an increment is a plain load and store; any thread
+//! may read them.
 
 use crate::ending::CloseReason;
 use crate::tls::TlsFailure;
 use flatout_http::refusal::Refusal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Outcomes a handler may name; see `Handler::OUTCOMES`.
+/// Upper bound of the number of outcomes; see `Handler::OUTCOMES`.
 pub const OUTCOMES_MAX: usize = 192;
 
-/// A count with one writer.
+/// A counter with one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -20,22 +20,22 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
-    /// The count so far.
+    /// The current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// All counts of one worker.
+/// All counters of one worker.
 #[derive(Debug)]
 pub struct Counters {
     /// Connections accepted.
     pub connections_accepted: Counter,
-    /// Times that no connection could be accepted because descriptors had run out.
+    /// Failed accepts because descriptors had run out.
     pub accepts_without_descriptor: Counter,
-    /// Times that accept failed otherwise (the client had gone again).
+    /// Accepts that failed otherwise, mostly because the client had already disconnected.
     pub accepts_failed: Counter,
-    /// Requests answered, refused ones included.
+    /// Requests with a response, refused ones included.
     pub requests: Counter,
     /// Bytes handed to the kernel, heads and bodies.
     pub bytes_sent: Counter,
@@ -43,15 +43,15 @@ pub struct Counters {
     pub bytes_received: Counter,
     /// TLS handshakes completed, resumed ones included.
     pub tls_handshakes: Counter,
-    /// TLS handshakes that continued an earlier session.
+    /// TLS handshakes that resumed an earlier session.
     pub tls_resumptions: Counter,
     /// TLS sessions that failed, in the order of `TlsFailure::ALL`.
     pub tls_failures: [Counter; TlsFailure::ALL.len()],
-    /// Connections that went on with HTTP/2.
+    /// Connections that negotiated HTTP/2.
     pub http2_connections: Counter,
-    /// Streams of HTTP/2 that ended before their answer was sent.
+    /// HTTP/2 streams that ended before their response was sent.
     pub http2_streams_cut: Counter,
-    /// Answers by status class, 1xx to 5xx.
+    /// Responses by status class, 1xx to 5xx.
     pub status_classes: [Counter; 5],
     /// Refusals, in the order of `Refusal::ALL`.
     pub refusals: [Counter; Refusal::ALL.len()],
@@ -75,7 +75,7 @@ impl Default for Counters {
             tls_failures: std::array::from_fn(|_| Counter::default()),
             http2_connections: Counter::default(),
             http2_streams_cut: Counter::default(),
-            // Arrays of more than 32 have no Default of their own.
+            // Arrays of more than 32 elements do not implement Default.
             status_classes: std::array::from_fn(|_| Counter::default()),
             refusals: std::array::from_fn(|_| Counter::default()),
             closes: std::array::from_fn(|_| Counter::default()),
@@ -85,7 +85,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts a response with `status`; one from 600 on counts as a 5xx (RFC 9110 §15).
+    /// Counts a response with `status`; 600 and above count as 5xx (RFC 9110 §15).
     pub fn add_status(&self, status: u16) {
         let class = (status / 100).min(5).checked_sub(1);
         if let Some(class) = class.and_then(|class| self.status_classes.get(usize::from(class))) {
@@ -94,7 +94,7 @@ impl Counters {
     }
 }
 
-/// The sum over all workers as (name, count) rows, zeros left out, for people and for tests.
+/// The sum over all workers as (name, count) rows, zeros left out, for reports and tests.
 pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String, u64)> {
     let sum = |pick: &dyn Fn(&Counters) -> u64| workers.iter().map(|counters| pick(counters)).sum::<u64>();
     let mut rows = vec![

@@ -1,12 +1,12 @@
-//! When each connection's patience ends: a dense table of deadlines, looked through a few times a second.
+//! Deadlines of connections, in a dense table that is scanned a few times a second.
 //!
-//! A connection keeps its own deadline and writes it here only when it comes earlier than what stands here; called too
-//! early, it writes the later one. So the hot path does not touch the table at all, and looking through 10,000 slots
-//! takes tens of microseconds. Deadlines are kept to the tick of the sweep, not to the millisecond.
+//! A connection stores its own deadline and updates the table only if the new one is earlier than the entry; if it is
+//! woken too early, it writes the later one. So the hot path does not touch the table, and scanning 10,000 entries
+//! takes tens of microseconds. Deadlines are precise to one sweep, not to the millisecond.
 
 use std::task::Waker;
 
-/// A connection's place in the table.
+/// Index of a connection's entry in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotId(u32);
 
@@ -14,22 +14,22 @@ pub struct SlotId(u32);
 struct Slot {
     /// Milliseconds on the monotonic clock; `u64::MAX` when none is set.
     deadline_ms: u64,
-    /// The deadline passed, or the owner was called for another reason, and the owner has not looked yet.
+    /// The deadline passed, or the owner was woken for another reason, and has not taken the call yet.
     call: Option<Call>,
-    /// Wakes the owner; `None` in a free slot.
+    /// Wakes the owner; `None` in a free entry.
     waker: Option<Waker>,
 }
 
-/// Why the owner of a slot was woken.
+/// Why the owner of an entry was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The deadline that stands in the table passed.
+    /// The deadline in the table passed.
     Expired,
-    /// The worker is stopping: finish, or leave if idle.
+    /// The worker is stopping: finish the request, or close if idle.
     Drain,
-    /// Descriptors ran out: leave if idle.
+    /// Descriptors ran out: close if idle.
     GiveWay,
-    /// The worker's own deadline for stopping passed: leave at once.
+    /// The worker's own deadline for stopping passed: close immediately.
     Abandon,
 }
 
@@ -40,12 +40,12 @@ pub struct Deadlines {
     free: Vec<u32>,
     /// Calls that their owners have not taken.
     calls_waiting: usize,
-    /// Where `call_some` goes on.
+    /// Position where `call_some` continues.
     hand: usize,
 }
 
 impl Deadlines {
-    /// Takes a slot for the owner of `waker`.
+    /// Allocates an entry for the owner of `waker`.
     pub fn insert(&mut self, waker: Waker) -> SlotId {
         let slot = Slot { deadline_ms: u64::MAX, call: None, waker: Some(waker) };
         if let Some(index) = self.free.pop() {
@@ -56,7 +56,7 @@ impl Deadlines {
         SlotId(self.slots.len() as u32 - 1)
     }
 
-    /// Gives a slot back.
+    /// Frees an entry.
     pub fn remove(&mut self, id: SlotId) {
         self.take_call(id);
         let slot = &mut self.slots[id.0 as usize];
@@ -65,38 +65,38 @@ impl Deadlines {
         self.free.push(id.0);
     }
 
-    /// Sets the deadline at which the owner is called.
+    /// Sets the deadline at which the owner is woken.
     pub fn set(&mut self, id: SlotId, deadline_ms: u64) {
         self.slots[id.0 as usize].deadline_ms = deadline_ms;
     }
 
-    /// Whether anyone was called and has not looked: only then need an owner ask for its call.
+    /// Returns whether any call has not been taken. Owners need to look for theirs only then.
     #[inline]
     pub const fn has_calls(&self) -> bool {
         self.calls_waiting > 0
     }
 
-    /// Takes the call that waits for the owner of `id`, if there is one.
+    /// Takes the pending call for the owner of `id`, if there is one.
     pub fn take_call(&mut self, id: SlotId) -> Option<Call> {
         let call = self.slots[id.0 as usize].call.take();
         self.calls_waiting -= usize::from(call.is_some());
         call
     }
 
-    /// How many slots are taken.
+    /// Number of entries in use.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether none is taken.
+    /// Returns whether no entry is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Calls everyone whose deadline is at or before `now_ms`.
+    /// Wakes every owner whose deadline is at or before `now_ms`.
     pub fn handle_time(&mut self, now_ms: u64) {
         for slot in &mut self.slots {
-            // Whoever was called for another reason is called for this one at the next sweep: no call is lost.
+            // An owner with another pending call receives this one at the next sweep: no call is lost.
             if slot.deadline_ms <= now_ms && slot.call.is_none() {
                 slot.deadline_ms = u64::MAX;
                 self.calls_waiting += slot.call(Call::Expired);
@@ -104,14 +104,14 @@ impl Deadlines {
         }
     }
 
-    /// Calls every owner; a call that waits already gives way to this one, and so does its deadline.
+    /// Wakes every owner; replaces pending calls and clears deadlines.
     pub fn call_all(&mut self, call: Call) {
         for slot in &mut self.slots {
             self.calls_waiting += slot.call(call);
         }
     }
 
-    /// Calls up to `count_max` owners who have not been called, others each time.
+    /// Wakes up to `count_max` owners that have no pending call, different ones each time.
     pub fn call_some(&mut self, call: Call, count_max: usize) {
         let mut called = 0;
         for _ in 0..self.slots.len() {
@@ -129,7 +129,7 @@ impl Deadlines {
 }
 
 impl Slot {
-    /// Returns how many calls more are waiting.
+    /// Returns the number of calls added, 0 or 1.
     fn call(&mut self, call: Call) -> usize {
         let Some(waker) = &self.waker else { return 0 };
         waker.wake_by_ref();

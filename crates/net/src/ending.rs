@@ -1,10 +1,10 @@
-//! Every reason for which a connection ends: one table gives the name, whether something was lost, and the meaning.
+//! All reasons for closing a connection: one table with name, meaning, and whether a message was cut.
 
 flatout_reason::reasons! {
     /// Why a connection was closed.
     pub enum CloseReason {
         name,
-        /// Whether a request or a response was cut short by it.
+        /// True if it cut a request or a response.
         cuts: bool,
         text,
     }
@@ -53,7 +53,7 @@ flatout_reason::reasons! {
 }
 
 impl CloseReason {
-    /// Whether the client ended the connection, rather than this server or an origin.
+    /// Returns whether the client ended the connection, rather than this server or an origin.
     pub(crate) const fn is_by_client(self) -> bool {
         matches!(
             self,
@@ -66,13 +66,13 @@ impl CloseReason {
         )
     }
 
-    /// The outcome that the log names for a request that got no response because its connection closed.
+    /// The logged outcome of a request without response because its connection closed.
     pub(crate) const fn unanswered_outcome(self) -> &'static str {
         if self.is_by_client() { CLIENT_CLOSED } else { "unanswered" }
     }
 }
 
-/// The outcome of a request whose client closed, reset or aborted it before there was a response.
+/// The outcome of a request whose client closed, reset or aborted it before the response.
 pub(crate) const CLIENT_CLOSED: &str = "client_closed";
 
 #[cfg(test)]

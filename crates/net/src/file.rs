@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What tells one version of a file from another. Any write changes the times, any replacement the inode.
+/// Identifies one version of a file. Every write changes the times, every replacement the inode.
 ///
-/// Times are as fine as the kernel keeps them: nanoseconds since Linux 6.13, one tick (up to 10 ms) before. Whoever
-/// reads a file younger than that must read it again later.
+/// Timestamps have the kernel's granularity: nanoseconds since Linux 6.13, one tick (up to 10 ms) before. A reader of
+/// a file younger than that must read it again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// Device number.
@@ -27,7 +27,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// The identity in `stat`.
+    /// The identity from `stat`.
     pub fn from_stat(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
@@ -38,74 +38,74 @@ impl FileIdentity {
         }
     }
 
-    /// The identity of the file behind `fd`, now.
+    /// The current identity of the file at `fd`.
     pub fn read(fd: impl AsFd) -> io::Result<Self> {
         Ok(Self::from_stat(&fstat(fd)?))
     }
 }
 
-/// A file held open together with the identity it had.
+/// An open file with the identity it had when opened.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// The descriptor, which other workers may hold too.
+    /// The descriptor; other workers may share it.
     pub fd: Arc<OwnedFd>,
-    /// The version that was opened; `None` for a file that only this process writes, and only at its end.
+    /// The version that was opened; `None` for a file that only this process writes, by appending.
     pub identity: Option<FileIdentity>,
     /// Dropped with the file.
     guard: Option<Guard>,
 }
 
-/// What is dropped with a file or with bytes, such as a part of a budget.
+/// A value dropped together with a file or bytes, such as a reservation of a budget.
 pub type Guard = Box<dyn fmt::Debug + Send + Sync>;
 
 impl OpenFile {
-    /// The version `identity` of somebody's file.
+    /// Version `identity` of a file that others may change.
     pub fn new(fd: OwnedFd, identity: FileIdentity) -> Self {
         Self { fd: Arc::new(fd), identity: Some(identity), guard: None }
     }
 
-    /// A file of our own, of which what is written once never changes.
+    /// A file written by this process, whose written bytes never change.
     pub const fn own(fd: Arc<OwnedFd>) -> Self {
         Self { fd, identity: None, guard: None }
     }
 
-    /// The same file with a guard, which is dropped together with the last reference to the file.
+    /// The same file with a guard, dropped together with the last reference to the file.
     #[must_use]
     pub fn with_guard(mut self, guard: Guard) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    /// Whether the file's content is still that of the version that was opened.
+    /// Returns whether the file's content is still that of the opened version.
     pub fn is_unchanged(&self) -> bool {
         let Some(opened) = self.identity else { return true };
         let Ok(stat) = fstat(&self.fd) else { return false };
         let identity = FileIdentity::from_stat(&stat);
-        // A file that has been renamed over or removed has a new change time for the loss of its name. Its content is
-        // what it was, and whoever is reading it may read it to its end.
+        // A file that was renamed over or removed has a new change time because it lost its name. Its content is
+        // unchanged, so readers may finish.
         let nameless = stat.st_nlink == 0;
         identity == opened || nameless && FileIdentity { changed_ns: opened.changed_ns, ..identity } == opened
     }
 
-    /// Whether the file is still, in every respect and by some name, the version that was opened.
+    /// Returns whether the file is unchanged in every respect and still has a name.
     pub fn is_current(&self) -> bool {
         self.identity.is_none_or(|opened| FileIdentity::read(&self.fd).is_ok_and(|identity| identity == opened))
     }
 }
 
-/// A file without a name, gone with the last who holds it: in `folder`, or in memory where no such file can be had there, as
-/// in a worker that is confined.
+/// An unnamed file, deleted with its last descriptor: in `folder`, or in memory if the folder cannot hold such files,
+/// as in a confined worker.
 ///
 /// # Errors
-/// When the kernel has no descriptor or no memory to give.
+/// If no descriptor or no memory is left.
 pub fn create_nameless(folder: &Path) -> Result<OwnedFd, Errno> {
     create_nameless_on_disk(folder).or_else(|_| memfd_create(c"flatout-nameless", MemfdFlags::CLOEXEC))
 }
 
-/// The same, never in memory of the kernel unless that is what `folder` lies in.
+/// An unnamed file in `folder`, never a memory file unless the folder itself is in memory.
 ///
 /// # Errors
-/// When no such file can be had there, or no descriptor.
+/// If the folder cannot hold unnamed files, or no descriptor is left.
 pub fn create_nameless_on_disk(folder: &Path) -> Result<OwnedFd, Errno> {
     let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
     open(folder, unnamed, Mode::RUSR | Mode::WUSR)
@@ -114,7 +114,7 @@ pub fn create_nameless_on_disk(folder: &Path) -> Result<OwnedFd, Errno> {
 /// Writes all of `bytes` at `offset`.
 ///
 /// # Errors
-/// What the kernel says; NOSPC when it takes nothing and does not say why.
+/// The kernel's error; NOSPC if a write takes 0 bytes without an error.
 pub fn write_all_at(fd: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match pwrite(&fd, bytes, offset) {

@@ -1,4 +1,4 @@
-//! What a site is to this crate: something that turns a request into a response.
+//! The interface of a site: a handler turns a request into a response.
 
 use crate::clock::Now;
 use crate::content::Offers;
@@ -10,34 +10,34 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A request, as far as a handler needs to know it.
+/// A request as a handler sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Its head.
     pub head: &'a RequestHead<'a>,
-    /// Who asks; `None` when the kernel would not say.
+    /// The client's address; `None` if the kernel does not report it.
     pub client: Option<SocketAddr>,
-    /// Whether it came over TLS.
+    /// True if it came over TLS.
     pub secure: bool,
-    /// The listener it came by, as numbered in `WorkerParts::listeners`.
+    /// The listener that accepted it, as numbered in `WorkerParts::listeners`.
     pub listener: u32,
-    /// Its content and the way back for interim answers, for whoever wants them.
+    /// Its content and the channel for interim responses, for handlers that use them.
     pub offers: &'a Offers,
 }
 
-/// A response that is being made, with what the log needs should the client not wait for it.
+/// A response in progress, with the data that the log needs if the client leaves before it is ready.
 pub struct LaterResponse {
     future: Pin<Box<dyn Future<Output = Response>>>,
     source: LogSource,
 }
 
 impl LaterResponse {
-    /// The response that `future` gives.
+    /// The response that `future` yields.
     pub fn new(future: impl Future<Output = Response> + 'static) -> Self {
         Self { future: Box::pin(future), source: LogSource::default() }
     }
 
-    /// The same response, from a site whose access log has this index.
+    /// The same response, with the index of its site's access log.
     #[must_use]
     pub fn of_site(mut self, log: u8, site: Option<Rc<str>>) -> Self {
         self.source = LogSource { log, site };
@@ -57,7 +57,7 @@ impl Future for LaterResponse {
     }
 }
 
-/// The access log of a request and the site it reached, where they are known before its response.
+/// The access log and the site of a request, if known before its response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogSource {
     pub(crate) log: u8,
@@ -70,12 +70,12 @@ impl LogSource {
     }
 }
 
-/// What a handler has to say at once.
+/// The immediate result of a handler.
 pub enum Reply {
-    /// The answer.
+    /// The response.
     Now(Response),
-    /// The answer comes when this future is ready. Its maker bounds how long that may take. Of an HTTP/1.1 connection,
-    /// only content that was taken is read meanwhile; when the connection is reset or ends, the future is dropped.
+    /// The response is ready when this future is; the handler bounds its duration. Meanwhile an HTTP/1.1 connection
+    /// reads only content that was taken. If the connection is reset or closed, the future is dropped.
     Later(LaterResponse),
 }
 
@@ -85,7 +85,7 @@ impl Reply {
         Self::Later(LaterResponse::new(future))
     }
 
-    /// What the log says of the site if this response is never sent.
+    /// The log and site to record if this response is never sent.
     pub(crate) fn log_source(&self) -> LogSource {
         match self {
             Self::Now(response) => LogSource::of(response),
@@ -109,20 +109,19 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Answers requests. One lives on each worker and is never shared between threads.
+/// Handles requests. Each worker has its own handler; handlers are never shared between threads.
 pub trait Handler: 'static {
-    /// The names of all outcomes an answer may have, at most `counters::OUTCOMES_MAX`; `Response::outcome` is an index
-    /// into it.
+    /// Names of all outcomes of responses, at most `counters::OUTCOMES_MAX`; `Response::outcome` is an index into it.
     const OUTCOMES: &'static [&'static str];
 
-    /// Called once, within the worker's runtime, before the first request: the moment for tasks of its own.
+    /// Called once, within the worker's runtime, before the first request. The handler may spawn its tasks here.
     fn begin(&self) {}
 
-    /// Answers `request`. It must not block for longer than a file look-up takes: every connection of the worker waits
-    /// meanwhile. What takes longer is a [`Reply::Later`].
+    /// Handles `request`. It must not block for longer than a file lookup takes, as every connection of the worker
+    /// waits meanwhile. Slower work returns a [`Reply::Later`].
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply;
 
-    /// The answer to a request that was refused, or whose sender was too slow, with `status` and one sentence.
+    /// The response to a request that was refused or timed out, with `status` and one sentence.
     fn handle_error(&self, status: u16, text: &'static str) -> Response {
         crate::page::error_response(status, text)
     }

@@ -1,8 +1,8 @@
 //! Huge pages for memory files.
 //!
-//! Sendfile hands the kernel's network stack one reference a page. A file in the page cache of ext4 or XFS lies in large
-//! pieces, a memory file in pages of 4 KiB unless the whole machine is told otherwise, and sending it costs a third more
-//! ([performance](../../../docs/performance.md)).
+//! Sendfile hands the network stack one reference per page. A file in the page cache of ext4 or XFS consists of large
+//! folios, a memory file of 4 KiB pages unless the whole machine is configured otherwise, and sending the latter
+//! costs a third more ([performance](../../../docs/performance.md)).
 
 #![allow(unsafe_code)] // no safe wrapper offers a mapping
 
@@ -14,28 +14,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of a huge page. The kernel says no where it has another size, and then nothing has changed.
+/// Bytes of a huge page. A kernel with another size refuses the call, without effect.
 pub const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// A page that a socket still holds cannot be moved: how long to wait before each try, a second and a half in all.
+/// Waiting times before each attempt, a second and a half in total: a page that a socket still references cannot be
+/// moved.
 const WAITS_MS: [u64; 7] = [0, 10, 40, 100, 200, 400, 800];
 
-/// Leave to join pages, of which there is one: it takes a thread, and what has left the store meanwhile is held by it.
+/// The only permit to join pages: joining takes a thread and holds the memory of entries that have left the store
+/// meanwhile.
 #[derive(Debug)]
 pub struct Joiner(());
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Joiner {
-    /// `None` while others have it.
+    /// Takes the permit; `None` while it is in use.
     pub fn take() -> Option<Self> {
         (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self(()))
     }
 
-    /// Joins the pages of `fd`, as [`join_pages`] does, on a thread of its own; not at all when there is none to be had.
+    /// Joins the pages of `fd`, as [`join_pages`] does, on a separate thread; does nothing if no thread can be
+    /// started.
     pub fn join(self, fd: Arc<OwnedFd>, bytes: u64) {
         let thread = thread::Builder::new().name("join-pages".to_owned());
-        // The leave goes back in either case.
+        // The permit is returned in either case.
         let _ = thread.spawn(move || {
             let _leave = self;
             join_pages(&fd, bytes)
@@ -49,12 +52,12 @@ impl Drop for Joiner {
     }
 }
 
-/// Moves the memory file `fd`, of which nobody writes the first `bytes` any more, into huge pages, as far as it fills
-/// whole ones. Its content stays what it is, and may be read and sent meanwhile. Takes about 0.3 ms a MiB, and waits
-/// besides: for a thread where nobody waits.
+/// Moves the memory file `fd` into huge pages, as far as it fills whole ones. The first `bytes` must not be written
+/// to any more; they may be read and sent meanwhile, and do not change. Takes about 0.3 ms per MiB plus waiting
+/// times, so call it on a thread that may block.
 ///
-/// Returns how many huge pages it is in; fewer than asked for where the kernel has none to give or has no
-/// `MADV_COLLAPSE` (before Linux 6.1).
+/// Returns the number of huge pages; fewer than requested if the kernel has none left or has no `MADV_COLLAPSE`
+/// (before Linux 6.1).
 pub fn join_pages(fd: &OwnedFd, bytes: u64) -> u64 {
     let count = bytes / HUGE_PAGE_BYTES;
     let mut left: Vec<u64> = (0..count).collect();
@@ -77,12 +80,12 @@ pub fn join_pages(fd: &OwnedFd, bytes: u64) -> u64 {
     count - left.len() as u64
 }
 
-/// One huge page, from `offset` on, which must be a multiple of its size.
+/// Collapses one huge page at `offset`, which must be a multiple of its size.
 fn join_page(fd: &OwnedFd, offset: u64) -> io::Result<()> {
     const SIZE: usize = HUGE_PAGE_BYTES as usize;
     let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // Twice as much address space as needed, so that a multiple of the size is in it. None of it is memory.
-    // SAFETY: without MAP_FIXED the kernel chooses a place that nothing else has.
+    // Reserves twice the address space needed, so that it contains a multiple of the size. It takes no memory.
+    // SAFETY: without MAP_FIXED the kernel chooses an unused range.
     let reserved = unsafe {
         libc::mmap(ptr::null_mut(), 2 * SIZE, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     };
@@ -90,7 +93,8 @@ fn join_page(fd: &OwnedFd, offset: u64) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let start = reserved.wrapping_byte_add(reserved.addr().next_multiple_of(SIZE) - reserved.addr());
-    // SAFETY: [start, start + SIZE) lies in what was reserved above, which nobody else knows of. Should this fail, the address space stays reserved: part of it may be free for others already.
+    // SAFETY: [start, start + SIZE) lies in the range reserved above, which nothing else uses. If this fails, the
+    // address space stays reserved: part of it may be in use again already.
     let mapped = unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         libc::mmap(start, SIZE, libc::PROT_READ, flags, fd.as_raw_fd(), offset)
@@ -98,12 +102,12 @@ fn join_page(fd: &OwnedFd, offset: u64) -> io::Result<()> {
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: [start, start + SIZE) lies in what was reserved above, which nobody else knows of; the mapping is never
-    // read or written through, so that a file that shrinks can raise no signal.
+    // SAFETY: [start, start + SIZE) lies in the range reserved above, which nothing else uses; the mapping is never
+    // read or written through, so a file that shrinks cannot raise a signal.
     let result = unsafe {
         if libc::madvise(start, SIZE, libc::MADV_COLLAPSE) != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     };
-    // SAFETY: exactly what was reserved, with what was mapped into it.
+    // SAFETY: exactly the reserved range, including the mapping in it.
     unsafe { libc::munmap(reserved, 2 * SIZE) };
     result
 }

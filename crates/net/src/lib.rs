@@ -1,30 +1,31 @@
-//! All sockets live here: runtimes, listeners, the server's pump and the client's, deadlines, the access log.
+//! Sockets and the operating system: runtimes, listeners, the server's and the client's connections, deadlines,
+//! access logs.
 //!
-//! One single-threaded tokio runtime per worker, each with its own SO_REUSEPORT listener; nothing is shared between
-//! workers but counters, which each writes alone. The life of a request on the hot path is: wait, receive, send.
+//! Each worker has a single-threaded tokio runtime and its own SO_REUSEPORT listener; workers share nothing but
+//! counters, each with one writer. A request on the hot path is: wait, receive, send.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`runtime`], [`registered`] | how a worker's runtime is built, and what it waits for |
-//! | [`socket`] | listeners, socket options, who holds a port |
-//! | [`cgroup`] | what the process's cgroup allows |
-//! | [`process`] | who the process is, and descriptors it was started with |
-//! | [`timer`], [`memory`], [`huge`] | ticks; memory given back after a crowd; huge pages for memory files |
-//! | [`budget`] | one bound for the memory that content takes |
-//! | [`clock`] | the time, coarse and cheap, and the Date field |
-//! | [`deadline`] | when each connection's patience ends |
-//! | [`response`], [`shared`], [`mod@file`], [`page`] | what a handler answers with |
-//! | [`root`] | opening below a folder, and why a name cannot be opened |
-//! | [`stream`], [`content`] | content that comes bit by bit, either way |
-//! | [`handler`], [`owned`] | what a site is to this crate; a request that is kept |
-//! | [`ending`], [`counters`], [`access`] | every reason by name, counted and logged |
-//! | [`tls`] | certificates by name, sessions, why they fail |
-//! | `http2`, `windows` | HTTP/2 over the same handler; how large a connection's windows are |
+//! | [`runtime`], [`registered`] | a worker's runtime and its event sources |
+//! | [`socket`] | listeners, socket options, the owner of a port |
+//! | [`cgroup`] | limits of the process's cgroup |
+//! | [`process`] | users and groups, inherited descriptors |
+//! | [`timer`], [`memory`], [`huge`] | ticks; trimming the heap after a load peak; huge pages for memory files |
+//! | [`budget`] | one bound for the memory of content |
+//! | [`clock`] | the coarse clock and the Date field |
+//! | [`deadline`] | deadlines of connections |
+//! | [`response`], [`shared`], [`mod@file`], [`page`] | responses and their bodies |
+//! | [`root`] | opening names below a folder, and why it fails |
+//! | [`stream`], [`content`] | streamed content in both directions |
+//! | [`handler`], [`owned`] | the interface of a site; a request that outlives its turn |
+//! | [`ending`], [`counters`], [`access`] | close reasons, counters, access logs |
+//! | [`tls`] | certificates by name, sessions, failures |
+//! | `http2`, `windows` | HTTP/2 over the same handler; flow-control windows |
 //! | [`server`], [`client`] | the two roles of the HTTP/1.1 core, on sockets |
-//! | [`origin`] | this process as a client of origin servers |
+//! | [`origin`] | connections to origin servers |
 //! | [`fastcgi`] | connections to application servers |
 //!
-//! Absent by design: what is served and how load is judged. This crate alone may use `unsafe`.
+//! Absent by design: the content that is served, and the evaluation of load. Only this crate may use `unsafe`.
 
 pub mod access;
 pub mod block;

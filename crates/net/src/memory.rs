@@ -1,41 +1,40 @@
-//! Giving memory back after a crowd has left.
+//! Returns memory to the kernel after a load peak.
 //!
-//! glibc keeps freed memory for the next crowd, and keeps all of it when one allocation above is still in use. A
-//! server that was busy once should not look so for the rest of its life.
+//! glibc retains freed memory for the next peak, and retains all of it if one allocation above is still in use.
+//! Without trimming, a server that was busy once would look busy for the rest of its life.
 
 #![allow(unsafe_code)] // one call that no safe wrapper offers
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A smaller crowd is not worth the walk through the heap.
+/// Number of open connections and streams below which the heap is not trimmed.
 const CROWD: usize = 512;
 
-/// Memory of closed connections may be freed a little after they close, so the heap is trimmed again after this delay, in
-/// milliseconds.
+/// Delay of the second trim, in milliseconds: memory of closed connections may be freed a little after they close.
 const AGAIN_MS: u64 = 3_000;
 
-/// So many bytes of large buffers having been freed, the heap is walked as after a crowd.
+/// Bytes of large buffers freed after which the heap is trimmed.
 const RELEASED_BYTES: u64 = 32 << 20;
 
-/// Bytes of large buffers that were freed since the heap was last walked.
+/// Bytes of large buffers freed since the last trim.
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that `bytes` of large buffers are being freed: what has held them gives them back once enough has come together.
+/// Counts `bytes` of large buffers as freed; a trim follows once the sum is large enough.
 pub fn note_released(bytes: u64) {
     RELEASED.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Watches how many connections and streams are open, and gives memory back when most of a crowd has gone.
+/// Watches the number of open connections and streams, and trims the heap once most of a peak has gone.
 #[derive(Debug, Default)]
 pub struct CrowdMemory {
     most: Cell<usize>,
-    /// When the heap is walked once more; 0: not at all.
+    /// When the heap is trimmed again; 0 is never.
     again_ms: Cell<u64>,
 }
 
 impl CrowdMemory {
-    /// Notes that `open` connections and streams are open. Half of the most there were having gone, the memory goes too.
+    /// Records that `open` connections and streams are open. Trims the heap once that is half of the peak.
     pub fn handle_count(&self, open: usize, now_ms: u64) {
         if open > self.most.get() {
             self.most.set(open);
@@ -55,7 +54,7 @@ impl CrowdMemory {
         }
     }
 
-    /// Whether the heap will be walked once more.
+    /// Returns whether another trim is due.
     pub const fn is_due(&self) -> bool {
         self.again_ms.get() > 0
     }

@@ -1,4 +1,4 @@
-//! A request that outlives the turn it came in, because its answer takes time.
+//! A request that outlives its turn because its response takes time.
 
 use crate::content::Offers;
 use crate::handler::Request;
@@ -8,7 +8,7 @@ use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use std::net::SocketAddr;
 
-/// Field lines that need no heap when the request is shown.
+/// Fields that need no heap when the request is lent to a handler.
 const FIELDS_INLINE: usize = 24;
 
 /// A part of the copied bytes.
@@ -32,7 +32,7 @@ pub struct OwnedRequest {
     /// Name and value of each field.
     fields: Vec<(Span, Span)>,
     method: Span,
-    /// Whether the method is one that this server knows.
+    /// True if this server knows the method.
     known: bool,
     goal: Goal,
     target_text: Span,
@@ -49,11 +49,11 @@ pub struct OwnedRequest {
     offers: Offers,
 }
 
-/// Copies bytes one behind the other.
+/// Appends copies of bytes to one buffer.
 struct Copier(Vec<u8>);
 
 impl Copier {
-    /// Heads are bounded far below what 32 bits can say.
+    /// Offsets fit in 32 bits, as heads are bounded far below that.
     fn add(&mut self, bytes: &[u8]) -> Span {
         let start = self.0.len() as u32;
         self.0.extend_from_slice(bytes);
@@ -66,7 +66,7 @@ impl Copier {
 }
 
 impl OwnedRequest {
-    /// A copy of `request`, which takes its content with it.
+    /// A copy of `request`; it takes over the content.
     pub fn new(request: &Request<'_>) -> Self {
         let head = request.head;
         let mut copier = Copier(Vec::with_capacity(head.head_bytes.clamp(64, 4096) * 2));
@@ -108,12 +108,12 @@ impl OwnedRequest {
         self.bytes.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    /// What was copied from text is text.
+    /// The bytes were copied from text.
     fn text(&self, span: Span) -> &str {
         std::str::from_utf8(self.part(span)).unwrap_or_default()
     }
 
-    /// The content and the way for interim answers, which came along.
+    /// The content and the channel for interim responses, taken over from the request.
     pub const fn offers(&self) -> &Offers {
         &self.offers
     }
@@ -123,7 +123,7 @@ impl OwnedRequest {
         self.text(self.method)
     }
 
-    /// Shows the request to `look`.
+    /// Calls `look` with the request.
     pub fn with<T>(&self, look: impl FnOnce(&Request<'_>) -> T) -> T {
         let mut inline = [Header { name: "", value: b"" }; FIELDS_INLINE];
         let mut overflow = Vec::new();

@@ -1,9 +1,10 @@
-//! Short, readable pages for what is not a success. They say nothing of the request, so nothing can be injected.
+//! Short, readable pages for responses that are not a success. They contain nothing of the request, so nothing can be
+//! injected.
 
 use crate::response::{Body, Head, Response};
 use flatout_http::status::reason;
 
-/// A page for `status` with one sentence for the reader; `fields` are added to its head.
+/// A page for `status` with one sentence for the reader, and `fields` added to its head.
 pub fn page_response(status: u16, text: &str, fields: &[(&str, &str)], outcome: u8) -> Response {
     let reason = reason(status);
     let page = format!(
@@ -20,7 +21,7 @@ pub fn page_response(status: u16, text: &str, fields: &[(&str, &str)], outcome: 
     Response::new(status, Head::new(status, &all_fields), Body::Bytes(page.into_bytes().into()), outcome)
 }
 
-/// The page for a refusal. Its outcome is not the handler's, so the pump ignores the index.
+/// The page for a refusal. Its outcome is not the handler's, so the connection ignores the index.
 pub fn error_response(status: u16, text: &'static str) -> Response {
     page_response(status, text, &[], 0)
 }

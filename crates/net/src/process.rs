@@ -1,4 +1,4 @@
-//! What belongs to the process as a whole: who it is, and descriptors it was started with.
+//! Properties of the process: its user and group, and inherited descriptors.
 
 #![allow(unsafe_code)] // identities and inherited descriptors, which no safe wrapper offers
 
@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// Numbers of a user or group as the kernel knows them.
+/// Numeric user and group IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The user.
@@ -18,12 +18,12 @@ pub struct Identity {
     pub gid: u32,
 }
 
-/// Takes a descriptor that the process was started with, and keeps it from being passed on.
+/// Takes an inherited descriptor and sets close-on-exec on it.
 ///
 /// # Errors
-/// When there is no such descriptor, or it is a standard stream.
+/// If the descriptor does not exist or is a standard stream.
 ///
-/// The caller asks for each number once and at the start, before anything else could have got it.
+/// Each number must be taken at most once and at startup, before the process could have reused it.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     const STANDARD_STREAMS: RawFd = 3;
     if number < STANDARD_STREAMS {
@@ -32,8 +32,8 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the borrow is used for two calls only, which fail when nothing is open under that number.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = fcntl_getfd(borrowed)?;
-    // Whatever this process has opened itself, the standard library's and ours, is closed on exec; what is not was
-    // there before us.
+    // All descriptors opened by this process, through the standard library or directly, are close-on-exec; others
+    // were inherited.
     if flags.contains(FdFlags::CLOEXEC) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -43,10 +43,10 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The user of this name, with its own group. `None` when there is none.
+/// The user of this name, with its primary group; `None` if there is none.
 ///
 /// # Errors
-/// When the system's user data cannot be read.
+/// If the system's user database cannot be read.
 pub fn find_user(name: &str) -> io::Result<Option<Identity>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let mut found: *mut libc::passwd = ptr::null_mut();
@@ -62,10 +62,10 @@ pub fn find_user(name: &str) -> io::Result<Option<Identity>> {
     Ok(uid_gid.then(|| unsafe { Identity { uid: (*entry.as_ptr()).pw_uid, gid: (*entry.as_ptr()).pw_gid } }))
 }
 
-/// The number of the group of this name. `None` when there is none.
+/// The ID of the group of this name; `None` if there is none.
 ///
 /// # Errors
-/// When the system's group data cannot be read.
+/// If the system's group database cannot be read.
 pub fn find_group(name: &str) -> io::Result<Option<u32>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let mut found: *mut libc::group = ptr::null_mut();
@@ -81,15 +81,15 @@ pub fn find_group(name: &str) -> io::Result<Option<u32>> {
     Ok(is_found.then(|| unsafe { (*entry.as_ptr()).gr_gid }))
 }
 
-/// Calls `look_up` with larger and larger buffers until its texts have room.
+/// Calls `look_up` with larger and larger buffers until the entry fits.
 fn with_buffer(mut look_up: impl FnMut(&mut [libc::c_char]) -> (libc::c_int, bool)) -> io::Result<bool> {
-    // A group may have many members; a megabyte of them is beyond what anybody has.
+    // A group may have many members; none needs more than a megabyte.
     const BYTES_MAX: usize = 1024 * 1024;
     let mut buffer: Vec<libc::c_char> = vec![0; 4096];
     loop {
         match look_up(&mut buffer) {
             (0, found) => return Ok(found),
-            // Not found, in the words of some databases.
+            // Some databases report "not found" like this.
             (libc::ENOENT | libc::ESRCH, _) => return Ok(false),
             (libc::EINTR, _) => {}
             (libc::ERANGE, _) if buffer.len() < BYTES_MAX => buffer.resize(buffer.len() * 4, 0),
@@ -98,10 +98,11 @@ fn with_buffer(mut look_up: impl FnMut(&mut [libc::c_char]) -> (libc::c_int, boo
     }
 }
 
-/// Becomes `identity` for good, on every thread, without any other group; and tries to come back, which must fail.
+/// Switches to `identity` permanently, on all threads and without supplementary groups, then verifies that switching
+/// back fails.
 ///
 /// # Errors
-/// When the kernel refuses, or would have let us come back. The process must then end: it may be half of each.
+/// If the kernel refuses, or would permit switching back. The process must then exit: its identity may be mixed.
 pub fn become_user(identity: Identity) -> io::Result<()> {
     let Identity { uid, gid } = identity;
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
@@ -112,7 +113,7 @@ pub fn become_user(identity: Identity) -> io::Result<()> {
         check(libc::setresgid(gid, gid, gid))?;
         check(libc::setresuid(uid, uid, uid))?;
     }
-    // SAFETY: as above. Root (0) may do all things, so there is nothing to try when that is who we are now.
+    // SAFETY: as above. Root (0) may always switch, so this is skipped if the new user is root.
     let came_back = uid != 0 && unsafe { libc::setuid(0) == 0 || libc::setgid(0) == 0 && gid != 0 };
     if came_back { Err(io::Error::other("the kernel would let us become root again")) } else { Ok(()) }
 }

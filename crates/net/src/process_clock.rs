@@ -5,17 +5,17 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// CPU time that a process has used with all its threads, those that have ended too, in nanoseconds.
+/// CPU time used by a process in all its threads, including those that have exited, in nanoseconds.
 ///
 /// # Errors
-/// When there is no such process, or the kernel does not show its clock.
+/// If the process does not exist, or the kernel does not permit reading its clock.
 pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut clock: libc::clockid_t = 0;
     // SAFETY: `clock` is a place for one clock's id, which outlives the call.
     let code = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
     if code != 0 {
-        // This call returns its error and leaves errno alone.
+        // This call returns its error and does not set errno.
         return Err(io::Error::from_raw_os_error(code));
     }
     let mut time = MaybeUninit::<libc::timespec>::uninit();

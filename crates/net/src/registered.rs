@@ -1,4 +1,4 @@
-//! A descriptor registered with the worker's runtime, which can be waited for.
+//! A descriptor registered with the worker's runtime, so that tasks can wait for it.
 
 #![allow(unsafe_code)] // tokio asks for a promise about the descriptor; the type below keeps it
 
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-/// An open descriptor that the runtime watches, edge-triggered. It cannot be exchanged or closed while registered.
+/// An open descriptor that the runtime watches, edge-triggered. It cannot be replaced or closed while registered.
 #[derive(Debug)]
 pub struct Registered(AsyncFd<OwnedFd>);
 
@@ -24,12 +24,12 @@ impl Registered {
         self.0.get_ref().as_fd()
     }
 
-    /// Ready when the descriptor may have something to read. The caller clears the guard when it has read all.
+    /// Ready if the descriptor may be readable. The caller clears the guard once it has read everything.
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'_, OwnedFd>>> {
         self.0.poll_read_ready(context)
     }
 
-    /// Ready when the descriptor may take something. The caller clears the guard when it took no more.
+    /// Ready if the descriptor may be writable. The caller clears the guard once a write would block.
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'_, OwnedFd>>> {
         self.0.poll_write_ready(context)
     }

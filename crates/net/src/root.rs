@@ -1,4 +1,4 @@
-//! Opening below a folder, by the kernel's own rules, and why a name cannot be opened.
+//! Opening names below a folder under the kernel's resolution rules, and why that fails.
 
 mod links;
 
@@ -10,10 +10,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// openat2 with RESOLVE_BENEATH answers EAGAIN when a rename anywhere came between; it may be tried again.
+/// Retries of openat2 with RESOLVE_BENEATH: it returns EAGAIN if a rename anywhere raced with it.
 const RACES_MAX: u32 = 16;
 
-/// What a name stands for.
+/// The kind of file that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// A regular file of this version.
@@ -33,19 +33,19 @@ pub enum OpenFault {
     Forbidden,
     /// It is a device, a pipe or a socket.
     NotAFile,
-    /// There is no descriptor, or no memory, left.
+    /// No descriptor or memory is left.
     NoDescriptor,
-    /// Names changed each time the kernel looked.
+    /// Names changed during every attempt.
     Unsettled,
     /// The kernel reported another error.
     Failed,
 }
 
-/// The folder that is served, held open: renaming or replacing it does not lead requests elsewhere.
+/// A served folder, held open: renaming or replacing it does not redirect requests.
 #[derive(Debug)]
 pub struct Root {
     folder: Arc<OwnedFd>,
-    /// The folder's absolute paths when it was opened: as it was named, and without symbolic links.
+    /// The folder's absolute paths when it was opened: as configured, and with symbolic links resolved.
     paths: [PathBuf; 2],
     /// Folders outside that symbolic links may lead into.
     trusted: Vec<Arc<Self>>,
@@ -61,13 +61,14 @@ impl Root {
         Ok(Self { folder, paths: [named, real], trusted: Vec::new() })
     }
 
-    /// The same folder, whose symbolic links may also lead into the folders `trusted`, and from there into each other.
+    /// The same folder, whose symbolic links may also lead into the folders `trusted`, and from there into each
+    /// other.
     #[must_use]
     pub fn trusting(&self, trusted: Vec<Arc<Self>>) -> Self {
         Self { folder: Arc::clone(&self.folder), paths: self.paths.clone(), trusted }
     }
 
-    /// Whether some symbolic links may lead out of the folder.
+    /// Returns whether some symbolic links may lead out of the folder.
     pub fn trusts_any(&self) -> bool {
         !self.trusted.is_empty()
     }
@@ -78,8 +79,7 @@ impl Root {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// What `name`, relative to the folder, stands for. It is looked at and not opened: no device is touched, no pipe
-    /// awaited.
+    /// The kind of file at `name`, relative to the folder. It is not opened, so devices and pipes are not touched.
     pub fn identify(&self, name: &[u8]) -> Result<Named, OpenFault> {
         let stat = self.stat(name)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -89,21 +89,21 @@ impl Root {
         }
     }
 
-    /// What the kernel knows of `name`, whatever it stands for; links are followed as long as they stay inside the folder and
-    /// the trusted ones.
+    /// The kernel's metadata of `name`, whatever its kind; links are followed as long as they stay inside the folder
+    /// and the trusted ones.
     pub fn stat(&self, name: &[u8]) -> Result<Stat, OpenFault> {
         let fd = self.open_name(name, OFlags::PATH)?;
         fstat(&fd).map_err(fault_of)
     }
 
-    /// Opens the folder `name`, to read the names in it.
+    /// Opens the folder `name` for listing.
     pub fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, OpenFault> {
         self.open_name(name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Opens the regular file `name` for reading.
     pub fn open_file(&self, name: &[u8]) -> Result<(OwnedFd, FileIdentity), OpenFault> {
-        // Not blocking and without a controlling terminal, should the name have become a pipe's or a terminal's.
+        // Non-blocking and without a controlling terminal, in case the name now refers to a pipe or a terminal.
         let fd = self.open_name(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = fstat(&fd).map_err(fault_of)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -129,7 +129,7 @@ impl Root {
 
 fn fault_of(errno: Errno) -> OpenFault {
     match errno {
-        // INVAL: a name with a NUL, which no file has.
+        // INVAL: a name with a NUL byte, which no file has.
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => OpenFault::NotFound,
         // A link out of the folder, or a circle of links.
         Errno::XDEV | Errno::LOOP => OpenFault::OutsideRoot,
@@ -140,7 +140,7 @@ fn fault_of(errno: Errno) -> OpenFault {
     }
 }
 
-/// Whether this kernel has openat2 (Linux 5.6, unless a sandbox forbids it). Without it nothing is served.
+/// Checks that this kernel has openat2 (Linux 5.6, unless a sandbox forbids it), which serving requires.
 pub fn check_kernel(path: &Path) -> io::Result<()> {
     let root = Root::open(path)?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;

@@ -1,10 +1,10 @@
-//! How a worker's runtime is built.
+//! Construction of a worker's runtime.
 
 use std::io;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-/// Tasks polled between two looks at the kernel. tokio's default of 61 makes 64 busy connections look twice a round;
-/// 256 measured at the floor of a bare epoll loop.
+/// Tasks polled between two polls of the kernel. With tokio's default of 61, 64 busy connections cause two polls per
+/// round; 256 measured equal to a bare epoll loop.
 const EVENT_INTERVAL: u32 = 256;
 
 /// A single-threaded runtime for the current thread. Tasks are spawned with `tokio::task::spawn_local` and need not
@@ -17,7 +17,8 @@ pub fn build_runtime() -> io::Result<LocalRuntime> {
         .build_local(LocalOptions::default())
 }
 
-/// The same without tokio's timers, which are looked at on every turn: a server's worker has [`crate::timer`].
+/// As [`build_runtime`], without tokio's timers, which cost time on every turn: a server's worker uses
+/// [`crate::timer`].
 pub fn build_server_runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread().enable_io().event_interval(EVENT_INTERVAL).build_local(LocalOptions::default())
 }

@@ -1,5 +1,5 @@
-//! Bytes that a cache and its answers share: sliced without a copy, and on one worker counted without an atomic
-//! operation.
+//! Bytes shared by a cache and its responses: sliced without a copy, and counted without atomic operations on one
+//! worker.
 
 use crate::budget::{Budget, Held, Share};
 use crate::file::Guard;
@@ -8,7 +8,7 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A part of bytes that never change.
+/// A slice of immutable bytes.
 #[derive(Clone)]
 pub struct SharedBytes {
     bytes: Owner,
@@ -16,68 +16,67 @@ pub struct SharedBytes {
     end: usize,
 }
 
-/// Who else may hold the bytes.
+/// The owner of the bytes.
 #[derive(Clone)]
 enum Owner {
     /// This worker.
     Worker(Rc<[u8]>),
     /// This worker, in the buffer they were received in.
     Received(Rc<Vec<u8>>),
-    /// This worker, counted as long as any part is left.
+    /// This worker, counted in a budget until the last slice is dropped.
     Counted(Rc<Counted>),
-    /// This worker, with something that is dropped with the last part.
+    /// This worker, with a guard that is dropped with the last slice.
     Guarded(Rc<Guarded>),
     /// Any thread.
     Process(Arc<[u8]>),
 }
 
-/// Bytes with what is dropped with them.
+/// Bytes with a guard that is dropped with them.
 struct Guarded {
     bytes: Vec<u8>,
     _guard: Guard,
 }
 
-/// Bytes that a budget counts.
+/// Bytes counted in a budget.
 struct Counted {
     bytes: Vec<u8>,
     _held: Held,
 }
 
 impl SharedBytes {
-    /// The bytes of a buffer, which are not copied; what it has room for besides stays with them.
+    /// The bytes of a buffer, without a copy; its spare capacity is retained.
     pub fn from_buffer(buffer: Vec<u8>) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(Rc::new(buffer)) }
     }
 
-    /// The bytes of a buffer, counted by `budget` among its pieces until the last part of them is dropped.
+    /// The bytes of a buffer, counted among the pieces of `budget` until their last slice is dropped.
     pub fn counted(buffer: Vec<u8>, budget: &Arc<Budget>) -> Self {
         let mut held = Held::new(Arc::clone(budget), Share::Pieces);
         held.set(buffer.capacity() as u64);
         Self { end: buffer.len(), start: 0, bytes: Owner::Counted(Rc::new(Counted { bytes: buffer, _held: held })) }
     }
 
-    /// The bytes of a buffer; `guard` is dropped after the last part of them.
+    /// The bytes of a buffer; `guard` is dropped after their last slice.
     pub fn with_guard(buffer: Vec<u8>, guard: Guard) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Guarded(Rc::new(Guarded { bytes: buffer, _guard: guard })) }
     }
 
-    /// The bytes of a buffer that its owner shares: whoever made it has it back, to fill it anew, once no part of it is
-    /// left.
+    /// The bytes of a shared buffer: its owner can reuse it once no slice is left.
     pub fn from_shared(buffer: Rc<Vec<u8>>) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(buffer) }
     }
 
-    /// The part `range` of this part.
+    /// The slice `range` of this slice.
     ///
     /// # Panics
-    /// When the range lies outside, as with any slice.
+    /// If the range is out of bounds.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of {}", self.len());
         Self { bytes: self.bytes.clone(), start: self.start + range.start, end: self.start + range.end }
     }
 
-    /// Leaves out the first `count` bytes, or all when there are fewer.
+    /// Skips the first `count` bytes, or all if there are fewer.
     pub fn advance(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }

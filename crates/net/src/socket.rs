@@ -1,4 +1,4 @@
-//! Listeners, socket options, and who holds a port.
+//! Listeners, socket options, and the owner of a port.
 
 #![allow(unsafe_code)] // socket options and one question that no safe wrapper offers
 
@@ -14,44 +14,45 @@ use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Connections the kernel completes before we accept them; the kernel caps it at net.core.somaxconn (4096).
+/// Backlog of a listener: connections that the kernel completes before they are accepted, capped at
+/// net.core.somaxconn (4096).
 pub const BACKLOG: i32 = 4096;
 
-/// How long the kernel keeps a connection to itself while the client sends nothing, in seconds. A client that only
-/// connects is handed over after that, so nothing is lost.
+/// How long the kernel withholds a connection whose client sends nothing, in seconds. It is handed over after that,
+/// so nothing is lost.
 pub const DEFER_ACCEPT_S: u32 = 1;
 
-/// How a listener is opened, and with it what its connections inherit. The defaults are what measured best or what the
-/// design needs; the others are there to measure what each is worth.
+/// Options of a listener, inherited by its connections. The defaults measured best or are required by the design; the
+/// others exist for measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// SO_REUSEPORT: each worker has a socket of its own, and the kernel spreads connections over them. Without it all
-    /// workers accept from one.
+    /// SO_REUSEPORT: each worker has its own socket, and the kernel distributes connections. Without it, all workers
+    /// accept from one.
     pub reuseport: bool,
     /// TCP_DEFER_ACCEPT, for [`DEFER_ACCEPT_S`].
     pub defer_accept: bool,
     /// TCP_NODELAY: a short segment does not wait for the acknowledgement of the one before (Nagle's algorithm, RFC 1122
     /// §4.2.3.4). Inherited by accepted connections, which saves each a system call.
     pub nodelay: bool,
-    /// Connections the kernel completes before we accept them, see [`BACKLOG`].
+    /// Backlog of the listener, see [`BACKLOG`].
     pub backlog: i32,
-    /// SO_BUSY_POLL, in microseconds: how long a receive polls the network device before it gives up; 0 is not at all.
-    /// Devices without a receive queue of their own, loopback among them, have nothing to poll.
+    /// SO_BUSY_POLL, in microseconds: how long a receive polls the network device before it gives up; 0 disables it.
+    /// Devices without a receive queue, such as loopback, cannot be polled.
     pub busy_poll_us: u32,
 }
 
 impl ListenOptions {
-    /// What every listener has unless somebody measures.
+    /// The default options.
     pub const DEFAULT: Self =
         Self { reuseport: true, defer_accept: true, nodelay: true, backlog: BACKLOG, busy_poll_us: 0 };
 
-    /// Sets what connections inherit, on a socket of ours or of somebody else's.
+    /// Sets the options that connections inherit, on any socket.
     pub fn apply(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         set_tcp_nodelay(socket, self.nodelay)?;
         set_tcp_defer_accept(socket, if self.defer_accept { DEFER_ACCEPT_S } else { 0 })?;
         if self.busy_poll_us > 0 {
             let value = libc::c_int::try_from(self.busy_poll_us).unwrap_or(libc::c_int::MAX);
-            // More than net.core.busy_read allows needs CAP_NET_ADMIN; the error must not be taken for that of bind.
+            // Values above net.core.busy_read need CAP_NET_ADMIN; the error must not be mistaken for that of bind.
             set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, value)
                 .map_err(|errno| io::Error::other(format!("SO_BUSY_POLL: {}", io::Error::from(errno))))?;
         }
@@ -73,22 +74,22 @@ pub fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     if address.is_ipv6() {
-        // So that [::] and 0.0.0.0 may both be listened to, and a client has one address in the log.
+        // Allows listening on [::] and 0.0.0.0 separately, and gives each client one form of address in the log.
         set_ipv6_v6only(&socket, true)?;
     }
     Ok(socket)
 }
 
-/// Whether anyone listens at `address` already. With SO_REUSEPORT two servers of one user would share a port without
-/// a word, so this is asked without it first.
+/// Checks that no other socket listens on `address`. With SO_REUSEPORT, two servers of one user would silently share
+/// a port, so this binds without it first.
 pub fn check_free(address: &SocketAddr) -> io::Result<()> {
     let socket = new_socket(address)?;
     set_socket_reuseaddr(&socket, true)?;
     Ok(bind(&socket, address)?)
 }
 
-/// A listener, which shares its port with the other workers' listeners where `options` say so. Returns the address too,
-/// which tells the port when 0 was asked for.
+/// Opens a listener, which shares its port with the other workers' listeners if `options` say so. Also returns its
+/// address, which contains the port chosen for port 0.
 pub fn bind_listener(address: &SocketAddr, options: &ListenOptions) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = new_socket(address)?;
     set_socket_reuseaddr(&socket, true)?;
@@ -100,21 +101,21 @@ pub fn bind_listener(address: &SocketAddr, options: &ListenOptions) -> io::Resul
     Ok((socket, bound))
 }
 
-/// TCP_DEFER_ACCEPT: the listener wakes when a client's first bytes are there, so that accept, receive, send and
-/// close follow one another without a wait. 0 seconds: it wakes when the connection is there.
+/// Sets TCP_DEFER_ACCEPT: the listener wakes when a client's first bytes have arrived, so that accept, receive, send
+/// and close follow without a wait. With 0 seconds it wakes when the connection is complete.
 pub fn set_tcp_defer_accept(fd: BorrowedFd<'_>, seconds: u32) -> rustix::io::Result<()> {
     let value = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value)
 }
 
-/// TCP_QUICKACK: what was received is acknowledged at once, and not with the answer. The kernel goes back to its own ways
-/// when it sees fit, so this concerns the beginning of a connection.
+/// Sets TCP_QUICKACK: received data is acknowledged immediately, not with the response. The kernel resets it at will,
+/// so it affects only the start of a connection.
 pub fn set_tcp_quickack(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1)
 }
 
-/// IP_BIND_ADDRESS_NO_PORT: binding a source address leaves the choice of the port to connect, which may then use
-/// one port for several destinations.
+/// Sets IP_BIND_ADDRESS_NO_PORT: connect chooses the port of a bound source address, and may then use one port for
+/// several destinations.
 pub fn set_ip_bind_address_no_port(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
@@ -135,21 +136,23 @@ fn set_option(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: 
     if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)) }
 }
 
-/// Sets SO_ZEROCOPY: a send with MSG_ZEROCOPY lends its pages to the kernel instead of having them copied, until a notice
-/// in the socket's error queue gives them back. Inherited by accepted connections.
+/// Sets SO_ZEROCOPY: a send with MSG_ZEROCOPY lends its pages to the kernel instead of copying them, until a
+/// notification in the socket's error queue returns them. Inherited by accepted connections.
 pub fn set_zerocopy(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?)
 }
 
-/// Sends `bytes`, which nobody may change before [`take_zerocopy_notices`] has told of them, without a copy.
+/// Sends `bytes` without a copy. They must not change before [`take_zerocopy_notices`] has returned their
+/// notification.
 pub fn send_zerocopy(socket: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
     const ZEROCOPY: SendFlags = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
     send(socket, bytes, SendFlags::NOSIGNAL.union(ZEROCOPY))
 }
 
-/// Empties the socket's error queue of the notices that pages have been given back.
+/// Drains the zero-copy notifications from the socket's error queue.
 pub fn take_zerocopy_notices(socket: BorrowedFd<'_>) {
-    // What a notice says is control data, for which there is no room here: it goes, and frees its place.
+    // A notification is control data, and there is no buffer for it here: it is discarded, which is all that is
+    // needed.
     while recv(socket, &mut [0_u8; 1], RecvFlags::ERRQUEUE).is_ok() {}
 }
 
@@ -162,7 +165,7 @@ pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     if result == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process that listens on `port`, as (pid, name), when /proc lets us see it.
+/// The process that listens on `port`, as (pid, name), if /proc permits reading it.
 pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     let sockets = read_listening().ok()?;
     let inodes = sockets.iter().filter(|socket| socket.local.port() == port).map(|socket| socket.inode).collect();
@@ -170,17 +173,18 @@ pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     Some((pid, read_process_name(pid).unwrap_or_default()))
 }
 
-/// A listening TCP socket: where it listens and the inode that names it.
+/// A listening TCP socket: its address and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
     /// Local address and port; the address may be the unspecified one.
     pub local: SocketAddr,
-    /// Inode of the socket, as the links in /proc/PID/fd show it.
+    /// Inode of the socket, as in the links of /proc/PID/fd.
     pub inode: u64,
 }
 
 impl ListeningSocket {
-    /// Whether it takes connections to `address`. One that listens at `[::]` takes IPv4 as well, unless told otherwise.
+    /// Returns whether it accepts connections to `address`. A listener on `[::]` accepts IPv4 as well, unless
+    /// configured otherwise.
     pub fn serves(&self, address: SocketAddr) -> bool {
         let same_host = self.local.ip().to_canonical() == address.ip().to_canonical();
         let any_host = self.local.ip().is_unspecified() && (self.local.is_ipv6() || address.is_ipv4());
@@ -188,7 +192,7 @@ impl ListeningSocket {
     }
 }
 
-/// Every TCP socket that listens in this network namespace.
+/// All listening TCP sockets of this network namespace.
 pub fn read_listening() -> io::Result<Vec<ListeningSocket>> {
     let mut sockets = parse_listening(BufReader::new(File::open("/proc/net/tcp")?))?;
     // A kernel without IPv6 has no such file.
@@ -198,8 +202,8 @@ pub fn read_listening() -> io::Result<Vec<ListeningSocket>> {
     Ok(sockets)
 }
 
-/// The kernel lists the listening sockets first. After a run there can be tens of thousands of others, which take the
-/// kernel a quarter of a second to print; so reading ends where they begin.
+/// Parses the listening sockets, which the kernel lists first. After a run there can be tens of thousands of others,
+/// which take the kernel a quarter of a second to print, so reading stops at the first of them.
 fn parse_listening(lines: impl BufRead) -> io::Result<Vec<ListeningSocket>> {
     let mut sockets = Vec::new();
     for line in lines.lines().skip(1) {
@@ -220,7 +224,7 @@ fn parse_listening_line(line: &str) -> Option<ListeningSocket> {
     Some(ListeningSocket { local: parse_address(local)?, inode: inode.parse().ok()? })
 }
 
-/// `0100007F:1F90`: the address as 32-bit words, each in the machine's own byte order, and the port.
+/// Parses `0100007F:1F90`: the address as 32-bit words in native byte order, and the port.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -239,7 +243,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// Processes that hold any of these sockets open, and how many processes could not be looked into.
+/// Processes that hold any of these sockets open, and the number of processes that could not be inspected.
 pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)> {
     let (mut holders, mut hidden) = (BTreeSet::new(), 0);
     for entry in fs::read_dir("/proc")? {
@@ -256,7 +260,7 @@ pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden += 1,
-            // It ended while we looked.
+            // The process exited meanwhile.
             Err(_) => {}
         }
     }
@@ -272,14 +276,14 @@ pub fn read_process_name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
 
-/// The next port above `address`'s that is free, looking at no more than 100.
+/// The next free port above that of `address`, among at most 100 candidates.
 pub fn suggest_port(address: &SocketAddr) -> Option<u16> {
     (1..=100_u16)
         .filter_map(|step| address.port().checked_add(step))
         .find(|&port| check_free(&SocketAddr::new(address.ip(), port)).is_ok())
 }
 
-/// Raises the soft limit on descriptors to the hard one, and returns it.
+/// Raises the soft limit of open files to the hard limit, and returns it.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

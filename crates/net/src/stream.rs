@@ -1,4 +1,4 @@
-//! Content that comes bit by bit, and connections that go on with another protocol.
+//! Streamed content, and connections that switch to another protocol.
 
 use crate::ending::CloseReason;
 use crate::response::Segment;
@@ -9,27 +9,26 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a [`Source`] has next.
+/// The next event of a [`Source`].
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// More content, never empty.
     Segment(Segment),
-    /// There is no more. Over chunked framing and HTTP/2, these trailer field lines follow, each `Name: value` and CR
-    /// LF.
+    /// The end. Over chunked framing and HTTP/2, these trailer field lines follow, each `Name: value` and CR LF.
     End(Option<Rc<[u8]>>),
-    /// There should be more, but it will not come. The client must not take what it got for the whole: the connection
-    /// or the stream ends for this reason, without the framing's end.
+    /// The content is incomplete. The connection or stream ends for this reason without the framing's end, so that
+    /// the client does not mistake it for the whole.
     Failed(CloseReason),
 }
 
-/// Gives content as it comes.
+/// A producer of streamed content.
 pub trait Source {
-    /// The next piece, or `Pending` after arranging for `context` to be woken. Called again only after a
-    /// [`Piece::Segment`] has been sent: so a slow client holds back its source.
+    /// The next piece, or `Pending` after registering `context`. Called again only after a [`Piece::Segment`] has
+    /// been sent, so a slow client slows down its source.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece>;
 }
 
-/// Content that comes bit by bit.
+/// Streamed content.
 #[derive(Clone)]
 pub struct Stream {
     source: Rc<RefCell<dyn Source>>,
@@ -37,13 +36,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Content from `source`. `length` is what the head says in Content-Length, and then exactly so many bytes must
-    /// come; `None`: the head has no such field, and the pump frames the content as the client's version allows.
+    /// Content from `source`. `length` is the value of Content-Length, and exactly that many bytes must follow; with
+    /// `None` the head has no such field, and the connection frames the content as the client's version allows.
     pub fn new(source: impl Source + 'static, length: Option<u64>) -> Self {
         Self { source: Rc::new(RefCell::new(source)), length }
     }
 
-    /// Bytes in all, when that is known.
+    /// Length in bytes, if known.
     pub const fn length(&self) -> Option<u64> {
         self.length
     }
@@ -52,7 +51,7 @@ impl Stream {
     pub fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Piece> {
         match self.source.try_borrow_mut() {
             Ok(mut source) => source.poll_piece(context),
-            // A source that asks for itself can have no more.
+            // A source that polls itself cannot make progress.
             Err(_) => Poll::Ready(Piece::Failed(CloseReason::SocketFailed)),
         }
     }
@@ -64,27 +63,27 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// Both directions of a connection that speaks another protocol now.
+/// Both directions of a connection that has switched protocols.
 pub trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-/// What goes on with a connection after a 101; it ends when the connection does, and says why.
+/// The protocol of a connection after a 101; completes when the connection closes, with the reason.
 pub type Tunnelling = Pin<Box<dyn Future<Output = CloseReason>>>;
 
-/// Takes over a connection once its 101 is sent.
+/// Takes over a connection after its 101 has been sent.
 #[derive(Clone)]
 pub struct TunnelStart(Rc<RefCell<Option<Begin>>>);
 
 type Begin = Box<dyn FnOnce(Box<dyn Duplex>) -> Tunnelling>;
 
 impl TunnelStart {
-    /// Will call `begin` with the client's side of the connection, whatever was received after the request included.
+    /// Will call `begin` with the client's side of the connection, including bytes received after the request.
     pub fn new(begin: impl FnOnce(Box<dyn Duplex>) -> Tunnelling + 'static) -> Self {
         Self(Rc::new(RefCell::new(Some(Box::new(begin)))))
     }
 
-    /// Begins; `None` when it has begun already.
+    /// Starts the tunnel; `None` if it was started already.
     pub fn begin(&self, client: Box<dyn Duplex>) -> Option<Tunnelling> {
         let begin = self.0.borrow_mut().take()?;
         Some(begin(client))

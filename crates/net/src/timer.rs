@@ -1,6 +1,6 @@
-//! A clock that ticks while it is needed, on a timerfd.
+//! A timerfd that ticks only while needed.
 //!
-//! tokio's own timers would be looked at on every turn of the runtime; this one costs nothing until it ticks.
+//! The runtime would check tokio's own timers on every turn; this one costs nothing until it ticks.
 
 use crate::registered::Registered;
 use rustix::io::{Errno, read};
@@ -11,20 +11,20 @@ use std::future::poll_fn;
 use std::io;
 use std::task::ready;
 
-/// A timer that ticks at an interval, or rests.
+/// A timer that ticks at an interval, or is stopped.
 #[derive(Debug)]
 pub struct Timer {
     fd: Registered,
 }
 
 impl Timer {
-    /// A timer that rests. Must be called within a worker's runtime.
+    /// A stopped timer. Must be called within a worker's runtime.
     pub fn new() -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         Ok(Self { fd: Registered::new(fd)? })
     }
 
-    /// Ticks every `interval_ms` from now on; 0 rests.
+    /// Ticks every `interval_ms` from now on; 0 stops it.
     pub fn set_interval(&self, interval_ms: u64) -> io::Result<()> {
         let interval = Timespec {
             tv_sec: i64::try_from(interval_ms / 1000).unwrap_or(i64::MAX),
@@ -35,7 +35,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Waits for the next tick. Ticks that nobody waited for count as one.
+    /// Waits for the next tick. Missed ticks count as one.
     pub async fn tick(&self) -> io::Result<()> {
         poll_fn(|context| {
             loop {

@@ -1,5 +1,5 @@
-//! The windows of one HTTP/2 connection, either role: they grow as `flatout_http::http2::window` says, within what its
-//! worker may promise to peers in all.
+//! The windows of one HTTP/2 connection, in either role: they grow as `flatout_http::http2::window` decides, within
+//! the credit that the worker may grant to all peers.
 
 use crate::clock::precise_ns;
 use flatout_http::http2::window::{StreamCount, WindowEstimator, Windows};
@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Bytes that the connections of one worker may promise to peers, beyond what each begins with.
+/// Bytes of credit that the connections of one worker may grant to peers, beyond their initial windows.
 #[derive(Debug)]
 pub(crate) struct WindowBudget {
     left: Cell<u64>,
@@ -20,7 +20,7 @@ impl WindowBudget {
     }
 }
 
-/// What one connection has of a budget. Given back when it ends.
+/// One connection's part of the budget, given back when the connection closes.
 #[derive(Debug)]
 struct WindowGrant {
     budget: Rc<WindowBudget>,
@@ -28,8 +28,8 @@ struct WindowGrant {
 }
 
 impl WindowGrant {
-    /// Asks for `wanted` bytes in all; no more than half of what is left is given, so that there is something for the
-    /// next. Returns what the connection has then.
+    /// Requests `wanted` bytes in total; grants at most half of the remaining budget, so that some is left for
+    /// others. Returns the connection's new total.
     fn grow_to(&self, wanted: u64) -> u64 {
         let left = self.budget.left.get();
         let more = wanted.saturating_sub(self.bytes.get()).min(left / 2);
@@ -51,41 +51,41 @@ pub(crate) struct ConnectionWindows {
     ping_pong: RefCell<PingPong>,
     grant: WindowGrant,
     first: Windows,
-    /// How many times a stream's window the connection's is at least.
+    /// Lower bound of the connection's window, in stream windows.
     streams_per_connection: u32,
-    /// What the peer has been told.
+    /// The windows announced to the peer.
     told: Cell<Windows>,
-    /// What it is to be told.
+    /// The windows to announce.
     wanted: Cell<Windows>,
-    /// Streams at the last look.
+    /// Open streams at the last poll.
     streams: Cell<usize>,
-    /// Whether an acknowledgement is awaited.
+    /// True while a ping's acknowledgement is awaited.
     probing: Cell<bool>,
 }
 
-/// Content taken from one stream, for as long as it lasts.
+/// Credit accounting of one stream's content.
 pub(crate) struct WindowReader {
     windows: Rc<ConnectionWindows>,
     count: StreamCount,
 }
 
 impl WindowReader {
-    /// `bytes` of `content` were taken: the peer may send as many again.
+    /// Records that `bytes` of `content` were taken, so the peer may send as many again.
     pub(crate) fn release(&mut self, content: &mut RecvStream, bytes: usize) {
-        // It fails when the stream is gone, which the next look at it says.
+        // Fails if the stream is gone, which the next poll of it reports.
         let _ = content.flow_control().release_capacity(bytes);
         self.windows.handle_taken(&mut self.count, bytes);
     }
 }
 
 impl ConnectionWindows {
-    /// For one stream.
+    /// A reader for one stream.
     pub(crate) fn reader(self: &Rc<Self>) -> WindowReader {
         WindowReader { windows: Rc::clone(self), count: StreamCount::default() }
     }
 
-    /// For a connection that began with the windows `first`. `streams_per_connection`: so many streams whose content
-    /// nobody takes leave room for others.
+    /// For a connection with the initial windows `first`. The connection's window is at least
+    /// `streams_per_connection` stream windows, so that this many unread streams leave room for others.
     pub(crate) fn new(
         ping_pong: PingPong,
         first: Windows,
@@ -105,18 +105,18 @@ impl ConnectionWindows {
         }
     }
 
-    /// `bytes` were taken from a stream.
+    /// Records that `bytes` were taken from a stream.
     fn handle_taken(&self, stream: &mut StreamCount, bytes: usize) {
         let probes = self.estimator.borrow_mut().handle_taken(stream, bytes as u64, precise_ns() / 1000);
         if probes {
             self.probing.set(true);
-            // It wakes the connection's task. It fails when the connection has ended.
+            // Wakes the connection's task. Fails if the connection has closed.
             let _ = self.ping_pong.borrow_mut().send_ping(Ping::opaque());
         }
     }
 
-    /// Looks for an acknowledgement. Returns new windows that the peer is to be told, with `streams` open now; they are
-    /// returned again until [`Self::handle_told`].
+    /// Polls for an acknowledgement. Returns new windows to announce to the peer, with `streams` open now; returns
+    /// them again until [`Self::handle_told`].
     pub(crate) fn poll(&self, streams: usize, context: &mut Context<'_>) -> Option<Windows> {
         let mut changed = streams != self.streams.replace(streams) && self.wanted.get() != self.first;
         if self.probing.get()
@@ -133,7 +133,7 @@ impl ConnectionWindows {
         Some(self.wanted.get()).filter(|wanted| *wanted != self.told.get())
     }
 
-    /// The peer has been told of `windows`.
+    /// Records that `windows` were announced to the peer.
     pub(crate) fn handle_told(&self, windows: Windows) {
         self.told.set(windows);
     }
@@ -145,7 +145,7 @@ impl ConnectionWindows {
         let connection = u64::from(self.first.connection) + self.grant.grow_to(beyond).min(beyond);
         let share = match per {
             1 => connection,
-            // In powers of two: not every stream that opens or ends is worth a SETTINGS frame.
+            // In powers of two: not every opened or closed stream is worth a SETTINGS frame.
             _ => 1 << (connection / per / (streams as u64).max(1)).max(1).ilog2(),
         };
         let stream = u64::from(estimated.stream).min(share).max(u64::from(self.first.stream));

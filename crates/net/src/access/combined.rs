@@ -1,8 +1,8 @@
-//! The combined format, with three fields more:
+//! The combined format with three additional fields:
 //!
 //! `client - user [date] "request line" status bytes "referer" "user agent" outcome ending duration_us`
 //!
-//! A byte that is not printable ASCII, a quote or a backslash is `\xHH`; what is not known is `-`.
+//! A quote, a backslash and every byte that is not printable ASCII is written as `\xHH`; an unknown value as `-`.
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{Answer, Record};

@@ -1,4 +1,4 @@
-//! A regular file: appended to, put aside when it is large or old, and never left with a part of a line.
+//! A regular file: lines are appended, it is rotated when large or old, and never ends in a partial line.
 
 use super::rotation::{delete_oldest, put_aside};
 use super::settings::Rotation;
@@ -11,32 +11,32 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// After a rotation that failed, the next is tried so much later.
+/// Delay between a failed rotation and the next attempt, in seconds.
 const RETRY_S: i64 = 60;
 
-/// A file that lines are appended to.
+/// A file to which lines are appended.
 #[derive(Debug)]
 pub(super) struct FileTarget {
     file: File,
-    /// Its name, symbolic links followed; `None` for standard output, which is never put aside.
+    /// Its path with symbolic links resolved; `None` for standard output, which is never rotated.
     path: Option<PathBuf>,
     rotation: Rotation,
     size_bytes: u64,
-    /// When its first line came, as far as that can be known.
+    /// When its first line was written, as far as that can be determined.
     began_s: i64,
-    /// No rotation before then.
+    /// No rotation is attempted before this time.
     retry_s: i64,
     rotations: u64,
     complaint: Option<String>,
-    /// It was said already, and has not worked since.
+    /// The current failure has already been reported.
     complained: bool,
-    /// A part of a line could not be taken back.
+    /// A partial line could not be removed.
     within_line: bool,
 }
 
 impl FileTarget {
     pub(super) fn new(path: &Path, file: File, metadata: &Metadata, rotation: Rotation, unix_s: i64) -> Self {
-        // The file of an earlier process has its age already.
+        // A file of an earlier process has an age already.
         let created = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let created_s = created.and_then(|since| i64::try_from(since.as_secs()).ok());
         let began_s = created_s.filter(|_| metadata.len() > 0).unwrap_or(unix_s);
@@ -67,17 +67,17 @@ impl FileTarget {
         self.rotation = rotation;
     }
 
-    /// Whether time alone may put it aside.
+    /// Returns whether the file is rotated by age.
     pub(super) const fn ages(&self) -> bool {
         self.rotation.age_max_s.is_some()
     }
 
-    /// Files put aside since it was asked last.
+    /// Rotations since the last call.
     pub(super) const fn take_rotations(&mut self) -> u64 {
         std::mem::replace(&mut self.rotations, 0)
     }
 
-    /// What could not be done, once.
+    /// A failure that has not been reported yet.
     pub(super) const fn take_complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
@@ -105,7 +105,7 @@ impl FileTarget {
         Written { bytes: taken, stop: None }
     }
 
-    /// The lines that go into this file before it is put aside, which happens here.
+    /// The lines that fit into this file before it is rotated. Rotates the file if due.
     fn choose_piece<'a>(&mut self, bytes: &'a [u8], unix_s: i64) -> &'a [u8] {
         self.handle_time(unix_s);
         let Some(bytes_max) = self.rotation.bytes_max.filter(|_| self.path.is_some()) else { return bytes };
@@ -120,13 +120,13 @@ impl FileTarget {
             return bytes;
         }
         fitting(bytes_max).unwrap_or_else(|| {
-            // A line that is longer than any file may be has a file for itself.
+            // A line longer than any file may be gets a file to itself.
             let line = bytes.iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |end| end + 1);
             &bytes[..line]
         })
     }
 
-    /// Appends all of `piece`, or whole lines of it and says why not more.
+    /// Appends all of `piece`, or whole lines of it and the error that stopped it.
     fn append(&mut self, piece: &[u8]) -> (usize, Option<Errno>) {
         let mut count = 0;
         while count < piece.len() {
@@ -141,8 +141,8 @@ impl FileTarget {
         (count, None)
     }
 
-    /// Only `count` bytes of `piece` were taken: cuts the part of a line at the end off again, if nobody has appended
-    /// to the file meanwhile. Returns the bytes of the whole lines.
+    /// After only `count` bytes of `piece` were written: truncates the partial line, unless another process has
+    /// appended to the file meanwhile. Returns the bytes of the whole lines.
     fn take_back(&mut self, piece: &[u8], count: usize) -> usize {
         let whole = piece[..count].iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let size_bytes = self.size_bytes + count as u64;
@@ -154,19 +154,19 @@ impl FileTarget {
         whole
     }
 
-    /// Others may have truncated the file, or appended to it.
+    /// Reads the size again: other processes may have truncated the file or appended to it.
     fn read_size(&mut self) {
         if let Ok(stat) = fstat(&self.file) {
             self.size_bytes = stat.st_size as u64;
         }
     }
 
-    /// Puts the file aside when it is old enough.
+    /// Rotates the file if it is old enough.
     pub(super) fn handle_time(&mut self, unix_s: i64) {
         let Some(age_max_s) = self.rotation.age_max_s else { return };
         let age_s = u64::try_from(unix_s.saturating_sub(self.began_s)).unwrap_or(0);
         if self.size_bytes > 0 && age_s >= age_max_s {
-            // Unless others have emptied it meanwhile.
+            // Another process may have emptied it meanwhile.
             self.read_size();
             if self.size_bytes > 0 {
                 self.rotate(unix_s);
@@ -174,7 +174,7 @@ impl FileTarget {
         }
     }
 
-    /// Puts the file aside and goes on in a new one. Where that cannot be, goes on in this one.
+    /// Rotates the file and continues in a new one. If that fails, continues in this one.
     fn rotate(&mut self, unix_s: i64) -> bool {
         let Some(path) = self.path.clone().filter(|_| unix_s >= self.retry_s) else { return false };
         match self.try_rotate(&path, unix_s) {
@@ -195,7 +195,7 @@ impl FileTarget {
     fn try_rotate(&mut self, path: &Path, unix_s: i64) -> io::Result<()> {
         let ours = self.file.metadata()?;
         let named = path.symlink_metadata();
-        // Somebody else has renamed or removed it: then only a new one is wanted.
+        // If another process renamed or removed it, only a new file is needed.
         let is_ours = named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
         let aside = is_ours.then(|| put_aside(path, unix_s)).transpose()?;
         let mode = ours.permissions().mode() & 0o777;

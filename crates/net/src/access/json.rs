@@ -1,16 +1,16 @@
-//! One JSON object a line (RFC 8259), its fields in the order of the settings, in ASCII alone.
+//! One JSON object per line (RFC 8259), with fields in the configured order, in ASCII only.
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{Answer, Record};
 use super::settings::Field;
 use super::text::{Dates, append_address, append_decimal, append_json_string};
 
-/// The fields of a line, each with the bytes before its value.
+/// The fields of a line, each with the bytes that precede its value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct JsonForm(Box<[(Box<[u8]>, Field)]>);
 
 impl JsonForm {
-    /// `fields` in their order, each once; all when there are none.
+    /// `fields` in their order without duplicates; all fields if there are none.
     pub(super) fn new(fields: &[Field]) -> Self {
         let fields = if fields.is_empty() { Field::ALL } else { fields };
         let mut parts: Vec<(Box<[u8]>, Field)> = Vec::new();

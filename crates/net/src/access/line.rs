@@ -1,4 +1,4 @@
-//! A line in the form of its log, with room for what is known last.
+//! A line in its log's format, with gaps for values that are known last.
 
 use super::combined::append_combined;
 use super::json::JsonForm;
@@ -7,7 +7,7 @@ use super::settings::{Format, LogSettings};
 use super::short::{append_milliseconds, append_short};
 use super::text::{Dates, append_decimal};
 
-/// What is known only when the response has ended.
+/// Values known only when the response has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     Ending,
@@ -15,7 +15,7 @@ pub(super) enum Late {
     DurationMs,
 }
 
-/// Where something is to be filled in. A place beyond the line is none.
+/// Position of a value to fill in. A position beyond the line's end means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) at: usize,
@@ -26,10 +26,10 @@ impl Gap {
     pub(super) const NONE: Self = Self { at: usize::MAX, late: Late::Ending };
 }
 
-/// The gaps of a line in their order, places counted from the beginning of the text that the line was appended to.
+/// The gaps of a line in order, as offsets from the start of the text to which the line was appended.
 pub(super) type Gaps = [Gap; 2];
 
-/// How the lines of a log look.
+/// The format of a log's lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Combined,
@@ -46,7 +46,7 @@ impl Form {
         }
     }
 
-    /// Appends a line with its line end, but for what is late.
+    /// Appends a line with its line end and gaps for late values.
     pub(super) fn append(
         &self,
         text: &mut Vec<u8>,

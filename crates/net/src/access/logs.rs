@@ -1,4 +1,4 @@
-//! All logs of a process: opened together, replaced by a reload, opened anew by a signal, closed at the end.
+//! All logs of a process: opened together, replaced on reload, reopened on a signal, closed at exit.
 
 use super::line::Form;
 use super::queue::{CHUNKS_MAX, Channel, Message, Totals, send_until};
@@ -12,19 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the writer may take to open files.
+/// Upper bound of the time for opening files.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it may take to write what is queued at the end.
+/// Upper bound of the time for writing queued lines at exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What is said once when a target begins to take nothing, and once when it takes lines again.
+/// Receives one message when a target stops accepting lines, and one when it accepts them again.
 pub type Warn = Box<dyn Fn(&str) + Send>;
 
-/// One log, as a worker knows it.
+/// One log, as a worker sees it.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// Never used again while the process runs.
+    /// Never reused while the process runs.
     pub(super) number: u32,
     pub(super) form: Form,
     pub(super) channel: Arc<Channel>,
@@ -35,26 +35,26 @@ pub(super) struct Log {
 #[derive(Clone, Debug, Default)]
 pub struct LogSet(pub(super) Arc<[Arc<Log>]>);
 
-/// What has become of the lines for one target.
+/// Counts of the lines for one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCount {
-    /// Where they go.
+    /// Destination of the lines.
     pub target: Target,
-    /// Lines that the target has taken.
+    /// Lines that were written.
     pub lines_written: u64,
-    /// Lines that it has not.
+    /// Lines that were lost.
     pub lines_lost: u64,
-    /// Files put aside.
+    /// Rotations of its file.
     pub rotations: u64,
 }
 
-/// All logs of the process. Its thread is started with the first log: before the process restricts itself, if files are
-/// to be opened anew later.
+/// All logs of the process. The thread starts with the first log, which must be before the process restricts itself
+/// if files are to be reopened later.
 pub struct Logs {
     totals: Arc<Totals>,
-    /// Held only for moments: signals are handled on an event loop.
+    /// Held only briefly: signals are handled on an event loop.
     control: Mutex<Control>,
-    /// Held by whoever replaces the logs.
+    /// Held while the logs are being replaced.
     replacing: Mutex<()>,
 }
 
@@ -68,7 +68,7 @@ struct Control {
 
 struct Thread {
     queue: SyncSender<Message>,
-    /// Ends with the thread.
+    /// Disconnects when the thread ends.
     running: Receiver<()>,
 }
 
@@ -76,7 +76,7 @@ impl Logs {
     /// Opens the logs. `warn` is called from the writer's thread.
     ///
     /// # Errors
-    /// When a target cannot be written.
+    /// If a target cannot be written.
     pub fn open(settings: &[LogSettings], warn: Warn) -> Result<Self, OpenError> {
         let control = Control { warn: Some(warn), ..Control::default() };
         let logs = Self { totals: Arc::default(), control: Mutex::new(control), replacing: Mutex::default() };
@@ -84,12 +84,12 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Makes these the logs, for workers that adopt the set. A target that was there stays open and loses nothing;
-    /// one that is not wanted any more is closed when no line for it is under way. Waits for the file system, so it is
-    /// called off the event loop.
+    /// Replaces the logs for workers that adopt the set. A target in both sets stays open and loses nothing; one that
+    /// was removed is closed when no more lines for it are pending. It waits for the file system, so call it off the
+    /// event loop.
     ///
     /// # Errors
-    /// When a target cannot be written; then the logs stay as they were.
+    /// If a target cannot be written; the logs are then unchanged.
     pub fn replace(&self, settings: &[LogSettings]) -> Result<LogSet, OpenError> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Logs {
         };
         let logs = settings.iter().zip(channels).map(|(settings, channel)| {
             let form = Form::new(settings);
-            // What has not changed stays the same log, so that workers go on with their buffers.
+            // An unchanged log keeps its identity, so that workers retain its buffers.
             let kept = set_before.0.iter().find(|log| Arc::ptr_eq(&log.channel, &channel) && log.form == form);
             kept.cloned().unwrap_or_else(|| {
                 let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl Logs {
         Ok(set)
     }
 
-    /// Has the writer open the targets. `None` when there is no writer and none is needed.
+    /// Lets the writer open the targets. `None` if there is no writer and none is needed.
     fn open_channels(&self, settings: &[LogSettings]) -> io::Result<Option<(Opened, SyncSender<Message>)>> {
         let queue = {
             let mut control = self.control();
@@ -147,16 +147,16 @@ impl Logs {
         WorkerLog::new(&control.set)
     }
 
-    /// Opens the files anew by their names, after others have renamed them. Returns at once.
+    /// Reopens the files by name after they have been renamed. Returns immediately.
     pub fn reopen(&self) {
         self.totals.reopen.store(true, Ordering::Release);
         if let Some(thread) = &self.control().thread {
-            // Where there is no room, the writer is awake and will look.
+            // If the queue is full, the writer is awake and will check the flag.
             let _ = thread.queue.try_send(Message::Wake);
         }
     }
 
-    /// What each target of the present configuration has done, in the order of the logs; each once.
+    /// Counts of each target of the current configuration, in the order of the logs, without duplicates.
     pub fn counts(&self) -> Vec<LogCount> {
         let set = self.control().set.clone();
         let is_first =
@@ -171,13 +171,12 @@ impl Logs {
         counts.collect()
     }
 
-    /// Lines that no target took, those of logs closed since included.
+    /// Lines lost in total, including those of closed logs.
     pub fn lines_lost(&self) -> u64 {
         self.totals.lines_lost.load(Ordering::Relaxed)
     }
 
-    /// Writes what is queued, waiting for it a few seconds at the most, and ends the writer. What comes later is lost
-    /// and counted.
+    /// Writes queued lines, waiting a few seconds at most, and stops the writer. Later lines are lost and counted.
     pub fn close(&self) {
         let thread = {
             let mut control = self.control();
@@ -187,7 +186,7 @@ impl Logs {
         let Some(thread) = thread else { return };
         let deadline = Instant::now() + CLOSE_TIMEOUT;
         if send_until(&thread.queue, Message::Close(deadline), deadline).is_ok() {
-            // The writer ends by itself at the deadline, unless the kernel holds it.
+            // The writer stops at the deadline, unless the kernel blocks it.
             let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(500);
             let _ = thread.running.recv_timeout(left);
         }

@@ -1,22 +1,22 @@
-//! The access logs: a line for each request, in the combined format with three fields more or as JSON.
+//! The access logs: one line per request, in the combined format with three additional fields or as JSON.
 //!
-//! A line is staged when its response is made and committed when the response has been handed to the kernel, or was cut
-//! short; `ending` says which. Lines gather in a buffer for each worker and log, and go through one bounded queue to one
-//! thread for the process, which writes them whole. Where a target takes none, or takes them too slowly, lines are lost
-//! and counted: a request never waits for its line.
+//! A line is staged when its response is created and committed when the response has been handed to the kernel or was
+//! cut; `ending` says which. Lines are buffered per worker and log, and go through one bounded queue to one writer
+//! thread, which writes them whole. If a target stalls or is too slow, lines are lost and counted: a request never
+//! waits for its line.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `settings` | what a log is told |
-//! | `record` | what is known of a request and of its answer |
+//! | `settings` | the settings of a log |
+//! | `record` | the logged data of a request and its response |
 //! | `text` | numbers, dates and escapes as bytes |
-//! | `combined`, `json`, `line` | the two forms of a line, and what is filled in last |
-//! | `staged`, `worker` | a worker's side: lines that wait for their endings, and buffers |
-//! | `logs`, `queue` | all logs of a process: opened, replaced, reopened, closed; what passes to the writer |
-//! | `writer`, `sink` | the thread that writes, and what it does when a target takes nothing |
+//! | `combined`, `json`, `line` | the formats of a line, and gaps for late values |
+//! | `staged`, `worker` | a worker's side: staged lines and buffers |
+//! | `logs`, `queue` | all logs of a process: open, replace, reopen, close; messages to the writer |
+//! | `writer`, `sink` | the writer thread, and its handling of stalled targets |
 //! | `file`, `rotation`, `stream`, `syslog` | the targets |
 //!
-//! Absent by design: compression of files put aside, and any target that needs the network.
+//! Absent by design: compression of rotated files, and network targets.
 
 mod combined;
 mod file;

@@ -1,4 +1,4 @@
-//! What passes between the workers and the writer: one bounded queue for the process.
+//! The bounded queue between the workers and the writer, one per process.
 
 use super::settings::{LogSettings, OpenError, Target};
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Chunks that may wait for the writer, of at most 32 KiB and one batch of pipelined lines each: a guess at what a disk
-/// that stalls for a moment needs; not measured.
+/// Upper bound of queued chunks, of at most 32 KiB and one batch of pipelined lines each: a guess at what a briefly
+/// stalled disk needs; not measured.
 pub(super) const CHUNKS_MAX: usize = 128;
 
-/// Whoever must not lose a message looks for room so often.
+/// Polling interval for room in the queue, for messages that must not be lost.
 const ROOM_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What a process knows of all its logs, the closed ones included.
+/// Totals of all logs of a process, including closed ones.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) lines_lost: AtomicU64,
-    /// The files are to be opened anew.
+    /// Set when the files are to be reopened.
     pub(super) reopen: AtomicBool,
 }
 
-/// One target, as those who send to it know it.
+/// One target, as its senders see it.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) target: Target,
@@ -45,23 +45,23 @@ pub(super) struct Chunk {
     pub(super) channel: Arc<Channel>,
     pub(super) bytes: Vec<u8>,
     pub(super) lines: u64,
-    /// Where the buffer goes when it is empty again.
+    /// Destination of the buffer once it is empty.
     pub(super) home: SyncSender<Vec<u8>>,
 }
 
-/// What the writer is told.
+/// A message to the writer.
 #[derive(Debug)]
 pub(super) enum Message {
     Chunk(Chunk),
-    /// These are the logs from now on; the answer has a channel for each, in their order.
+    /// Replaces the logs; the reply has a channel for each, in order.
     Replace(Vec<LogSettings>, SyncSender<Result<Vec<Arc<Channel>>, OpenError>>),
-    /// Something else has changed: look.
+    /// A flag has changed.
     Wake,
-    /// Write what is there until then, and end.
+    /// Write the queued lines until this time, and stop.
     Close(Instant),
 }
 
-/// Waits for room until `deadline`. Gives the message back when there was none.
+/// Waits for room until `deadline`. Returns the message if there was none.
 pub(super) fn send_until(queue: &SyncSender<Message>, mut message: Message, deadline: Instant) -> Result<(), Message> {
     loop {
         match queue.try_send(message) {

@@ -1,4 +1,4 @@
-//! What is known of a request and of its answer when a line is made.
+//! The logged data of a request and its response.
 
 use super::logs::LogSet;
 use crate::handler::LogSource;
@@ -7,61 +7,61 @@ use flatout_http::request::RequestHead;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-/// A request that was refused is shown so far.
+/// Bytes logged of a refused request at most.
 const RAW_BYTES_MAX: usize = 128;
 
-/// Where a request came from.
+/// The source of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// Who asks; `None` when the kernel would not say.
+    /// The client's address; `None` if the kernel does not report it.
     pub client: Option<SocketAddr>,
-    /// Whether it came over TLS.
+    /// True if it came over TLS.
     pub secure: bool,
 }
 
-/// What is logged of a request.
+/// The logged part of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Logged<'a> {
     /// A parsed request.
     Head(&'a RequestHead<'a>),
-    /// The beginning of what was refused, or of what was not complete in time.
+    /// The first bytes of a request that was refused or incomplete in time.
     Raw(&'a [u8]),
 }
 
-/// What a line says of the response.
+/// The logged data of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// The log it stands in, by index; one that is not there, such as 255, is none.
+    /// Index of its log; an index without a log, such as 255, means none.
     pub log: u8,
-    /// The status; 0 when there was no answer.
+    /// The status; 0 if there was no response.
     pub status: u16,
-    /// Bytes of content the response has; what a cut response lost is not known here.
+    /// Bytes of the response's content; what a cut response lost is not known here.
     pub body_bytes: u64,
-    /// Why this answer: the handler's outcome or the refusal's name.
+    /// The handler's outcome or the refusal's name.
     pub outcome: &'static str,
     /// When the first bytes of the request were received, on the precise clock.
     pub started_ns: u64,
-    /// Who has shown a password.
+    /// The authenticated user.
     pub user: Option<&'a str>,
-    /// The site that answered.
+    /// The site that handled the request.
     pub site: Option<&'a str>,
-    /// What a shared cache did with it.
+    /// The result of a shared cache.
     pub cache: Option<&'static str>,
 }
 
 impl<'a> Answer<'a> {
-    /// The same, with the log and the site of `source`.
+    /// The same, with the log and site of `source`.
     pub(crate) fn with_source(self, source: &'a LogSource) -> Self {
         Self { log: source.log, site: source.site.as_deref(), ..self }
     }
 
-    /// The answer to a request that was refused, or to one that never came to an answer (`status` 0).
+    /// The response to a refused request, or to one without response (`status` 0).
     pub const fn refused(log: u8, status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
         Self { log, status, body_bytes, outcome, started_ns, user: None, site: None, cache: None }
     }
 }
 
-/// A request as a line sees it. Looking for a field costs something, so only the fields of the format are looked for.
+/// A request as a line sees it. Finding a field has a cost, so only the fields of the format are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) client: Option<IpAddr>,
@@ -82,7 +82,7 @@ impl<'a> Record<'a> {
         Self { client, secure: peer.secure, unix_ms, source: Source::Logged(logged) }
     }
 
-    /// Method and version, when a head was understood.
+    /// Method and version, if the head was parsed.
     pub(super) fn method(&self) -> Option<(&'a str, Version)> {
         match self.source {
             Source::Logged(Logged::Head(head)) => Some((head.method.as_str(), head.version)),
@@ -91,7 +91,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The target, or the line that stands in its place when no head was understood.
+    /// The target, or the first line if no head was parsed.
     pub(super) fn target(&self) -> &'a [u8] {
         match self.source {
             Source::Logged(Logged::Head(head)) => head.target_text,
@@ -125,7 +125,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// An empty line before it, or a lone CR within it, hides nothing.
+/// The first line, skipping empty lines before it; a lone CR does not end it.
 fn first_line(raw: &[u8]) -> &[u8] {
     let raw = raw.strip_prefix(b"\r\n").unwrap_or(raw);
     let raw = &raw[..raw.len().min(RAW_BYTES_MAX)];
@@ -133,10 +133,10 @@ fn first_line(raw: &[u8]) -> &[u8] {
     &raw[..line_end]
 }
 
-/// A request kept while its body comes or its answer is being made. The log it will stand in may not be known yet.
+/// A copy of a request for the log while its body or its response is pending. Its log may not be known yet.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// The logs when it was made, which the answer's index means, whatever has been adopted since.
+    /// The logs at creation, to which the response's index refers even if new ones have been adopted since.
     pub(super) logs: LogSet,
     client: Option<IpAddr>,
     secure: bool,

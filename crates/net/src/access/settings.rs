@@ -1,43 +1,43 @@
-//! What a log is told: where its lines go, how they look, and when a file is put aside.
+//! Settings of a log: target, format, rotation.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// One log.
+/// Settings of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Where lines go.
+    /// Destination of the lines.
     pub target: Target,
-    /// How a line looks.
+    /// Format of a line.
     pub format: Format,
-    /// What a JSON line holds, in this order; a field named twice is there once. Empty is all.
+    /// Fields of a JSON line, in this order, without duplicates. Empty means all.
     pub fields: Vec<Field>,
-    /// When a file is put aside. What is not a regular file never is.
+    /// When the file is rotated. Only regular files are.
     pub rotation: Rotation,
-    /// The permissions of a file that is created; one that is there keeps its own.
+    /// Permissions of a new file; an existing file keeps its permissions.
     pub mode: u32,
 }
 
-/// The default permissions of a log: other users cannot read the addresses of visitors.
+/// Default permissions of a log: other users cannot read the addresses of visitors.
 pub(super) const LOG_MODE: u32 = 0o640;
 
 impl LogSettings {
-    /// Combined lines to `target`, never put aside.
+    /// Combined lines to `target`, never rotated.
     pub const fn new(target: Target) -> Self {
         let rotation = Rotation { bytes_max: None, age_max_s: None, keep: 0 };
         Self { target, format: Format::Combined, fields: Vec::new(), rotation, mode: LOG_MODE }
     }
 }
 
-/// Where lines go.
+/// The destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Appended to this file, which may also be a FIFO or a device.
     File(PathBuf),
     /// Standard output.
     Stdout,
-    /// The system's log, by its Unix datagram socket (RFC 3164 framing, facility daemon, severity informational).
+    /// The system log, through its Unix datagram socket (RFC 3164 framing, facility daemon, severity informational).
     Syslog(PathBuf),
 }
 
@@ -50,20 +50,20 @@ impl fmt::Display for Target {
     }
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// The combined format and three fields more: outcome, ending, duration in microseconds.
+    /// The combined format with three additional fields: outcome, ending, duration in microseconds.
     #[default]
     Combined,
-    /// Status, method, target, size and time: for a person at a terminal.
+    /// Status, method, target, size and time, for a person at a terminal.
     Short,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 flatout_reason::reasons! {
-    /// A field of a JSON line. What is not known is `null`.
+    /// A field of a JSON line. An unknown value is `null`.
     pub enum Field { name, text, }
     Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; a tick of the kernel's coarse clock behind at the most.";
     Client, "client", "The client's address, without its port.";
@@ -84,23 +84,23 @@ flatout_reason::reasons! {
     Cache, "cache", "What a shared cache did with the answer; null when none was asked.";
 }
 
-/// When a log file is put aside, as NAME.YYYYMMDD-HHMMSS in UTC, and how many such are kept.
+/// When a log file is rotated to NAME.YYYYMMDD-HHMMSS (UTC), and how many rotated files remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Before it would grow beyond so many bytes; a single longer line is written all the same.
+    /// Size that a file does not exceed, in bytes; a single longer line is still written.
     pub bytes_max: Option<u64>,
-    /// When its first line is so old, in seconds.
+    /// Age of the first line at which the file is rotated, in seconds.
     pub age_max_s: Option<u64>,
-    /// How many are kept, the oldest go; 0 is all.
+    /// Rotated files that remain, the newest ones; 0 is all.
     pub keep: u32,
 }
 
 /// A log that could not be opened.
 #[derive(Debug)]
 pub struct OpenError {
-    /// Where its lines should go.
+    /// The log's target.
     pub target: Target,
-    /// Why they cannot.
+    /// The reason.
     pub error: io::Error,
 }
 

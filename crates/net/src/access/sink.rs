@@ -1,4 +1,4 @@
-//! One target of the writer: what waits for it, and what is said and counted when it takes nothing.
+//! One target of the writer: its pending lines, and the handling of failures.
 
 use super::file::FileTarget;
 use super::logs::Warn;
@@ -15,29 +15,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What may wait for a target that is slow, in bytes.
+/// Upper bound of the lines pending for a slow target, in bytes.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
 
-/// A target works again when it has lost nothing for so long: a reader at its limit is no news every second.
+/// A target has recovered once it has lost nothing for this many seconds. Otherwise a reader at its limit would cause
+/// a message every second.
 const RECOVERY_S: i64 = 5;
 
-/// A target that is not wanted any more has so long to take what waits for it, in seconds.
+/// Time for a removed target to write its pending lines, in seconds.
 const RETIRED_S: i64 = 5;
 
-/// How far a write came.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Bytes taken. After a failure they end with a line.
+    /// Bytes written. After a failure they end with a line.
     pub(super) bytes: usize,
     pub(super) stop: Option<Stop>,
 }
 
-/// Why a write did not come to its end.
+/// Why a write was incomplete.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The target takes no more now.
+    /// The target would block.
     Blocked,
-    /// It did not take the next line.
+    /// The next line could not be written.
     Failed(io::Error),
 }
 
@@ -52,24 +53,24 @@ enum Outlet {
 #[derive(Debug)]
 pub(super) struct Sink {
     target: Target,
-    /// The permissions of a file that is created.
+    /// Permissions of a new file.
     mode: u32,
     outlet: Outlet,
     channel: Arc<Channel>,
     pending: VecDeque<Chunk>,
     pending_bytes: usize,
-    /// Bytes taken of the first chunk that waits.
+    /// Bytes written of the first pending chunk.
     taken: usize,
-    /// The target has taken something since that was asked last.
+    /// The target has accepted bytes since the last check.
     progress: bool,
     trouble: Option<Trouble>,
-    /// What the channel had counted as lost when it was looked at last.
+    /// The channel's count of lost lines at the last check.
     lines_lost_seen: u64,
-    /// Since when it is not wanted any more.
+    /// When the target was removed.
     retired_s: Option<i64>,
 }
 
-/// A target takes nothing, or not enough.
+/// A failing or slow target.
 #[derive(Debug)]
 struct Trouble {
     lines_lost_before: u64,
@@ -78,7 +79,7 @@ struct Trouble {
 }
 
 impl Sink {
-    /// Opens what `settings` name.
+    /// Opens the target of `settings`.
     pub(super) fn open(settings: &LogSettings, totals: &Arc<Totals>, unix_s: i64) -> Result<Self, OpenError> {
         let target = settings.target.clone();
         let outlet = Outlet::open(&target, (settings.rotation, settings.mode), unix_s)
@@ -117,7 +118,7 @@ impl Sink {
         Arc::ptr_eq(&self.channel, channel)
     }
 
-    /// It is wanted still, with this rotation, or not any more.
+    /// Marks the target as configured, with this rotation, or as removed.
     pub(super) fn keep(&mut self, rotation: Option<Rotation>, unix_s: i64) {
         self.retired_s = rotation.is_none().then(|| self.retired_s.unwrap_or(unix_s));
         if let (Outlet::File(file), Some(rotation)) = (&mut self.outlet, rotation) {
@@ -125,7 +126,7 @@ impl Sink {
         }
     }
 
-    /// Whether it is not wanted any more and nobody can send to it.
+    /// Returns whether the target was removed and has no senders left.
     pub(super) fn is_over(&self) -> bool {
         self.retired_s.is_some() && self.pending.is_empty() && Arc::strong_count(&self.channel) == 1
     }
@@ -143,10 +144,10 @@ impl Sink {
         ages || self.retired_s.is_some() || self.trouble.is_some()
     }
 
-    /// Writes `chunk`, or lets it wait.
+    /// Writes `chunk`, or queues it.
     pub(super) fn handle_chunk(&mut self, chunk: Chunk, unix_s: i64, warn: &Warn) {
         if self.pending_bytes + chunk.bytes.len() > PENDING_BYTES_MAX && !self.pending.is_empty() {
-            // What waits is older, and may be written in part.
+            // Pending lines are older, and may be partially written.
             self.write_pending(unix_s, warn);
             if self.pending_bytes + chunk.bytes.len() > PENDING_BYTES_MAX && !self.pending.is_empty() {
                 self.lose(chunk.lines, "its reader does not keep up", unix_s, warn);
@@ -177,7 +178,7 @@ impl Sink {
         }
     }
 
-    /// No more of the first chunk that waits will be written. Returns how many of its lines were not.
+    /// Drops the first pending chunk. Returns how many of its lines were not written.
     fn end_chunk(&mut self) -> Option<u64> {
         let chunk = self.pending.pop_front()?;
         let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
@@ -210,13 +211,13 @@ impl Sink {
         }
     }
 
-    /// Tries again what waits, and sees to what only time brings.
+    /// Retries pending lines, and handles rotation by age, recovery and removal.
     pub(super) fn look(&mut self, unix_s: i64, warn: &Warn) {
         self.write_pending(unix_s, warn);
         if self.retired_s.is_some_and(|since_s| unix_s.saturating_sub(since_s) >= RETIRED_S) {
             self.give_up();
         }
-        // Workers have lost some when the queue had no room.
+        // Workers lost some because the queue was full.
         let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
         if lines_lost > self.lines_lost_seen {
             let lines_lost_before = std::mem::replace(&mut self.lines_lost_seen, lines_lost);
@@ -240,10 +241,10 @@ impl Sink {
         }
     }
 
-    /// Opens the target anew by its name. Where that cannot be, the old one is kept.
+    /// Reopens the target by name. If that fails, the old one remains in use.
     pub(super) fn reopen(&mut self, unix_s: i64, warn: &Warn) {
         self.look(unix_s, warn);
-        // What was begun is ended where it was begun; and standard output has no name.
+        // A partially written chunk ends in the file where it began; and standard output has no name.
         if self.taken > 0 || self.target == Target::Stdout {
             return;
         }
@@ -259,7 +260,7 @@ impl Sink {
         }
     }
 
-    /// What still waits is lost.
+    /// Counts all pending lines as lost.
     pub(super) fn give_up(&mut self) {
         while let Some(lines_left) = self.end_chunk() {
             self.channel.count_lost(lines_left);
@@ -285,7 +286,7 @@ impl Outlet {
     }
 
     fn open_path(path: &Path, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
-        // Opened for writing alone, a FIFO would wait for its reader; this way it never does.
+        // Opened write-only, a FIFO would block until it has a reader; opened this way it never does.
         if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
             let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;

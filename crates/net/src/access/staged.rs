@@ -1,4 +1,4 @@
-//! Lines whose responses are not sent yet.
+//! Lines whose responses have not been sent.
 
 use super::line::{Gaps, append_filled};
 
@@ -7,18 +7,18 @@ use super::line::{Gaps, append_filled};
 pub struct Staged {
     text: Vec<u8>,
     lines: Vec<StagedLine>,
-    /// Bytes of the output that the kernel has taken since the lines were taken away.
+    /// Bytes of output sent since the lines were taken from the worker.
     taken: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct StagedLine {
-    /// The number of its log, the same as long as the process runs.
+    /// The number of its log, constant while the process runs.
     log: u32,
     end: usize,
     gaps: Gaps,
     started_ns: u64,
-    /// The bytes of output with which its response ends, when it ends within the output and is there already.
+    /// Offset in the output at which the response ends, if it ends within the output and is already there.
     output_end: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ impl EndedLine<'_> {
 }
 
 impl Staged {
-    /// Whether no line waits.
+    /// Returns whether no line is staged.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -49,46 +49,45 @@ impl Staged {
         &mut self.text
     }
 
-    /// The text since the last line is a line of `log`.
+    /// Completes a line of `log` from the text since the previous line.
     pub(super) fn end_line(&mut self, log: u32, gaps: Gaps, started_ns: u64) {
         self.lines.push(StagedLine { log, end: self.text.len(), gaps, started_ns, output_end: None });
     }
 
-    /// The last line's response ends where the output now does, after `output_bytes`.
+    /// Records that the last line's response ends at the current end of the output, after `output_bytes`.
     pub(super) fn mark(&mut self, output_bytes: usize) {
         if let Some(line) = self.lines.last_mut() {
             line.output_end.get_or_insert(output_bytes);
         }
     }
 
-    /// The kernel has taken `bytes` more of the output.
+    /// Records that `bytes` more of the output were sent.
     pub const fn advance(&mut self, bytes: usize) {
         self.taken += bytes;
     }
 
-    /// The lines with their endings: `sent` for those whose responses lie within what the kernel has taken, else
-    /// `ending`.
+    /// The lines with their endings: `sent` if the response lies within the sent output, else `ending`.
     pub(super) fn ended(&self, ending: &'static str, now_ns: u64) -> impl Iterator<Item = EndedLine<'_>> {
         let mut start = 0;
         self.lines.iter().map(move |line| {
             let bounds = (start, line.end);
             start = line.end;
             let ending = if line.output_end.is_some_and(|end| end <= self.taken) { "sent" } else { ending };
-            // 0: when it began there was no log, and nobody looked at the clock.
+            // 0: there was no log when it began, so the clock was not read.
             let started_ns = if line.started_ns == 0 { now_ns } else { line.started_ns };
             let duration_us = now_ns.saturating_sub(started_ns) / 1000;
             EndedLine { log: line.log, text: &self.text, bounds, gaps: line.gaps, ending, duration_us }
         })
     }
 
-    /// Takes away the lines whose responses do not lie within the `taken` bytes of output; their places are counted from
-    /// there on.
+    /// Splits off the lines whose responses do not lie within the first `taken` bytes of output; their offsets count
+    /// from there.
     pub(super) fn split_off_unsent(&mut self, taken: usize) -> Self {
         let is_sent = |line: &StagedLine| line.output_end.is_some_and(|end| end <= taken);
         // Responses are sent in the order of their lines.
         let count = self.lines.iter().take_while(|line| is_sent(line)).count();
         let text_start = count.checked_sub(1).map_or(0, |last| self.lines[last].end);
-        // Copied, not split off: what is kept with a slow reader's answers is no larger than it must be.
+        // Copied, not split off: the part retained for a slow reader's responses is no larger than necessary.
         let mut unsent = Self { text: self.text[text_start..].to_vec(), lines: self.lines[count..].to_vec(), taken: 0 };
         self.text.truncate(text_start);
         self.lines.truncate(count);
@@ -96,7 +95,7 @@ impl Staged {
             line.end -= text_start;
             line.output_end = line.output_end.map(|end| end.saturating_sub(taken));
             for gap in &mut line.gaps {
-                // What is nowhere stays beyond every line.
+                // A gap without position stays beyond every line.
                 gap.at = gap.at.saturating_sub(text_start);
             }
         }
@@ -108,7 +107,7 @@ impl Staged {
         self.lines.clear();
     }
 
-    /// Gives back what a crowd of lines has taken.
+    /// Releases the memory of an unusually large batch of lines.
     pub(super) fn shrink(&mut self, text_bytes: usize) {
         if self.text.capacity() > text_bytes {
             self.text.shrink_to(text_bytes);

@@ -1,19 +1,20 @@
-//! Pipes, FIFOs, terminals, devices and sockets: what may have a reader that does not keep up.
+//! Pipes, FIFOs, terminals, devices and sockets: targets whose reader may be slow.
 
 use super::sink::{Stop, Written};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
 
-/// A pipe takes so much whole or not at all (PIPE_BUF), and says that it is writable when it has so much room: so lines
-/// are never mixed with those of others, and the writer never waits, even where the pipe is shared and blocking.
+/// Bytes of one write. A pipe takes this much atomically (PIPE_BUF), and reports that it is writable once it has this
+/// much room: so lines are never interleaved with those of other writers, and the writer never blocks, even on a
+/// shared, blocking pipe.
 const PIECE_BYTES_MAX: usize = 4096;
 
-/// What is written piece by piece while it takes pieces.
+/// A target that is written piece by piece while it accepts pieces.
 #[derive(Debug)]
 pub(super) struct StreamTarget {
     file: File,
-    /// A line was begun that will never be ended.
+    /// The last line written is incomplete for good.
     torn: bool,
 }
 
@@ -32,7 +33,7 @@ impl StreamTarget {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Written { bytes: taken, stop: Some(Stop::Blocked) },
                 Err(errno) => {
-                    // What was begun cannot be taken back: that line is lost, and the next one shall not be its end.
+                    // A partial write cannot be undone: that line is lost, and the next must not become its end.
                     self.torn |= taken > 0 && bytes[taken - 1] != b'\n';
                     return Written { bytes: taken, stop: Some(Stop::Failed(errno.into())) };
                 }
@@ -50,12 +51,12 @@ impl StreamTarget {
 
     fn is_writable(&self) -> bool {
         let mut polled = [PollFd::new(&self.file, PollFlags::OUT)];
-        // What cannot be asked is asked by writing.
+        // A descriptor that cannot be polled is tried by writing.
         !matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0))
     }
 }
 
-/// Whole lines as far as they fit; of a longer line, what fits.
+/// Whole lines as far as they fit; of a longer line, the part that fits.
 fn piece_of(bytes: &[u8]) -> &[u8] {
     if bytes.len() <= PIECE_BYTES_MAX {
         return bytes;

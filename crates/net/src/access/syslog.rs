@@ -1,4 +1,5 @@
-//! The system's log by its Unix datagram socket: a datagram for each line, as RFC 3164 §4 and every libc frame it.
+//! The system log through its Unix datagram socket: one datagram per line, framed as in RFC 3164 §4 and by every
+//! libc.
 
 #![allow(unsafe_code)] // the local time, which that framing wants, is only the C library's to tell
 
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 /// Facility daemon (3), severity informational (6): RFC 3164 §4.1.1.
 const PRIORITY: u8 = 3 * 8 + 6;
 
-/// A connection to the system's log.
+/// A connection to the system log.
 #[derive(Debug)]
 pub(super) struct SyslogTarget {
     path: PathBuf,
     socket: UnixDatagram,
-    /// The second of `head`.
+    /// The second for which `head` was formatted.
     unix_s: i64,
     head: String,
     datagram: Vec<u8>,
@@ -48,7 +49,7 @@ impl SyslogTarget {
         Written { bytes: taken, stop: None }
     }
 
-    /// Sends the datagram; when the log's daemon has been restarted, to its new socket.
+    /// Sends the datagram; reconnects if the log daemon was restarted.
     fn send(&mut self) -> Result<(), Errno> {
         let mut connected_anew = false;
         loop {
@@ -75,7 +76,8 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// `<30>Nov  6 08:49:37 flatout[123]: `, in local time and without the host's name, as the local socket has it.
+/// Formats `<30>Nov  6 08:49:37 flatout[123]: `, in local time and without a host name, as is usual on the local
+/// socket.
 fn format_head(unix_s: i64) -> String {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let time = local_time(unix_s);
@@ -91,8 +93,8 @@ fn format_head(unix_s: i64) -> String {
 }
 
 fn local_time(unix_s: i64) -> libc::tm {
-    // SAFETY: a `tm` is numbers and a pointer that may be null, so all zeros are one; localtime_r reads the time and
-    // writes the `tm`, both of which live here, and keeps neither. Where it fails the zeros remain.
+    // SAFETY: a `tm` consists of numbers and a pointer that may be null, so all zeros are valid; localtime_r reads
+    // the time and writes the `tm`, both of which live here, and retains neither. If it fails, the zeros remain.
     unsafe {
         let mut time: libc::tm = std::mem::zeroed();
         libc::localtime_r(&raw const unix_s, &raw mut time);

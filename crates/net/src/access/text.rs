@@ -1,4 +1,4 @@
-//! Numbers, dates and escapes, as bytes at the end of a text. `write!` would cost several times as much.
+//! Numbers, dates and escapes appended as bytes. `write!` would cost several times as much.
 
 use flatout_http::date::format_date;
 use std::io::Write as _;
@@ -21,7 +21,7 @@ pub(super) fn append_decimal(text: &mut Vec<u8>, mut number: u64) {
     text.extend_from_slice(&digits[start..]);
 }
 
-/// Appends `number`, which is below 1000, in three digits.
+/// Appends `number`, which is below 1000, with three digits.
 pub(super) fn append_three_digits(text: &mut Vec<u8>, number: u16) {
     debug_assert!(number < 1000);
     let digit = |number: u16| b'0' + (number % 10) as u8;
@@ -46,7 +46,7 @@ pub(super) fn append_address(text: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Which bytes stand for themselves, within quotes and without.
+/// Bytes that need no escape, within quotes or without.
 const fn plain_bytes(within_quotes: bool) -> [bool; 256] {
     let mut plain = [false; 256];
     let mut byte = 0x21;
@@ -61,12 +61,12 @@ const fn plain_bytes(within_quotes: bool) -> [bool; 256] {
 static PLAIN_QUOTED: [bool; 256] = plain_bytes(true);
 static PLAIN_WORD: [bool; 256] = plain_bytes(false);
 
-/// Appends `bytes` so that they stay within their quotes and their line.
+/// Appends `bytes`, escaped so that they stay within their quotes and their line.
 pub(super) fn append_escaped(text: &mut Vec<u8>, bytes: &[u8]) {
     append_escaped_by(text, bytes, &PLAIN_QUOTED);
 }
 
-/// Appends `bytes` so that they stay one word.
+/// Appends `bytes`, escaped so that they stay one word.
 pub(super) fn append_escaped_word(text: &mut Vec<u8>, bytes: &[u8]) {
     append_escaped_by(text, bytes, &PLAIN_WORD);
 }
@@ -81,8 +81,8 @@ fn append_escaped_by(text: &mut Vec<u8>, mut bytes: &[u8], plain: &[bool; 256]) 
     text.extend_from_slice(bytes);
 }
 
-/// Appends `bytes` as a JSON string (RFC 8259 §7) in ASCII alone: what is not ASCII is escaped as \uXXXX, and each
-/// malformed piece of UTF-8 is \ufffd. So no reader takes a character for a line end or a terminal command.
+/// Appends `bytes` as a JSON string (RFC 8259 §7) in ASCII only: other characters are escaped as \uXXXX, and each
+/// malformed piece of UTF-8 as \ufffd. So no reader mistakes a character for a line end or a terminal command.
 pub(super) fn append_json_string(text: &mut Vec<u8>, bytes: &[u8]) {
     text.push(b'"');
     match bytes.iter().position(|&byte| !PLAIN_QUOTED[usize::from(byte)]) {
@@ -121,7 +121,7 @@ fn append_json_unit(text: &mut Vec<u8>, unit: u16) {
     text.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
 }
 
-/// The texts of one second.
+/// The formatted dates of one second.
 #[derive(Clone, Debug)]
 pub(super) struct Dates {
     unix_s: i64,
@@ -176,7 +176,7 @@ fn month_digits(name: &[u8]) -> [u8; 2] {
     [b'0' + month / 10, b'0' + month % 10]
 }
 
-/// `19941106-084937`, as files put aside are called.
+/// Formats `19941106-084937`, the suffix of rotated files.
 pub(super) fn format_stamp(unix_s: i64) -> String {
     let mut dates = Dates::new();
     dates.read(unix_s);

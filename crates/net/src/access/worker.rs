@@ -1,4 +1,4 @@
-//! A worker's side of the logs: nothing here waits, and in steady state nothing allocates.
+//! A worker's side of the logs. Nothing here blocks, and nothing allocates in steady state.
 
 use super::logs::{Log, LogSet};
 use super::queue::{Chunk, Message, send_until};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// What has gathered goes to the writer when it is so much, and at each sweep.
+/// Buffered bytes at which a buffer is sent to the writer; also sent at each sweep.
 const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
-/// Empty buffers kept for a worker; more are given back to the heap.
+/// Empty buffers retained per worker; more are freed.
 const SPARES_MAX: usize = 2;
 
-/// At the end of a worker, its last lines may wait so long for room in the queue.
+/// How long a stopping worker waits for room in the queue for its last lines.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One worker's side of all logs.
@@ -24,7 +24,7 @@ pub struct WorkerLog {
     set: LogSet,
     /// The logs of the set, by index.
     lanes: Vec<Lane>,
-    /// Logs that are not there any more, for the lines that are still under way.
+    /// Removed logs that still have pending lines.
     retired: Vec<Lane>,
     staged: Staged,
     dates: Dates,
@@ -32,7 +32,7 @@ pub struct WorkerLog {
     spares: Receiver<Vec<u8>>,
 }
 
-/// What one worker has for one log.
+/// One worker's state for one log.
 #[derive(Debug)]
 struct Lane {
     log: Arc<Log>,
@@ -59,12 +59,12 @@ impl WorkerLog {
         log
     }
 
-    /// A side without any log.
+    /// A worker without any log.
     pub fn none() -> Self {
         Self::new(&LogSet::default())
     }
 
-    /// From now on the logs are these. Lines under way go where they were to go.
+    /// Switches to these logs. Pending lines still go to their former logs.
     pub fn adopt(&mut self, set: &LogSet) {
         let mut before = std::mem::take(&mut self.lanes);
         for log in set.0.iter() {
@@ -76,28 +76,28 @@ impl WorkerLog {
         }
         self.retired.append(&mut before);
         self.set = set.clone();
-        // Those without a line under way go at once: there may be no sweep for long.
+        // Logs without pending lines are dropped immediately: the next sweep may be far away.
         self.flush();
     }
 
-    /// Whether there is any log.
+    /// Returns whether there is any log.
     pub const fn is_on(&self) -> bool {
         !self.lanes.is_empty()
     }
 
-    /// Stages the line of a request that has its answer, `unix_ms` being now.
+    /// Stages the line of a request with its response; `unix_ms` is the current time.
     pub fn stage(&mut self, peer: Peer, unix_ms: i64, logged: Logged<'_>, answer: &Answer<'_>) {
         if let Some(lane) = self.lanes.get_mut(usize::from(answer.log)) {
             lane.stage(&mut self.staged, &mut self.dates, &Record::new(peer, unix_ms, logged), answer);
         }
     }
 
-    /// What will be logged of a request whose answer is not known yet.
+    /// The data to log of a request whose response is not known yet.
     pub fn describe(&self, peer: Peer, unix_ms: i64, logged: Logged<'_>) -> Description {
         Description::new(&Record::new(peer, unix_ms, logged), self.set.clone())
     }
 
-    /// Stages the line of a request described before.
+    /// Stages the line of a request from its description.
     pub fn stage_described(&mut self, description: &Description, answer: &Answer<'_>) {
         let Some(log) = description.logs.0.get(usize::from(answer.log)) else { return };
         let is_its_lane = |lane: &Lane| lane.log.number == log.number;
@@ -113,18 +113,18 @@ impl WorkerLog {
         lane.stage(&mut self.staged, &mut self.dates, &description.record(), answer);
     }
 
-    /// Whether lines are staged here.
+    /// Returns whether lines are staged here.
     pub fn has_staged(&self) -> bool {
         !self.staged.is_empty()
     }
 
-    /// The response of the line staged last ends where the output does now, after `output_bytes`.
+    /// Records that the response of the last staged line ends at the current end of the output, after `output_bytes`.
     pub fn mark(&mut self, output_bytes: usize) {
         self.staged.mark(output_bytes);
     }
 
-    /// Takes away the staged lines, to be committed when their responses have ended, but for those whose responses lie
-    /// within the `taken` bytes of output that the kernel has taken: these are committed as `sent`.
+    /// Takes the staged lines, to be committed when their responses have ended. Lines whose responses lie within the
+    /// `taken` bytes sent are committed as `sent` instead.
     pub fn take_staged(&mut self, taken: usize, now_ns: u64) -> Staged {
         let unsent = self.staged.split_off_unsent(taken);
         self.commit("sent", now_ns);
@@ -140,8 +140,8 @@ impl WorkerLog {
         self.staged = staged;
     }
 
-    /// Commits lines that were taken away: `sent` for those whose responses the kernel has taken whole since, as
-    /// [`Staged::advance`] was told, else `ending`.
+    /// Commits lines that were taken: `sent` if the response has been sent completely according to
+    /// [`Staged::advance`], else `ending`.
     pub fn commit_staged(&mut self, staged: &Staged, ending: &'static str, now_ns: u64) {
         for line in staged.ended(ending, now_ns) {
             let is_its_lane = |lane: &&mut Lane| lane.log.number == line.log;
@@ -155,12 +155,12 @@ impl WorkerLog {
         }
     }
 
-    /// Whether nothing waits to go to the writer.
+    /// Returns whether no line waits to go to the writer.
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().chain(&self.retired).all(|lane| lane.buffer.is_empty())
     }
 
-    /// Hands what has gathered to the writer. Where the queue has no room, the lines are lost and counted.
+    /// Sends buffered lines to the writer. If the queue is full, the lines are lost and counted.
     pub fn flush(&mut self) {
         for lane in self.lanes.iter_mut().chain(&mut self.retired) {
             lane.flush(&self.home, &self.spares);
@@ -168,7 +168,7 @@ impl WorkerLog {
         self.retired.retain(|lane| lane.staged_lines > 0);
     }
 
-    /// The same at the end of a worker, when there is time to wait for room.
+    /// Flushes when the worker stops, waiting for room in the queue.
     pub fn finish(&mut self) {
         let deadline = Instant::now() + FINISH_TIMEOUT;
         for mut lane in self.lanes.drain(..).chain(self.retired.drain(..)) {
@@ -225,10 +225,10 @@ impl Lane {
     }
 }
 
-/// Sends the emptied buffer of `chunk` home, if it is wanted there.
+/// Returns the emptied buffer of `chunk` to its worker, if the worker can use it.
 pub(super) fn recycle(chunk: Chunk) {
     let mut bytes = chunk.bytes;
-    // One that a novel has made larger is not kept.
+    // A buffer that grew for a very long line is freed.
     if bytes.capacity() <= 2 * BUFFER_BYTES_MAX {
         bytes.clear();
         let _ = chunk.home.try_send(bytes);

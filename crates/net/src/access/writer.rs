@@ -1,4 +1,4 @@
-//! The thread that writes: it takes chunks from the queue, and sees to the targets' files.
+//! The writer thread: it takes chunks from the queue, and maintains the targets' files.
 
 use super::logs::Warn;
 use super::queue::{Channel, Chunk, Message, Totals};
@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A target that takes nothing now is asked again so soon, and while it goes on like that less and less often: a pipe of
-/// 64 KiB that is read empties at up to 6 MB/s so, and one that nobody reads costs nothing.
+/// First retry interval of a blocked target, increasing while it stays blocked: a pipe of 64 KiB then drains at up to
+/// 6 MB/s, and one without a reader costs nothing.
 const BLOCKED_INTERVAL: Duration = Duration::from_millis(10);
 const BLOCKED_INTERVAL_MAX: Duration = Duration::from_millis(320);
 
-/// Ages, recoveries and targets that are to be closed are looked at so often.
+/// Interval for checking ages, recoveries and removed targets.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The writer of one process.
@@ -31,7 +31,7 @@ impl Writer {
         Self { messages, totals, warn, sinks: Vec::new(), blocked_interval: BLOCKED_INTERVAL }
     }
 
-    /// Writes until it is told to close, or until nobody is left who could send.
+    /// Writes until it receives `Close`, or until no sender is left.
     pub(super) fn run(mut self) {
         let deadline = loop {
             match self.receive() {
@@ -81,7 +81,7 @@ impl Writer {
         self.blocked_interval = if progress { BLOCKED_INTERVAL } else { longer };
     }
 
-    /// Opens what is new, and only when all of it can be opened lets go of what is not wanted any more.
+    /// Opens new targets, and drops removed ones only if all could be opened.
     fn replace(&mut self, settings: &[LogSettings]) -> Result<Vec<Arc<Channel>>, OpenError> {
         let mut opened: Vec<Sink> = Vec::new();
         for log in settings {
@@ -103,7 +103,7 @@ impl Writer {
             std::thread::sleep(BLOCKED_INTERVAL);
             self.look();
         }
-        // From somebody who did not know that it was the end.
+        // Sent by a worker before it learned of the close.
         while let Ok(message) = self.messages.try_recv() {
             if let Message::Chunk(chunk) = message {
                 self.handle_chunk(chunk);
