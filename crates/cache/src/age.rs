@@ -1,11 +1,11 @@
-//! How old an answer is (RFC 9111 §4.2.3).
+//! Age of a response (RFC 9111 §4.2.3).
 
 use crate::directive::{SECONDS_MAX, Seconds, parse_seconds};
 use flatout_http::head::Fields;
 use flatout_http::token::trim;
 
-/// Reads Age, in seconds: of a list, or of several lines, the first member counts, and an invalid value is ignored
-/// (RFC 9111 §5.1). `None`: there is no Age, or none that is valid.
+/// Parses Age, in seconds. Of a list or of several lines, the first member counts; an invalid value is ignored (RFC
+/// 9111 §5.1). `None`: Age is missing or invalid.
 pub fn parse_age(fields: &Fields<'_>) -> Option<u32> {
     let first = fields.first("age")?.split(|&byte| byte == b',').next().map(trim)?;
     match parse_seconds(first) {

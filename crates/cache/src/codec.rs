@@ -1,4 +1,4 @@
-//! [`Stored`] as bytes, for the disk, and back.
+//! Binary encoding of [`Stored`] for disk volumes.
 //!
 //! All numbers are little-endian:
 //!
@@ -10,8 +10,7 @@
 //! | No-Vary-Search: 0; or 1 (params) or 2 (except), key-order u8, count u16, names text each
 //! ```
 //!
-//! A text is its length in bytes as u32 and the bytes. No checksum: whoever keeps the bytes has to know that they are
-//! those it wrote.
+//! A text is its length in bytes as u32, then the bytes. There is no checksum: the storage layer verifies the bytes.
 
 use crate::directive::SECONDS_MAX;
 use crate::freshness::LifetimeSource;
@@ -22,20 +21,20 @@ use crate::tags::{TAG_BYTES_MAX, TAGS_MAX, Tags};
 use crate::vary::VARIANT_KEY_BYTES_MAX;
 use flatout_http::etag::ETag;
 
-/// The first byte of what [`encode`] writes.
+/// First byte of the output of [`encode`].
 pub const VERSION: u8 = 1;
 
-/// Bytes of an encoded value at the most, the five before its length's end aside.
+/// Maximum bytes of an encoded value, without the version byte and the length.
 const BYTES_MAX: usize = 2 * (TAGS_MAX * (TAG_BYTES_MAX + 2)) + 3 * LINES_BYTES_MAX + VARIANT_KEY_BYTES_MAX + 4096;
 
-/// Why bytes are no stored metadata.
+/// Decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Of another version.
+    /// The version is not [`VERSION`].
     Version,
     /// A value that [`encode`] never writes.
     Value,
-    /// More than the limits allow.
+    /// A length or count above its limit.
     TooLarge,
 }
 
@@ -111,8 +110,8 @@ fn write_text(text: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(text);
 }
 
-/// Reads what [`encode`] wrote from the beginning of `bytes`: the value and how many bytes it took. `Ok(None)`: there
-/// are more to come.
+/// Decodes a value at the beginning of `bytes`. Returns the value and its encoded length, or `Ok(None)` if `bytes` is
+/// incomplete.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Stored, usize)>, DecodeError> {
     let Some((&version, rest)) = bytes.split_first() else { return Ok(None) };
     if version != VERSION {
@@ -188,7 +187,7 @@ impl<'a> Reader<'a> {
         let tags = Tags::from_bytes(self.text(BYTES_MAX)?)?;
         let groups = Tags::from_bytes(self.text(BYTES_MAX)?)?;
         let lines = self.text(LINES_BYTES_MAX)?;
-        // They go into heads as they are: nothing that is no field line may be among them.
+        // The lines are copied into response heads unchanged, so every one must be a valid field line.
         with_fields(lines, |_| ())?;
         let mut stored = Stored {
             status,
@@ -232,7 +231,7 @@ impl<'a> Reader<'a> {
         valid.then_some(Extent::Part { first, last, total })
     }
 
-    /// `None`: broken; `Some(None)`: there is none.
+    /// `None`: invalid; `Some(None)`: no No-Vary-Search.
     #[allow(clippy::option_option)] // one reads, the other is the value
     fn search(&mut self) -> Option<Option<Search>> {
         let kind = self.byte()?;

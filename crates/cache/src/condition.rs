@@ -1,4 +1,4 @@
-//! The client's own conditions and ranges, decided on what is stored (RFC 9111 §4.3.2, RFC 9110 §13, §14).
+//! Evaluation of client conditions and ranges against a stored response (RFC 9111 §4.3.2, RFC 9110 §13, §14).
 
 use crate::request::CacheRequest;
 use crate::stored::{Extent, Flags, Stored};
@@ -6,28 +6,28 @@ use flatout_http::date::parse_date;
 use flatout_http::etag::{ETag, list_matches};
 use flatout_http::ranges::{Part, Parts, RangesDecision, decide_ranges};
 
-/// What of a stored answer the client gets.
+/// Selected form of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // lives on the stack for one decision
 pub enum Answer {
-    /// All of it, with its own status.
+    /// The whole response, with its own status.
     Whole,
-    /// 304 with its fields, without content.
+    /// A 304 with the stored fields and no content.
     NotModified,
-    /// One part: 206 with Content-Range.
+    /// One part: a 206 with Content-Range.
     Part(Part),
-    /// Several parts: 206 as multipart/byteranges.
+    /// Several parts: a 206 as multipart/byteranges.
     Parts(Parts),
-    /// 416 with `Content-Range: bytes */total`.
+    /// A 416 with `Content-Range: bytes */total`.
     Unsatisfiable,
-    /// What is asked for is not held: forward the request, Range included.
+    /// The requested range is not stored: forward the request, including Range.
     NotHeld,
 }
 
-/// Decides what of `stored` the client gets. `content_bytes`: bytes of the stored content, when all of it is stored and
-/// its length is known; of a stored part, its extent tells.
+/// Selects the form of `stored` to send. `content_bytes` is the length of the stored content if it is complete and its
+/// length is known; the length of a stored part comes from its extent.
 ///
-/// If-Match and If-Unmodified-Since are no cache's to decide (RFC 9111 §4.3.2):
+/// A cache does not evaluate If-Match and If-Unmodified-Since (RFC 9111 §4.3.2):
 /// [`decide_stored`](crate::decision::decide_stored) forwards requests with them.
 pub fn decide_conditions(
     request: &CacheRequest<'_>,
@@ -35,12 +35,12 @@ pub fn decide_conditions(
     content_bytes: Option<u64>,
     now_s: i64,
 ) -> Answer {
-    // RFC 9110 §13.2.1: conditions count for what would be 2xx without them.
+    // RFC 9110 §13.2.1: conditions apply only if the response would be 2xx without them.
     if (200..300).contains(&stored.status) && is_not_modified(request, stored) {
         return Answer::NotModified;
     }
     let whole = if stored.extent == Extent::Whole { Answer::Whole } else { Answer::NotHeld };
-    // RFC 9110 §14.2: ranges count for GET, and for what would be 200.
+    // RFC 9110 §14.2: ranges apply to GET, if the response would be 200.
     if request.method != "GET" || !matches!(stored.status, 200 | 206) {
         return whole;
     }
@@ -58,7 +58,7 @@ pub fn decide_conditions(
     }
 }
 
-/// Appends the lines of a 304 for `stored`: without those that describe content that is not sent (RFC 9110 §15.4.5).
+/// Appends the field lines of a 304 for `stored`, without those that describe the content (RFC 9110 §15.4.5).
 pub fn write_not_modified_lines(stored: &Stored, output: &mut Vec<u8>) {
     const OF_THE_CONTENT: [&str; 7] = [
         "content-digest",
@@ -86,10 +86,10 @@ fn decide_whole(range: &[u8], length: u64) -> Answer {
     }
 }
 
-/// A stored part answers what lies within it (RFC 9111 §3.3).
+/// A stored part satisfies ranges within it (RFC 9111 §3.3).
 fn decide_part(range: &[u8], first: u64, last: u64, total: Option<u64>) -> Answer {
     let holds = |part: &Part| part.first >= first && part.last <= last;
-    // Where the total is not known, a range that reaches to the end reaches beyond what is held.
+    // If the total is unknown, a range that reaches to the end exceeds the stored part.
     match decide_ranges(range, total.unwrap_or(u64::MAX)) {
         RangesDecision::One(part) if holds(&part) => Answer::Part(part),
         RangesDecision::Many(parts) if parts.as_slice().iter().all(holds) => Answer::Parts(parts),
@@ -98,7 +98,7 @@ fn decide_part(range: &[u8], first: u64, last: u64, total: Option<u64>) -> Answe
     }
 }
 
-/// RFC 9111 §4.3.2: If-None-Match, or If-Modified-Since in its absence.
+/// RFC 9111 §4.3.2: evaluates If-None-Match, or If-Modified-Since in its absence.
 fn is_not_modified(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     let mut lines = request.fields.all("if-none-match").peekable();
     if lines.peek().is_some() {
@@ -106,12 +106,12 @@ fn is_not_modified(request: &CacheRequest<'_>, stored: &Stored) -> bool {
         return lines
             .any(|line| line == b"*" || tag.is_some_and(|tag| list_matches(line, |other| other.matches_weakly(&tag))));
     }
-    // Without Last-Modified, Date stands in for it.
+    // Without Last-Modified, Date takes its place.
     let modified_s = stored.last_modified_s.unwrap_or(stored.date_s);
     request.field("if-modified-since").and_then(parse_date).is_some_and(|since_s| modified_s <= since_s)
 }
 
-/// RFC 9110 §13.1.5: a strong tag that is the same, or the very date of Last-Modified when that is strong.
+/// RFC 9110 §13.1.5: true if the strong tag is equal, or if the date equals a strong Last-Modified.
 fn if_range_holds(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> bool {
     let Some(value) = request.field("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {

@@ -1,51 +1,50 @@
-//! Cookies of a request, as far as they matter to a shared cache.
+//! Request cookies in a shared cache.
 //!
-//! A cookie usually tells one visitor from another. Unless the response says itself that it is for everybody, a request
-//! with a cookie is therefore one visitor's own. The owner of the cache may name cookies that do not tell visitors
-//! apart.
+//! A cookie usually identifies one visitor. Unless the response explicitly allows sharing, a request with a cookie
+//! therefore belongs to one visitor. The configuration may name cookies that do not identify visitors.
 
 use crate::request::CacheRequest;
 use flatout_http::cookie::cookies;
 
-/// Which cookies of a request matter. Names end in `*` for all that begin so; their case matters (RFC 6265 §5.4).
+/// Treatment of request cookies by name. A trailing `*` matches any suffix; names are case-sensitive (RFC 6265 §5.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CookieRules {
-    /// A request with one of these leaves the cache out altogether.
+    /// A request with one of these bypasses the cache.
     pub bypass: Vec<String>,
-    /// These tell no visitor from another.
+    /// These do not identify visitors.
     pub ignore: Vec<String>,
-    /// The values of these are part of the variant key, and tell no visitor from another otherwise. Exact names.
+    /// The values of these are part of the variant key; otherwise they do not identify visitors. Exact names only.
     pub key: Vec<String>,
 }
 
-/// What stands before a cookie's name among the names of `Stored::vary`. No field name has a colon.
+/// Prefix of a cookie's name among the names of `Stored::vary`. No field name contains a colon.
 pub const VARY_PREFIX: &str = "cookie:";
 
-/// What stands before patterns, separated by semicolons, among the names of `Stored::vary` where Vary names Cookie: all cookies
-/// but these are compared.
+/// Prefix of semicolon-separated patterns among the names of `Stored::vary` if Vary names Cookie: all other cookies
+/// are compared.
 pub const REST_PREFIX: &str = "cookies-but:";
 
-/// Whether a cookie of `request` may tell its visitor from others.
+/// Returns whether a cookie of `request` may identify its visitor.
 pub fn names_visitor(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
     each_cookie(request)
         .any(|(name, _)| !matches_any(rules.ignore.iter(), name) && !rules.key.iter().any(|key| key.as_bytes() == name))
 }
 
-/// Whether a cookie of `request` is one for which the cache is left out.
+/// Returns whether a cookie of `request` requires bypassing the cache.
 pub fn bypasses(request: &CacheRequest<'_>, rules: &CookieRules) -> bool {
     !rules.bypass.is_empty() && each_cookie(request).any(|(name, _)| matches_any(rules.bypass.iter(), name))
 }
 
-/// Appends the values that cookies called `name` have. False: there is no such cookie.
+/// Appends the values of the cookies called `name`. Returns false if there are none.
 ///
-/// An application may take a cookie of another name for it: PHP reads `lang[]`, `la%6Eg` and a bare `lang` as `lang`, and
-/// others ignore case. Such a cookie is appended whole, so that a response which it may have changed is a variant of
-/// its own.
+/// An application may read a cookie of another name as `name`: PHP reads `lang[]`, `la%6Eg` and a bare `lang` as
+/// `lang`, and others ignore case. Such a cookie is appended whole, so that a response that may depend on it is a
+/// separate variant.
 pub(crate) fn write_cookie(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     let mut is_there = false;
     for (seen, value) in each_cookie(request) {
         let is_it = seen == name.as_bytes();
-        // One without a name is all value.
+        // A cookie without a name consists of its value.
         let alias = if seen.is_empty() { value } else { seen };
         if !is_it && !may_be_read_as(alias, name.as_bytes()) {
             continue;
@@ -63,13 +62,13 @@ pub(crate) fn write_cookie(name: &str, request: &CacheRequest<'_>, output: &mut 
     is_there
 }
 
-/// The name that stands for Cookie in `Stored::vary`: all cookies but those that `rules` name. `None`: they name none.
+/// Name in `Stored::vary` for all cookies that `rules` do not name. `None`: `rules` name no cookie.
 pub(crate) fn rest_name(rules: &CookieRules) -> Option<String> {
     let named: Vec<&str> = rules.ignore.iter().chain(&rules.key).map(String::as_str).collect();
     (!named.is_empty()).then(|| format!("{REST_PREFIX}{}", named.join(";")))
 }
 
-/// Appends all cookies but those that match one of `patterns`, which semicolons separate. False: there are none.
+/// Appends all cookies that match none of the semicolon-separated `patterns`. Returns false if there are none.
 pub(crate) fn write_rest(patterns: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     let start = output.len();
     for (name, value) in each_cookie(request).filter(|(name, _)| !matches_any(patterns.split(';'), name)) {
@@ -83,13 +82,13 @@ pub(crate) fn write_rest(patterns: &str, request: &CacheRequest<'_>, output: &mu
     output.len() > start
 }
 
-/// Whether an application may take a cookie called `seen` for one called `name`: percent-encoding, case, what stands
-/// behind a bracket, and the characters that PHP replaces in names do not count.
+/// Returns whether an application may read a cookie called `seen` as `name`. The comparison ignores percent-encoding,
+/// case, anything after a bracket, and the characters that PHP replaces in names.
 fn may_be_read_as(seen: &[u8], name: &[u8]) -> bool {
     decoded(seen).eq(decoded(name))
 }
 
-/// A cookie's name as lenient applications read it.
+/// Cookie name as lenient applications read it.
 fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
     let digit = |index: usize| name.get(index).and_then(|&byte| (byte as char).to_digit(16));
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! What to do with a request, with and without a stored answer for it.
+//! Decisions about a request, with and without a stored response.
 
 use crate::condition::{Answer, decide_conditions};
 use crate::cookie::{bypasses, names_visitor};
@@ -14,23 +14,23 @@ use crate::validate::{Conditions, make_conditions};
 use flatout_http::media::is_event_stream;
 use flatout_http::ranges::Part;
 
-/// What a request means to the cache.
+/// Treatment of a request before lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intake {
-    /// Look for a stored answer.
+    /// Look up a stored response.
     LookUp,
-    /// Forward it, keep nothing of the answer, invalidate nothing.
+    /// Forward it; do not store the response, do not invalidate.
     Bypass(Lookup),
-    /// Forward it; what the answer invalidates, and whether it is kept,
-    /// [`decide_invalidation`](crate::invalidate::decide_invalidation) and
-    /// [`decide_response`](crate::storable::decide_response) tell.
+    /// Forward it. [`decide_invalidation`](crate::invalidate::decide_invalidation) and
+    /// [`decide_response`](crate::storable::decide_response) decide what the response invalidates and whether it is
+    /// stored.
     Unsafe(Lookup),
 }
 
-/// Decides what `request` means to the cache. For PURGE, which is not HTTP's, ask elsewhere first.
+/// Classifies `request`. The caller handles PURGE, which is not an HTTP method, beforehand.
 pub fn decide_request(request: &CacheRequest<'_>, rules: &Rules) -> Intake {
     if !request.is_get_or_head() {
-        // Even where the cache is off, what others have stored may be out of date now.
+        // Even with caching off, responses that other caches stored may now be outdated.
         return if is_safe(request.method) {
             Intake::Bypass(Lookup::BypassMethod)
         } else {
@@ -49,14 +49,14 @@ pub fn decide_request(request: &CacheRequest<'_>, rules: &Rules) -> Intake {
     if request.is_plain() {
         return Intake::LookUp;
     }
-    // HTTP/2 by upgrade is gone (RFC 9113 §3.1), and what offers it takes the answer in HTTP/1.1 as well.
+    // HTTP/2 by upgrade is obsolete (RFC 9113 §3.1), and a client that offers it also accepts HTTP/1.1.
     if request.field("upgrade").is_some_and(|protocol| !protocol.eq_ignore_ascii_case(b"h2c")) {
         return Intake::Bypass(Lookup::BypassUpgrade);
     }
     if overrides_method(request) {
         return Intake::Bypass(Lookup::BypassMethodOverride);
     }
-    // With only-if-cached nothing is forwarded, so there is no answer that could be kept.
+    // With only-if-cached the request is not forwarded, so there is no response to store.
     let directives = advice(request, rules);
     if directives.no_store && !directives.only_if_cached {
         return Intake::Bypass(Lookup::BypassNoStore);
@@ -64,66 +64,67 @@ pub fn decide_request(request: &CacheRequest<'_>, rules: &Rules) -> Intake {
     Intake::LookUp
 }
 
-/// Whether a field asks for another method than GET, as some frameworks let it: its answer must not be kept for GET.
+/// Returns whether a field overrides the method GET, as some frameworks allow. The response must not be stored for
+/// GET.
 fn overrides_method(request: &CacheRequest<'_>) -> bool {
     ["x-http-method-override", "x-http-method", "x-method-override"].iter().any(|name| request.field(name).is_some())
 }
 
-/// What is answered when a stored answer was found.
+/// Decision about a request after lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Serve it.
+    /// Serve the stored response.
     Serve {
-        /// The value of Age.
+        /// Value of Age.
         age_s: u32,
-        /// Why.
+        /// Reason.
         reason: Lookup,
     },
-    /// Serve it although it is stale.
+    /// Serve the stale response.
     ServeStale {
-        /// The value of Age.
+        /// Value of Age.
         age_s: u32,
-        /// Why.
+        /// Reason.
         reason: Lookup,
-        /// Whether a new one is to be fetched meanwhile.
+        /// Whether to revalidate in the background.
         revalidate: bool,
     },
-    /// Ask the origin whether it still holds. The client's own conditions and Range are left out of that request; they
-    /// are decided on whatever is stored afterwards.
+    /// Validate the stored response at the origin. The upstream request omits the client's own conditions and Range;
+    /// these are evaluated against the response that is stored afterwards.
     Validate {
-        /// What to add to the request.
+        /// Fields to add to the request.
         conditions: Conditions,
-        /// Why.
+        /// Reason.
         reason: Lookup,
     },
-    /// Some of what the request wants is stored in parts: request the missing stretches from the origin. The client's own
-    /// conditions and Range are left out of those requests.
+    /// Fetch the missing ranges of a partly stored representation. The upstream requests omit the client's own
+    /// conditions and Range.
     Complete {
-        /// All that the request wants, in order.
+        /// Ranges of the requested content, in order.
         stretches: Vec<Stretch>,
-        /// What to add to the requests beside their Range: If-Range where the client wants the whole in any case.
+        /// Fields to add to the requests besides Range: If-Range if the client requested the whole representation.
         conditions: Conditions,
-        /// Why.
+        /// Reason.
         reason: Lookup,
     },
     /// Forward the request as if nothing were stored.
     Forward {
-        /// Why.
+        /// Reason.
         reason: Lookup,
     },
-    /// 504: the client wants a stored answer only (RFC 9111 §5.2.1.7).
+    /// Return 504: the client accepts only a stored response (RFC 9111 §5.2.1.7).
     Unsatisfiable {
-        /// Why.
+        /// Reason.
         reason: Lookup,
     },
 }
 
-/// Decides what is answered to `request` when `stored` is there, whose key and variant are the request's.
+/// Decides how to handle `request`, given `stored`, which has the same key and variant.
 pub fn decide_stored(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) -> Verdict {
     let directives = advice(request, rules);
     let verdict = decide_reuse(request, stored, &directives, rules, now_s);
     match verdict {
-        // RFC 9111 §5.2.1.7. A precondition that only the origin decides cannot be met either.
+        // RFC 9111 §5.2.1.7. A precondition that only the origin evaluates cannot be met either.
         Verdict::Validate { .. } | Verdict::Forward { .. } if directives.only_if_cached => {
             Verdict::Unsatisfiable { reason: Lookup::OnlyIfCached }
         }
@@ -131,10 +132,10 @@ pub fn decide_stored(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules,
     }
 }
 
-/// Decides what is answered to `request` when `parts` of a representation are stored. `whole` and `total` are what
-/// [`whole_of`](crate::parts::whole_of) makes of the newest part.
+/// Decides how to handle `request`, given the stored `parts` of a representation. `whole` and `total` come from
+/// [`whole_of`](crate::parts::whole_of) for the newest part.
 ///
-/// What is missing is requested even where the parts are stale: a 206 with the same strong validator confirms them.
+/// Missing ranges are requested even if the parts are stale: a 206 with the same strong validator confirms them.
 pub fn decide_parts(
     request: &CacheRequest<'_>,
     (whole, total): (&Stored, u64),
@@ -161,16 +162,17 @@ pub fn decide_parts(
     }
     let is_held = stretches.iter().any(|stretch| matches!(stretch, Stretch::Held { .. }));
     if !is_held || advice(request, rules).only_if_cached {
-        // Nothing of it is stored: the client's own request is as good as any.
+        // No part of it is stored: forward the client's own request.
         return decide_miss(request, reason, rules);
     }
-    // A range must not make the origin send the whole of another version; a client that wants the whole gets that.
+    // A range request must not make the origin send another version in full; a client that requested the whole
+    // representation receives that version.
     let conditions = if is_whole { make_if_range(whole) } else { Conditions::default() };
     Verdict::Complete { stretches, conditions, reason }
 }
 
-/// Decides what is done when nothing is stored. `reason` says what was not found: [`Lookup::MissCold`],
-/// [`Lookup::MissVary`] and so on. The answer is [`Verdict::Forward`] or [`Verdict::Unsatisfiable`].
+/// Decides how to handle a request without a stored response. `reason` is the kind of miss, such as
+/// [`Lookup::MissCold`] or [`Lookup::MissVary`]. Returns [`Verdict::Forward`] or [`Verdict::Unsatisfiable`].
 pub fn decide_miss(request: &CacheRequest<'_>, reason: Lookup, rules: &Rules) -> Verdict {
     if advice(request, rules).only_if_cached {
         Verdict::Unsatisfiable { reason: Lookup::OnlyIfCached }
@@ -179,24 +181,24 @@ pub fn decide_miss(request: &CacheRequest<'_>, reason: Lookup, rules: &Rules) ->
     }
 }
 
-/// The request's directives, as far as the rules let them count.
+/// Request directives that the rules honour.
 fn advice(request: &CacheRequest<'_>, rules: &Rules) -> RequestDirectives {
     if rules.request_directives { request.directives() } else { RequestDirectives::default() }
 }
 
-/// Whether `stored`, which was fetched for another request and is for the variant of `request`, may answer `request`
-/// without validation (RFC 9111 §4). Otherwise `request` must not wait for it, nor get it.
+/// Returns whether `stored` may satisfy `request` without validation (RFC 9111 §4). `stored` was fetched for another
+/// request with the same variant. Otherwise `request` must neither wait for it nor receive it.
 pub fn may_share(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s: i64) -> bool {
     matches!(decide_stored(request, stored, rules, now_s), Verdict::Serve { .. })
 }
 
-/// Reports whether `request` may wait for a fetch that another request started. It may when it is likely to receive that
-/// response. `is_known`: a response for the same key has been stored before. `names_visitor`: what
-/// [`names_visitor`] says of it.
+/// Returns whether `request` may wait for a fetch that another request started: only if it will probably be able to
+/// use that response. `is_known`: a response for the same key has been stored before. `names_visitor`: result of
+/// [`names_visitor`].
 ///
-/// Three kinds of request do not wait. One with `no-cache` or `max-age=0` cannot use a response requested before it arrived.
-/// A subscriber to an event stream would miss the first events. A request with a cookie usually gets a response of its own,
-/// unless a stored response has shown otherwise.
+/// Three kinds of request do not wait. One with `no-cache` or `max-age=0` cannot use a response requested before it
+/// arrived. A subscriber to an event stream would miss the first events. A request with a cookie usually gets a
+/// response of its own, unless a stored response has shown otherwise.
 pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, names_visitor: bool, rules: &Rules) -> bool {
     if !request.is_plain() {
         let directives = advice(request, rules);
@@ -209,10 +211,10 @@ pub fn may_wait(request: &CacheRequest<'_>, is_known: bool, names_visitor: bool,
     !accepted.any(is_event_stream) && (is_known || !names_visitor)
 }
 
-/// Why the visitor that `request` names may not have `stored`, which does not say that it is for everybody.
+/// Reason to withhold `stored`, which does not explicitly allow sharing, from the visitor that `request` identifies.
 fn refuse_visitor(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules) -> Option<Lookup> {
-    // RFC 9111 §3.5 forbids to store the response to a request with Authorization, unless the response says so. What
-    // was stored for others is not theirs either: an origin that knows who asks may well answer otherwise.
+    // RFC 9111 §3.5 forbids storing the response to a request with Authorization unless the response allows it. An
+    // authorized request does not use a response stored for others either: the origin may respond differently to it.
     let is_for_authorized = stored.flags.any(Flags::AUTHORIZED) && stored.flags.any(Flags::SHARED);
     if !is_for_authorized && request.field("authorization").is_some() {
         return Some(Lookup::RequestAuthorized);
@@ -230,7 +232,7 @@ fn decide_reuse(
     rules: &Rules,
     now_s: i64,
 ) -> Verdict {
-    // RFC 9111 §4.3.2: these two are no cache's to decide.
+    // RFC 9111 §4.3.2: a cache does not evaluate these two.
     if request.field("if-match").is_some() || request.field("if-unmodified-since").is_some() {
         return Verdict::Forward { reason: Lookup::RequestPrecondition };
     }
@@ -270,7 +272,7 @@ fn ask_origin(stored: &Stored, reason: Lookup) -> Verdict {
     }
 }
 
-/// What stands against serving `stored` at `age_s` without a question (RFC 9111 §4).
+/// Reason not to serve `stored` at `age_s` without validation (RFC 9111 §4).
 fn refuse_reuse(stored: &Stored, directives: &RequestDirectives, age_s: u32) -> Option<Lookup> {
     if stored.flags.any(Flags::NO_CACHE) {
         return Some(Lookup::StoredNoCache);
@@ -281,7 +283,7 @@ fn refuse_reuse(stored: &Stored, directives: &RequestDirectives, age_s: u32) -> 
     if age_s >= stored.lifetime_s {
         return Some(Lookup::StaleExpired);
     }
-    // RFC 8246 §2: what never changes while it is fresh need not be asked for when a page is reloaded.
+    // RFC 8246 §2: an immutable response needs no validation on reload while it is fresh.
     if !stored.flags.any(Flags::IMMUTABLE) && directives.max_age_s.is_some_and(|max_age_s| !is_within(age_s, max_age_s))
     {
         return Some(Lookup::RequestMaxAge);
@@ -292,20 +294,20 @@ fn refuse_reuse(stored: &Stored, directives: &RequestDirectives, age_s: u32) -> 
     None
 }
 
-/// Whether an age is within a request's max-age (RFC 9111 §5.2.1.1). 0 asks for a new answer always: in whole seconds
-/// an age of 0 may be one of nearly a second.
+/// Returns whether an age is within a request's max-age (RFC 9111 §5.2.1.1). A max-age of 0 always requires
+/// validation: ages are whole seconds, so an age of 0 may be almost a second.
 const fn is_within(age_s: u32, max_age_s: u32) -> bool {
     age_s <= max_age_s && max_age_s > 0
 }
 
-/// Whether a request takes an answer of this age that is stale already: one that asks for a lasting or a young one does
+/// Returns whether a request accepts an already stale response of this age. A request with min-fresh or max-age does
 /// not.
 fn allows_age(directives: &RequestDirectives, age_s: u32) -> bool {
     directives.min_fresh_s.is_none() && directives.max_age_s.is_none_or(|max_age_s| is_within(age_s, max_age_s))
 }
 
-/// Decides how to use a single stored part that does not cover the request. `None`: it covers the request, or the whole
-/// response is stored.
+/// Decides how to use a single stored part that does not cover the request. `None`: the part covers the request, or
+/// the whole response is stored.
 fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Option<Verdict> {
     if stored.extent == Extent::Whole {
         return None;
@@ -323,10 +325,10 @@ fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Optio
     forward
 }
 
-/// What went wrong with an origin.
+/// Kind of origin failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No answer: no connection, no head in time, or a head that is none.
+    /// No response: no connection, no head in time, or an invalid head.
     Unreachable,
     /// This status, 500 to 599.
     Status(u16),

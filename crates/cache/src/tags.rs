@@ -1,4 +1,4 @@
-//! Tags and groups: names under which answers are purged together.
+//! Tags and groups: names for purging several responses together.
 
 use crate::key::write_origin;
 use crate::request::CacheRequest;
@@ -6,21 +6,21 @@ use flatout_http::head::Fields;
 use flatout_http::structured::parse_list;
 use sfv::{BareItem, Item, ListEntry};
 
-/// Tags of one answer at the most.
+/// Maximum tags per response.
 pub const TAGS_MAX: usize = 256;
-/// Bytes of one tag at the most.
+/// Maximum bytes per tag.
 pub const TAG_BYTES_MAX: usize = 1024;
-/// Groups of one answer at the most. RFC 9875 §2.1 asks for 128 at least.
+/// Maximum groups per response. RFC 9875 §2.1 requires at least 128.
 pub const GROUPS_MAX: usize = 128;
-/// Bytes of one group's name at the most. RFC 9875 §2.1 asks for 128 at least.
+/// Maximum bytes per group name. RFC 9875 §2.1 requires at least 128.
 pub const GROUP_BYTES_MAX: usize = 256;
 
-/// A bounded list of names, in the order in which they came, each once.
+/// Bounded list of unique names in order of appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tags(Box<[u8]>);
 
 impl Tags {
-    /// Every name.
+    /// Iterates over the names.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {
@@ -31,22 +31,22 @@ impl Tags {
         })
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `name` is among them.
+    /// Returns whether the list contains `name`.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.iter().any(|known| known == name)
     }
 
-    /// The names, each with its length in two bytes before it, the lower first.
+    /// Encoded names, each preceded by its length as a little-endian u16.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Reads what [`Tags::as_bytes`] gave. `None`: it did not.
+    /// Decodes the output of [`Tags::as_bytes`]. `None`: invalid.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut tags = Adding::default();
         let mut rest = bytes;
@@ -65,12 +65,12 @@ impl Tags {
 #[derive(Default)]
 struct Adding {
     bytes: Vec<u8>,
-    /// Where each name stands in `bytes`, and its length.
+    /// Offset of each name in `bytes`, and its length.
     places: Vec<(usize, usize)>,
 }
 
 impl Adding {
-    /// Adds `name` unless it is there. False: it is too long, or one too many.
+    /// Adds `name` unless it is present. Returns false if it is too long or the list is at its limit.
     fn add(&mut self, name: &[u8], count_max: usize, bytes_max: usize) -> bool {
         if self.places.iter().any(|&(start, length)| self.bytes[start..start + length] == *name) {
             return true;
@@ -90,8 +90,8 @@ impl Adding {
     }
 }
 
-/// Reads the tags in the fields called `names`: separated by spaces, as in Surrogate-Key, or commas, as in Cache-Tag.
-/// `None`: more, or longer ones, than are kept; such an answer cannot be purged by all of its tags, and so is not kept.
+/// Parses the tags in the fields called `names`, separated by spaces (Surrogate-Key) or commas (Cache-Tag). `None`: a
+/// limit is exceeded; such a response could not be purged by all of its tags, so it is not stored.
 pub fn parse_tags(fields: &Fields<'_>, names: &[String]) -> Option<Tags> {
     let mut tags = Adding::default();
     for (line, value) in fields.iter() {
@@ -107,9 +107,9 @@ pub fn parse_tags(fields: &Fields<'_>, names: &[String]) -> Option<Tags> {
     Some(tags.finish())
 }
 
-/// Reads the strings in the structured list `name`: Cache-Groups or Cache-Group-Invalidation (RFC 9875 §2, §3). One
-/// that breaks its grammar counts as absent (RFC 9651 §4.2), and so does one with members of another type; what goes
-/// over the limits is left out.
+/// Parses the strings of the structured list `name`: Cache-Groups or Cache-Group-Invalidation (RFC 9875 §2, §3). A
+/// list that breaks the grammar (RFC 9651 §4.2) or has members of another type counts as absent. Names beyond the
+/// limits are dropped.
 pub fn parse_groups(fields: &Fields<'_>, name: &'static str) -> Tags {
     let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let mut groups = Adding::default();
@@ -122,8 +122,8 @@ pub fn parse_groups(fields: &Fields<'_>, name: &'static str) -> Tags {
     groups.finish()
 }
 
-/// Appends the tag that stands for `group` of the request's origin: groups of different origins are different
-/// (RFC 9875 §2). It begins with a space, as no tag does that an answer gives itself.
+/// Appends the tag for `group` of the request's origin, since groups are scoped to an origin (RFC 9875 §2). It begins
+/// with a space, unlike any tag from a response.
 pub fn write_group_tag(request: &CacheRequest<'_>, group: &[u8], output: &mut Vec<u8>) {
     output.push(b' ');
     write_origin(request.secure, request.authority, output);

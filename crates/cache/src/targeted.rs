@@ -1,4 +1,4 @@
-//! Fields that speak to some caches alone, in place of Cache-Control and Expires: targeted fields (RFC 9213), and the
+//! Cache directives for specific caches, which replace Cache-Control and Expires: targeted fields (RFC 9213) and the
 //! older Surrogate-Control (Edge Architecture Specification 1.0, §2).
 
 use crate::directive::{
@@ -10,17 +10,17 @@ use flatout_http::structured::parse_dictionary;
 use flatout_http::token::{is_token, trim};
 use sfv::{BareItem, Item, ListEntry};
 
-/// The directives that an answer has for this cache.
+/// Directives of a response for this cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// What they say.
+    /// The directives.
     pub directives: ResponseDirectives,
-    /// The place of the targeted field in the list that they come from; `None`: from Cache-Control.
+    /// Index of their targeted field in the target list; `None`: they come from Cache-Control.
     pub field: Option<usize>,
 }
 
-/// Reads the directives for a cache with the target list of `rules`: of these fields the first that is there, valid
-/// and not empty counts, and Cache-Control, Pragma and Expires do not (RFC 9213 §2.2).
+/// Selects the directives for a cache with the target list of `rules`. The first target field that is present, valid
+/// and not empty counts; Cache-Control, Pragma and Expires are then ignored (RFC 9213 §2.2).
 pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
     for (place, name) in rules.targeted.iter().enumerate() {
         let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
@@ -36,8 +36,7 @@ pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
     Chosen { directives: parse_response_directives(fields), field: None }
 }
 
-/// Reads the value of a targeted field. `None`: it is no dictionary, or an empty one, and must be ignored
-/// (RFC 9213 §2.1).
+/// Parses the value of a targeted field. `None`: it is empty or not a dictionary, and must be ignored (RFC 9213 §2.1).
 fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseDirectives> {
     let members = parse_dictionary(lines)?;
     if members.is_empty() {
@@ -45,8 +44,8 @@ fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseD
     }
     let mut directives = ResponseDirectives::default();
     for (key, value) in members {
-        // A value of a type that the directive does not have is not to be used (RFC 9213 §2.1). What forbids counts
-        // all the same, unless it is denied: an origin that says `no-store="x"` does not want its answer kept.
+        // A value of the wrong type must be ignored (RFC 9213 §2.1). Prohibitions count nonetheless, unless the value
+        // is false: an origin that sends `no-store="x"` wants no storage.
         let boolean = match &value {
             ListEntry::Item(item) => item.bare_item.as_boolean(),
             ListEntry::InnerList(_) => None,
@@ -73,9 +72,9 @@ fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseD
     Some(directives)
 }
 
-/// Reads Surrogate-Control: `max-age=600`, `max-age=600+60` (then 60 s stale while a new one is fetched), `no-store`,
-/// each perhaps with `;name` for the one surrogate that it is meant for. `None`: none of it is for `surrogate` and says
-/// how to cache; `content="ESI/1.0"` alone does not.
+/// Parses Surrogate-Control: `max-age=600`, `max-age=600+60` (then 60 s stale-while-revalidate) or `no-store`, each
+/// optionally with `;name` for one surrogate. `None`: no directive for `surrogate` controls caching;
+/// `content="ESI/1.0"` alone does not.
 fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -> Option<ResponseDirectives> {
     let mut directives = ResponseDirectives::default();
     for element in lines.flat_map(split_list) {
@@ -91,7 +90,7 @@ fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -
             directives.no_store = true;
         } else if trim(name).eq_ignore_ascii_case(b"max-age") {
             let plus = value.iter().position(|&byte| byte == b'+');
-            // White space around the `=` makes it invalid, as in Cache-Control.
+            // White space around `=` makes it invalid, as in Cache-Control.
             let fresh = &value[..plus.unwrap_or(value.len())];
             let valid = trim(name).len() == name.len();
             directives.max_age = directives.max_age.and(if valid { parse_seconds(fresh) } else { Seconds::Invalid });

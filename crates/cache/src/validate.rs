@@ -1,4 +1,4 @@
-//! Asking the origin whether what is stored still holds, and what its answer changes (RFC 9111 §4.3).
+//! Validation of a stored response at the origin, and its effects (RFC 9111 §4.3).
 
 use crate::lines::{Dropped, with_fields, write_line};
 use crate::reason::{Lookup, NoStore};
@@ -12,20 +12,20 @@ use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
 use flatout_http::token::parse_decimal;
 
-/// Field lines to add to a request to the origin, each `Name: value` and CR LF, in place of the client's own
-/// If-None-Match, If-Modified-Since, If-Range and Range.
+/// Field lines to add to an upstream request, each `Name: value` and CR LF. They replace the client's If-None-Match,
+/// If-Modified-Since, If-Range and Range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions(pub Vec<u8>);
 
-/// The client's fields that a request leaves out which validates what is stored, or completes a part.
+/// Client fields omitted from requests that validate a stored response or complete a part.
 pub const REPLACED_FIELDS: [&str; 4] = ["if-none-match", "if-modified-since", "if-range", "range"];
 
-/// The client's fields that a forwarded request leaves out whose answer may be kept: a 304 to it would be of use to
-/// this client alone, and the whole answer is of use to all. They are decided on that answer. Range stays.
+/// Client fields omitted from forwarded requests whose response may be stored: a 304 would help this client only, a
+/// full response helps all. The conditions are evaluated against that response. Range stays.
 pub const DECIDED_FIELDS: [&str; 2] = ["if-none-match", "if-modified-since"];
 
-/// The conditions that ask whether `stored` still holds (RFC 9111 §4.3.1). `None` when it has no validator, or a
-/// status of which 304 cannot speak.
+/// Builds the conditions that validate `stored` (RFC 9111 §4.3.1). `None`: it has no validator, or a 304 cannot apply
+/// to its status.
 pub fn make_conditions(stored: &Stored) -> Option<Conditions> {
     if !stored.has_validator() {
         return None;
@@ -40,23 +40,23 @@ pub fn make_conditions(stored: &Stored) -> Option<Conditions> {
     Some(Conditions(lines))
 }
 
-/// What a 304 does to the stored answer that was asked about.
+/// Effect of a 304 on the validated stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Freshening {
-    /// It holds; this is its metadata now. The content stays.
+    /// The response is still valid, with this metadata. The content stays.
     Fresh(Box<Stored>),
-    /// It holds for this client, but may not be kept any longer: serve it with this metadata, and drop it.
+    /// The response is valid for this client but may no longer be stored: serve it with this metadata and drop it.
     FreshOnce(Box<Stored>, NoStore),
-    /// The 304 speaks of something else: drop what is stored, and ask again without conditions.
+    /// The 304 applies to another response: drop the stored one and repeat the request without conditions.
     Mismatch(Lookup),
 }
 
-/// Updates `stored` from a 304 (RFC 9111 §4.3.4, §3.2). `request` is the client's, whose variant `stored` is.
+/// Updates `stored` from a 304 (RFC 9111 §4.3.4, §3.2). `request` is the client's; `stored` is its variant.
 ///
-/// Each request to the origin carries the validators of one stored answer only, so its 304 can speak of no other. A 304
-/// whose ETag is another one contradicts itself; servers that compress send such (they add to the tag or weaken it).
-/// The stored tag stays then, so that the next question is about what is stored and any doubt ends there. Only a
-/// Last-Modified that differs where nothing else was asked about cannot be meant so.
+/// Each upstream request carries the validators of one stored response, so its 304 cannot apply to another. A 304 with
+/// a different ETag contradicts itself; servers that compress send those (they add a suffix to the tag or weaken it).
+/// The stored tag stays, so that the next validation is about the stored content and resolves any doubt. Only a
+/// different Last-Modified, if it was the only validator sent, counts as a mismatch.
 pub fn freshen(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -72,13 +72,13 @@ pub fn freshen(
         Ok((stored, None)) => Freshening::Fresh(Box::new(stored)),
         Ok((stored, Some(reason))) => Freshening::FreshOnce(Box::new(stored), reason),
         Err(reason) => {
-            // Its fields are such that nothing with them is kept; the client still gets what it had, for it holds.
+            // Its new fields forbid storing. The client still receives the stored response, which is valid.
             Freshening::FreshOnce(Box::new(stored.clone()), reason)
         }
     }
 }
 
-/// The stored answer with the fields of `response`, and why it may not be kept any longer.
+/// The stored response with the fields of `response`, and the reason if it may no longer be stored.
 fn update(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -99,10 +99,10 @@ fn update(
     Ok((updated, reason))
 }
 
-/// The stored lines, each field that the new answer has replaced by it (RFC 9111 §3.2).
+/// Merges stored lines with a new response: new fields replace stored ones (RFC 9111 §3.2).
 fn merge_lines(old: &Fields<'_>, stored: &Stored, response: &OriginResponse<'_>, rules: &Rules) -> Vec<u8> {
     let new = &response.fields;
-    // What the stored directives name is kept no more when it comes in a 304.
+    // Fields that the stored directives name are not stored when a 304 carries them.
     let mut named = choose_directives(new, rules).directives.named;
     named.extend(choose_directives(old, rules).directives.named);
     let dropped = Dropped::new(*new, &named, true, rules.set_cookie == SetCookie::Strip);
@@ -119,7 +119,7 @@ fn merge_lines(old: &Fields<'_>, stored: &Stored, response: &OriginResponse<'_>,
     };
     let mut lines = Vec::new();
     if !new_date {
-        // RFC 9110 §6.6.1: the time at which it came.
+        // RFC 9110 §6.6.1: time of receipt.
         write_line("Date", &format_date(response.response_time_s), &mut lines);
     }
     for (name, value) in old.iter().filter(|(name, _)| !replaced(name)) {
@@ -131,25 +131,25 @@ fn merge_lines(old: &Fields<'_>, stored: &Stored, response: &OriginResponse<'_>,
     lines
 }
 
-/// Fields of the content itself, which stays (RFC 9111 §3.2): a 304's would describe what the origin would send now,
-/// perhaps coded otherwise.
+/// Fields that describe the stored content, which stays (RFC 9111 §3.2). Those of a 304 describe what the origin would
+/// send now, possibly in another coding.
 const OF_THE_CONTENT: [&str; 5] = ["content-encoding", "content-range", "content-md5", "content-digest", "repr-digest"];
 
-/// What an answer to HEAD does to the stored answer to GET (RFC 9111 §4.3.5).
+/// Effect of a response to HEAD on the stored response to GET (RFC 9111 §4.3.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadEffect {
-    /// This is its metadata now.
+    /// Replace the metadata with this.
     Update(Box<Stored>),
-    /// The representation is another one now, or may not be kept any longer: drop it.
+    /// The representation has changed or may no longer be stored: drop it.
     Drop,
-    /// None.
+    /// No effect.
     Nothing,
 }
 
-/// Decides what `response` to a HEAD does to `stored`, whose content has `content_bytes` bytes.
+/// Decides the effect of `response` to a HEAD on `stored`, whose content has `content_bytes` bytes.
 ///
-/// An answer without validator and length says nothing of the content: RFC 9111 §4.3.5 would have it make the content
-/// fresh; that would be a guess.
+/// A response without validator and length proves nothing about the content. RFC 9111 §4.3.5 would freshen it; that
+/// would be a guess.
 pub fn decide_head(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -159,7 +159,7 @@ pub fn decide_head(
 ) -> HeadEffect {
     match response.status {
         200 if stored.status == 200 => {}
-        // What is gone for HEAD is gone for GET.
+        // A resource that is gone for HEAD is gone for GET.
         404 | 410 if stored.status != response.status => return HeadEffect::Drop,
         _ => return HeadEffect::Nothing,
     }

@@ -1,18 +1,18 @@
-//! Variants: which stored answer of a key is for a request (RFC 9111 §4.1).
+//! Variants: selection of a key's stored response for a request (RFC 9111 §4.1).
 //!
-//! Two requests match when their fields that Vary names are the same once they are normalised, in ways that keep their
-//! meaning:
+//! Two requests match if the fields that Vary names are equal after normalisation, which preserves their meaning:
 //!
-//! - Accept-Encoding, Accept-Language and Accept-Charset: lists in which neither order, case nor white space matters;
-//!   each member with its weight. Members of Accept-Language that have one weight are equal by RFC 9110 §12.5.4, and an
-//!   origin must not depend on their order; browsers give each another weight. Nothing is left out: an origin that
-//!   knows a coding unknown here still gets its own variants.
-//! - Fields that are no lists, or whose grammar has commas of its own, are compared byte for byte.
-//! - `cookie:NAME`, which stands among the names for a cookie that the owner of the cache has chosen: its value alone.
-//! - `cookies-but:NAME;NAME`, which stands for Cookie where the owner has named cookies: the values of all others.
-//! - All others: lines are joined (RFC 9110 §5.3) and white space around commas does not count, outside quotes.
 //!
-//! Vary speaks of the request that the origin got. Where that has another value than the client sent
+//! - Accept-Encoding, Accept-Language and Accept-Charset: order, case and white space do not matter; members are
+//!   compared with their weights. Members of Accept-Language with the same weight are equivalent by RFC 9110 §12.5.4,
+//!   and an origin must not depend on their order; browsers give each a different weight. No member is dropped: an
+//!   origin with a coding unknown here still gets separate variants.
+//! - Fields that are not lists, or whose grammar contains commas, are compared byte for byte.
+//! - `cookie:NAME`, an entry for a cookie that the configuration names: its value alone.
+//! - `cookies-but:NAME;NAME`, which replaces Cookie if the configuration names cookies: the values of all others.
+//! - All others: lines are joined (RFC 9110 §5.3), and white space around commas outside quotes does not matter.
+//!
+//! Vary refers to the request that the origin received. If its value there differs from the client's
 //! ([`Forwarding`](crate::request::Forwarding), Connection), the key says so, or no request matches.
 
 use crate::cookie::{CookieRules, REST_PREFIX, VARY_PREFIX, rest_name, write_cookie, write_rest};
@@ -23,24 +23,24 @@ use crate::stored::Stored;
 use flatout_http::head::Fields;
 use flatout_http::token::{is_token, trim};
 
-/// What the Vary fields of an answer say.
+/// Parsed Vary fields of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// `*` is among them: no request matches.
+    /// `*` is present: no request matches.
     Star,
-    /// These names, in lower case, sorted, each once, separated by commas; empty: no variants.
+    /// Lower-case, sorted, unique names separated by commas; empty: no variants.
     Names(Box<str>),
     /// Not a list of names, or more than [`NAMES_MAX`].
     Invalid,
 }
 
-/// Names in one Vary at the most.
+/// Maximum names in Vary.
 pub const NAMES_MAX: usize = 16;
 
-/// Bytes of a variant's key at the most; an answer to a request with a longer one is not kept.
+/// Maximum bytes of a variant key; the response to a request with a longer one is not stored.
 pub const VARIANT_KEY_BYTES_MAX: usize = 64 * 1024;
 
-/// Fields that are no lists: compared as they are.
+/// Fields that are not lists: compared byte for byte.
 const VERBATIM: [&str; 14] = [
     "authorization",
     "cookie",
@@ -58,7 +58,7 @@ const VERBATIM: [&str; 14] = [
     "user-agent",
 ];
 
-/// Reads all Vary lines of an answer.
+/// Parses all Vary lines of a response.
 pub fn parse_vary(fields: &Fields<'_>) -> Vary {
     let mut names: Vec<String> = Vec::new();
     let mut invalid = false;
@@ -75,12 +75,12 @@ pub fn parse_vary(fields: &Fields<'_>) -> Vary {
     if invalid || names.len() > NAMES_MAX { Vary::Invalid } else { Vary::Names(names.join(",").into()) }
 }
 
-/// Appends the values that `request` has for `names` (as in [`Vary::Names`] and `Stored::vary`), normalised, to
-/// `output`. Two requests match when they have the same key here. Nothing is appended for no names.
+/// Appends the normalised values of `names` (as in [`Vary::Names`] and `Stored::vary`) in `request` to `output`. Two
+/// requests match if their keys are equal. Without names, nothing is appended.
 pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) {
     for name in split_names(names) {
-        // Length first, so that no value can look like the end of one and the beginning of the next; the highest
-        // length stands for a field that is not there, which differs from one without a value.
+        // Each value is preceded by its length, so that no value can look like the end of one and the beginning of the
+        // next. The highest length marks an absent field, which differs from an empty one.
         let length_at = output.len();
         output.extend_from_slice(&ABSENT.to_le_bytes());
         if write_forwarded_value(name, request, output) {
@@ -90,8 +90,8 @@ pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut V
     }
 }
 
-/// `names`, as in [`Vary::Names`], with cookies as `rules` have them: those that they make part of the variant key are named,
-/// and Cookie stands for those that they do not name.
+/// Applies `rules` to `names`, as in [`Vary::Names`]: adds the cookies that are part of the variant key, and replaces
+/// Cookie with all cookies that the rules do not name.
 pub fn apply_cookie_rules(names: Box<str>, rules: &CookieRules) -> Box<str> {
     let Some(rest) = rest_name(rules) else { return names };
     let keyed: Vec<_> = rules.key.iter().map(|name| format!("{VARY_PREFIX}{name}")).collect();
@@ -102,8 +102,8 @@ pub fn apply_cookie_rules(names: Box<str>, rules: &CookieRules) -> Box<str> {
     all.join(",").into()
 }
 
-/// Whether a response with these `names` was stored under rules that treat no cookie otherwise than `rules`: it has all cookies
-/// that they make part of the variant key, and leaves out no others than they do.
+/// Returns whether a response with these `names` was stored under compatible cookie rules: it includes all cookies
+/// that `rules` make part of the variant key, and ignores no others than they do.
 pub fn has_cookie_rules(names: &str, rules: &CookieRules) -> bool {
     let is_keyed = |key: &String| split_names(names).any(|name| name.strip_prefix(VARY_PREFIX) == Some(key));
     let mut rests = split_names(names).filter(|name| name.starts_with(REST_PREFIX));
@@ -112,28 +112,28 @@ pub fn has_cookie_rules(names: &str, rules: &CookieRules) -> bool {
 
 const ABSENT: u32 = u32::MAX;
 
-/// A byte that no field value has.
+/// A byte that no field value contains.
 const MARK: u8 = 0;
 
 fn split_names(names: &str) -> impl Iterator<Item = &str> {
     names.split(',').filter(|name| !name.is_empty())
 }
 
-/// Whether one more variant may be stored beside `held` others of its key. What has been stored longest without use
-/// should make room instead where a store can tell; it is the number that is bounded.
+/// Returns whether one more variant may be stored besides `held` others of its key. This only bounds the number; a
+/// store that can should evict the least recently used variant instead.
 pub const fn admits_variant(held: usize, rules: &Rules) -> bool {
     held < rules.variants_max as usize
 }
 
-/// Whether `request` matches the variant that `stored` is.
+/// Returns whether `request` matches the variant of `stored`.
 pub fn matches_variant(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     let mut key = Vec::new();
     write_variant_key(&stored.vary, request, &mut key);
     *key == *stored.variant_key
 }
 
-/// Shows `tell` each field in which `request` differs from the one that `stored` answered: its name, its value in the
-/// request and its value then, normalised; `None`: no such field.
+/// Calls `tell` for each field in which `request` differs from the request of `stored`, with its name, its value in
+/// the request and its stored value, both normalised; `None`: the field is absent.
 pub fn compare_variant(
     stored: &Stored,
     request: &CacheRequest<'_>,
@@ -153,7 +153,7 @@ pub fn compare_variant(
     }
 }
 
-/// The first value of a variant's key, if it says that there is one, and what is behind it.
+/// Splits the first value of a variant key from the rest. The value is `None` if the field was absent.
 fn split_value(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = key.split_first_chunk::<4>()?;
     match u32::from_le_bytes(*length) {
@@ -162,8 +162,8 @@ fn split_value(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     }
 }
 
-/// Whether `stored`, another variant than the one that `request` asks for, has the language that the request likes
-/// best, and matches it otherwise. For `Rules::language_select`, which says what is to be said against it.
+/// Returns whether `stored`, another variant than the requested one, has the request's preferred language and matches
+/// it otherwise. For `Rules::language_select`, which documents its limits.
 pub fn matches_language(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     const NAME: &str = "accept-language";
     let mut key = Vec::new();
@@ -185,7 +185,7 @@ pub fn matches_language(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     varies && language == Some(true)
 }
 
-/// Takes one value from the beginning of a variant key, its length included.
+/// Takes one value, with its length, from the beginning of a variant key.
 fn take_value<'a>(key: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = key.split_first_chunk::<4>()?;
     let length = u32::from_le_bytes(*length);
@@ -195,7 +195,7 @@ fn take_value<'a>(key: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// The language with the highest weight in Accept-Language, when it is one alone.
+/// The language with the highest weight in Accept-Language, if exactly one has it.
 fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
     let mut members = Vec::new();
     for line in request.fields.all("accept-language") {
@@ -209,19 +209,19 @@ fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether Vary with `names` speaks of a field whose value for the origin no key holds: then no other request is known to
-/// match.
+/// Returns whether Vary with `names` includes a field whose upstream value is in no key: then no other request is
+/// known to match.
 pub(crate) fn names_unkeyed(names: &str, request: &CacheRequest<'_>) -> bool {
     split_names(names).any(|name| request.forwarding.source(field_of(name)) == FieldSource::Request)
 }
 
-/// The field that one of the names stands for.
+/// Field to which a name refers.
 fn field_of(name: &str) -> &str {
     if name.starts_with(VARY_PREFIX) || name.starts_with(REST_PREFIX) { "cookie" } else { name }
 }
 
-/// Appends the normalised value of `name` and what else tells apart the values that origins get for it: marks that no
-/// field value can hold. False: there is no such field.
+/// Appends the normalised value of `name`, and marks (which no field value contains) that distinguish the values that
+/// origins receive for it. Returns false if the field is absent.
 fn write_forwarded_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     let source = request.forwarding.source(field_of(name));
     if source == FieldSource::Request {
@@ -233,7 +233,7 @@ fn write_forwarded_value(name: &str, request: &CacheRequest<'_>, output: &mut Ve
         return false;
     }
     let is_named = |line: &[u8]| line.split(|&byte| byte == b',').any(|option| is_name(trim(option), field_of(name)));
-    // RFC 9110 §7.6.1: the origin may not have seen it.
+    // RFC 9110 §7.6.1: the origin may not have received the field.
     if request.fields.all("connection").any(is_named) {
         output.push(MARK);
     }
@@ -247,7 +247,7 @@ fn is_name(option: &[u8], name: &str) -> bool {
     option.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// Appends the normalised value of `name`. False: there is no such field.
+/// Appends the normalised value of `name`. Returns false if the field is absent.
 fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     if let Some(cookie) = name.strip_prefix(VARY_PREFIX) {
         return write_cookie(cookie, request, output);
@@ -262,7 +262,7 @@ fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> 
     if matches!(name, "accept-encoding" | "accept-language" | "accept-charset") {
         write_weighted(name, lines(), output);
     } else if VERBATIM.contains(&name) {
-        // HTTP/2 may send a cookie in pieces (RFC 9113 §8.2.3); of the others there is one line.
+        // HTTP/2 may split a cookie into several lines (RFC 9113 §8.2.3); the other fields have one line.
         let separator: &[u8] = if name == "cookie" { b"; " } else { b"\n" };
         for (count, line) in lines().enumerate() {
             if count > 0 {
@@ -281,7 +281,7 @@ fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> 
     true
 }
 
-/// Appends `line` without the white space around its commas, as far as these do not stand in quotes.
+/// Appends `line` without the white space around commas outside quotes.
 fn write_list(line: &[u8], output: &mut Vec<u8>) {
     let (mut quoted, mut escaped) = (false, false);
     let mut start = 0;
@@ -301,7 +301,7 @@ fn write_list(line: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(trim(&line[start..]));
 }
 
-/// Appends the members of a weighted list, the best first, in lower case.
+/// Appends the members of a weighted list in lower case, highest weight first.
 fn write_weighted<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]>, output: &mut Vec<u8>) {
     let mut members: Vec<_> = lines.flat_map(|line| line.split(|&byte| byte == b',')).filter_map(weighted).collect();
     if name == "accept-encoding" {
@@ -322,8 +322,8 @@ fn write_weighted<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]>, output:
     }
 }
 
-/// One member of a weighted list: thousandths that its weight lacks of one, and itself in lower case. What has a
-/// parameter that is no weight stays whole. `None`: it is empty.
+/// Parses one member of a weighted list: thousandths by which its weight is below one, and the member in lower case. A
+/// member with another parameter stays whole. `None`: it is empty.
 fn weighted(member: &[u8]) -> Option<(u16, Vec<u8>)> {
     let member = trim(member);
     if member.is_empty() {
@@ -338,7 +338,7 @@ fn weighted(member: &[u8]) -> Option<(u16, Vec<u8>)> {
     }
 }
 
-/// `weight` without its semicolon, in thousandths (RFC 9110 §12.4.2).
+/// Parses `weight` without its semicolon, in thousandths (RFC 9110 §12.4.2).
 fn parse_weight(bytes: &[u8]) -> Option<u16> {
     let ([b'q' | b'Q', b'=', whole @ (b'0' | b'1')], decimals) = bytes.split_at_checked(3)? else { return None };
     let digits = match decimals {
