@@ -334,8 +334,8 @@ pub enum Failure {
     Status(u16),
 }
 
-/// Decides what is answered when an origin failed and `stored` is there, fresh or stale: it, as
-/// [`Verdict::ServeStale`], or the failure, as [`Verdict::Forward`] (RFC 5861 §4, RFC 9111 §4.2.4).
+/// Decides what to serve after an origin failure, given `stored`, fresh or stale: the stored response
+/// ([`Verdict::ServeStale`]) or the failure ([`Verdict::Forward`]) (RFC 5861 §4, RFC 9111 §4.2.4).
 pub fn decide_failure(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -346,7 +346,7 @@ pub fn decide_failure(
     let pass = Verdict::Forward { reason: Lookup::ErrorPassed };
     let reason = match failure {
         Failure::Unreachable => Lookup::HitIfUnreachable,
-        // RFC 5861 §4 names these.
+        // Listed in RFC 5861 §4.
         Failure::Status(500 | 502 | 503 | 504) => Lookup::HitIfError,
         Failure::Status(_) => return pass,
     };
@@ -359,13 +359,13 @@ pub fn decide_failure(
     if blocked || part || stored.flags.any(Flags::NO_CACHE) {
         return pass;
     }
-    // A request may prolong a lifetime, where there is one; without one, the origin never allowed sharing.
+    // A request may extend a lifetime if there is one; without one, the origin never allowed sharing.
     let may_prolong = !stored.flags.any(Flags::MUST_REVALIDATE) && stored.lifetime_source != LifetimeSource::None;
     let asked_s = directives.stale_if_error_s.filter(|_| may_prolong).unwrap_or(0);
     let window_s = stored.stale_if_error_s.max(asked_s);
     let age_s = stored.current_age_s(now_s);
     let allowed = if age_s < stored.lifetime_s {
-        // Fresh, and the request wanted it asked for: it gets what there is.
+        // Fresh, although the request demanded validation: serve what is stored.
         true
     } else {
         age_s - stored.lifetime_s < window_s

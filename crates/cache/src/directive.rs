@@ -1,16 +1,16 @@
-//! Cache-Control, as requests and responses have it (RFC 9111 §5.2).
+//! Cache-Control of requests and responses (RFC 9111 §5.2).
 //!
-//! What is doubtful is read on the safe side: of several values the least counts, and a value that is no number makes
-//! an answer stale (§4.2.1 lets a cache do both).
+//! Ambiguity is resolved on the safe side: of several values the least counts, and an invalid number makes a response
+//! stale (§4.2.1 permits both).
 
 use flatout_http::head::Fields;
 use flatout_http::token::{is_token, parse_decimal, trim};
 
-/// What stands for a number too large, in seconds (RFC 9111 §1.2.2).
+/// Value that represents any larger number, in seconds (RFC 9111 §1.2.2).
 pub const SECONDS_MAX: u32 = 1 << 31;
 
-/// What a request's Cache-Control says; all seconds are at most [`SECONDS_MAX`]. What is no number counts as absent:
-/// requests only advise.
+/// Parsed Cache-Control of a request; all seconds are at most [`SECONDS_MAX`]. An invalid number counts as absent,
+/// since request directives are advisory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
     /// `no-cache`, or `Pragma: no-cache` without Cache-Control.
@@ -31,20 +31,20 @@ pub struct RequestDirectives {
     pub stale_if_error_s: Option<u32>,
 }
 
-/// A number of seconds that a directive has.
+/// Value of a directive in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seconds {
-    /// The directive is not there.
+    /// The directive is absent.
     #[default]
     Absent,
     /// At most [`SECONDS_MAX`].
     Valid(u32),
-    /// The directive has no value, or one that is no number.
+    /// The directive has no value, or an invalid one.
     Invalid,
 }
 
 impl Seconds {
-    /// The number, when it is valid.
+    /// Returns the number if it is valid.
     pub const fn valid(self) -> Option<u32> {
         match self {
             Self::Valid(seconds) => Some(seconds),
@@ -52,7 +52,7 @@ impl Seconds {
         }
     }
 
-    /// Invalid, if it is there.
+    /// Invalid, unless it is absent.
     const fn invalidated(self) -> Self {
         match self {
             Self::Absent => Self::Absent,
@@ -60,8 +60,9 @@ impl Seconds {
         }
     }
 
-    /// This and another value of the same directive: the lesser, or none that is valid. RFC 9111 §4.2.1 lets a cache
-    /// use the first or take the answer for stale; until the lesser is over the two agree, and afterwards it is stale.
+    /// Combines two values of the same directive: the lesser, or `Invalid` if either is. RFC 9111 §4.2.1 lets a cache
+    /// use the first value or consider the response stale. Up to the lesser value the two agree; afterwards the
+    /// response is stale.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Absent, only) | (only, Self::Absent) => only,
@@ -71,7 +72,7 @@ impl Seconds {
     }
 }
 
-/// What a response's Cache-Control, or a field that stands in for it, says.
+/// Parsed Cache-Control of a response, or of a field that replaces it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
     /// `no-store`.
@@ -92,7 +93,7 @@ pub struct ResponseDirectives {
     pub no_transform: bool,
     /// `immutable` (RFC 8246).
     pub immutable: bool,
-    /// Whether a member breaks the grammar: no lifetime is guessed then.
+    /// A member breaks the grammar: no heuristic lifetime applies.
     pub malformed: bool,
     /// `max-age`.
     pub max_age: Seconds,
@@ -102,12 +103,11 @@ pub struct ResponseDirectives {
     pub stale_while_revalidate: Seconds,
     /// `stale-if-error` (RFC 5861 §4).
     pub stale_if_error: Seconds,
-    /// The field names that `no-cache` and `private` have, in lower case: these fields are not kept
-    /// (RFC 9111 §5.2.2.4, §5.2.2.7).
+    /// Lower-case field names in `no-cache` and `private`: these fields are not stored (RFC 9111 §5.2.2.4, §5.2.2.7).
     pub named: Vec<Box<[u8]>>,
 }
 
-/// Reads the Cache-Control lines of a request, and Pragma in their absence (RFC 9111 §5.4).
+/// Parses the Cache-Control lines of a request, or Pragma in their absence (RFC 9111 §5.4).
 pub fn parse_request_directives(fields: &Fields<'_>) -> RequestDirectives {
     let mut directives = RequestDirectives::default();
     let (mut max_age, mut max_stale) = (Seconds::Absent, Seconds::Absent);
@@ -145,8 +145,8 @@ pub fn parse_request_directives(fields: &Fields<'_>) -> RequestDirectives {
     directives
 }
 
-/// Reads the Cache-Control lines of a response, and in their absence Pragma, which has no meaning there, but is meant
-/// so by all who send it.
+/// Parses the Cache-Control lines of a response, or Pragma in their absence. Pragma has no defined meaning in
+/// responses, but senders intend the same.
 pub fn parse_response_directives(fields: &Fields<'_>) -> ResponseDirectives {
     let mut directives = ResponseDirectives::default();
     let mut any = false;
@@ -162,7 +162,7 @@ pub fn parse_response_directives(fields: &Fields<'_>) -> ResponseDirectives {
     directives
 }
 
-/// Whether Pragma says `no-cache`.
+/// Returns whether Pragma contains `no-cache`.
 pub(crate) fn pragma_says_no_cache(fields: &Fields<'_>) -> bool {
     fields.all("pragma").flat_map(split).any(|directive| directive.forbids("no-cache"))
 }
@@ -173,7 +173,7 @@ impl ResponseDirectives {
             self.add_words(directive.whole);
         }
         let seconds = directive.seconds();
-        // What forbids counts whatever stands behind it; what allows counts only as it is defined.
+        // A prohibition counts with any argument; a permission counts only in its defined form.
         let bare = directive.argument == Argument::None;
         if directive.is("no-store") {
             self.no_store = true;
@@ -204,9 +204,8 @@ impl ResponseDirectives {
         }
     }
 
-    /// Reads a member that breaks the grammar, such as `private; max-age=60`, on the safe side: a directive that
-    /// forbids something counts wherever its name is, a lifetime counts as invalid, and what allows something counts
-    /// nowhere.
+    /// Parses a member that breaks the grammar, such as `private; max-age=60`, on the safe side: a prohibition counts
+    /// wherever its name occurs, a lifetime becomes invalid, and a permission is ignored.
     fn add_words(&mut self, member: &[u8]) {
         let says = |name| has_word(member, name);
         self.malformed = true;
@@ -218,13 +217,13 @@ impl ResponseDirectives {
         self.no_transform |= says("no-transform");
         if says("max-age") || says("s-maxage") {
             self.max_age = Seconds::Invalid;
-            // Absent it stays: s-maxage also allows to store responses to requests with Authorization.
+            // If s-maxage is absent it stays absent: it also permits storing responses to requests with Authorization.
             self.s_maxage = self.s_maxage.invalidated();
         }
     }
 
-    /// Adds the field names that `no-cache` or `private` has. False: it has none, or what is not names, and so speaks
-    /// of the whole answer.
+    /// Adds the field names of `no-cache` or `private`. Returns false if there are none or they are invalid; the
+    /// directive then applies to the whole response.
     fn add_names(&mut self, directive: &Directive<'_>) -> bool {
         let (Argument::Token(list) | Argument::Quoted(list)) = directive.argument else { return false };
         let names = || list.split(|&byte| byte == b',').map(trim).filter(|name| !name.is_empty());
@@ -236,12 +235,12 @@ impl ResponseDirectives {
     }
 }
 
-/// One directive, its argument still unread.
+/// One directive, with its argument unparsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directive<'a> {
     name: &'a [u8],
     argument: Argument<'a>,
-    /// All of it, as received.
+    /// The whole directive, as received.
     whole: &'a [u8],
 }
 
@@ -251,9 +250,9 @@ enum Argument<'a> {
     None,
     /// A token.
     Token(&'a [u8]),
-    /// What stands between the quotes, escapes as they are: no directive known here needs any.
+    /// Text between quotes, escapes unprocessed: no directive known here needs them.
     Quoted(&'a [u8]),
-    /// Something else.
+    /// Anything else.
     Malformed,
 }
 
@@ -262,17 +261,17 @@ impl Directive<'_> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// Whether it breaks the grammar.
+    /// Returns whether it breaks the grammar.
     fn is_malformed(&self) -> bool {
         self.argument == Argument::Malformed || !is_token(self.name)
     }
 
-    /// Whether it is `name`, which forbids something, or breaks the grammar and has this word in it.
+    /// Returns whether it is the prohibition `name`, or breaks the grammar and contains this word.
     fn forbids(&self, name: &str) -> bool {
         self.is(name) || (self.is_malformed() && has_word(self.whole, name))
     }
 
-    /// `delta-seconds` (RFC 9111 §1.2.2). A recipient ought to take the quoted form as well (§5.2).
+    /// Parses `delta-seconds` (RFC 9111 §1.2.2). Recipients ought to accept the quoted form too (§5.2).
     fn seconds(&self) -> Seconds {
         match self.argument {
             Argument::Token(digits) | Argument::Quoted(digits) => parse_seconds(digits),
@@ -281,13 +280,13 @@ impl Directive<'_> {
     }
 }
 
-/// Whether `text` has `name` among its words: letters, digits, `-` and `_`.
+/// Returns whether `text` contains the word `name`. Words consist of letters, digits, `-` and `_`.
 pub(crate) fn has_word(text: &[u8], name: &str) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     text.split(|byte| !is_part(byte)).any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Digits and nothing else; what is too large stands for [`SECONDS_MAX`].
+/// Parses a string of digits; larger numbers become [`SECONDS_MAX`].
 pub(crate) fn parse_seconds(digits: &[u8]) -> Seconds {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Seconds::Invalid;
@@ -296,9 +295,9 @@ pub(crate) fn parse_seconds(digits: &[u8]) -> Seconds {
     Seconds::Valid(seconds.min(SECONDS_MAX))
 }
 
-/// The directives of one line: `#( token [ "=" ( token / quoted-string ) ] )`. What breaks the grammar between two
-/// commas is one directive with a malformed argument; a quote that is never closed is taken for any other character,
-/// so that no `no-store` hides behind it.
+/// Splits one line into directives: `#( token [ "=" ( token / quoted-string ) ] )`. Anything else between two commas
+/// is one directive with a malformed argument. An unclosed quote counts as an ordinary character, so that it cannot
+/// hide a `no-store`.
 pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -324,8 +323,7 @@ pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     })
 }
 
-/// The elements of one line: what stands between commas that are not quoted, without white space around it, and not
-/// empty.
+/// Splits one line at commas outside quotes into trimmed, non-empty elements.
 pub(crate) fn split_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -349,7 +347,7 @@ pub(crate) fn split_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Splits what follows a `=` into the argument and what begins with the next comma.
+/// Splits the text after `=` into the argument and the rest, which begins with the next comma.
 fn split_argument(bytes: &[u8]) -> (Argument<'_>, &[u8]) {
     if let [b'"', quoted @ ..] = bytes {
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! The arithmetic behind a decision, for `flatout explain`.
+//! Freshness calculation as text, for `flatout explain`.
 
 use crate::freshness::LifetimeSource;
 use crate::lines::with_fields;
@@ -6,18 +6,18 @@ use crate::stored::{Extent, Flags, Stored};
 use flatout_http::date::format_date;
 use std::fmt;
 
-/// How an answer's freshness comes about.
+/// Explanation of a response's freshness.
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation<'a> {
-    /// The answer.
+    /// The stored response.
     pub stored: &'a Stored,
-    /// For which second.
+    /// The time of evaluation.
     pub now_s: i64,
 }
 
 impl fmt::Display for Explanation<'_> {
-    /// A line for each step, as in RFC 9111 §4.2: where the lifetime comes from, how the age is calculated, what is
-    /// left, and what may be done when it is stale.
+    /// Writes a line for each step of RFC 9111 §4.2: source of the lifetime, calculation of the age, remaining
+    /// freshness, and permitted uses while stale.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stored = self.stored;
         writeln!(formatter, "lifetime     {} s, from {}", stored.lifetime_s, stored.lifetime_source.text())?;
@@ -44,7 +44,7 @@ impl fmt::Display for Explanation<'_> {
 }
 
 impl Explanation<'_> {
-    /// The lines of the answer that the lifetime is read from.
+    /// Writes the response fields that determine the lifetime.
     fn write_fields(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: &[&str] = match self.stored.lifetime_source {
             LifetimeSource::Targeted | LifetimeSource::SMaxage | LifetimeSource::MaxAge | LifetimeSource::Invalid => {
@@ -68,7 +68,7 @@ impl Explanation<'_> {
         .unwrap_or(Ok(()))
     }
 
-    /// What may be done besides serving it fresh.
+    /// Writes the permitted uses beyond freshness.
     fn write_limits(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stored = self.stored;
         if stored.flags.any(Flags::NO_CACHE) {
@@ -105,7 +105,7 @@ impl Explanation<'_> {
     }
 }
 
-/// A field's value for a terminal: what is not printable is escaped.
+/// Field value for a terminal, with non-printable bytes escaped.
 struct Text<'a>(&'a [u8]);
 
 impl fmt::Display for Text<'_> {

@@ -1,4 +1,4 @@
-//! How long an answer is fresh (RFC 9111 §4.2.1, §4.2.2).
+//! Freshness lifetime of a response (RFC 9111 §4.2.1, §4.2.2).
 
 use crate::directive::{SECONDS_MAX, Seconds, pragma_says_no_cache};
 use crate::rules::Rules;
@@ -6,7 +6,7 @@ use crate::targeted::Chosen;
 use flatout_http::date::parse_date;
 use flatout_http::head::Fields;
 
-/// Where a freshness lifetime comes from.
+/// Source of a freshness lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LifetimeSource {
@@ -16,22 +16,22 @@ pub enum LifetimeSource {
     SMaxage,
     /// `max-age`.
     MaxAge,
-    /// Expires less Date.
+    /// Expires minus Date.
     Expires,
-    /// The owner's default.
+    /// The configured default.
     Default,
-    /// A guess from Last-Modified.
+    /// Heuristic from Last-Modified.
     Heuristic,
-    /// None of these: it is stale from the beginning.
+    /// None: stale from the start.
     None,
-    /// `s-maxage` or `max-age` is there and invalid: it is stale from the beginning (RFC 9111 §4.2.1).
+    /// Invalid `s-maxage` or `max-age`: stale from the start (RFC 9111 §4.2.1).
     Invalid,
-    /// Expires is there and no date: it is stale from the beginning (RFC 9111 §5.3).
+    /// Expires with an invalid date: stale from the start (RFC 9111 §5.3).
     ExpiresInvalid,
 }
 
 impl LifetimeSource {
-    /// All of them; the place is the number in the encoded form.
+    /// All variants; the index is the encoded number.
     pub const ALL: [Self; 9] = [
         Self::Targeted,
         Self::SMaxage,
@@ -44,12 +44,12 @@ impl LifetimeSource {
         Self::ExpiresInvalid,
     ];
 
-    /// Whether the origin said it, rightly or wrongly.
+    /// Returns whether the origin specified the lifetime, validly or not.
     pub const fn is_explicit(self) -> bool {
         !matches!(self, Self::Default | Self::Heuristic | Self::None)
     }
 
-    /// What it is, for people.
+    /// Description for users.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Targeted => "a targeted Cache-Control field",
@@ -70,23 +70,23 @@ impl LifetimeSource {
 pub struct Lifetime {
     /// Seconds, at most [`SECONDS_MAX`].
     pub seconds: u32,
-    /// Where they come from.
+    /// Source of the lifetime.
     pub source: LifetimeSource,
 }
 
-/// Statuses for which a lifetime may be guessed (RFC 9110 §15.1).
+/// Returns whether a response with `status` may have a heuristic lifetime (RFC 9110 §15.1).
 pub const fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Decides how long an answer with `status` and `fields` is fresh, with `date_s` for its Date.
+/// Calculates the freshness lifetime of a response with `status`, `fields` and the Date `date_s`.
 pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s: i64, rules: &Rules) -> Lifetime {
     if let Some(lifetime) = explicit_lifetime(fields, chosen, date_s) {
         return lifetime;
     }
-    // RFC 9111 §4.2.2: only for these statuses, and for what is explicitly marked as cacheable. An origin that sends
-    // `Pragma: no-cache`, which has no meaning in responses, or a Cache-Control that cannot be read does not want a
-    // lifetime that it has not named.
+    // RFC 9111 §4.2.2: heuristics apply only to these statuses and to responses explicitly marked as cacheable. An
+    // origin that sends `Pragma: no-cache`, which is undefined in responses, or an invalid Cache-Control does not want
+    // a heuristic lifetime.
     let is_unreadable = chosen.directives.malformed;
     if (!is_heuristically_cacheable(status) && !chosen.directives.public)
         || is_unreadable
@@ -99,7 +99,7 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
     }
     match fields.first("last-modified").and_then(parse_date) {
         Some(last_modified_s) if rules.heuristics && last_modified_s <= date_s => {
-            // A tenth, as RFC 9111 §4.2.2 says is typical.
+            // RFC 9111 §4.2.2 calls a tenth typical.
             let tenth = date_s.saturating_sub(last_modified_s) / 10;
             let seconds = u32::try_from(tenth).unwrap_or(SECONDS_MAX).min(rules.heuristic_max_s).min(SECONDS_MAX);
             Lifetime { seconds, source: LifetimeSource::Heuristic }
@@ -108,7 +108,7 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
     }
 }
 
-/// The first of s-maxage, max-age and Expires that is there (RFC 9111 §4.2.1).
+/// Lifetime from the first present of s-maxage, max-age and Expires (RFC 9111 §4.2.1).
 fn explicit_lifetime(fields: &Fields<'_>, chosen: &Chosen, date_s: i64) -> Option<Lifetime> {
     let directives = &chosen.directives;
     let (seconds, source) = match (directives.s_maxage, directives.max_age) {
@@ -125,8 +125,8 @@ fn explicit_lifetime(fields: &Fields<'_>, chosen: &Chosen, date_s: i64) -> Optio
     })
 }
 
-/// Expires less Date. Of several lines the least counts; what is no date is in the past (RFC 9111 §5.3). `None`: there
-/// is no Expires.
+/// Expires minus Date. Of several lines the least counts; an invalid date is in the past (RFC 9111 §5.3). `None`:
+/// Expires is absent.
 fn expires_lifetime(fields: &Fields<'_>, date_s: i64) -> Option<Seconds> {
     let lifetime = |line| match parse_date(line) {
         Some(expires_s) => {

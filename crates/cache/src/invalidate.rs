@@ -1,4 +1,4 @@
-//! What an unsafe method's answer makes invalid (RFC 9111 §4.4, RFC 9875 §3).
+//! Invalidation by unsafe methods (RFC 9111 §4.4, RFC 9875 §3).
 
 use crate::key::{write_authority, write_key};
 use crate::request::CacheRequest;
@@ -7,19 +7,20 @@ use crate::search::write_path_key;
 use crate::tags::{Tags, parse_groups};
 use flatout_http::head::Fields;
 
-/// What is invalid now.
+/// Stored responses to invalidate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invalidation {
-    /// Keys, each with all its variants: the target's, and those of Location, Content-Location and the request's Destination
-    /// when they are of the same origin.
+    /// Keys to invalidate with all variants: the target, and Location, Content-Location and the request's Destination
+    /// if they have the same origin.
     pub keys: Vec<Vec<u8>>,
-    /// The same without queries: what was stored under a key of [`crate::search`] lies under these.
+    /// The same keys without queries: responses stored under a key of [`crate::search`] belong to these.
     pub path_keys: Vec<Vec<u8>>,
     /// Groups of this origin (RFC 9875 §3); see [`write_group_tag`](crate::tags::write_group_tag).
     pub groups: Tags,
 }
 
-/// Decides what `request`, answered with `status` and `fields`, makes invalid: nothing for a safe method or an error.
+/// Decides what `request` invalidates, given the response's `status` and `fields`. Safe methods and errors invalidate
+/// nothing.
 pub fn decide_invalidation(
     request: &CacheRequest<'_>,
     status: u16,
@@ -57,19 +58,20 @@ impl Invalidation {
     }
 }
 
-/// Whether `method` is registered as safe (RFC 9110 §9.2.1; PRI is no request's). One that is unknown is not.
+/// Returns whether `method` is registered as safe (RFC 9110 §9.2.1), except PRI, which is no request method. Unknown
+/// methods are unsafe.
 pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")
 }
 
-/// Whether `reference`, of a Content-Location, is the request's own target.
+/// Returns whether `reference`, from Content-Location, is the request's target.
 pub(crate) fn names_target(request: &CacheRequest<'_>, reference: &[u8]) -> bool {
     resolve(request, reference).is_some_and(|(path, query)| path == request.path && query.as_deref() == request.query)
 }
 
 type Resource = (Vec<u8>, Option<Vec<u8>>);
 
-/// Resolves a reference against the request's target (RFC 3986 §5.2). `None`: it is of another origin, or is none.
+/// Resolves a reference against the request's target (RFC 3986 §5.2). `None`: it is invalid or has another origin.
 fn resolve(request: &CacheRequest<'_>, reference: &[u8]) -> Option<Resource> {
     let reference = reference.split(|&byte| byte == b'#').next().unwrap_or_default();
     if !reference.iter().all(u8::is_ascii_graphic) {
@@ -99,7 +101,7 @@ fn resolve(request: &CacheRequest<'_>, reference: &[u8]) -> Option<Resource> {
         return Some((path, query.map(<[u8]>::to_vec)));
     }
     if path.is_empty() {
-        // RFC 3986 §5.2.2: the same document, with another query when there is one.
+        // RFC 3986 §5.2.2: the same document, with the reference's query if it has one.
         let query = if rest.is_empty() { request.query } else { query };
         return Some((request.path.to_vec(), query.map(<[u8]>::to_vec)));
     }
@@ -129,7 +131,7 @@ fn split_query(reference: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// RFC 3986 §5.2.4, for a path that begins with `/`.
+/// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with `/`.
 fn remove_dots(path: &[u8]) -> Vec<u8> {
     let mut segments: Vec<&[u8]> = Vec::new();
     let mut rest = path.split(|&byte| byte == b'/').skip(1).peekable();

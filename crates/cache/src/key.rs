@@ -1,16 +1,16 @@
-//! The key of a request: what the origin sees of its target, no more and no less.
+//! Cache key: exactly the parts of the target that the origin receives.
 //!
-//! Path and query are in the key byte for byte. RFC 3986 §6.2 has normal forms in which `/%7Ea` is `/~a` and `/b/../a`
-//! is `/a`; but an origin may tell them apart, and then one client's `/a` would be another one's `/b/../a`: the path
-//! confusion by which caches are deceived. Two keys for one thing only cost room. What is normalised is what no origin
-//! gets to see: the host's case and the scheme's own port, when the Host that it is sent is
-//! [`write_authority`]'s.
+//! Path and query are in the key byte for byte. RFC 3986 §6.2 defines normal forms in which `/%7Ea` equals `/~a` and
+//! `/b/../a` equals `/a`, but an origin may distinguish them. One client could then make `/b/../a` the stored response
+//! for `/a`: cache deception by path confusion. Two keys for one resource only cost space. Normalisation covers only
+//! what origins do not receive: the case of the host and the scheme's default port, provided that the forwarded Host
+//! comes from [`write_authority`].
 
 use crate::request::CacheRequest;
 use crate::rules::{QueryKey, Rules};
 
-/// Appends the key of `request` to `output`: scheme, host, port unless it is the scheme's own, path, and the query that
-/// is forwarded. `http://example.com/a?b=c`.
+/// Appends the key of `request` to `output`: scheme, host, port unless it is the default, path and forwarded query.
+/// Example: `http://example.com/a?b=c`.
 pub fn write_key(request: &CacheRequest<'_>, rules: &Rules, output: &mut Vec<u8>) {
     write_origin(request.secure, request.authority, output);
     output.extend_from_slice(request.path);
@@ -21,18 +21,18 @@ pub fn write_key(request: &CacheRequest<'_>, rules: &Rules, output: &mut Vec<u8>
     }
 }
 
-/// Appends the part of the key before the path to `output`: what is one origin (RFC 9110 §4.3.1).
+/// Appends the part of the key before the path, which identifies the origin (RFC 9110 §4.3.1), to `output`.
 pub fn write_origin(secure: bool, authority: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(if secure { b"https://" } else { b"http://" });
     write_authority(secure, authority, output);
 }
 
-/// Appends the host and port in the form in which the key has them: what a Host field to the origin says, so that the
-/// origin sees nothing of the client's spelling (RFC 9110 §4.2.3).
+/// Appends the host and port as in the key. The Host field sent to the origin has the same form, so that the client's
+/// spelling does not reach the origin (RFC 9110 §4.2.3).
 pub fn write_authority(secure: bool, authority: &[u8], output: &mut Vec<u8>) {
     let own_port: &[u8] = if secure { b"443" } else { b"80" };
     let host = match authority.iter().rposition(|&byte| byte == b':') {
-        // A colon within brackets is an address's.
+        // A colon within brackets belongs to an IPv6 address.
         Some(colon) if !authority[colon..].contains(&b']') => {
             let port = &authority[colon + 1..];
             if port.is_empty() || port == own_port { &authority[..colon] } else { authority }
@@ -42,10 +42,11 @@ pub fn write_authority(secure: bool, authority: &[u8], output: &mut Vec<u8>) {
     output.extend(host.iter().map(u8::to_ascii_lowercase));
 }
 
-/// Appends the query that is forwarded, without `?`, to `output`. False: none is, and nothing was appended.
+/// Appends the forwarded query, without `?`, to `output`. Returns false, and appends nothing, if no query is
+/// forwarded.
 ///
-/// Names are compared as they are written: one that is spelt with percent-encoding is another one here, and stays in
-/// the query for the key and the origin alike.
+/// Names are compared as written: a percent-encoded name is a different name, and stays in the query both in the key
+/// and upstream.
 pub fn write_query(query: Option<&[u8]>, rule: &QueryKey, output: &mut Vec<u8>) -> bool {
     let Some(query) = query else { return false };
     let keep = |parameter: &&[u8]| {

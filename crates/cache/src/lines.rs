@@ -1,27 +1,26 @@
-//! Field lines as bytes: which are kept, and how they are read again.
+//! Stored field lines: selection and parsing.
 
 use flatout_http::head::{FieldStorage, Fields, parse_fields};
 use flatout_http::limits::Limits;
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::trim;
 
-/// Bytes of kept field lines at the most, as much as a head from an origin may have.
+/// Maximum bytes of stored field lines, the same as for a response head from an origin.
 pub const LINES_BYTES_MAX: usize = Limits::CLIENT.head_bytes_max;
 
-/// Fields of one hop's authentication, and one more of a connection: as all those of a connection, never kept
-/// (RFC 9111 §3.1, RFC 9110 §7.6.1).
+/// Authentication fields of one hop, and one more connection field; none is stored (RFC 9111 §3.1, RFC 9110 §7.6.1).
 const OF_A_HOP: [&str; 4] =
     ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "http2-settings"];
 
-/// Fields that are written anew for each answer, or have no meaning any more (Warning: RFC 9111 §5.5).
+/// Fields that are generated for each response, or are obsolete (Warning: RFC 9111 §5.5).
 const OF_AN_ANSWER: [&str; 3] = ["age", "content-length", "warning"];
 
-/// Fields without which what is kept would be misread; neither Connection nor a directive takes them away. A sender
-/// must not list them (RFC 9110 §7.6.1).
+/// Fields that are required to interpret the stored response; neither Connection nor a directive removes them. A
+/// sender must not list them (RFC 9110 §7.6.1).
 const KEPT_ALWAYS: [&str; 3] = ["cache-control", "content-encoding", "vary"];
 
-/// Calls `read` with the fields in `lines`, each `Name: value` and CR LF, as in `Stored::lines`. `None` when they break
-/// the grammar.
+/// Calls `read` with the fields in `lines`, each `Name: value` and CR LF, as in `Stored::lines`. Returns `None` if
+/// they break the grammar.
 pub fn with_fields<T>(lines: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Option<T> {
     let mut section = Vec::with_capacity(lines.len() + 2);
     section.extend_from_slice(lines);
@@ -39,15 +38,15 @@ pub(crate) fn write_line(name: &str, value: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// Which fields of one answer are not kept.
+/// Fields of a response that are not stored.
 pub(crate) struct Dropped<'a> {
-    /// The answer's fields, for what its Connection names.
+    /// The response's fields, for the names in its Connection.
     fields: Fields<'a>,
-    /// What the directives name, in lower case.
+    /// Lower-case field names from the directives.
     named: &'a [Box<[u8]>],
-    /// Whether Content-Range goes.
+    /// Whether to drop Content-Range.
     partial: bool,
-    /// Whether Set-Cookie goes.
+    /// Whether to drop Set-Cookie.
     cookies: bool,
 }
 
@@ -56,7 +55,7 @@ impl<'a> Dropped<'a> {
         Self { fields, named, partial, cookies }
     }
 
-    /// Whether the field called `name` is not kept.
+    /// Returns whether the field called `name` is dropped.
     pub(crate) fn contains(&self, name: &str) -> bool {
         let is = |other: &&str| name.eq_ignore_ascii_case(other);
         if KEPT_ALWAYS.iter().any(is) {

@@ -1,5 +1,5 @@
-//! Which 206 may be stored, and which bytes it has (RFC 9111 §3.3; RFC 9110 §14.4, §15.3.7). How parts are combined is in
-//! [`parts`](crate::parts).
+//! Storable 206 responses and their byte ranges (RFC 9111 §3.3; RFC 9110 §14.4, §15.3.7). [`parts`](crate::parts)
+//! combines parts.
 
 use crate::reason::NoStore;
 use crate::request::CacheRequest;
@@ -8,8 +8,8 @@ use crate::storable::{Ending, OriginResponse};
 use crate::stored::Extent;
 use flatout_http::token::parse_decimal;
 
-/// Reads a Content-Range of the unit bytes with a range: `first`, `last`, and the total when it is not `*`. `None` for
-/// anything else and for what RFC 9110 §14.4 calls invalid.
+/// Parses a Content-Range in bytes: `first`, `last`, and the total unless it is `*`. Returns `None` for anything else
+/// and for values that RFC 9110 §14.4 calls invalid.
 pub fn parse_content_range(value: &[u8]) -> Option<Extent> {
     let (unit, range) = value.split_at_checked(6)?;
     if !unit.eq_ignore_ascii_case(b"bytes ") {
@@ -22,12 +22,13 @@ pub fn parse_content_range(value: &[u8]) -> Option<Extent> {
         b"*" => None,
         digits => Some(parse_decimal(digits)?),
     };
-    // The end of 64 bits is left out so that lengths of parts fit in them.
+    // The highest value is excluded, so that lengths of parts fit in 64 bits.
     let valid = first <= last && last < u64::MAX && total.is_none_or(|total| last < total);
     valid.then_some(Extent::Part { first, last, total })
 }
 
-/// Which bytes an answer has. A 206 has to have one range and as many bytes as that says; one with all bytes is whole.
+/// Determines the extent of a response. A 206 must have one range and content of that length; one with all bytes is
+/// whole.
 pub(crate) fn decide_extent(
     request: &CacheRequest<'_>,
     response: &OriginResponse<'_>,
@@ -41,7 +42,7 @@ pub(crate) fn decide_extent(
     let Some(Extent::Part { first, mut last, mut total }) = parse_content_range(range) else {
         return Err(NoStore::PartUnusable);
     };
-    // A 206 nobody asked for may be anything; and only a length known beforehand can be compared.
+    // An unsolicited 206 has undefined content, and only a length known in advance can be checked.
     if request.method != "GET" || (request.field("range").is_none() && !response.is_stretch) {
         return Err(NoStore::PartUnusable);
     }
@@ -52,7 +53,7 @@ pub(crate) fn decide_extent(
             if !rules.uneven_parts || length == 0 || length > bytes {
                 return Err(NoStore::PartUnusable);
             }
-            // What came begins where it says; where it was to reach the end, its end is the end.
+            // If the requested range reaches to the end, the end of this range is the end of the representation.
             if total == Some(last + 1) {
                 total = Some(first + length);
             }

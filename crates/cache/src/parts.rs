@@ -1,10 +1,10 @@
-//! Several stored parts of one representation: what they hold of a request, and how a new part joins them (RFC 9111 §3.3,
+//! Several stored parts of one representation: coverage of a request, and combination with a new part (RFC 9111 §3.3,
 //! §3.4; RFC 9110 §15.3.7.3).
 //!
-//! Parts with one strong validator and one complete length are looked at as the whole representation, of which some
-//! content is missing: freshness, conditions and ranges are decided on that whole, with the metadata of the newest part.
+//! Parts with the same strong validator and complete length are treated as the whole representation with some content
+//! missing. Freshness, conditions and ranges are evaluated for that whole, with the metadata of the newest part.
 //!
-//! Absent by design: content. The functions return which parts the store must cut and join.
+//! These functions handle no content; they return which parts the store must cut and join.
 
 use crate::lines::{with_fields, write_line};
 use crate::stored::{Extent, Flags, Stored};
@@ -15,16 +15,17 @@ use flatout_http::lines::each_line;
 use flatout_http::ranges::Part;
 use flatout_http::token::trim;
 
-/// Parts that are stored under one key, at most: enough for a download of 4 GiB in parts of 8 MiB.
+/// Maximum parts per key: enough for a download of 4 GiB in parts of 8 MiB.
 pub const PARTS_MAX: usize = 512;
 
-/// Parts that touch or overlap are joined into one up to this size, in bytes: many small ones take no more places than few.
+/// Maximum size in bytes up to which adjacent or overlapping parts are joined, so that small parts do not exhaust
+/// [`PARTS_MAX`].
 pub const JOINED_BYTES_MAX: u64 = 64 * 1024;
 
-/// Stretches that are requested for one response, at most. Beyond that, what lies between them is requested again.
+/// Maximum missing ranges requested for one response. Beyond that, the stored content between them is requested again.
 pub const MISSING_MAX: usize = 16;
 
-/// What a stored part holds; `None` when all is stored.
+/// Byte range of a stored part; `None` if the whole is stored.
 pub const fn part_of(stored: &Stored) -> Option<Part> {
     match stored.extent {
         Extent::Whole => None,
@@ -32,8 +33,8 @@ pub const fn part_of(stored: &Stored) -> Option<Part> {
     }
 }
 
-/// The whole representation that `stored` is a part of, and its length in bytes. `None` for what is no part, and for a part
-/// that others cannot be combined with: it has no strong validator, no known length, or may not be reused.
+/// Returns the whole representation to which the part `stored` belongs, and its length in bytes. `None`: `stored` is
+/// not a part, or cannot be combined: it has no strong validator, no known length, or may not be reused.
 pub fn whole_of(stored: &Stored) -> Option<(Stored, u64)> {
     let Extent::Part { total: Some(total), .. } = stored.extent else { return None };
     if !stored.has_strong_validator() || !stored.is_reusable() {
@@ -45,8 +46,8 @@ pub fn whole_of(stored: &Stored) -> Option<(Stored, u64)> {
     Some((whole, total))
 }
 
-/// Whether content of `old` may be served with the metadata of `new`: both are of one representation (RFC 9110 §15.3.7.3:
-/// the same strong validator; and the same coding), and `old` may be shared with everybody that `new` may be shared with.
+/// Returns whether content of `old` may be served with the metadata of `new`: both have the same strong validator (RFC
+/// 9110 §15.3.7.3) and coding, and `old` may be shared with every request that may share `new`.
 pub fn are_combinable<'a>(old: &'a Stored, new: &'a Stored) -> bool {
     const SHARING: u16 = Flags::SHARED | Flags::AUTHORIZED;
     let tag = |stored: &'a Stored| stored.etag.as_deref().and_then(ETag::parse).map(|tag| (tag.weak, tag.opaque));
@@ -78,28 +79,28 @@ pub fn are_combinable<'a>(old: &'a Stored, new: &'a Stored) -> bool {
         && codings(old).eq(codings(new))
 }
 
-/// One after the other, the stretches of what a request wants.
+/// A consecutive range of the requested content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
     /// It is stored.
     Held {
-        /// Which of the parts has it.
+        /// Index of its part.
         index: usize,
-        /// Which bytes.
+        /// Its bytes.
         part: Part,
     },
-    /// It is not.
+    /// It is missing.
     Missing(Part),
 }
 
-/// Which of `parts` hold what of `wanted`.
+/// Splits `wanted` into the ranges that `parts` hold and those that are missing.
 pub fn cover(parts: &[Part], wanted: Part) -> Vec<Stretch> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_unstable_by_key(|&index| parts[index].first);
     let (mut stretches, mut at) = (Vec::new(), wanted.first);
     let mut next = order.iter().peekable();
     while at <= wanted.last {
-        // Of all that have this byte, the one that goes furthest.
+        // Of all parts with this byte, choose the one that extends furthest.
         let mut furthest: Option<usize> = None;
         while let Some(&&index) = next.peek().filter(|&&&index| parts[index].first <= at) {
             if furthest.is_none_or(|other| parts[index].last > parts[other].last) {
@@ -124,7 +125,7 @@ pub fn cover(parts: &[Part], wanted: Part) -> Vec<Stretch> {
     stretches
 }
 
-/// Makes one stretch of all from the [`MISSING_MAX`]th missing one to the last.
+/// Merges all ranges from the [`MISSING_MAX`]th missing one to the last.
 fn join_missing(stretches: &mut Vec<Stretch>) {
     let missing = |(at, stretch): (usize, &Stretch)| match stretch {
         Stretch::Missing(part) => Some((at, *part)),
@@ -138,8 +139,7 @@ fn join_missing(stretches: &mut Vec<Stretch>) {
     }
 }
 
-/// The line that makes a request for a range one for the whole, should the representation be another one by now
-/// (RFC 9110 §13.1.5).
+/// If-Range: turns a range request into one for the whole if the representation has changed (RFC 9110 §13.1.5).
 pub fn make_if_range(stored: &Stored) -> Conditions {
     let mut lines = Vec::new();
     match (&stored.etag, stored.last_modified_s) {
@@ -152,52 +152,52 @@ pub fn make_if_range(stored: &Stored) -> Conditions {
     Conditions(lines)
 }
 
-/// What is stored of the variant of a new response.
+/// A stored response of the same variant as a new response.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     /// Its metadata.
     pub stored: &'a Stored,
-    /// Whether its content is in memory as bytes, so that it can be joined with other content.
+    /// Whether its content is in memory as bytes, so that it can be joined.
     pub is_inline: bool,
 }
 
-/// Where a stretch of joined content comes from.
+/// Source of one range of joined content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which of the held ones; `None`: the new one.
+    /// Index among the held responses; `None`: the new response.
     pub from: Option<usize>,
-    /// Which bytes of the representation.
+    /// Bytes of the representation.
     pub part: Part,
 }
 
-/// The content of what is stored from now on.
+/// Content to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacedContent {
-    /// That of the new response.
+    /// The content of the new response.
     New,
-    /// That of this held one, which has all that the new one has.
+    /// The content of this held response, which includes all of the new one.
     Held(usize),
-    /// These pieces, one after the other.
+    /// These pieces in sequence.
     Joined(Vec<Piece>),
 }
 
-/// What becomes of a new response and of what is stored beside it.
+/// Placement of a new response among the stored ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placing {
-    /// The metadata to store; its extent is `Whole`, with status 200, when nothing is missing any more.
+    /// Metadata to store; its extent is `Whole`, with status 200, once nothing is missing.
     pub stored: Stored,
-    /// The content that goes with it.
+    /// Its content.
     pub content: PlacedContent,
-    /// Which of the held ones are of no use any more.
+    /// Indices of the held responses to remove.
     pub superseded: Vec<usize>,
 }
 
-/// Decides how `new`, which has just come, is stored beside `held`: all that is stored of the same variant, the newest
-/// first. Only parts of one representation stay beside each other, and no more than [`PARTS_MAX`].
+/// Decides how to store `new` beside `held`, the stored responses of the same variant, newest first. Only parts of one
+/// representation coexist, at most [`PARTS_MAX`].
 pub fn decide_placing(held: &[Held<'_>], new: Stored, is_inline: bool) -> Placing {
     let mut placing = Placing { stored: new, content: PlacedContent::New, superseded: Vec::new() };
     let Some(new_part) = part_of(&placing.stored) else {
-        // What has the same place is replaced anyway.
+        // A response under the same name is replaced anyway.
         placing.superseded = (0..held.len()).filter(|&index| part_of(held[index].stored).is_some()).collect();
         return placing;
     };
@@ -220,7 +220,7 @@ pub fn decide_placing(held: &[Held<'_>], new: Stored, is_inline: bool) -> Placin
     } else {
         join(held, &mut others, new_part, is_inline, &mut placing);
     }
-    // The oldest go.
+    // Remove the oldest.
     if let Some(gone) = others.get(PARTS_MAX - 1..) {
         let kept = if let PlacedContent::Held(index) = placing.content { Some(index) } else { None };
         placing.superseded.extend(gone.iter().filter(|&&index| Some(index) != kept));
@@ -233,7 +233,7 @@ const fn contains(outer: Part, inner: Part) -> bool {
     outer.first <= inner.first && inner.last <= outer.last
 }
 
-/// Joins the new part with those beside it, where all of them are small, and lets go of what it covers.
+/// Joins the new part with adjacent ones if all are small, and removes the parts it covers.
 fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: Part, is_inline: bool, placing: &mut Placing) {
     let part = |index: usize| part_of(held[index].stored);
     let mut joined = new_part;
@@ -276,8 +276,8 @@ fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: Part, is_inline: b
     others.retain(|&index| !is_covered(index));
 }
 
-/// A 206 to a request with If-Range may leave out what describes the representation (RFC 9110 §15.3.7): that of the other
-/// parts stays (RFC 9111 §3.4).
+/// A 206 to a request with If-Range may omit representation metadata (RFC 9110 §15.3.7): that of the other parts is
+/// retained (RFC 9111 §3.4).
 fn keep_descriptions(old: &Stored, new: &mut Stored) {
     const DESCRIPTIONS: [&str; 5] =
         ["content-type", "content-language", "content-disposition", "content-location", "last-modified"];
@@ -295,8 +295,8 @@ fn keep_descriptions(old: &Stored, new: &mut Stored) {
     }
 }
 
-/// What is stored of a response that ended after `bytes` bytes of its content (RFC 9111 §3.3); `None` when that is of no use:
-/// nothing came, or the rest could not be requested by its range.
+/// Metadata for a response cut short after `bytes` bytes of content (RFC 9111 §3.3). `None` if it is useless: there
+/// was no content, or the rest could not be requested by range.
 pub fn cut_short(stored: &Stored, length: Option<u64>, bytes: u64) -> Option<Stored> {
     let (first, total) = match stored.extent {
         Extent::Whole => (0, length?),

@@ -1,14 +1,14 @@
-//! Why: every outcome of a look-up, and every reason for which an answer is not kept. Two tables give the names for
-//! the log and the counters, the meanings, and what to do about them.
+//! Reasons: lookup results and causes for not storing a response. Two tables define their names in logs and counters,
+//! their meanings, and remedies.
 
 use crate::status::Fwd;
 
 flatout_reason::reasons! {
-    /// What a look-up came to.
+    /// Result of a lookup.
     pub enum Lookup {
         name,
         text,
-        /// How to change it, for who wants another outcome.
+        /// How to change this outcome.
         change: &'static str,
     }
     HitFresh, "hit_fresh", "A stored answer was fresh.", "Purge it, or shorten its lifetime, to see a new one.";
@@ -46,11 +46,11 @@ flatout_reason::reasons! {
 }
 
 flatout_reason::reasons! {
-    /// Why an answer is not kept.
+    /// Reason for not storing a response.
     pub enum NoStore {
         name,
         text,
-        /// How to change it, for who wants another outcome.
+        /// How to change this outcome.
         change: &'static str,
     }
     Off, "off", "The cache is off for this request.", "Take cache off=#true out of the configuration.";
@@ -88,7 +88,8 @@ flatout_reason::reasons! {
 }
 
 impl Lookup {
-    /// Why the request was forwarded, for Cache-Status (RFC 9211 §2.2); `None`: it was not, or not for this.
+    /// Reason for forwarding in Cache-Status (RFC 9211 §2.2); `None`: the request was not forwarded, or not for this
+    /// reason.
     pub const fn fwd(self) -> Option<Fwd> {
         Some(match self {
             Self::HitFresh

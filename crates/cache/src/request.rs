@@ -4,25 +4,24 @@ use crate::directive::{RequestDirectives, parse_request_directives};
 use flatout_http::head::Fields;
 use std::fmt;
 
-/// What the value that the origin gets for a field depends on, besides the lines of that name that the client sent and the
-/// cache key.
+/// Input to a forwarded field's value, besides the client's lines of that name and the cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSource {
-    /// Nothing else.
+    /// No other input.
     Client,
-    /// On whether the client is a trusted proxy: it is, or it is not.
+    /// Whether the client is a trusted proxy.
     Trust(bool),
-    /// On something of this request that no key holds, such as the client's address.
+    /// Request data in no key, such as the client's address.
     Request,
 }
 
-/// How the fields of a request are forwarded.
+/// Forwarding of request fields.
 pub trait Forwarding: fmt::Debug {
-    /// Where the value of the field `name`, in lower case, comes from.
+    /// Source of the forwarded value of the field `name`, in lower case.
     fn source(&self, name: &str) -> FieldSource;
 }
 
-/// Every field is forwarded as received.
+/// Forwards every field as received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsReceived;
 
@@ -32,54 +31,54 @@ impl Forwarding for AsReceived {
     }
 }
 
-/// What of a request matters to a cache.
+/// Request data relevant to a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheRequest<'a> {
-    /// The method, as received: case matters (RFC 9110 §9.1).
+    /// The method, as received; case-sensitive (RFC 9110 §9.1).
     pub method: &'a str,
-    /// Whether the client speaks https.
+    /// Whether the client uses https.
     pub secure: bool,
-    /// The host and perhaps port that the client asked, checked by `flatout_http::host`.
+    /// The requested host and optional port, validated by `flatout_http::host`.
     pub authority: &'a [u8],
-    /// The path as received; begins with `/`.
+    /// The path as received, beginning with `/`.
     pub path: &'a [u8],
-    /// What follows the `?`, when there is one.
+    /// The part after `?`, if present.
     pub query: Option<&'a [u8]>,
     /// All field lines.
     pub fields: Fields<'a>,
-    /// Whether content comes with it.
+    /// Whether the request has content.
     pub has_content: bool,
-    /// How its fields are forwarded to the origin, which Vary speaks of.
+    /// How fields are forwarded to the origin, for Vary.
     pub forwarding: &'a dyn Forwarding,
 }
 
 impl<'a> CacheRequest<'a> {
-    /// Whether no field of the request can change what a fresh stored answer is answered with: then
-    /// [`Stored::is_fresh_for_plain_request`](crate::stored::Stored::is_fresh_for_plain_request) decides alone. One
-    /// pass over the fields; the method is not looked at.
+    /// Returns whether no request field can affect the use of a fresh stored response: then
+    /// [`Stored::is_fresh_for_plain_request`](crate::stored::Stored::is_fresh_for_plain_request) suffices. Makes one
+    /// pass over the fields; ignores the method.
     #[inline]
     pub fn is_plain(&self) -> bool {
         !self.has_content && self.fields.iter().all(|(name, _)| !matters(name))
     }
 
-    /// The request's Cache-Control, or Pragma in its absence (RFC 9111 §5.4).
+    /// Cache-Control of the request, or Pragma in its absence (RFC 9111 §5.4).
     pub fn directives(&self) -> RequestDirectives {
         parse_request_directives(&self.fields)
     }
 
-    /// Whether it is GET or HEAD, which a stored answer to GET may answer.
+    /// Returns whether it is GET or HEAD, which a stored response to GET may satisfy.
     pub fn is_get_or_head(&self) -> bool {
         matches!(self.method, "GET" | "HEAD")
     }
 
-    /// The value of the first line called `name`.
+    /// Value of the first line called `name`.
     pub fn field(&self, name: &'a str) -> Option<&'a [u8]> {
         self.fields.first(name)
     }
 }
 
-/// Whether a request field called `name` can change what a fresh stored answer is answered with. The length leaves few
-/// names to compare with.
+/// Returns whether a request field called `name` can affect the use of a fresh stored response. The length leaves few
+/// names to compare.
 #[inline]
 fn matters(name: &str) -> bool {
     let is = |other| name.eq_ignore_ascii_case(other);

@@ -1,58 +1,56 @@
-//! What the owner of a cache has chosen.
+//! Cache configuration.
 
 use crate::cookie::CookieRules;
 
-/// What may be kept of origins' answers, and for how long.
+/// Rules for storing and reusing responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether anything is kept or answered from what is kept.
+    /// Whether to store responses and serve stored ones.
     pub enabled: bool,
-    /// How long an answer without an explicit lifetime is fresh, in seconds; `None`: as [`heuristics`](Self::heuristics)
-    /// says. Applies to the statuses for which a lifetime may be guessed at all (RFC 9111 §4.2.2).
+    /// Lifetime of a response without an explicit one, in seconds; `None`: according to
+    /// [`heuristics`](Self::heuristics). Applies only to statuses that permit a heuristic lifetime (RFC 9111 §4.2.2).
     pub default_ttl_s: Option<u32>,
-    /// Whether lifetimes are guessed from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2).
+    /// Whether to derive lifetimes from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2).
     pub heuristics: bool,
-    /// The longest guessed lifetime, in seconds.
+    /// Maximum heuristic lifetime, in seconds.
     pub heuristic_max_s: u32,
-    /// How long a stale answer may be served while a new one is fetched, in seconds, when the origin does not say
-    /// (RFC 5861 §3).
+    /// Maximum staleness during revalidation, in seconds, unless the origin specifies it (RFC 5861 §3).
     pub stale_while_revalidate_s: u32,
-    /// How long a stale answer may be served instead of an error or when no origin can be reached, in seconds, when
-    /// the origin does not say (RFC 5861 §4, RFC 9111 §4.2.4).
+    /// Maximum staleness in place of an error or if no origin is reachable, in seconds, unless the origin specifies it
+    /// (RFC 5861 §4, RFC 9111 §4.2.4).
     pub stale_if_error_s: u32,
-    /// What becomes of answers with Set-Cookie.
+    /// Treatment of responses with Set-Cookie.
     pub set_cookie: SetCookie,
-    /// Which cookies of a request matter.
+    /// Treatment of request cookies.
     pub cookies: CookieRules,
-    /// Which part of the query is in the key, and is forwarded.
+    /// Part of the query that is in the key and forwarded.
     pub query: QueryKey,
-    /// Whether the directives of requests are obeyed. They are advisory (RFC 9111 §5.2.1).
+    /// Whether to honour request directives, which are advisory (RFC 9111 §5.2.1).
     pub request_directives: bool,
-    /// Variants that one key may have, by Vary.
+    /// Maximum variants per key.
     pub variants_max: u32,
-    /// The largest content kept, in bytes.
+    /// Maximum stored content, in bytes.
     pub object_bytes_max: u64,
-    /// Fields by which origins speak to this cache alone; the first valid one counts (RFC 9213 §2.2).
-    /// `Surrogate-Control` may be among them, which has a grammar of its own (Edge Architecture Specification 1.0).
+    /// Fields that target this cache; the first valid one counts (RFC 9213 §2.2). May include `Surrogate-Control`,
+    /// which has a different grammar (Edge Architecture Specification 1.0).
     pub targeted: Vec<String>,
-    /// This cache's name in Surrogate-Control and Surrogate-Capability: a token.
+    /// Name of this cache in Surrogate-Control and Surrogate-Capability: a token.
     pub surrogate: String,
-    /// Fields with an answer's tags.
+    /// Response fields that contain tags.
     pub tag_fields: Vec<String>,
-    /// Whether No-Vary-Search is obeyed.
+    /// Whether to honour No-Vary-Search.
     pub no_vary_search: bool,
-    /// How long it is remembered that a key's answers cannot be kept, in seconds: requests for it do not wait for one
-    /// another meanwhile.
+    /// How long a key stays marked as uncacheable, in seconds: its requests do not wait for one another meanwhile.
     pub hit_for_miss_s: u32,
-    /// Whether content whose end is the end of the connection is kept. RFC 9112 §8 takes it for complete, and so do
-    /// others; nobody can tell when it is cut.
+    /// Whether to store content delimited by the close of the connection. RFC 9112 §8 considers it complete, but
+    /// truncation is undetectable.
     pub close_delimited: bool,
-    /// Whether an answer for another Accept-Language is used when its Content-Language is the one that the request
-    /// likes best. RFC 9111 §4.1 does not allow it; http-cache-tests ask for it. Off unless its owner knows that the
-    /// origin negotiates so.
+    /// Whether to use a stored response for another Accept-Language if its Content-Language is the request's preferred
+    /// language. RFC 9111 §4.1 does not permit this; http-cache-tests expect it. Off by default: safe only if the
+    /// origin negotiates this way.
     pub language_select: bool,
-    /// Whether a 206 with other content than its Content-Range says is kept as it came and given again to the same
-    /// Range. Off: such an answer is broken; http-cache-tests use one.
+    /// Whether to store a 206 whose content does not match its Content-Range, unchanged, for the same Range. Off by
+    /// default: such a response is broken; http-cache-tests use one.
     pub uneven_parts: bool,
 }
 
@@ -83,26 +81,26 @@ impl Default for Rules {
     }
 }
 
-/// What becomes of answers with Set-Cookie.
+/// Treatment of responses with Set-Cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetCookie {
-    /// They are not kept.
+    /// Do not store them.
     #[default]
     Refuse,
-    /// They are kept without it.
+    /// Store them without Set-Cookie.
     Strip,
-    /// They are kept with it, as RFC 9111 §7.3 lets a cache do: unwise, for one visitor's cookie then goes to all.
+    /// Store them with Set-Cookie, as RFC 9111 §7.3 permits. Unwise: all clients then receive one visitor's cookie.
     Store,
 }
 
-/// Which part of the query is in the key. What is left out of the key is left out of the request to the origin as well.
+/// Part of the query in the key. Parameters excluded from the key are removed from the upstream request too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum QueryKey {
     /// All of it, as written.
     #[default]
     All,
-    /// All but these parameters (`utm_*` stands for all that begin so).
+    /// All but these parameters; a trailing `*` matches any suffix (`utm_*`).
     Without(Vec<String>),
-    /// These alone; a `*` at the end as before.
+    /// Only these; a trailing `*` matches any suffix.
     Only(Vec<String>),
 }

@@ -1,4 +1,4 @@
-//! No-Vary-Search: which differences between queries do not matter (draft-ietf-httpbis-no-vary-search).
+//! No-Vary-Search: differences between queries that do not affect the response (draft-ietf-httpbis-no-vary-search).
 
 use crate::key::{write_origin, write_query};
 use crate::request::CacheRequest;
@@ -8,16 +8,16 @@ use flatout_http::structured::parse_dictionary;
 use flatout_http::token::hex_value;
 use sfv::{BareItem, InnerList, ListEntry};
 
-/// A valid No-Vary-Search that says something.
+/// A valid No-Vary-Search other than the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// Whether the order of parameters with different names does not matter.
     pub key_order: bool,
-    /// Which parameters do not matter.
+    /// Parameters to ignore.
     pub ignored: Ignored,
 }
 
-/// Which parameters of a query do not matter. The names are as they are after decoding.
+/// Query parameters to ignore, by decoded name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// These.
@@ -26,10 +26,10 @@ pub enum Ignored {
     Except(Vec<Vec<u8>>),
 }
 
-/// Names in one No-Vary-Search at the most; one with more counts as absent.
+/// Maximum names in No-Vary-Search; a field with more counts as absent.
 pub const NAMES_MAX: usize = 64;
 
-/// Reads No-Vary-Search. `None`: it is absent, invalid, or says nothing beyond the default.
+/// Parses No-Vary-Search. `None`: it is absent, invalid, or the default.
 pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
     let mut key_order = false;
     let (mut all, mut params, mut except) = (false, Vec::new(), None);
@@ -39,7 +39,7 @@ pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
             ("params", ListEntry::Item(item)) => all = item.bare_item.as_boolean()?,
             ("params", ListEntry::InnerList(names)) => params = read_names(names)?,
             ("except", ListEntry::InnerList(names)) => except = Some(read_names(names)?),
-            // A value of another type makes the whole field mean the default.
+            // A value of another type makes the whole field count as the default.
             ("key-order" | "except", _) => return None,
             _ => {}
         }
@@ -47,7 +47,7 @@ pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
     let ignored = match (all, except) {
         (true, except) => Ignored::Except(except.unwrap_or_default()),
         (false, None) => Ignored::Params(params),
-        // Exceptions from what is not ignored.
+        // `except` requires `params`.
         (false, Some(_)) => return None,
     };
     let says_something = key_order || ignored != Ignored::Params(Vec::new());
@@ -65,14 +65,14 @@ fn read_names(names: InnerList) -> Option<Vec<Vec<u8>>> {
     names.items.into_iter().map(|item| name(item.bare_item)).collect()
 }
 
-/// Appends the key under which answers with `search` are found: as [`write_key`](crate::key::write_key), with the
-/// query in the one form that all its equals have.
+/// Appends the key for responses with `search`: as [`write_key`](crate::key::write_key), with the query in a canonical
+/// form.
 ///
-/// A driver remembers for each [path key](write_path_key) the last `search` that came; with one, it looks up this key,
-/// and takes what it finds only when that has the same `search`.
+/// A driver remembers the latest `search` of each [path key](write_path_key). If there is one, it looks up this key
+/// and uses a stored response only if its `search` is equal.
 pub fn write_search_key(request: &CacheRequest<'_>, search: &Search, rules: &Rules, output: &mut Vec<u8>) {
     write_path_key(request, output);
-    // No path and no query has a space: this is no key of the other kind.
+    // A path or query contains no space, so this differs from every ordinary key.
     output.extend_from_slice(b" ?");
     let mut query = Vec::new();
     write_query(request.query, &rules.query, &mut query);
@@ -89,7 +89,7 @@ pub fn write_search_key(request: &CacheRequest<'_>, search: &Search, rules: &Rul
         })
         .collect();
     if search.key_order {
-        // Stable: of parameters with one name the order matters still.
+        // Stable sort: the order of parameters with the same name still matters.
         parameters.sort_by(|(one, _), (other, _)| one.cmp(other));
     }
     for (name, value) in parameters {
@@ -100,14 +100,14 @@ pub fn write_search_key(request: &CacheRequest<'_>, search: &Search, rules: &Rul
     }
 }
 
-/// Appends the key without any query.
+/// Appends the key without a query.
 pub fn write_path_key(request: &CacheRequest<'_>, output: &mut Vec<u8>) {
     write_origin(request.secure, request.authority, output);
     output.extend_from_slice(request.path);
 }
 
-/// `application/x-www-form-urlencoded`, but for the bytes that are no UTF-8: these stay what they are, so that fewer
-/// queries are equal, never more.
+/// Decodes `application/x-www-form-urlencoded`, except that invalid UTF-8 stays as it is: fewer queries are equal
+/// then, never more.
 fn decode(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -126,7 +126,7 @@ fn decode(bytes: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// Percent-encodes all but letters and digits: one form for one name.
+/// Percent-encodes all but letters and digits, so that each name has one form.
 fn encode(bytes: &[u8], output: &mut Vec<u8>) {
     for &byte in bytes {
         if byte.is_ascii_alphanumeric() {

@@ -1,44 +1,44 @@
-//! Cache-Status (RFC 9211): what this cache did, for who looks at the answer.
+//! Cache-Status (RFC 9211).
 
 use flatout_http::token::{TCHAR, is};
 
-/// Why a request was forwarded (RFC 9211 §2.2).
+/// Reason for forwarding a request (RFC 9211 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fwd {
-    /// The cache was left out.
+    /// The cache was bypassed.
     Bypass,
     /// The method's semantics require it.
     Method,
     /// Nothing is stored for the URI.
     UriMiss,
-    /// Something is, but no variant for this request.
+    /// Responses are stored for the URI, but no variant for this request.
     VaryMiss,
-    /// Nothing that matches is stored.
+    /// No stored response matches.
     Miss,
-    /// A fresh answer is stored, but the request does not want it.
+    /// A fresh response is stored, but the request forbids its use.
     Request,
-    /// A stale answer is stored.
+    /// A stale response is stored.
     Stale,
-    /// A part is stored, but not the one asked for.
+    /// A part is stored, but not the requested one.
     Partial,
 }
 
-/// The member of Cache-Status that is ours.
+/// Cache-Status member of this cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
     /// The cache's name: a token or any text.
     pub identifier: &'a str,
-    /// Whether it was answered from the store, and otherwise why it was forwarded.
+    /// Reason for forwarding; `None`: a stored response was served.
     pub fwd: Option<Fwd>,
-    /// The status of the answer to what was forwarded, when it is not the status of this answer.
+    /// Upstream status, if it differs from the response's.
     pub fwd_status: Option<u16>,
-    /// Whether the answer was stored.
+    /// Whether the response was stored.
     pub stored: bool,
-    /// Whether the request shared another one's forwarding.
+    /// Whether the request shared another request's upstream response.
     pub collapsed: bool,
     /// Seconds of freshness left.
     pub ttl_s: Option<i64>,
-    /// The key, when it is to be seen.
+    /// The key, if it is to be shown.
     pub key: Option<&'a [u8]>,
     /// The reason's name.
     pub detail: &'a str,
@@ -61,8 +61,8 @@ impl Fwd {
 }
 
 impl CacheStatus<'_> {
-    /// Appends the member, without the field's name: `flatout; hit; ttl=59; detail=hit_fresh`. Behind the members that
-    /// the origin sent, as another line or after a comma (RFC 9211 §2).
+    /// Appends the member, without the field name: `flatout; hit; ttl=59; detail=hit_fresh`. It follows the members
+    /// that the origin sent, in another line or after a comma (RFC 9211 §2).
     pub fn write(&self, output: &mut Vec<u8>) {
         write_token_or_string(self.identifier.as_bytes(), output);
         match self.fwd {
@@ -95,14 +95,14 @@ impl CacheStatus<'_> {
     }
 }
 
-/// At most 15 digits, as RFC 9651 §3.3.1 has integers.
+/// Writes at most 15 digits (RFC 9651 §3.3.1).
 fn write_integer(name: &[u8], value: i64, output: &mut Vec<u8>) {
     const LIMIT: i64 = 999_999_999_999_999;
     output.extend_from_slice(name);
     output.extend_from_slice(value.clamp(-LIMIT, LIMIT).to_string().as_bytes());
 }
 
-/// `sf-token` where the text is one (RFC 9651 §3.3.4).
+/// Writes `text` as an `sf-token` if possible (RFC 9651 §3.3.4), otherwise as a string.
 fn write_token_or_string(text: &[u8], output: &mut Vec<u8>) {
     let token = text.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'*')
         && text.iter().all(|&byte| is(byte, TCHAR) || matches!(byte, b':' | b'/'));
@@ -113,7 +113,7 @@ fn write_token_or_string(text: &[u8], output: &mut Vec<u8>) {
     }
 }
 
-/// `sf-string` (RFC 9651 §3.3.3), which holds printable ASCII only; anything else becomes a question mark.
+/// Writes `sf-string` (RFC 9651 §3.3.3): printable ASCII only; any other byte becomes a question mark.
 fn write_string(text: &[u8], output: &mut Vec<u8>) {
     output.push(b'"');
     for &byte in text {

@@ -1,4 +1,4 @@
-//! What may be kept (RFC 9111 §3).
+//! Storage decision (RFC 9111 §3).
 
 use crate::age::{initial_age_s, parse_age};
 use crate::cookie::{bypasses, names_visitor};
@@ -20,58 +20,58 @@ use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
 use flatout_http::media::is_event_stream;
 
-/// An origin's answer, once its head is there.
+/// Head of an origin's response.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginResponse<'a> {
     /// The status, 200 or more.
     pub status: u16,
-    /// All field lines, trailers aside.
+    /// All field lines, without trailers.
     pub fields: Fields<'a>,
     /// When the request was sent.
     pub request_time_s: i64,
-    /// When the head came.
+    /// When the head arrived.
     pub response_time_s: i64,
-    /// How the content's end is known.
+    /// How the content is delimited.
     pub ending: Ending,
-    /// Whether the cache asked for a range of its own choice, to complete stored parts.
+    /// Whether the cache itself chose the range, to complete stored parts.
     pub is_stretch: bool,
 }
 
-/// How the end of an answer's content is known.
+/// Delimitation of a response's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By its length in bytes; also of none at all.
+    /// By its length in bytes, which may be 0.
     Length(u64),
     /// By framing: chunks or HTTP/2's END_STREAM.
     Framed,
-    /// By the connection's end (RFC 9112 §6.3).
+    /// By the close of the connection (RFC 9112 §6.3).
     Close,
 }
 
-/// Whether an answer is kept.
+/// Storage decision for a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Storing {
-    /// Keep it, once its content is complete, no larger than the rules allow, and of as many bytes as
-    /// [`Stored::content_bytes`] says.
+    /// Store it once its content is complete, within the size limit, and as long as [`Stored::content_bytes`]
+    /// requires.
     Store(Box<Stored>),
-    /// Do not.
+    /// Do not store it.
     No(NoStore),
-    /// Do not, and remember for so many seconds that answers for this key cannot be kept, so that clients need not
-    /// wait for one another in vain.
+    /// Do not store it, and mark the key as uncacheable for this many seconds, so that clients do not wait for one
+    /// another in vain.
     Remember(NoStore, u32),
 }
 
-/// Decides whether `response` to `request` may be kept, and with what.
+/// Decides whether to store `response` to `request`, and with which metadata.
 ///
-/// A request with a method other than GET yields [`Storing::Store`] only for a POST whose answer says that it is what
-/// GET would give (RFC 9110 §9.3.3); it is then stored under the key that GET has.
+/// Of other methods than GET, only POST can yield [`Storing::Store`], if its response states that it equals a response
+/// to GET (RFC 9110 §9.3.3). It is then stored under the key of GET.
 pub fn decide_response(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rules) -> Storing {
     let reason = match assess(request, response, rules) {
         Ok(stored) => return Storing::Store(Box::new(stored)),
         Err(reason) => reason,
     };
-    // What another method or a user of his own is answered says nothing of what all others are.
+    // A response to another method or to an authorized user says nothing about other responses.
     let of_all = request.method == "GET" && request.field("authorization").is_none();
     if rules.hit_for_miss_s > 0 && of_all && is_remembered(reason, response.status) {
         Storing::Remember(reason, rules.hit_for_miss_s)
@@ -103,7 +103,7 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
         Ending::Close if !rules.close_delimited => return Err(NoStore::CloseDelimited),
         _ => {}
     }
-    // A 206 with all bytes is what a 200 would have been.
+    // A 206 with all bytes equals a 200.
     let status = if response.status == 206 && extent == Extent::Whole { 200 } else { response.status };
     let partial = response.status == 206;
     let lines = collect_lines(&response.fields, &chosen.directives, partial, rules, response.response_time_s);
@@ -113,13 +113,13 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     Ok(stored)
 }
 
-/// A response that does not itself say that it may be shared, to a request that names its visitor, may be that
-/// visitor's own: neither the owner's default lifetime nor a guessed one makes it everybody's.
+/// Refuses a response that does not explicitly allow sharing, if the request identifies its visitor: the response may
+/// be personal, and neither a default nor a heuristic lifetime makes it shareable.
 pub(crate) fn refuse_personal(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules) -> Result<(), NoStore> {
     if stored.flags.any(Flags::SHARED) {
         return Ok(());
     }
-    // RFC 9111 §3.5 lets `must-revalidate` alone stand for a response to Authorization; it is no lifetime.
+    // RFC 9111 §3.5 accepts `must-revalidate` alone for a request with Authorization; it is no lifetime.
     if request.field("authorization").is_some() {
         return Err(NoStore::Authorization);
     }
@@ -129,7 +129,7 @@ pub(crate) fn refuse_personal(request: &CacheRequest<'_>, stored: &Stored, rules
     Ok(())
 }
 
-/// What of the request alone stands against keeping its answer.
+/// Reasons in the request alone against storing its response.
 fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoStore> {
     if !rules.enabled {
         return Err(NoStore::Off);
@@ -149,7 +149,7 @@ fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoSto
     Ok(())
 }
 
-/// What directives, status and fields say against keeping an answer (RFC 9111 §3).
+/// Reasons in directives, status and fields against storing a response (RFC 9111 §3).
 pub(crate) fn refuse_directives(
     request: &CacheRequest<'_>,
     status: u16,
@@ -161,7 +161,7 @@ pub(crate) fn refuse_directives(
     if is_of_request(status) {
         return Err(NoStore::StatusOfRequest);
     }
-    // RFC 9111 §5.2.2.3: with a status that is understood, must-understand makes no-store be ignored.
+    // RFC 9111 §5.2.2.3: with a status that the cache understands, must-understand overrides no-store.
     if directives.must_understand && !is_understood(status) {
         return Err(NoStore::StatusNotUnderstood);
     }
@@ -182,13 +182,13 @@ pub(crate) fn refuse_directives(
     Ok(())
 }
 
-/// RFC 9111 §3.5.
+/// Returns whether a response to a request with Authorization may be stored (RFC 9111 §3.5).
 fn allows_authorized(directives: &ResponseDirectives) -> bool {
     directives.public || directives.must_revalidate || directives.s_maxage != Seconds::Absent
 }
 
-/// Whether a POST's answer says that GET would give it (RFC 9110 §9.3.3): an explicit lifetime, and Content-Location
-/// with the target.
+/// Returns whether a response to POST states that it equals a response to GET (RFC 9110 §9.3.3): it has an explicit
+/// lifetime, and its Content-Location is the target.
 fn is_what_get_gives(request: &CacheRequest<'_>, response: &OriginResponse<'_>, chosen: &Chosen) -> bool {
     let explicit = chosen.directives.s_maxage != Seconds::Absent
         || chosen.directives.max_age != Seconds::Absent
@@ -197,7 +197,7 @@ fn is_what_get_gives(request: &CacheRequest<'_>, response: &OriginResponse<'_>, 
     response.status == 200 && explicit && location.is_some_and(|location| names_target(request, location))
 }
 
-/// Nothing is kept that can never be of use.
+/// Refuses responses that could never be reused.
 fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
     let stale_s = stored.stale_while_revalidate_s.max(stored.stale_if_error_s);
     let fresh = stored.lifetime_s > stored.initial_age_s && !stored.flags.any(Flags::NO_CACHE);
@@ -212,19 +212,19 @@ fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
     })
 }
 
-/// What the metadata of an answer is made from.
+/// Input for the metadata of a stored response.
 pub(crate) struct Source<'a> {
-    /// The answer: 304 and HEAD's as well, for their times and Age.
+    /// The origin's response, possibly a 304 or one to HEAD: source of times and Age.
     pub(crate) response: &'a OriginResponse<'a>,
     /// The status to serve.
     pub(crate) status: u16,
-    /// Which bytes are kept.
+    /// Which bytes are stored.
     pub(crate) extent: Extent,
     /// The lines to serve.
     pub(crate) lines: Vec<u8>,
 }
 
-/// Makes the metadata of an answer from the lines to serve; `chosen` are its directives.
+/// Creates metadata from the lines to serve; `chosen` are the response's directives.
 pub(crate) fn describe(
     request: &CacheRequest<'_>,
     source: &Source<'_>,
@@ -262,7 +262,7 @@ fn describe_fields(
     }
     let date_s = fields.first("date").and_then(parse_date).unwrap_or(response_time_s);
     let lifetime = decide_lifetime(source.status, fields, chosen, date_s, rules);
-    // RFC 9111 §3: an explicit lifetime, `public`, or a status for which one may be guessed.
+    // RFC 9111 §3: requires an explicit lifetime, `public`, or a status that permits a heuristic one.
     if !lifetime.source.is_explicit() && !directives.public && !is_heuristically_cacheable(source.status) {
         return Err(NoStore::StatusNotCacheable);
     }
@@ -298,15 +298,15 @@ fn describe_fields(
     Ok(stored)
 }
 
-/// How long an answer may be served stale: while it is revalidated, and instead of an error, in seconds.
+/// Maximum staleness of a response during revalidation and in place of an error, in seconds.
 ///
-/// s-maxage has the meaning of proxy-revalidate (RFC 9111 §5.2.2.10), which the owner's defaults do not override. What
-/// stands beside it in the same answer does: the extensions of RFC 5861 change what the directive alone would mean
-/// (RFC 9111 §5.2.3), and `s-maxage=60, stale-while-revalidate=600` would mean nothing otherwise.
+/// s-maxage implies proxy-revalidate (RFC 9111 §5.2.2.10), which the configured defaults do not override. Directives
+/// in the same response do: the extensions of RFC 5861 modify s-maxage (RFC 9111 §5.2.3); otherwise `s-maxage=60,
+/// stale-while-revalidate=600` would be meaningless.
 ///
-/// The owner's defaults prolong a lifetime, so they need one: a response that was never fresh, such as a page with
-/// nothing but an ETag, is not shared until the origin has validated it. Nor is `stale-while-revalidate` alone a
-/// lifetime.
+/// The configured defaults extend a lifetime, so they require one. A response that was never fresh, such as a page
+/// with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is no lifetime
+/// either.
 fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {
         return (0, 0);
@@ -344,7 +344,7 @@ fn flags(
         (directives.immutable, Flags::IMMUTABLE),
         (directives.no_transform, Flags::NO_TRANSFORM),
         (etag.is_some_and(|tag| !tag.weak), Flags::STRONG_ETAG),
-        // RFC 9110 §8.8.2.2: at least a second before the answer's Date.
+        // RFC 9110 §8.8.2.2: at least a second before the response's Date.
         (last_modified_s.is_some_and(|last_modified_s| last_modified_s < date_s), Flags::STRONG_DATE),
         (esi, Flags::ESI),
         (directives.public || lifetime_source.is_explicit(), Flags::SHARED),
@@ -354,7 +354,7 @@ fn flags(
     Flags(bits)
 }
 
-/// The lines of an answer that are kept, with a Date (RFC 9110 §6.6.1).
+/// Collects the lines of a response to store, including Date (RFC 9110 §6.6.1).
 pub(crate) fn collect_lines(
     fields: &Fields<'_>,
     directives: &ResponseDirectives,
@@ -376,14 +376,15 @@ pub(crate) fn collect_lines(
     lines
 }
 
-/// Statuses whose requirements on caches this one knows (RFC 9111 §5.2.2.3): those of RFC 9110 and 6585.
+/// Returns whether the cache knows the caching requirements of this status (RFC 9111 §5.2.2.3): those of RFC 9110 and
+/// 6585.
 const fn is_understood(status: u16) -> bool {
     matches!(status, 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 500..=505 | 511)
 }
 
-/// Statuses that speak of the one request: its form, preferences, credentials, conditions, range, size, connection or
-/// pace. Stored, they would let one client take a page from all others, whatever lifetime the origin sends with all it
-/// sends.
+/// Returns whether a status concerns a single request: its form, preferences, credentials, conditions, range, size,
+/// connection or rate. If such a response were stored, one client could hide a page from all others, since some
+/// origins send the same lifetime with every response.
 const fn is_of_request(status: u16) -> bool {
     matches!(
         status,
@@ -405,7 +406,7 @@ const fn is_of_request(status: u16) -> bool {
     )
 }
 
-/// Whether the next answer for the key will most likely not be kept either.
+/// Returns whether later responses for the key will probably not be stored either.
 const fn is_remembered(reason: NoStore, status: u16) -> bool {
     match reason {
         NoStore::NoStoreDirective
